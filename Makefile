@@ -51,7 +51,7 @@ BENCHTIME ?= 1s
 BENCHFLAGS ?=
 PKG      ?= ./...
 # The newest release that the suite has a state directory of.
-FROM     ?= 2e50136d41d5
+FROM     ?= 06503a469f9c
 EVENTS   ?= 100000
 # Where `make install` puts what it finds in BUILT.
 PREFIX   ?= /usr/local
@@ -184,7 +184,7 @@ conformance: deps-agents build ## Run the official conformance suite of MCP dire
 	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
-check: check-format check-vet check-lint check-web check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
+check: check-format check-vet check-lint check-web check-arch check-english check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, English, generated code, API breaks, cross builds
 
 .PHONY: check-format
 check-format: tools ## Fail when gofmt or buf format would change a file
@@ -209,9 +209,13 @@ check-web: deps-web ## Check the types of the console and lint it
 check-arch: ## Run the import rules alone
 	$(GO) test ./internal/archtest
 
+.PHONY: check-english
+check-english: ## Fail when phrases that make English hard to read become more frequent
+	$(GO) run ./scripts/plainenglish
+
 .PHONY: check-generated
-check-generated: tools deps-web ## Fail when the committed generated code is not what the protos give
-	PATH="$(TOOLS):$(TOOLS)/node/bin:$$PATH" scripts/check-generated.sh
+check-generated: tools deps-web ## Fail when generated code or a reference page is not current
+	GO="$(GO)" PATH="$(TOOLS):$(TOOLS)/node/bin:$$PATH" scripts/check-generated.sh
 
 .PHONY: check-breaking
 check-breaking: tools ## Fail when the protos break what the newest release promised
@@ -230,8 +234,9 @@ vuln: ## Look for known vulnerabilities in what is reachable (needs the network)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 .PHONY: generate
-generate: tools deps-web ## Generate Go and TypeScript from the protos
+generate: tools deps-web ## Generate Go and TypeScript from the protos, and the reference pages
 	PATH="$(TOOLS):$(TOOLS)/node/bin:$$PATH" buf generate
+	$(GO) run ./scripts/reference
 
 .PHONY: tools
 tools: $(TOOLS)/stamp ## Install the pinned tools of scripts/tools.txt into .tools

@@ -2,7 +2,8 @@
 # Runs the tests of a package where loopback is the only network: whatever the programs of
 # others in them would fetch, or tell their makers, does not leave the machine. With the
 # package's folder as working directory, go test prints what a passing test prints. With RUNAS, the
-# number of a user, root has that user run them.
+# number of a user, root has that user run them. One test runs at a time: they share one
+# loopback interface, and `palyra up` uses the same ports in each.
 set -euo pipefail
 
 package=${1:?usage: apart.sh FOLDER PATTERN}
@@ -24,4 +25,4 @@ if [[ -n ${RUNAS-} ]]; then
   apart=(setpriv "--reuid=$RUNAS" "--regid=$RUNAS" --clear-groups env "HOME=$temporary" "TMPDIR=$temporary" "${apart[@]}")
 fi
 cd "$package"
-"${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "${plain[@]}" "$binary" -test.v -test.timeout 60m -test.run "$pattern"
+"${apart[@]}" sh -c 'ip link set lo up && exec "$@"' sh "${plain[@]}" "$binary" -test.v -test.parallel 1 -test.timeout 60m -test.run "$pattern"

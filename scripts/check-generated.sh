@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates from the protos into a temporary directory and compares the result
-# with what is committed.
+# Generates from the protos into a temporary directory, and compares the result with the committed
+# files; compares docs/reference with the pages that scripts/reference generates.
 set -euo pipefail
 
 if [[ ! -f buf.gen.yaml ]]; then
@@ -25,3 +25,5 @@ while read -r folder; do
     exit 1
   fi
 done < <(awk '$1 == "out:" || ($1 == "-" && $2 == "out:") {print $NF}' buf.gen.yaml | sort -u)
+
+"${GO:-go}" run ./scripts/reference -check

@@ -2,7 +2,7 @@ import hooks from "eslint-plugin-react-hooks";
 import { defineConfig } from "eslint/config";
 import ts from "typescript-eslint";
 
-const markup = "Text of others is never markup: show it through <Untrusted>.";
+const markup = "Untrusted text must not be rendered as markup: use <Untrusted>.";
 
 export default defineConfig(
   { ignores: ["src/gen", "node_modules", "test-results", "playwright-report"] },
@@ -28,8 +28,8 @@ export default defineConfig(
     },
   },
   {
-    // Radix has parts that write <style>, which the content security policy refuses
-    // (Overlay, Select, ScrollArea, modal menus): src/ui knows which.
+    // Some Radix components (Overlay, Select, ScrollArea, modal menus) insert <style>, which the
+    // content security policy refuses. Only src/ui imports Radix and avoids them.
     files: ["src/**/*.{ts,tsx}"],
     ignores: ["src/ui/**"],
     rules: { "no-restricted-imports": ["error", { paths: [{ name: "radix-ui", message: "Use or add a primitive in src/ui." }] }] },

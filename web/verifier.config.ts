@@ -1,5 +1,5 @@
-// The verifier in one file: palyra-verifier.html, beside the console and fetched from it.
-// The same sources give the same bytes; docs/format/verifier.sha256 has their digest.
+// Builds the verifier as a single file, palyra-verifier.html, which the console serves.
+// The build is reproducible; docs/format/verifier.sha256 holds the digest of the file.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -12,14 +12,14 @@ function digest(text: string): string {
   return `sha256-${createHash("sha256").update(text).digest("base64")}`;
 }
 
-/** Puts the script and the style into the page, and their digests into its policy. */
-const onePage: Plugin = {
-  name: "one-page",
+/** Inlines the script and the style into the page, and adds their digests to its content security policy. */
+const singleFile: Plugin = {
+  name: "single-file",
   enforce: "post",
   generateBundle(_, bundle) {
     const chunks = Object.values(bundle);
     const [main] = chunks;
-    if (main?.type !== "chunk" || chunks.length !== 1) this.error(`the verifier is ${chunks.map((chunk) => chunk.fileName).join(", ")}, not one script`);
+    if (main?.type !== "chunk" || chunks.length !== 1) this.error(`the verifier must be one script, but the build has ${chunks.map((chunk) => chunk.fileName).join(", ")}`);
     const script = main.code.trim().replaceAll("</script", "<\\/script");
     const style = readFileSync(resolve(from, "page.css"), "utf8").trim();
     let page = readFileSync(resolve(from, "page.html"), "utf8");
@@ -30,7 +30,7 @@ const onePage: Plugin = {
 };
 
 export default defineConfig({
-  plugins: [onePage],
+  plugins: [singleFile],
   publicDir: false,
   worker: { format: "iife" },
   build: {

@@ -26,7 +26,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run does what the command line says. Whatever is wrong with that is a denial.
+// run executes the command line. Any error in it is a denial.
 func run(args []string, env func(string) string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	if len(args) == 1 && args[0] == "schema" {
 		if _, err := io.WriteString(stdout, client.Schema); err != nil {
@@ -62,15 +62,15 @@ func read(h *client.Hook, args []string, env func(string) string) (err error) {
 		case "-limit", "limit":
 			seconds, err := strconv.ParseUint(value, 10, 16)
 			if err != nil || seconds == 0 {
-				return fmt.Errorf("%q is no number of seconds", value)
+				return fmt.Errorf("%q is not a valid number of seconds", value)
 			}
 			h.Limit = time.Duration(seconds) * time.Second
 		default:
-			return fmt.Errorf("there is no option %s\n%s", name, usage)
+			return fmt.Errorf("the option %s is unknown\n%s", name, usage)
 		}
 	}
 	if h.Agent != "claude-code" && h.Agent != "codex" && h.Agent != client.Generic {
-		return fmt.Errorf("there is no agent %q\n%s", h.Agent, usage)
+		return fmt.Errorf("the agent %q is unknown\n%s", h.Agent, usage)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/surface/hook/client"
 )
 
-// gateway answers everybody who connects with some bytes, and returns its socket.
+// gateway answers every client with fixed bytes, and returns its socket.
 func gateway(t *testing.T, answer string) (socket string, asked <-chan string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hk")
@@ -93,8 +93,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestWithoutToken: then the system says whose process it is; and the socket is where
-// palyrad has it unless told otherwise.
+// TestWithoutToken: without a token the operating system identifies the process; the socket is
+// palyrad's default one unless it is set.
 func TestWithoutToken(t *testing.T) {
 	t.Parallel()
 	socket, asked := gateway(t, allowing)
@@ -126,8 +126,8 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestEverythingElseDenies: whatever is wrong, the agent gets a denial that it knows,
-// and exit code 2. The control is TestAllow.
+// TestEverythingElseDenies: after any error, the agent receives a valid denial, and exit code 2.
+// The control is TestAllow.
 func TestEverythingElseDenies(t *testing.T) {
 	t.Parallel()
 	good, _ := gateway(t, allowing)
@@ -177,8 +177,8 @@ func TestEverythingElseDenies(t *testing.T) {
 	}
 }
 
-// TestReportsDenyNothing: where the agent tells of a call that ran, there is nothing to
-// deny, and its form is not that of a denial.
+// TestReportsDenyNothing: an agent's report about a finished call cannot be denied, and the
+// answer does not have the form of a denial.
 func TestReportsDenyNothing(t *testing.T) {
 	t.Parallel()
 	w := world{agent: "claude-code", socket: "/nowhere/s", token: "t", input: after}
@@ -192,9 +192,9 @@ func TestReportsDenyNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownEventsDeny: only the events that report something pass without an answer of the
-// gateway. Every other one is a question: a denial of every agent's form, also where the gateway
-// takes it for a report. The controls are the reports at the end.
+// TestUnknownEventsDeny: only known reporting events pass without an answer of the gateway. Every
+// other event is a question, and results in a denial in the form of every agent, even if the
+// gateway treats it as a report. The controls are the reports at the end.
 func TestUnknownEventsDeny(t *testing.T) {
 	t.Parallel()
 	none, _ := gateway(t, strings.Replace(allowing, "allow", "none", 1))
@@ -214,7 +214,8 @@ func TestUnknownEventsDeny(t *testing.T) {
 		last := of.reports[0]
 		messages := []string{
 			`{}`, `[]`, `null`, `"` + last + `"`, `{"` + of.event + `":7}`, `{"` + of.event + `":["` + last + `"]}`,
-			// What the gateway reads as a question, or not at all, and a lax reader as a report.
+			// Messages that the gateway reads as a question or not at all, and that a lax parser
+			// reads as a report.
 			`{"` + of.event + `":"` + of.questions[0] + `","` + of.event + `":"` + last + `"}`,
 			`{"` + of.event + `":"` + last + `","` + of.event + `":"` + of.questions[0] + `"}`,
 			`{"` + of.event + `":"` + of.questions[0] + `","` + strings.ToUpper(of.event) + `":"` + last + `"}`,
@@ -249,7 +250,8 @@ func TestGeneric(t *testing.T) {
 	}
 }
 
-// TestTokenMessage: the message about a token that cannot be read names a next step for agents without `palyra hook install`, too.
+// TestTokenMessage: the message about an unreadable token contains a next step also for agents
+// without `palyra hook install`.
 func TestTokenMessage(t *testing.T) {
 	t.Parallel()
 	w := world{agent: "generic", socket: "/nowhere/s", input: `{"event":"before"}`, more: []string{"-token-file", "/nowhere/t"}}
@@ -266,7 +268,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// panics is a reader with a fault.
+// panics is a reader that panics.
 type panics struct{}
 
 func (panics) Read([]byte) (int, error) { panic("a fault") }

@@ -21,8 +21,8 @@ func send(r inside.Report, fds ...int) error {
 	return unix.Sendmsg(inside.ControlFD, text, rights, nil, unix.MSG_NOSIGNAL)
 }
 
-// receive reads one message with the descriptors that came along. A socket
-// without another end is an error: then nobody wants anything run.
+// receive reads one message with its descriptors. A closed socket is an error: palyrad no longer
+// needs the run.
 func receive(text []byte) (n int, fds []int, err error) {
 	rights := make([]byte, unix.CmsgSpace(4*inside.MaxFiles))
 	for {
@@ -61,8 +61,8 @@ func descriptors(rights []byte) ([]int, error) {
 	return fds, nil
 }
 
-// awaitOrder blocks until a call comes and returns its order and the
-// descriptors that the order counts.
+// awaitOrder blocks until a call comes and returns its order and the descriptors that the order
+// numbers.
 func awaitOrder() (inside.Order, []int, error) {
 	const step = "waiting for the order"
 	var order inside.Order
@@ -83,7 +83,7 @@ func awaitOrder() (inside.Order, []int, error) {
 	return order, fds, nil
 }
 
-// awaitGo blocks until palyrad has judged the report.
+// awaitGo blocks until palyrad has checked the report.
 func awaitGo() error {
 	var word [8]byte
 	n, _, err := receive(word[:])

@@ -10,21 +10,19 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// forkTool runs the tool as a child, in all the layers of this thread, and remains
-// as the first process of the process namespace until the tool ends. A tool
-// that were itself the first process would be deaf to every signal that it does
-// not handle, abort(3) among them, and would inherit orphans that it never
-// waits for. With the first process the kernel ends all others.
+// forkTool runs the tool as a child, in all the layers of this thread, and stays as the first
+// process of the process namespace until the tool ends. As the first process, the tool would
+// ignore every signal that it does not handle, abort(3) among them, and would inherit orphans
+// that it never reaps. When the first process ends, the kernel ends all others.
 func forkTool(i inside.Inner, order inside.Order) error {
 	if i.DropCapabilities {
-		// The threads of the runtime have kept what this one has dropped.
+		// The threads of the runtime still have the capabilities that this thread has dropped.
 		if err := dropEverywhere(); err != nil {
 			return fail("dropping the capabilities of all threads", err)
 		}
 	}
-	// Other threads have neither Landlock nor the filter: their memory must be
-	// out of the tool's reach before there is one. The tool's own is not, as
-	// execve sets it anew.
+	// Other threads have neither Landlock nor the filter, so the tool must not be able to access
+	// their memory. The tool itself is not affected, because execve resets the attribute.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fail("hiding this program from the tool", err)
 	}
@@ -35,7 +33,7 @@ func forkTool(i inside.Inner, order inside.Order) error {
 	}); err != nil {
 		return fail(inside.StepExec, err)
 	}
-	// This closes the control socket, too, which tells palyrad of the start.
+	// This also closes the control socket, which reports the start to palyrad.
 	if err := unix.CloseRange(0, ^uint(0)>>1, 0); err != nil {
 		unix.Exit(125)
 	}
@@ -43,7 +41,7 @@ func forkTool(i inside.Inner, order inside.Order) error {
 	return nil
 }
 
-// dropEverywhere empties the capabilities of every thread.
+// dropEverywhere drops the capabilities of every thread.
 func dropEverywhere() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -55,8 +53,8 @@ func dropEverywhere() error {
 	return nil
 }
 
-// reap waits for orphans and for the tool, and returns what a shell would say
-// of its end.
+// reap waits for orphans and for the tool, and returns the exit code of the tool as a shell
+// would.
 func reap(tool int) int {
 	for {
 		var status unix.WaitStatus

@@ -10,15 +10,14 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// ground is the first process of a Tier B sandbox with namespaces of its own.
-// It keeps the host's root, which Landlock will narrow, and mounts over it what
-// must not be the host's: the workspace, the process list, and every place that
-// programs share by custom. Then it goes on as inner does.
+// ground is the first process of a Tier B sandbox with separate namespaces. It keeps the host's
+// root, which Landlock will restrict, and mounts over it the workspace, the process list, and
+// every directory that programs commonly share. Then it continues like inner.
 func ground(spec inside.Spec) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fail("asking to die with the daemon", err)
 	}
-	// The places of the host that are covered next may hold them.
+	// The host directories that are covered next may contain the caches.
 	caches := make([]int, len(spec.Ground.Caches))
 	for i, source := range spec.Ground.Caches {
 		fd, err := open(source)
@@ -47,15 +46,15 @@ func ground(spec inside.Spec) error {
 			return fail("raising the loopback interface", err)
 		}
 	}
-	// A daemon that died before the request above closed the other end of
-	// the control socket; in a process namespace its pid tells nothing.
+	// If the daemon died before the request above, the other end of the control socket is closed.
+	// In a process namespace the parent's pid cannot be checked.
 	if err := send(inside.Report{Mounted: &mounted}); err != nil {
 		return fail("sending the report", err)
 	}
 	return inner(spec.Inner)
 }
 
-// coverShared covers the places of the host that programs of several users share.
+// coverShared covers the host directories that programs of several users share.
 func coverShared(g inside.Ground) error {
 	if g.Proc {
 		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -88,7 +87,7 @@ func attachCache(fd int, target string) error {
 	return bind(fd, target)
 }
 
-// remountReadOnly makes every mount read-only that is not the run's own.
+// remountReadOnly makes every mount read-only that does not belong to the run.
 func remountReadOnly(g inside.Ground) error {
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return err
@@ -101,8 +100,8 @@ func remountReadOnly(g inside.Ground) error {
 	return nil
 }
 
-// coverFile covers a file with another, which is made at a place of our own. What the
-// host does not have cannot be covered. A link is covered itself: where it leads
+// coverFile covers a file with another one, which is created in a directory of the run. A file
+// that does not exist on the host cannot be covered. A link is covered itself, because its target
 // may be covered by now.
 func coverFile(f inside.File, target string) error {
 	own := strings.HasPrefix(f.Path, inside.MountDir+"/")
@@ -131,7 +130,7 @@ func coverFile(f inside.File, target string) error {
 	return nil
 }
 
-// raiseLoopback makes 127.0.0.1 answer: a new network namespace has it down.
+// raiseLoopback brings up the loopback interface, which is down in a new network namespace.
 func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

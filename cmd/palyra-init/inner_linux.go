@@ -10,9 +10,9 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// inner puts the last layers in place, in the order in which each still has
-// the power it needs, waits for a call, prepares what it decides, proves the
-// layers, waits for palyrad's go-ahead and becomes the tool.
+// inner puts the last layers in force, ordered so that each step still has the privileges that it
+// needs. It then waits for a call, prepares the parameters of the call, proves the layers, waits
+// for palyrad's go-ahead and becomes the tool.
 func inner(i inside.Inner) error {
 	shows := environmentShows(i)
 	if i.Network != nil {
@@ -58,11 +58,11 @@ func inner(i inside.Inner) error {
 	return execTool(order)
 }
 
-// dropPrivileges gives up what no tool needs; it is what a sandbox that waits for its
-// call has behind it.
+// dropPrivileges drops all privileges that no tool needs; a prepared sandbox has completed this
+// step before it waits for its call.
 func dropPrivileges(i inside.Inner) error {
 	if !i.KeepDescriptors {
-		// Strays of the daemon and of bubblewrap must not reach the tool.
+		// Stray descriptors of the daemon and of bubblewrap must not reach the tool.
 		if err := unix.CloseRange(inside.ControlFD, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 			return fail("closing descriptors", err)
 		}
@@ -92,8 +92,8 @@ func dropPrivileges(i inside.Inner) error {
 	return nil
 }
 
-// prepare carries out what the order asks for before the tool starts. It returns
-// the operands that could not be pinned.
+// prepare executes the requests of the order before the tool starts. It returns the operands that
+// could not be pinned.
 func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err error) {
 	if order.Bytes != 0 {
 		if unpinned, err = pin(i.Dir, order.Operands, fds[order.Bytes]); err != nil {
@@ -119,8 +119,8 @@ func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err
 		}
 	}
 	for _, l := range order.Rlimits {
-		// syscall and not unix: it also tells Go's own exec hook to leave the
-		// limit on open files alone.
+		// Use syscall, not unix: it also prevents Go's exec hook from resetting the limit on open
+		// files.
 		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Soft, Max: l.Hard}); err != nil {
 			return nil, fail("setting the limit "+l.Name, err)
 		}
@@ -128,12 +128,12 @@ func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err
 	return unpinned, nil
 }
 
-// execTool runs the tool in place of this program.
+// execTool replaces this program by the tool.
 func execTool(order inside.Order) error {
 	return fail(inside.StepExec, notStarted(program(order), unlessBusy(func() error { return unix.Exec(program(order), order.Argv, order.Env) })))
 }
 
-// program is the path of what is run.
+// program returns the path of the program to run.
 func program(order inside.Order) string {
 	if order.Self {
 		return descriptor(inside.HelperFD)
@@ -141,8 +141,8 @@ func program(order inside.Order) string {
 	return order.Exec
 }
 
-// dieWith asks for the end of this program when palyrad ends. A parent that
-// died before this line will not send the signal.
+// dieWith requests that this program is killed when palyrad ends. A parent that died earlier does
+// not trigger the signal, so the parent is checked as well.
 func dieWith(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fail("asking to die with the daemon", err)
@@ -153,7 +153,7 @@ func dieWith(parent int) error {
 	return nil
 }
 
-// same compares a path inside with what palyrad opened outside.
+// same compares a path inside with the file that palyrad opened outside.
 func same(path string, want inside.Identity) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -165,21 +165,21 @@ func same(path string, want inside.Identity) error {
 	return nil
 }
 
-// matches compares what want names.
+// matches compares the fields that are set in want.
 func matches(st unix.Stat_t, want inside.Identity) bool {
 	got := inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 	return (want.Dev == 0 || want.Dev == got.Dev) && (want.Ino == 0 || want.Ino == got.Ino) && (want.Size == 0 || want.Size == got.Size) &&
 		(want.Mtime == 0 || want.Mtime == got.Mtime) && (want.Ctime == 0 || want.Ctime == got.Ctime)
 }
 
-// dropCapabilities empties the bounding set first, as that needs CAP_SETPCAP.
+// dropCapabilities empties the bounding set first, because that requires CAP_SETPCAP.
 func dropCapabilities() error {
 	for c := range uintptr(64) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err == unix.EINVAL || err == unix.EPERM {
-			// Past the last capability that the kernel knows; or an ordinary
-			// user without a user namespace, whom no_new_privs keeps from
-			// gaining any. What is read back tells.
+			// Either this is past the last capability of the kernel, or this is an ordinary user
+			// without a user namespace, whom no_new_privs prevents from gaining any. The report
+			// shows the result.
 			break
 		}
 		if err != nil {
@@ -194,14 +194,13 @@ func dropCapabilities() error {
 	return fail("dropping capabilities", unix.Capset(&header, &none[0]))
 }
 
-// filter installs the order's program on this thread: the last layer, as it
-// may forbid what the others need. It returns a listener for the calls that
-// the program asks about, or -1 where there is none: the kernel may be too
-// old, or something around this sandbox may listen already.
+// filter installs the order's filter on this thread. It is the last layer, because it may forbid
+// calls that the others need. It returns a listener for the calls that the filter reports, or -1
+// if the kernel is too old or a listener is already active around this sandbox.
 func filter(order inside.Order, fds []int) (listener int, err error) {
 	if order.Watched != 0 {
-		// Without the second flag, which is of Linux 5.19, a signal breaks a
-		// call off with EINTR while its answer is on the way.
+		// Without the second flag, which exists since Linux 5.19, a signal interrupts a call with
+		// EINTR while its answer is pending.
 		const listen, patient = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 		for _, flags := range []uintptr{listen | patient, listen} {
 			fd, err := install(fds[order.Watched], flags)

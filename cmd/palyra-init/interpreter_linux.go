@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notStarted says which file is missing where execve(2) says of a program that is there that there
-// is no such file: the interpreter of a script, or the loader of a program.
+// notStarted names the missing file if execve(2) reports ENOENT for an existing program: the
+// interpreter of a script, or the loader of a program.
 func notStarted(path string, err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return err
@@ -32,7 +32,7 @@ func notStarted(path string, err error) error {
 	return err
 }
 
-// beginning is as much of a file as the kernel looks at.
+// beginning returns the part of a file that the kernel inspects.
 func beginning(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

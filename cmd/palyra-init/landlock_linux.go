@@ -14,8 +14,7 @@ type rulesetAttr struct {
 	fs, net, scoped uint64
 }
 
-// pathAttr is struct landlock_path_beneath_attr, which is packed: the kernel
-// reads twelve bytes.
+// pathAttr is struct landlock_path_beneath_attr, which is packed: the kernel reads twelve bytes.
 type pathAttr struct {
 	allowed uint64
 	parent  int32
@@ -23,7 +22,7 @@ type pathAttr struct {
 
 const rulePathBeneath = 1
 
-// Rights by what they are for.
+// Access rights by purpose.
 const (
 	rightsRead    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	rightsExecute = rightsRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
@@ -53,9 +52,9 @@ func rights(a inside.Access) (uint64, bool) {
 	return 0, false
 }
 
-// ruleset returns what the given ABI can handle. Where there is a network
-// namespace, network rights are left out: it is the wall there, and servers on
-// its loopback are what tests are made of.
+// ruleset returns the rights that the given ABI can handle. With a network namespace, network
+// rights are omitted: the namespace provides the isolation, and tests commonly run servers on its
+// loopback.
 func ruleset(abi int, denyTCP bool) (attr rulesetAttr, size uintptr) {
 	attr.fs = rightsAll
 	if abi < 3 {
@@ -76,9 +75,8 @@ func ruleset(abi int, denyTCP bool) (attr rulesetAttr, size uintptr) {
 	return attr, size
 }
 
-// restrict puts this thread under a Landlock ruleset. go-landlock restricts
-// all threads of a process; here one thread is all that survives, and three
-// system calls do.
+// restrict puts this thread under a Landlock ruleset. go-landlock restricts all threads of a
+// process; here only one thread survives, and three system calls are sufficient.
 func restrict(l inside.Landlock) error {
 	attr, size := ruleset(l.ABI, l.DenyTCP)
 	fd, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
@@ -103,9 +101,8 @@ func restrict(l inside.Landlock) error {
 // self is the directory of a process that a rule may name.
 const self = "/proc/self"
 
-// holdSelf keeps the directory that a rule for it is about until the program
-// starts. Procfs would make another one, which no rule names, once the kernel
-// has dropped it, as it does when memory is short.
+// holdSelf keeps the directory of the rule for it open until the program starts. If the kernel
+// drops it, as it does when memory is short, procfs creates another one, which no rule names.
 func holdSelf(rules []inside.Rule) error {
 	if !slices.ContainsFunc(rules, func(r inside.Rule) bool { return r.Path == self }) {
 		return nil
@@ -129,7 +126,7 @@ func grant(ruleset int, r inside.Rule, handled uint64) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		allowed &= rightsFile // the kernel refuses rights of directories on a file
+		allowed &= rightsFile // the kernel refuses directory rights on a file
 	}
 	attr := pathAttr{allowed: allowed & handled, parent: int32(parent)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), rulePathBeneath, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
@@ -139,8 +136,8 @@ func grant(ruleset int, r inside.Rule, handled uint64) error {
 	return nil
 }
 
-// provesLandlock tries what every user may do to its own process and what no
-// rule grants.
+// provesLandlock tries an action that every user may perform on its own process and that no rule
+// grants.
 func provesLandlock() bool {
 	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {

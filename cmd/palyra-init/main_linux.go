@@ -1,10 +1,9 @@
-// Command palyra-init runs before a tool does. With bubblewrap it runs twice:
-// outside, to mount what bubblewrap cannot, and inside, to give up every power
-// that is left, to read back what is really in force, and to become the tool.
-// Without bubblewrap it runs once and does what the rung needs of both. It also
-// holds a user namespace open for palyrad, and is the tool that tries out whether
-// a layer holds. It is small, static and reads its orders from sealed
-// descriptors, never from its environment.
+// Command palyra-init runs before a tool does. With bubblewrap it runs twice: outside, to make
+// mounts that bubblewrap cannot, and inside, to drop all remaining privileges, to verify the
+// layers in force, and to become the tool. Without bubblewrap it runs once and performs the steps
+// of both that the rung needs. It also holds a user namespace open for palyrad, and serves as the
+// tool that tests whether a layer is in force. It is small and static and reads its orders from
+// sealed descriptors, never from its environment.
 package main
 
 import (
@@ -19,13 +18,13 @@ import (
 )
 
 func main() {
-	// Capabilities, Landlock, seccomp and the parent-death signal belong to
-	// one thread: everything from here to execve happens on this one.
+	// Capabilities, Landlock, seccomp and the parent-death signal belong to one thread, so
+	// everything from here to execve runs on this thread.
 	runtime.LockOSThread()
 	os.Exit(run(os.Args))
 }
 
-// run returns only on failure, or when there is no tool to become.
+// run returns only on failure, or if there is no tool to become.
 func run(args []string) int {
 	stage := ""
 	if len(args) > 1 {
@@ -57,13 +56,13 @@ func run(args []string) int {
 			err = fail("reading the stage", unix.EINVAL)
 		}
 	}
-	// A report that does not arrive leaves the exit code, which says enough.
+	// If the report cannot be sent, the exit code still reports the failure.
 	_ = send(failure(err))
 	return 125
 }
 
-// dieFirst has the kernel end this program, and all that come of it, before
-// anything else of the machine when memory runs out: before palyrad above all.
+// dieFirst makes the kernel kill this program and its children before any other process when
+// memory runs out, especially before palyrad.
 func dieFirst() error {
 	fd, err := unix.Open(oomScore, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -73,12 +72,11 @@ func dieFirst() error {
 	return fail("asking to be ended first when memory runs out", err)
 }
 
-// oomScore is by how much this program is preferred as a victim
+// oomScore is the adjustment by which this program is preferred as a victim
 // (proc_pid_oom_score_adj(5)).
 const oomScore = "/proc/self/oom_score_adj"
 
-// hold keeps the user namespace it was started in alive until its standard
-// input ends.
+// hold keeps its user namespace alive until its standard input ends.
 func hold() int {
 	var b [1]byte
 	for {
@@ -88,8 +86,8 @@ func hold() int {
 	}
 }
 
-// readSealed reads a sealed memory file from its start, wherever its offset
-// is, so that the same bytes serve both stages.
+// readSealed reads a sealed memory file from its start, regardless of its offset, so that the
+// same bytes serve both stages.
 func readSealed(fd int, into inside.Message) error {
 	const step = "reading the orders"
 	const want = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW

@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "palyra-init: this platform has no such sandbox")
+	fmt.Fprintln(os.Stderr, "palyra-init: the sandbox is not supported on this platform")
 	os.Exit(125)
 }

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// assemble makes all mounts and returns the root of the workspace's.
+// assemble makes all mounts and returns the root of the workspace's mount.
 func assemble(o inside.Outer) (root inside.Identity, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return root, fail("making the mounts private", err)
@@ -41,7 +41,7 @@ func assemble(o inside.Outer) (root inside.Identity, err error) {
 	return identify(inside.Mountpoint)
 }
 
-// open returns a descriptor of a source, which must be what it is said to be.
+// open returns a descriptor of a source, after verifying its identity.
 func open(s inside.Source) (int, error) {
 	fd := s.FD
 	if fd == 0 {
@@ -61,8 +61,8 @@ func open(s inside.Source) (int, error) {
 	return fd, nil
 }
 
-// cover puts an empty file system over a directory that every user may pass,
-// and attaches the detached mounts there: only what is attached can be a layer.
+// cover mounts an empty file system over a directory that every user may enter, and attaches the
+// detached mounts there, because only attached mounts can be layers.
 func cover(mounts []int) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=32"); err != nil {
@@ -83,15 +83,15 @@ func cover(mounts []int) error {
 	return nil
 }
 
-// overlay mounts the copy of the workspace. Layers are named by descriptor, so
-// that nothing inside tells where they are. The layer is used once, so that
-// nothing of it has to reach the disk (volatile).
+// overlay mounts the copy of the workspace. Layers are named by descriptor, so that their paths
+// are not visible inside. The layer is used once, so it need not be written to the disk
+// (volatile).
 func overlay(lower, upper, work int) error {
 	options := "userxattr,volatile,lowerdir=" + descriptor(lower) + ",upperdir=" + descriptor(upper) + ",workdir=" + descriptor(work)
 	return unix.Mount("overlay", inside.Mountpoint, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
-// bind puts a directory, with what is mounted below it, at another place.
+// bind mounts a directory, with the mounts below it, at another place.
 func bind(fd int, target string) error {
 	tree, err := clone(fd)
 	if err != nil {
@@ -105,10 +105,9 @@ func clone(fd int) (int, error) {
 	return unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
 }
 
-// pinPaths binds each path over itself: what is mounted on cannot be renamed
-// or removed, and a read-only mount cannot be written to. Paths are opened
-// beneath the workspace and without links, here, where bubblewrap has nothing
-// to do with them.
+// pinPaths binds each path over itself: a mount point cannot be renamed or removed, and a
+// read-only mount cannot be written to. Paths are opened here, beneath the workspace and without
+// links, not by bubblewrap.
 func pinPaths(pins []inside.Pin) error {
 	if len(pins) == 0 {
 		return nil
@@ -130,7 +129,7 @@ func pinPath(root int, p inside.Pin) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(root, p.Path, &how)
 	if errors.Is(err, unix.ENOENT) {
-		return nil // gone since palyrad looked; what comes in its place is new
+		return nil // removed since palyrad looked; any replacement is new
 	}
 	if err != nil {
 		return err
@@ -157,5 +156,5 @@ func identify(path string) (inside.Identity, error) {
 	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
-// descriptor names an open file by a path.
+// descriptor returns a path to an open file.
 func descriptor(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// backlog is how many connections may wait for palyrad; the kernel has a bound
-// of its own (net.core.somaxconn).
+// backlog is the number of connections that may wait for palyrad; the kernel has its own limit
+// (net.core.somaxconn).
 const backlog = 4096
 
-// network hands out the way to the allowed hosts. The loopback interface is up
-// by now. In palyrad's own network nothing is touched.
+// network creates the listeners for the allowed hosts and passes them on. The loopback interface
+// is up by now. It changes nothing in palyrad's own network.
 func network(n inside.Network) error {
 	if !n.Valid() {
 		return fail(inside.StepNetwork, unix.EINVAL)
@@ -59,8 +59,7 @@ func hasIPv6() bool {
 	return err != unix.EAFNOSUPPORT
 }
 
-// listen opens one socket. Where it listens everywhere, family AF_INET6 serves
-// IPv4, too.
+// listen opens one socket. If it listens everywhere, family AF_INET6 serves IPv4 as well.
 func listen(l inside.Listener, family int) (int, error) {
 	kind := unix.SOCK_STREAM
 	if l.UDP {
@@ -95,10 +94,9 @@ func listen(l inside.Listener, family int) (int, error) {
 	return fd, nil
 }
 
-// capture makes every address one of this machine (ip-route(8), type local), so
-// that it does not matter where a tool connects to: it gets here, or is refused
-// at once. It returns the families of addresses for which this holds. IPv6 may
-// be switched off, and then leads nowhere.
+// capture makes every address a local one (ip-route(8), type local), so that every connection of
+// a tool reaches this namespace or is refused at once. It returns the address families for which
+// this works. IPv6 may be disabled, and then has no route.
 func capture() (families []string, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -124,9 +122,8 @@ func capture() (families []string, err error) {
 	return []string{inside.IPv4, inside.IPv6}, nil
 }
 
-// captured connects to a port that nothing listens at, of an address that
-// stands for no machine (RFC 5737, RFC 3849): here it is refused at once, and
-// everywhere else there is no way to it.
+// captured connects to a port without a listener, at an address reserved for documentation (RFC
+// 5737, RFC 3849): here it is refused at once, and in any other network it is unreachable.
 func captured(family int, to unix.Sockaddr) error {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -147,8 +144,8 @@ type routeRequest struct {
 	device uint32
 }
 
-// addRoute adds the route to every address of a family. Its device is loopback,
-// the first of every network namespace.
+// addRoute adds the route to every address of a family. Its device is loopback, the first of
+// every network namespace.
 func addRoute(fd int, family uint8) error {
 	const loopback = 1
 	r := routeRequest{
@@ -167,7 +164,7 @@ func addRoute(fd int, family uint8) error {
 	var answer struct {
 		header unix.NlMsghdr
 		result unix.NlMsgerr
-		_      [64]byte // what was asked may follow
+		_      [64]byte // the request may follow
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&answer)), unsafe.Sizeof(answer))
 	n, err := unix.Read(fd, text)

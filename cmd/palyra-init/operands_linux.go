@@ -9,10 +9,11 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// pin writes the bytes that palyrad has hashed over the workspace's own files,
-// in the copy of the workspace, so that nothing that happens to the files
-// outside is seen by the tool. Owner, mode and time stay as they are: make goes
-// by them. It returns the positions of what this user may not write to.
+// pin writes the bytes that palyrad has hashed over the workspace's own files, in the copy of the
+// workspace, so that later changes outside are not visible to the tool. Owner, mode and time are
+// preserved, because make uses them. It returns the positions of the operands that this user may
+// not write to. palyrad cannot write them: the kernel leaves writes to the upper directory of a
+// mounted overlay undefined, and a prepared sandbox is mounted long before the call.
 func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err error) {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -34,7 +35,7 @@ func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err 
 	return unpinned, nil
 }
 
-// operandError names the operand. Package fmt would make this program a tenth larger.
+// operandError names the operand. Package fmt would enlarge this program by a tenth.
 type operandError struct {
 	path string
 	err  error
@@ -73,9 +74,9 @@ func overwrite(root int, o inside.Operand, bytes int, at int64, chunk []byte) er
 	return leadsTo(root, o.Path, fd)
 }
 
-// openOperand opens a regular file for writing, empty, if it has the size and
-// the time of the one whose bytes were read. A file that its owner may not write
-// gets the right for as long as this takes.
+// openOperand opens a regular file for writing and truncates it, if it has the size and the time
+// of the file whose bytes were read. A file without write permission for its owner gets that
+// permission for the duration of the write.
 func openOperand(root int, o inside.Operand) (int, error) {
 	at, st, err := lookAt(root, o.At, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -96,8 +97,8 @@ func openOperand(root int, o inside.Operand) (int, error) {
 	return fd, err
 }
 
-// lookAt opens a name beneath a directory for look-ups only. What is not there
-// any more, or is renamed right now, has changed.
+// lookAt opens a name beneath a directory for look-ups only. A name that no longer exists, or is
+// being renamed, counts as changed.
 func lookAt(root int, name string, resolve uint64) (at int, st unix.Stat_t, err error) {
 	at, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | resolve})
 	switch err {
@@ -109,9 +110,9 @@ func lookAt(root int, name string, resolve uint64) (at int, st unix.Stat_t, err 
 	return at, st, err
 }
 
-// leadsTo proves that the name by which the program knows a file leads to the
-// one whose bytes were written: somebody may have turned a link on the way. The
-// overlay keeps what it has looked up, so that a later turn is not seen inside.
+// leadsTo verifies that the program's name for a file leads to the written file, because a link
+// on the way may have been changed. The overlay caches its look-ups, so that a later change is
+// not visible inside.
 func leadsTo(root int, name string, fd int) error {
 	at, named, err := lookAt(root, name, 0)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// outer mounts the workspace where bubblewrap finds it, in the mount namespace
-// that was made for this sandbox, and becomes bubblewrap. No other process
-// sees any of this.
+// outer mounts the workspace at the place where bubblewrap expects it, in a separate mount
+// namespace, and becomes bubblewrap. The mounts are not visible to other processes.
 func outer(o inside.Outer) error {
 	if err := dieWith(o.Parent); err != nil {
 		return err
@@ -25,7 +24,7 @@ func outer(o inside.Outer) error {
 	for _, fd := range o.Hide {
 		unix.CloseOnExec(fd)
 	}
-	// A set-user-ID bubblewrap would be root's; this keeps it from being so.
+	// A set-user-ID bubblewrap would run as root; no_new_privs prevents that.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fail("giving up new privileges", err)
 	}
@@ -35,7 +34,7 @@ func outer(o inside.Outer) error {
 	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 	}
-	// The daemon gave this process no environment, and so there is none here.
+	// The daemon gave this process an empty environment.
 	err = unix.Exec(o.Exec, o.Argv, os.Environ())
 	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
 		unix.CloseOnExec(fd)

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// attempts try what a layer forbids. Each says whether it happened.
+// attempts try actions that a layer forbids. Each reports whether it succeeded.
 var attempts = map[string]func(args []string) (bool, string){
 	inside.TryFile: func(args []string) (bool, string) {
 		var st unix.Stat_t
@@ -84,7 +84,7 @@ var attempts = map[string]func(args []string) (bool, string){
 	inside.TryEnviron: func(args []string) (bool, string) {
 		first, _ := readFile("/proc/1/environ")
 		_, own := os.LookupEnv(args[0])
-		return own || strings.Contains("\x00"+string(first), "\x00"+args[0]+"="), "looking for the variable " + args[0]
+		return own || strings.Contains("\x00"+string(first), "\x00"+args[0]+"="), "searching for the variable " + args[0]
 	},
 	inside.TrySession: func([]string) (bool, string) {
 		session, err := unix.Getsid(0)
@@ -92,7 +92,7 @@ var attempts = map[string]func(args []string) (bool, string){
 	},
 }
 
-// probe is what this program does as the tool: one attempt.
+// probe is the program that runs instead of the tool: one attempt.
 func probe(args []string) int {
 	if len(args) == 0 || attempts[args[0]] == nil {
 		return 2
@@ -125,8 +125,8 @@ func connect(args []string) (bool, string) {
 	return outcome("reaching the service at "+args[0], greeting(to))
 }
 
-// greeting connects and waits for the first byte. A connection alone tells
-// little: palyrad accepts it before it knows whether it may be.
+// greeting connects and waits for the first byte. A connection alone proves nothing, because
+// palyrad accepts it before it checks whether it is allowed.
 func greeting(to unix.Sockaddr) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

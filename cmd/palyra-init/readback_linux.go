@@ -14,7 +14,7 @@ import (
 // kinds are the namespaces as /proc/self/ns names them.
 var kinds = []string{"mnt", "pid", "net", "user", "ipc", "uts", "cgroup"}
 
-// readBack measures this thread, which is the one that becomes the tool.
+// readBack measures this thread, which becomes the tool.
 func readBack(i inside.Inner, order inside.Order) (inside.Report, error) {
 	r := inside.Report{
 		UID: unix.Getuid(), GID: unix.Getgid(),

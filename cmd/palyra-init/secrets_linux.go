@@ -6,8 +6,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// placeSecrets writes the secrets that the tool gets as files. They are in memory or
-// nowhere: any other file system would keep them.
+// placeSecrets writes the secrets that the tool receives as files. It refuses any file system
+// other than memory, because others would keep the secrets.
 func placeSecrets(order inside.Order, values int) error {
 	if err := unix.Mkdir(order.SecretDir, 0o700); err != nil {
 		return err

@@ -10,17 +10,17 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// readSurroundings measures what is seen from inside.
+// readSurroundings measures the view from inside.
 func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
 	if r.Workspace, err = identify(i.Dir); err != nil {
 		return err
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(i.Dir, &fs); err != nil {
-		return fail("looking at the workspace", err)
+		return fail("opening the workspace", err)
 	}
 	r.Overlay = fs.Type == unix.OVERLAYFS_SUPER_MAGIC
-	// A sandbox on the host's root may not list it.
+	// A sandbox on the host's root may not be allowed to list it.
 	if r.Root, err = names("/"); err != nil && !errors.Is(err, unix.EACCES) {
 		return fail("reading back the root directory", err)
 	}
@@ -38,9 +38,9 @@ func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
 	return nil
 }
 
-// environmentShows reports whether the first process of the sandbox has an
-// environment that can be read; without a process namespace that is this one.
-// It is asked before Landlock, which hides every other process.
+// environmentShows reports whether the environment of the sandbox's first process is readable and
+// not empty; without a process namespace that is this process. It runs before Landlock, which
+// hides every other process.
 func environmentShows(i inside.Inner) bool {
 	first := "/proc/1/environ"
 	if i.Parent != 0 {
@@ -72,7 +72,7 @@ func names(dir string) ([]string, error) {
 	}
 }
 
-// strays counts the descriptors beyond the first three that execve keeps.
+// strays counts the descriptors beyond the first three that remain open across execve.
 func strays() (int, error) {
 	list, err := names("/proc/thread-self/fd")
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// engineVersion is that of the module that go.mod pins; a test holds them together.
+// engineVersion is the version of the module in go.mod; a test compares them.
 const engineVersion = "39.0.1"
 
 func engineName() string { return "wasmtime " + engineVersion + " " + runtime.GOARCH }
 
-// newEngine has Cranelift, fuel and epochs on, and every proposal off that is not named
-// in wire.Features. Guards and traps stay as they are by default.
+// newEngine returns an engine with Cranelift, fuel and epochs, and with every proposal disabled
+// that is not in wire.Features. Guards and traps keep their defaults.
 func newEngine(on wire.Features) *wasmtime.Engine {
 	c := wasmtime.NewConfig()
 	c.SetStrategy(wasmtime.StrategyCranelift)
 	c.SetCraneliftOptLevel(wasmtime.OptLevelSpeed)
 	c.SetConsumeFuel(true)
 	c.SetEpochInterruption(true)
-	c.SetCraneliftNanCanonicalization(true) // the same input gives the same result
+	c.SetCraneliftNanCanonicalization(true) // the same input must give the same result
 	c.SetWasmSIMD(on.SIMD)
 	c.SetWasmMultiValue(on.MultiValue)
 	c.SetWasmRelaxedSIMD(false)
@@ -39,7 +39,7 @@ func newEngine(on wire.Features) *wasmtime.Engine {
 	return wasmtime.NewEngineWithConfig(c)
 }
 
-// compile turns one module into native code, and ends: what compiled a hostile module
+// compile compiles one module to native code and exits: a process that compiled a hostile module
 // never runs a guest.
 func compile(l *line) error {
 	f, err := l.next(wire.MaxBody)
@@ -61,8 +61,8 @@ func compile(l *line) error {
 	return wire.Write(l, wire.Compiled, wire.Trouble{}, code)
 }
 
-// serve loads a module and runs calls of it, one at a time, until palyrad closes the
-// socket. A worker has one module: another one is another worker's.
+// serve loads a module and runs its calls, one at a time, until palyrad closes the socket. A
+// worker has only one module.
 func serve(l *line) error {
 	f, err := l.next(0)
 	if err != nil {
@@ -105,10 +105,10 @@ func serve(l *line) error {
 	}
 }
 
-// load maps the code behind a descriptor that palyrad passed.
+// load maps the code from a descriptor that palyrad passed.
 func load(e *wasmtime.Engine, fd int) (*wasmtime.Module, error) {
 	if fd < 0 {
-		return nil, fmt.Errorf("no compiled module came with the order to load one")
+		return nil, fmt.Errorf("the load request has no descriptor of a compiled module")
 	}
 	defer unix.Close(fd)
 	return wasmtime.NewModuleDeserializeFile(e, fmt.Sprintf("/proc/self/fd/%d", fd))

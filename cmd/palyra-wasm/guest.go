@@ -16,14 +16,14 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// host is what guests import. Its functions are linked once; guest is the one that runs.
+// host provides the functions that guests import. They are linked once; guest is the running one.
 type host struct {
 	linker *wasmtime.Linker
 	line   *line
 	watch  watch
 	guest  *guest
 	store  *wasmtime.Store
-	// broken is why nothing can be asked of palyrad any more.
+	// broken is the error after which palyrad can no longer be reached.
 	broken error
 }
 
@@ -32,14 +32,13 @@ type guest struct {
 	order  wire.Order
 	input  []byte
 	output [2][]byte // standard output and standard error
-	// result is what the last question to palyrad gave.
+	// result is the result of the last request to palyrad.
 	result []byte
-	// memory is the guest's, once it was looked for.
+	// memory is the guest's memory, after its first lookup.
 	memory *wasmtime.Memory
-	// clock is the time that a guest without a grant sees, in nanoseconds.
+	// clock is the time for a guest without a clock grant, in nanoseconds.
 	clock int64
-	// random is the stream of randomness that a guest without a grant sees, once it was
-	// asked for.
+	// random is the random stream for a guest without a random grant, after its first use.
 	random cipher.Stream
 	began  time.Time
 	end    wire.End
@@ -47,24 +46,24 @@ type guest struct {
 	ending bool
 }
 
-// epoch is where the clock without a grant begins: 2020-01-01T00:00:00Z.
+// epoch is the start of the clock without a grant: 2020-01-01T00:00:00Z.
 const epoch = 1_577_836_800_000_000_000
 
-// tick is how far each reading of it moves it: one microsecond.
+// tick is the advance of that clock at each reading: one microsecond.
 const tick = 1000
 
-// stream is the randomness that comes from a seed.
+// stream returns the random stream of a seed.
 func stream(from []byte) cipher.Stream {
 	var seed [32]byte
 	copy(seed[:], from)
 	block, err := aes.NewCipher(seed[:])
 	if err != nil {
-		panic(err) // a key of 32 bytes is right
+		panic(err) // impossible: the key has 32 bytes
 	}
 	return cipher.NewCTR(block, make([]byte, aes.BlockSize))
 }
 
-// run makes one call in a store of its own, which clear takes away.
+// run makes one call in a separate store, which clear removes.
 func (h *host) run(e *wasmtime.Engine, mod *wasmtime.Module, order wire.Order, input []byte) (wire.End, [2][]byte) {
 	g := &guest{order: order, input: input, clock: epoch, began: time.Now()}
 	h.guest = g
@@ -86,8 +85,8 @@ func (h *host) run(e *wasmtime.Engine, mod *wasmtime.Module, order wire.Order, i
 	return g.end, g.output
 }
 
-// clear takes away what a call left. Its end is told before, since the kernel takes long to
-// free a memory of whose addresses most are reserved.
+// clear removes the store of a call. The result is sent before, because the kernel takes long to
+// free a memory with mostly reserved addresses.
 func (h *host) clear() {
 	h.store.Close()
 	h.store, h.guest = nil, nil
@@ -105,7 +104,7 @@ func (g *guest) call(store *wasmtime.Store, instance *wasmtime.Instance) error {
 	}
 	where, _ := at.(int32)
 	if !g.memoryIn(store, instance).write(uint32(where), g.input) {
-		return g.bad("palyra_alloc gave a place outside of the memory")
+		return g.bad("palyra_alloc returned an address outside of the memory")
 	}
 	packed, err := exported(store, instance, "run").Call(store, where, int32(len(g.input)))
 	if err != nil {
@@ -119,7 +118,7 @@ func (g *guest) call(store *wasmtime.Store, instance *wasmtime.Instance) error {
 	}
 	text, ok := g.memoryIn(store, instance).slice(ptr, size)
 	if !ok {
-		return g.bad("run gave a result outside of the memory")
+		return g.bad("run returned a result outside of the memory")
 	}
 	g.output[0] = append([]byte(nil), text...)
 	return nil
@@ -133,7 +132,7 @@ func (g *guest) bad(problem string) error {
 	return errEnded
 }
 
-// conclude says how the call ended, and what it took.
+// conclude determines the outcome of the call and the resources it used.
 func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err error) {
 	if left, fuelErr := store.GetFuel(); fuelErr == nil {
 		g.end.Fuel = g.order.Fuel - left
@@ -150,8 +149,8 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	if g.end.Outcome != wire.Trapped && g.end.Outcome != wire.Exited {
 		return
 	}
-	// Growth that is refused is no trap, and each guest ends in its own way when it
-	// gets no more. One that ended badly with all that it may have ended of that.
+	// A refused growth is not a trap, and each guest fails in its own way after it. A guest that
+	// failed with all of a limited resource in use counts as having exceeded that limit.
 	switch {
 	case g.end.MemoryBytes > g.order.MemoryBytes/16*15:
 		g.end.Outcome = wire.OutOfMemory
@@ -160,11 +159,11 @@ func (g *guest) conclude(store *wasmtime.Store, instance *wasmtime.Instance, err
 	}
 }
 
-// trapOutOfFuel is WASMTIME_TRAP_CODE_OUT_OF_FUEL of wasmtime/trap.h; wasmtime-go 39 gives
-// its OutOfFuel the number before, which is another trap's.
+// trapOutOfFuel is WASMTIME_TRAP_CODE_OUT_OF_FUEL of wasmtime/trap.h. wasmtime-go 39 defines its
+// OutOfFuel one lower, which is the number of another trap.
 const trapOutOfFuel wasmtime.TrapCode = 12
 
-// outcomeOf reads how the engine ended a call.
+// outcomeOf determines the outcome from the engine's error.
 func outcomeOf(err error) wire.Outcome {
 	if err == nil {
 		return wire.Finished
@@ -186,7 +185,7 @@ func outcomeOf(err error) wire.Outcome {
 	return wire.Trapped
 }
 
-// problemOf is what the engine says was wrong, without the frames of the guest before it.
+// problemOf returns the engine's message without the preceding stack frames of the guest.
 func problemOf(err error) string {
 	const most = 1000
 	text := err.Error()
@@ -207,22 +206,23 @@ func largestTable(store *wasmtime.Store, instance *wasmtime.Instance) (most int6
 	return most
 }
 
-// exported is a function that a guest exports.
+// exported returns a function that a guest exports.
 func exported(store *wasmtime.Store, instance *wasmtime.Instance, name string) *wasmtime.Func {
 	export := instance.GetExport(store, name)
-	defer export.Close() // the collector would take longer
+	defer export.Close() // the garbage collector would take longer
 	return export.Func()
 }
 
-// memory is that of the guest. It is read anew in each function: it moves as it grows.
+// memory is the guest's memory. It must be read again in each function, because it moves when it
+// grows.
 type memory []byte
 
-// memoryIn is the memory of a guest that began.
+// memoryIn returns the memory of a running guest.
 func (g *guest) memoryIn(store *wasmtime.Store, instance *wasmtime.Instance) memory {
 	return g.memoryOf(store, func(name string) *wasmtime.Extern { return instance.GetExport(store, name) })
 }
 
-// memoryOf looks for the memory among the exports once: which one it is stays the same.
+// memoryOf looks up the memory among the exports once: the exported memory does not change.
 func (g *guest) memoryOf(store wasmtime.Storelike, export func(string) *wasmtime.Extern) memory {
 	if g.memory == nil {
 		found := export("memory")

@@ -8,15 +8,14 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// maxPiece bounds each piece of memory that goes along with a question, and the result
-// that comes back, in bytes.
+// maxPiece is the maximum size of each piece of memory in a request, and of the result, in bytes.
 const maxPiece = 4 << 20
 
-// refused is the value of a function whose arguments make no sense.
+// refused is the return value of a function with invalid arguments.
 const refused = uint64(0xffff_ffff)
 
-// handles is the interface of handles. What a handle stands for is palyrad's to know:
-// every function but those that read what is here already is a question to it.
+// handles is the handle interface. Only palyrad knows the meaning of a handle: every function
+// except those that read local data sends a request to it.
 var handles = map[string]function{
 	"grant_open":     question("grant_open", 1, 1),
 	"grant_count":    question("grant_count", 1, 0),
@@ -35,8 +34,8 @@ var handles = map[string]function{
 	"random":         randomGet,
 }
 
-// question asks palyrad, with the first numbers of the arguments and the pieces of memory
-// that the others name, each by its place and its size.
+// question sends a request to palyrad, with the first arguments as numbers, and with pieces of
+// memory that the other arguments name by address and size.
 func question(name string, numbers, pieces int) function {
 	return func(h *host, m memory, a []uint64) uint64 {
 		q := wire.Question{Function: name}
@@ -56,8 +55,7 @@ func question(name string, numbers, pieces int) function {
 	}
 }
 
-// ask waits for palyrad's answer. Where there is none, the guest ends, and so does the
-// worker.
+// ask waits for palyrad's answer. Without an answer, the guest ends, and so does the worker.
 func (h *host) ask(q wire.Question, data [][]byte) uint64 {
 	reply, result, err := h.exchange(q, data)
 	if err != nil {
@@ -80,7 +78,7 @@ func (h *host) exchange(q wire.Question, data [][]byte) (wire.Reply, []byte, err
 	return reply, f.Body, err
 }
 
-// resultRead gives as much of the last question's result as there is room for.
+// resultRead returns as much of the last request's result as fits.
 func resultRead(h *host, m memory, a []uint64) uint64 {
 	to, there := m.slice(uint32(a[0]), uint32(a[1]))
 	if !there {

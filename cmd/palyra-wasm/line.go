@@ -14,32 +14,32 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// line is the socket to palyrad. It is read and written by calls of the system that wait:
-// there is one thing at a time to wait for, and to have the Go runtime wait in its place
-// takes other threads, which cost more than most guests do.
+// line is the socket to palyrad. It uses blocking system calls. The process waits for only one
+// event at a time, and waiting in the Go runtime would use other threads, which cost more time
+// than most guests.
 type line struct {
 	fd int
 	in *bufio.Reader
-	// passed is the descriptor that came with the last frame, -1 for none.
+	// passed is the descriptor received with the last frame, -1 for none.
 	passed int
 }
 
-// openLine makes standard input the line.
+// openLine returns standard input as the line.
 func openLine() (*line, error) {
 	fd := int(os.Stdin.Fd())
 	name, err := unix.Getsockname(fd)
 	if err != nil {
-		return nil, fmt.Errorf("standard input is no socket of palyrad: %w", err)
+		return nil, fmt.Errorf("standard input is not a socket of palyrad: %w", err)
 	}
 	if _, ok := name.(*unix.SockaddrUnix); !ok {
-		return nil, errors.New("standard input is no socket of palyrad")
+		return nil, errors.New("standard input is not a socket of palyrad")
 	}
 	l := &line{fd: fd, passed: -1}
 	l.in = bufio.NewReader(l)
 	return l, nil
 }
 
-// Read takes what is there, and a descriptor that comes along.
+// Read reads available bytes and an accompanying descriptor.
 func (l *line) Read(p []byte) (int, error) {
 	var control [64]byte
 	n, controls, err := retry(func() (int, int, error) {
@@ -66,7 +66,7 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write waits until all is written.
+// Write waits until all bytes are written.
 func (l *line) Write(p []byte) (written int, err error) {
 	for written < len(p) {
 		n, _, err := retry(func() (int, int, error) {
@@ -81,7 +81,7 @@ func (l *line) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// retry makes a call of the system again that a signal interrupted.
+// retry repeats a system call that a signal interrupted.
 func retry(call func() (int, int, error)) (int, int, error) {
 	for {
 		a, b, err := call()

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// function is one that guests import: its numbers are those of its type in
-// module.Functions, 32-bit ones without a sign.
+// function is a function that guests import. Its numbers have the types of its entry in
+// module.Functions; 32-bit numbers are unsigned.
 type function func(h *host, m memory, a []uint64) uint64
 
 // newHost links every function that a module may import.
@@ -23,7 +23,7 @@ func newHost(e *wasmtime.Engine, l *line) (*host, error) {
 		for name, t := range functions {
 			f := given[module][name]
 			if f == nil {
-				return nil, fmt.Errorf("%s.%s is in the table, and nothing answers it", module, name)
+				return nil, fmt.Errorf("%s.%s is listed as an import, but has no implementation", module, name)
 			}
 			if err := h.link(module, name, t, f); err != nil {
 				return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	// The guest's memory is not the collector's, and what a call allocates here is small.
+	// The guest's memory is not managed by the garbage collector, and calls allocate little here.
 	debug.SetMemoryLimit(64 << 20)
 	if err := work(os.Args[1:]); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintln(os.Stderr, "palyra-wasm:", err)
@@ -23,7 +23,7 @@ func main() {
 
 func work(args []string) error {
 	if len(args) != 1 || args[0] != "compile" && args[0] != "run" {
-		return errors.New("it is started by palyrad, as `palyra-wasm compile` or `palyra-wasm run`")
+		return errors.New("only palyrad starts this program, as `palyra-wasm compile` or `palyra-wasm run`")
 	}
 	l, err := openLine()
 	if err != nil {

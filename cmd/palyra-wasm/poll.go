@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// subscription is one of poll_oneoff's.
+// subscription is a subscription of poll_oneoff.
 type subscription struct {
 	user uint64
-	// kind is 0 for a clock, 1 and 2 for a stream that is to be read or written.
+	// kind is 0 for a clock, 1 and 2 for reading and writing a stream.
 	kind     byte
 	timeout  uint64
 	absolute bool
@@ -23,7 +23,7 @@ func readSubscription(b []byte) subscription {
 	}
 }
 
-// wait is how long it is until a clock's subscription is due.
+// wait returns the time until a clock's subscription is due.
 func (s subscription) wait(g *guest) time.Duration {
 	timeout := min(s.timeout, 1<<62)
 	if s.absolute {
@@ -32,7 +32,7 @@ func (s subscription) wait(g *guest) time.Duration {
 	return time.Duration(timeout)
 }
 
-// event says that it is due.
+// event encodes the event of a due subscription.
 func (s subscription) event() []byte {
 	e := make([]byte, 32)
 	binary.LittleEndian.PutUint64(e, s.user)

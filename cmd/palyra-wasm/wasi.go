@@ -9,8 +9,7 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// The error numbers of preview 1 that are given here.
-// Source: WASI preview 1, witx/typenames.witx.
+// The error numbers of preview 1 in use. Source: WASI preview 1, witx/typenames.witx.
 const (
 	errnoSuccess = 0
 	errnoBadf    = 8
@@ -23,8 +22,8 @@ const (
 	errnoSpipe   = 70
 )
 
-// wasi is preview 1 for a program that has standard streams, its name, a clock and
-// randomness, and nothing else.
+// wasi is preview 1 for a program that has only standard streams, its name, a clock and
+// randomness.
 var wasi = map[string]function{
 	"args_get": argsGet, "args_sizes_get": argsSizesGet, "environ_get": func(*host, memory, []uint64) uint64 { return errnoSuccess },
 	"environ_sizes_get": func(_ *host, m memory, a []uint64) uint64 { return both(m, a, 0, 0) },
@@ -44,10 +43,10 @@ var wasi = map[string]function{
 	"sock_accept": ofStream(errnoNotsock), "sock_recv": ofStream(errnoNotsock), "sock_send": ofStream(errnoNotsock), "sock_shutdown": ofStream(errnoNotsock),
 }
 
-// none answers the same whatever it is asked.
+// none returns a function with a constant result.
 func none(errno uint64) function { return func(*host, memory, []uint64) uint64 { return errno } }
 
-// ofStream answers errno for a stream, and that there is no other descriptor.
+// ofStream returns errno for a stream, and an error for any other descriptor.
 func ofStream(errno uint64) function {
 	return func(_ *host, _ memory, a []uint64) uint64 {
 		if a[0] > 2 {
@@ -57,7 +56,7 @@ func ofStream(errno uint64) function {
 	}
 }
 
-// ok is success when what was written had a place in the memory.
+// ok returns success if the write was inside of the memory.
 func ok(wrote bool) uint64 {
 	if wrote {
 		return errnoSuccess
@@ -65,12 +64,12 @@ func ok(wrote bool) uint64 {
 	return errnoFault
 }
 
-// both writes two numbers to the two places that are asked.
+// both writes two numbers to the two given addresses.
 func both(m memory, a []uint64, first, second uint32) uint64 {
 	return ok(m.put32(uint32(a[0]), first) && m.put32(uint32(a[1]), second))
 }
 
-// argsSizesGet and argsGet give the tool's name as the program's.
+// argsSizesGet and argsGet return the tool's name as the program name.
 func argsSizesGet(h *host, m memory, a []uint64) uint64 {
 	return both(m, a, 1, uint32(len(h.guest.order.Tool)+1))
 }
@@ -79,7 +78,7 @@ func argsGet(h *host, m memory, a []uint64) uint64 {
 	return ok(m.put32(uint32(a[0]), uint32(a[1])) && m.write(uint32(a[1]), append([]byte(h.guest.order.Tool), 0)))
 }
 
-// clocks are those of preview 1: realtime, monotonic, and those of the processor.
+// clocks is the number of clocks in preview 1: realtime, monotonic, and those of the processor.
 const clocks = 4
 
 func clockResGet(_ *host, m memory, a []uint64) uint64 {
@@ -96,7 +95,7 @@ func clockTimeGet(h *host, m memory, a []uint64) uint64 {
 	return ok(m.put64(uint32(a[2]), uint64(h.guest.now())))
 }
 
-// now is the time in nanoseconds since 1970: the real one with a grant, a counter without.
+// now returns the time in nanoseconds since 1970: the real time with a grant, a counter without.
 func (g *guest) now() int64 {
 	if g.order.Clock {
 		g.end.Clock++
@@ -115,11 +114,11 @@ func randomGet(h *host, m memory, a []uint64) uint64 {
 	return errnoSuccess
 }
 
-// fill writes random bytes: real ones with a grant, a stream of the call's seed without.
+// fill writes random bytes: real ones with a grant, otherwise from a stream seeded by the call.
 func (g *guest) fill(to []byte) {
 	if g.order.Random {
 		g.end.Random++
-		_, _ = rand.Read(to) // it never fails
+		_, _ = rand.Read(to) // never fails
 		return
 	}
 	if g.random == nil {
@@ -129,8 +128,7 @@ func (g *guest) fill(to []byte) {
 	g.random.XORKeyStream(to, to)
 }
 
-// vectors calls each with every piece of memory that a list of vectors names, until it
-// says that this is enough.
+// vectors calls each with every piece of memory in a list of vectors, until it returns false.
 func vectors(m memory, list, count uint32, each func([]byte) bool) uint64 {
 	if count > 1024 {
 		return errnoInval
@@ -191,8 +189,8 @@ func fdClose(_ *host, _ memory, a []uint64) uint64 {
 	return errnoSuccess
 }
 
-// The file type of streams is that of a character device; of their rights, standard input
-// has reading and the others writing.
+// Streams have the file type of a character device. Standard input has the right to read, and the
+// others the right to write.
 const (
 	characterDevice = 2
 	rightRead       = 1 << 1
@@ -228,8 +226,8 @@ func procExit(h *host, _ memory, a []uint64) uint64 {
 	return h.guest.endsWith(wire.Finished, "")
 }
 
-// pollOneoff waits for clocks; streams are always ready. Without the real clock a wait
-// only moves the counter, and with it waits no longer than the call may.
+// pollOneoff waits for clocks; streams are always ready. Without the real clock a wait only
+// advances the counter. With it, a wait is limited to the duration of the call.
 func pollOneoff(h *host, m memory, a []uint64) uint64 {
 	const subscription, event = 48, 32
 	in, out, count := uint32(a[0]), uint32(a[1]), uint32(a[2])

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// watch interrupts calls that take too long. Its timer outlives a call that ended in time,
-// and then only looks whether another one is due: to set a timer for each call costs more
-// than most calls do.
+// watch interrupts calls that exceed their time limit. Its timer outlives a call that ended in
+// time, and then only checks whether another call is due: setting a timer for each call would
+// take longer than most calls.
 type watch struct {
 	interrupt func()
 
 	mu sync.Mutex
-	// due is when the call in progress is interrupted, zero between calls.
+	// due is the time at which the call in progress is interrupted, zero between calls.
 	due time.Time
-	// timer rings at rings, if that is not zero.
+	// timer fires at rings, if that is not zero.
 	timer *time.Timer
 	rings time.Time
 }
 
-// begin says that a call began, which may take so long.
+// begin starts the time limit of a call.
 func (w *watch) begin(most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +31,7 @@ func (w *watch) begin(most time.Duration) {
 	}
 }
 
-// end says that the call ended. It is not interrupted any more.
+// end ends the time limit of the call.
 func (w *watch) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestWatch: a call is interrupted when its own time is over, whatever calls came before
-// it and whatever they might have taken; one that ended in time never is.
+// TestWatch: a call is interrupted at its own time limit, regardless of earlier calls and their
+// limits; a call that ended in time is never interrupted.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	const long, short = time.Minute, time.Second

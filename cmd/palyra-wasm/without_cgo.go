@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "palyra-wasm was built without cgo, which its engine needs; `make build` builds it where gcc is")
+	fmt.Fprintln(os.Stderr, "palyra-wasm was built without cgo, which its engine requires; `make build` builds it if gcc is installed")
 	os.Exit(2)
 }

@@ -6,13 +6,13 @@ import (
 	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
-// registryKey finds a script's registry.
+// registryKey is the key of a script's registry.
 type registryKey struct{}
 
 // packageRegistry is the registry of one script.
 type packageRegistry struct{ *packagestest.Registry }
 
-// registry publishes a version of the package that servers of scripts are.
+// registry publishes a version of the package with the scripts' server.
 func registry(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: registry VERSION")

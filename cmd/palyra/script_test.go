@@ -40,15 +40,15 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
 
-// TestMain lets the scripts run palyra as a program of its own, and with it the programs
-// that it starts: a palyrad, and those that stand in for palyra-hook, Codex and systemctl.
+// TestMain lets the scripts run palyra as a separate program, and the programs that it starts: a
+// palyrad, and stand-ins for palyra-hook, Codex and systemctl.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"palyra": main, "palyrad": detached, "palyra-hook": installtest.Hook, "codex": installtest.Codex, "systemctl": systemd.Main,
 	})
 }
 
-// detached is palyrad as a process of its own.
+// detached is palyrad as a separate process.
 func detached() {
 	cmd := daemon.Command(os.Stdout, os.Stderr)
 	cmd.SetArgs(os.Args[1:])
@@ -60,7 +60,7 @@ func detached() {
 	}
 }
 
-// TestScripts runs testdata/*.txtar. Beside the usual commands a script has:
+// TestScripts runs testdata/*.txtar. In addition to the usual commands a script has:
 //
 //	gateway [NAME=DIR ...]   starts the daemon in this process with the
 //	                         script's configuration, and waits until it answers
@@ -92,11 +92,11 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { endStarted(env.WorkDir) })
 			home := filepath.Join(env.WorkDir, "home")
 			env.Setenv("HOME", home)
-			// Programs of the race detector would wait a second at their end.
+			// Programs with the race detector would wait a second at their end.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(home, ".local", "state"))
-			// Skills are built with what Go has built before, and not below this home.
+			// Skills are built with the shared Go build cache, not with one below this home.
 			if cache, err := os.UserCacheDir(); err == nil {
 				env.Setenv("GOCACHE", cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
 			}
@@ -113,8 +113,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// endStarted ends what a script that failed left running: a palyrad that was started
-// detached, or by the manager of services.
+// endStarted ends processes that a failed script left running: a palyrad that was started
+// detached, or by the service manager.
 func endStarted(dir string) {
 	pid, _ := statedir.HolderPID(filepath.Join(dir, "home", ".local", "state", "palyra"))
 	pids := []int{pid}
@@ -130,8 +130,8 @@ func endStarted(dir string) {
 	}
 }
 
-// keysAreKept fails the script when a private key, or a token, stands in anything that
-// it left outside of the key's own file.
+// keysAreKept fails the script if a private key or a token occurs in any file other than the
+// key's own file.
 func keysAreKept(t testscript.T, dir string) {
 	_, told, err := leaks.Look(dir, nil)
 	if err != nil || len(told) > 0 {
@@ -139,7 +139,7 @@ func keysAreKept(t testscript.T, dir string) {
 	}
 }
 
-// daemonKey finds a script's daemon.
+// daemonKey is the key of a script's daemon.
 type daemonKey struct{}
 
 // running is the daemon of one script.
@@ -266,12 +266,12 @@ func expire(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(identity.WriteBundle(dir, b))
 }
 
-// recoverVault puts the vault's key back, as `palyrad vault recover` does.
+// recoverVault restores the vault's key, as `palyrad vault recover` does.
 func recoverVault(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: recovervault IDENTITY EXPORT")
 	}
-	// The recovery key is on the page that showed it.
+	// The recovery key is on the displayed page.
 	key := regexp.MustCompile(`AGE-SECRET-KEY-[0-9A-Z]+`).FindString(ts.ReadFile(args[0]))
 	_, err := daemon.RecoverVault(context.Background(), load(ts), strings.NewReader(ts.ReadFile(args[1])), strings.NewReader(key))
 	if (err != nil) != neg {
@@ -312,7 +312,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// asked waits until a call of the script waits for a human.
+// asked waits until a call of the script waits for an approval.
 func asked(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: asked")
@@ -335,7 +335,7 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// listing writes down all that is in the home directory, but for the gateway's state.
+// listing records the content of the home directory, except for the gateway's state.
 func listing(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: listing FILE")
@@ -349,7 +349,7 @@ func listing(ts *testscript.TestScript, neg bool, args []string) {
 		rel, _ := filepath.Rel(home, path)
 		state := filepath.Join(".local", "state")
 		if rel == filepath.Join(state, "palyra-cli") {
-			// What was seen of a journal that stays is remembered.
+			// The CLI remembers the verified part of a journal that stays.
 			list, err := os.ReadDir(path)
 			if err == nil && len(list) == 1 && list[0].Name() == "gateways" {
 				return filepath.SkipDir
@@ -392,10 +392,10 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
-	_ = cmd.Run() // how far it came is what the script is about
+	_ = cmd.Run() // the script checks how far it came
 }
 
-// holds wants that nobody can listen where a unit of systemd does.
+// holds checks that no other process can listen at the address of a systemd unit.
 func holds(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: holds UNIT")
@@ -413,7 +413,7 @@ func holds(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// desktopKey finds a script's desktop.
+// desktopKey is the key of a script's desktop.
 type desktopKey struct{}
 
 // screen is the desktop of one script.
@@ -423,7 +423,7 @@ func desktop(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: desktop")
 	}
-	// The path of a socket is short.
+	// The path of a socket is limited in length.
 	dir, err := os.MkdirTemp("", "desktop")
 	ts.Check(err)
 	ts.Defer(func() { _ = os.RemoveAll(dir) })

@@ -13,8 +13,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestForbidDumps starts this test again, which forbids dumps and looks at its limits, at the
-// owner of its memory and at those of a program that it starts. The control forbids none.
+// TestForbidDumps starts this test again in a process that forbids dumps. It checks the limits,
+// the owner of the memory and the limits of a program that this process starts. The control
+// forbids none.
 func TestForbidDumps(t *testing.T) {
 	t.Parallel()
 	const variable = "TEST_PALYRA_DUMPS"

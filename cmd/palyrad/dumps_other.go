@@ -2,5 +2,5 @@
 
 package main
 
-// forbidDumps keeps a crash of palyrad from writing a core file.
+// forbidDumps prevents a crash of palyrad from writing a core file.
 func forbidDumps() error { return forbidCoreFiles() }

@@ -10,7 +10,7 @@ import (
 
 func forbidCoreFiles() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("forbidding core files of palyrad: %w", err)
+		return fmt.Errorf("disabling core files of palyrad: %w", err)
 	}
 	return nil
 }

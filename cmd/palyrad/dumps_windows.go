@@ -1,5 +1,5 @@
 package main
 
-// forbidDumps has nothing to do: Windows keeps no memory of a process that ends unless its
-// operator asks for it.
+// forbidDumps does nothing: Windows keeps no memory of an ended process unless its operator
+// enables that.
 func forbidDumps() error { return nil }

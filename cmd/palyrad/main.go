@@ -18,8 +18,8 @@ import (
 )
 
 func main() {
-	// Package net/http tells the standard logger what hosts send out of turn.
-	// That belongs in nobody's terminal.
+	// Package net/http logs unexpected data from hosts to the standard logger. It must not be
+	// printed to the terminal.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := gateway.KeepInherited()
@@ -35,25 +35,25 @@ func main() {
 	}
 }
 
-// command is the command line of palyrad. The daemon alone forbids dumps of its memory: its
-// socket takes an order of this host from another palyrad after a look at the namespaces of
-// that process, which an ordinary user may not see of one that cannot be dumped.
+// command returns the command line of palyrad. Only the daemon forbids dumps of its memory.
+// Before its socket accepts an order from another palyrad on this host, it inspects the
+// namespaces of that process, which an ordinary user cannot do for an undumpable process.
 func command() *cobra.Command {
 	c := gateway.Command(os.Stdout, os.Stderr)
 	c.PreRunE = func(*cobra.Command, []string) error { return forbidDumps() }
 	return c
 }
 
-// silent reports whether a program has said all that there is to say.
+// silent reports whether the program has already printed the error.
 func silent(err error) bool {
 	var exit gateway.ExitError
 	return errors.As(err, &exit) && exit.Err == nil
 }
 
-// explain prints what happened and the operator's next step.
+// explain prints the error and the operator's next step.
 func explain(w io.Writer, err error) {
 	_, _ = fmt.Fprintf(w, "palyrad: %v\n", err)
-	step := reason.OutOfFiles(err) // of errors without a reason, too
+	step := reason.OutOfFiles(err) // also for errors without a reason
 	var known *reason.Error
 	if step == "" && errors.As(err, &known) {
 		step = known.NextStep()

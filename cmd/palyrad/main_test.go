@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestExplain: an error has its reason's next step; one that came of the limit of
-// open files has that of the limit, with a reason or without.
+// TestExplain: an error has the next step of its reason. An error caused by the limit of open
+// files has the next step of that limit, with or without a reason.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	full := &fs.PathError{Op: "open", Path: "/etc/services", Err: syscall.EMFILE}

@@ -21,8 +21,8 @@ var rules = []struct {
 		name:  "every package has a room",
 		check: CheckRooms,
 		broken: map[string]map[string]string{
-			"say where it belongs": {"internal/teapot/a.go": "package teapot"},
-			"pkg/x: ":              {"pkg/x/a.go": "package x"},
+			"add it to archtest.Rooms": {"internal/teapot/a.go": "package teapot"},
+			"pkg/x: ":                  {"pkg/x/a.go": "package x"},
 		},
 		fine: []map[string]string{
 			{"internal/call/policy/a.go": "package policy", "internal/call/policy/cedarschema/a.go": "package cedarschema"},
@@ -33,23 +33,22 @@ var rules = []struct {
 		name:  "imports go one way",
 		check: CheckDirections,
 		broken: map[string]map[string]string{
-			"stands above it":                     {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/run"`},
-			"stands beside it":                    {"internal/exec/upstream/a.go": `package upstream; import _ "palyra/internal/call"`},
-			"may not know":                        {"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/call/approval"`},
+			"in a higher layer":                   {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/run"`},
+			"in the same layer":                   {"internal/exec/upstream/a.go": `package upstream; import _ "palyra/internal/call"`},
+			"in the Never list":                   {"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/call/approval"`},
 			"api: imports":                        {"internal/surface/api/a.go": `package api; import _ "palyra/internal/surface/hook"`},
-			"not on its list":                     {"internal/core/reason/a.go": `package reason; import _ "palyra/internal/core/event"`},
+			"not in the Only list":                {"internal/core/reason/a.go": `package reason; import _ "palyra/internal/core/event"`},
 			"cmd/palyrad: ":                       {"cmd/palyrad/main.go": `package main; import _ "palyra/internal/call/policy"`},
-			"in no room":                          {"internal/surface/api/a.go": `package api; import _ "palyra/internal/teapot"`},
+			"not in a room":                       {"internal/surface/api/a.go": `package api; import _ "palyra/internal/teapot"`},
 			"wire format":                         {"internal/call/a.go": `package call; import _ "palyra/gen/palyra/v1"`},
 			"only tests may":                      {"internal/gateway/a.go": `package gateway; import _ "palyra/internal/call/approval/approvaltest"`},
 			"internal/core/must, which only":      {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/core/must"`},
 			"internal/gateway/gatewaytest, which": {"internal/gateway/a.go": `package gateway; import _ "palyra/internal/gateway/gatewaytest"`},
 			"attest: imports internal/":           {"internal/evidence/attest/a.go": `package attest; import _ "palyra/internal/evidence/journal"`},
 			"a leaf":                              {"internal/core/limit/a.go": `package limit; import _ "palyra/internal/core/reason"`},
-			// Families of commands do not import each other, nor anything under them
-			// one of them.
-			"internal/cli/calls, which it may not know": {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
-			"internal/cli/runs, which it may not know":  {"internal/cli/calls/ask/a.go": `package ask; import _ "palyra/internal/cli/runs"`},
+			// Families of commands import neither each other nor each other's subpackages.
+			"internal/cli/calls, which is in the Never list": {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
+			"internal/cli/runs, which is in the Never list":  {"internal/cli/calls/ask/a.go": `package ask; import _ "palyra/internal/cli/runs"`},
 			"ask: imports":                                     {"internal/cli/calls/ask/a.go": `package ask; import _ "palyra/internal/cli/calls"`},
 			"cli/client: imports":                              {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/people"`},
 			"cli/printer: imports":                             {"internal/cli/printer/a.go": `package printer; import _ "palyra/internal/cli/client"`},
@@ -90,7 +89,7 @@ var rules = []struct {
 				"internal/exec/builtin/a.go": "package builtin",
 			},
 			"internal/call/dispatch > internal/exec/sandbox/jail": {"internal/call/dispatch/a.go": `package dispatch; import _ "palyra/internal/exec/sandbox/jail"`},
-			"calls no other": {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/exec/sandbox/bubblewrap"`},
+			"does not use another executor":                       {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/exec/sandbox/bubblewrap"`},
 		},
 		fine: []map[string]string{
 			{
@@ -107,16 +106,16 @@ var rules = []struct {
 		check: CheckHomes,
 		broken: map[string]map[string]string{
 			"belongs to internal/call/policy":  {"internal/call/decision/a.go": `package decision; import _ "github.com/cedar-policy/cedar-go/types"`},
-			"the wire stops":                   {"internal/call/a.go": `package call; import _ "connectrpc.com/connect"`},
+			"use the wire format":              {"internal/call/a.go": `package call; import _ "connectrpc.com/connect"`},
 			"belongs to internal/store/sqlite": {"internal/evidence/journal/a.go": `package journal; import _ "database/sql"`},
 			"internal/run/model/anthropic: a":  {"internal/run/a.go": `package run; import _ "github.com/anthropics/anthropic-sdk-go/option"`},
 			"internal/run/model/openai: a":     {"internal/run/model/a.go": `package model; import _ "github.com/openai/openai-go/v3"`},
-			"belongs to no room":               {"internal/gateway/a.go": `package gateway; import _ "github.com/tetratelabs/wazero"`},
+			"belongs to no package":            {"internal/gateway/a.go": `package gateway; import _ "github.com/tetratelabs/wazero"`},
 			"one message of grpc-go":           {"internal/surface/api/a.go": `package api; import _ "google.golang.org/grpc/health/grpc_health_v1"`},
 			"links CEL":                        {"internal/surface/api/a.go": `package api; import _ "buf.build/go/protovalidate"`},
 			"second way to run a tool":         {"internal/surface/api/a.go": `package api; import _ "os/exec"`},
-			"holds the program to them":        {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/egress/proxy"`},
-			"the session alone":                {"internal/exec/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/web"`},
+			"restricts its program":            {"internal/exec/builtin/a.go": `package builtin; import _ "palyra/internal/egress/proxy"`},
+			"only the proxy session":           {"internal/exec/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/web"`},
 			"pure Go":                          {"internal/vault/a.go": `package vault; import _ "C"`},
 		},
 		fine: []map[string]string{
@@ -197,6 +196,20 @@ var rules = []struct {
 			{"internal/call/a.go": `package call; import "palyra/internal/call/decision"; var p = decision.Mint(decision.Input{})`},
 			{"internal/call/dispatch/a.go": `package dispatch; import "palyra/internal/call/decision"; func Run(p *decision.Permit) { var q *decision.Permit; _ = q }`},
 			{"internal/call/dispatch/a_test.go": `package dispatch; import "palyra/internal/call/decision"; var zero = &decision.Permit{}`},
+		},
+	},
+	{
+		name:  "changes of the gateway are guarded",
+		check: CheckUnguarded,
+		broken: map[string]map[string]string{
+			"gateway/build.go:2": {"internal/gateway/build.go": "package gateway; import \"palyra/internal/core/change\"\nvar g change.Guard = change.Unguarded"},
+			"surface/a.go:2":     {"internal/surface/a.go": "package surface; import c \"palyra/internal/core/change\"\nvar g = c.Unguarded"},
+		},
+		fine: []map[string]string{
+			{"internal/gateway/offline.go": `package gateway; import "palyra/internal/core/change"; var g = change.Unguarded`},
+			{"internal/gateway/a_test.go": `package gateway; import "palyra/internal/core/change"; var g = change.Unguarded`},
+			{"internal/surface/notify/notifytest/a.go": `package notifytest; import "palyra/internal/core/change"; var g = change.Unguarded`},
+			{"internal/gateway/build.go": `package gateway; import "palyra/internal/core/change"; var k = change.Thaw`},
 		},
 	},
 	{
@@ -386,6 +399,10 @@ var rules = []struct {
 			"message of the API":   {"internal/gateway/a.go": `package gateway; import _ "palyra/gen/palyra/v1"`},
 			"not the API":          {"internal/gateway/a.go": `package gateway; import _ "connectrpc.com/connect"`},
 			"not SQL":              {"internal/gateway/a.go": `package gateway; import _ "zombiezen.com/go/sqlite"`},
+			"statedir.Take is called in several places": {
+				"internal/gateway/a.go": `package gateway; import "palyra/internal/core/statedir"; var a, _ = statedir.Take("")`,
+				"internal/gateway/b.go": `package gateway; import "palyra/internal/core/statedir"; var b, _ = statedir.Take("")`,
+			},
 			"name the store": {
 				"internal/gateway/a.go": `package gateway; import _ "palyra/internal/store/sqlite"`,
 				"internal/gateway/b.go": `package gateway; import _ "palyra/internal/store/sqlite"`,
@@ -426,7 +443,7 @@ var rules = []struct {
 			"Symlink is given /":           {"internal/run/a_test.go": "package run; func f() { os.Symlink(`/`, name) }"},
 			"WriteFile is given /etc/x":    {"internal/run/a_test.go": "package run; func f() { os.WriteFile(`/etc/x`, nil, 0) }"},
 			"OpenFile is given /etc/x":     {"test/e2e/a_test.go": "package e2e; func f() { os.OpenFile(`/etc/x`, os.O_RDONLY|os.O_CREATE, 0) }"},
-			// As it was in the test that overwrote the password file.
+			// This is the code of the test that overwrote the password file.
 			"a_test.go:1: /etc/passwd of":      {"internal/run/a_test.go": "package run; func f() { _ = os.Symlink([]string{`a`, `/etc/passwd`}[i], name) }"},
 			"a_test.go:2: /usr of":             {"internal/run/a_test.go": "package run\nfunc f() { for l, to := range map[string]string{`l`: `/usr`} { root.Symlink(to, l) } }"},
 			"a_test.go:1: ../../etc/shadow of": {"internal/run/a_test.go": "package run; func f() { for l, to := range all(`../../etc/shadow`) { os.Link(to, l) } }"},
@@ -453,7 +470,7 @@ var rules = []struct {
 	},
 }
 
-// manyExports is a package with n types and n constants.
+// manyExports returns a package with n types and n constants.
 func manyExports(n int) string {
 	var b strings.Builder
 	b.WriteString("package policy")
@@ -463,7 +480,7 @@ func manyExports(n int) string {
 	return b.String()
 }
 
-// TestRepository runs every rule over the sources as they are.
+// TestRepository runs every rule over the current sources.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")
@@ -482,9 +499,8 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestRulesBite breaks every rule in every way it knows, so that a rule that
-// finds nothing is seen.
-func TestRulesBite(t *testing.T) {
+// TestRulesFindViolations breaks every rule in all known ways, to detect a rule that finds nothing.
+func TestRulesFindViolations(t *testing.T) {
 	t.Parallel()
 	for _, rule := range rules {
 		t.Run(strings.ReplaceAll(rule.name, " ", "_"), func(t *testing.T) {
@@ -545,7 +561,7 @@ func TestVictimExceptions(t *testing.T) {
 	}
 }
 
-// TestMap holds the tables themselves to their own rules.
+// TestMap applies the tables' own rules to them.
 func TestMap(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
@@ -559,7 +575,7 @@ func TestMap(t *testing.T) {
 		seen[r.Dir] = true
 		for _, other := range append(slices.Clone(r.Only), r.Never...) {
 			if _, ok := room(other); !ok {
-				t.Errorf("room %s names %s, which is no room", r.Dir, other)
+				t.Errorf("room %s names %s, which is not a room", r.Dir, other)
 			}
 		}
 	}
@@ -569,7 +585,7 @@ func TestMap(t *testing.T) {
 		}
 		for _, dir := range h.Rooms {
 			if _, ok := room(dir); !ok {
-				t.Errorf("home of %v names %s, which is no room", h.Modules, dir)
+				t.Errorf("home of %v names %s, which is not a room", h.Modules, dir)
 			}
 		}
 	}
@@ -585,7 +601,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// files are so many of a package, with names that end so.
+// files returns n files of a package, with names that have a suffix.
 func files(dir, suffix string, n int) map[string]string {
 	sources := make(map[string]string)
 	for i := range n {
@@ -594,7 +610,7 @@ func files(dir, suffix string, n int) map[string]string {
 	return sources
 }
 
-// methods is a file with one method for each letter.
+// methods returns a file with one method for each letter.
 func methods(receiver, letters string) string {
 	text := "package gateway"
 	for _, letter := range letters {
@@ -612,8 +628,8 @@ func parse(t *testing.T, sources map[string]string) *Tree {
 	return tree
 }
 
-// A rule about a room that does not exist protects nothing.
-func TestRoomsExist(t *testing.T) {
+// A rule about a room that does not exist has no effect.
+func TestRuleDirectoriesExist(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")
 	if err != nil {

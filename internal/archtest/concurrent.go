@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// Concurrent returns the folders of the packages that the race detector has to watch:
-// their product or test code starts a goroutine or uses a channel, sync or atomic. A call
-// of t.Parallel alone does not count: what tests of one package share is then made by
-// code that uses none of them.
+// Concurrent returns the folders of the packages that the race detector must watch: their product
+// or test code starts a goroutine or uses a channel, sync or atomic. A call of t.Parallel alone
+// does not count: the code that parallel tests share then uses none of these.
 func Concurrent(t *Tree) []string {
 	var dirs []string
 	for _, p := range t.Sorted() {

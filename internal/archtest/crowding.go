@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// MaxFiles is how many hand-written product files a package may have.
+// MaxFiles is the maximum number of hand-written product files of a package.
 const MaxFiles = 30
 
-// CheckCrowding finds packages with more files than somebody can keep in mind.
+// CheckCrowding finds packages with more than MaxFiles files.
 func CheckCrowding(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
@@ -22,19 +22,19 @@ func CheckCrowding(t *Tree) []Finding {
 	return out
 }
 
-// product are the hand-written files that are no tests.
+// product returns the hand-written files that are not tests.
 func (p *Package) product() []*File {
 	return slices.DeleteFunc(slices.Clone(p.Files), func(f *File) bool { return f.Test || f.Generated })
 }
 
 const (
 	wiring = "internal/gateway"
-	// wiringFiles and wiringMethods are how many files the daemon may have, and
-	// how many methods one of its types.
+	// wiringFiles is the highest number of files of the daemon, and wiringMethods the highest
+	// number of methods of one of its types.
 	wiringFiles, wiringMethods = 20, 5
 )
 
-// wiringShuns are imports that the daemon has no use for, with what they are.
+// wiringShuns are imports that the daemon must not use, each with its reason.
 var wiringShuns = map[string]string{
 	"github.com/cedar-policy/cedar-go": "Cedar",
 	Module + "/gen":                    "a message of the API",
@@ -45,8 +45,8 @@ var wiringShuns = map[string]string{
 	"modernc.org/sqlite":               "SQL",
 }
 
-// CheckWiring holds the daemon to building and running: what it did beyond that
-// made it the place where everything could reach everything.
+// CheckWiring restricts the daemon to building and running. Other code in it could reach every part
+// of the gateway.
 func CheckWiring(t *Tree) []Finding {
 	p := t.Packages[wiring]
 	if p == nil {
@@ -55,15 +55,17 @@ func CheckWiring(t *Tree) []Finding {
 	var out []Finding
 	files := p.product()
 	if len(files) > wiringFiles {
-		out = append(out, Finding{wiring, fmt.Sprintf("%d files, at most %d: what is no construction, running, server or signal has a room of its own", len(files), wiringFiles)})
+		out = append(out, Finding{wiring, fmt.Sprintf("%d files, at most %d: code that is not construction, running, a server or a signal belongs in another package", len(files), wiringFiles)})
 	}
 	methods := make(map[string]int)
 	var stores []string
+	locks := 0
 	for _, f := range files {
+		locks += countCalls(f, "statedir", "Take")
 		for _, imported := range f.Imports {
 			for shunned, what := range wiringShuns {
 				if within(imported, shunned) {
-					out = append(out, Finding{f.Path, "imports " + imported + ": the daemon knows rooms, not " + what})
+					out = append(out, Finding{f.Path, "imports " + imported + ": the daemon uses packages of internal, not " + what})
 				}
 			}
 			if imported == Module+"/internal/store/sqlite" {
@@ -75,16 +77,31 @@ func CheckWiring(t *Tree) []Finding {
 	if len(stores) > 1 {
 		out = append(out, Finding{wiring, strings.Join(stores, " and ") + " name the store; one file may, so that another store is a package and its wiring"})
 	}
+	if locks > 1 {
+		out = append(out, Finding{wiring, "statedir.Take is called in several places; takeState alone may, because it refuses a store of an older schema first"})
+	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
 		if n := methods[name]; n > wiringMethods {
-			out = append(out, Finding{wiring, fmt.Sprintf("%s has %d methods, at most %d: what has more to do is a room with a stated interface", name, n, wiringMethods)})
+			out = append(out, Finding{wiring, fmt.Sprintf("%s has %d methods, at most %d: a type with more belongs in a package with a stated interface", name, n, wiringMethods)})
 		}
 	}
 	return out
 }
 
-// countMethods adds the methods that a file gives to each type, interfaces
-// included.
+// countCalls counts the uses of a function of a package in a file.
+func countCalls(f *File, pkg, name string) (n int) {
+	ast.Inspect(f.Syntax, func(node ast.Node) bool {
+		if s, is := node.(*ast.SelectorExpr); is && s.Sel.Name == name {
+			if x, is := s.X.(*ast.Ident); is && x.Name == pkg {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
+// countMethods counts the methods that a file adds to each type, including interfaces.
 func countMethods(f *File, methods map[string]int) {
 	ast.Inspect(f.Syntax, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -101,7 +118,7 @@ func countMethods(f *File, methods map[string]int) {
 	})
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of a method's type.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// dialHomes may connect to a host by themselves, each with its reason. Whatever
-// a call or a program reaches goes through egress.Dialer.
+// dialHomes may connect to a host directly, each with its reason. Connections of calls and programs
+// use egress.Dialer.
 var dialHomes = map[string]string{
-	"internal/egress/dialer.go":          "the one dial function: it resolves once, judges every address, and records",
-	"internal/run/model":                 "a provider is asked by the gateway itself, at an endpoint of the operator's",
-	"internal/identity/login":            "the identity provider is asked by the gateway itself, at an address of the operator's, by no call",
+	"internal/egress/dialer.go":          "the only dial function of calls: it resolves a name once, checks every address, and records the connection",
+	"internal/run/model":                 "the gateway itself connects to a provider, at an endpoint that the operator configured",
+	"internal/identity/login":            "the gateway itself connects to the identity provider, at an address that the operator configured, and not for a call",
 	"internal/cli":                       "the CLI connects to its gateway",
-	"internal/surface/hook/client":       "the hook of an agent talks to palyrad on its socket",
-	"internal/surface/api/client.go":     "`palyrad operator add` talks to a running palyrad",
-	"internal/core/bus":                  "the desktop is asked over the socket of its bus, by no call",
-	"internal/exec/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",
-	"internal/exec/sandbox/seatbelt":     "the backend's examination connects to a listener of its own",
+	"internal/surface/hook/client":       "the hook of an agent connects to the socket of palyrad",
+	"internal/surface/api/client.go":     "`palyrad operator add` connects to a running palyrad",
+	"internal/core/bus":                  "it connects to the bus socket of the desktop, and not for a call",
+	"internal/exec/sandbox/cgroup/scope": "it requests a scope from systemd over its bus socket, and not for a call",
+	"internal/exec/sandbox/seatbelt":     "the probe of the backend connects to its own listener",
 }
 
-// connectors are the names by which code connects without
-// being handed a connection.
+// connectors are the functions that open a connection.
 var connectors = map[string][]string{
 	"net":        {"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialIP", "DialUnix", "Dialer"},
 	"crypto/tls": {"Dial", "DialWithDialer", "Dialer"},
@@ -33,7 +32,7 @@ var connectors = map[string][]string{
 	"net/http": {"Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport"},
 }
 
-// CheckDials finds places beside dialHomes that connect to a host.
+// CheckDials finds code outside dialHomes that connects to a host.
 func CheckDials(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
@@ -45,7 +44,7 @@ func CheckDials(t *Tree) []Finding {
 			e, ok := n.(ast.Expr)
 			if ok && local[typeName(e)] || dialsByItself(f, n) {
 				out = append(out, Finding{t.at(n), "connects to a host; only " + strings.Join(slices.Sorted(maps.Keys(dialHomes)), ", ") +
-					" may, so that no connection of a call goes unjudged and unrecorded"})
+					" may, so that every connection of a call is checked and recorded"})
 			}
 			return true
 		})
@@ -62,8 +61,8 @@ func mayDial(dir, file string) bool {
 	return false
 }
 
-// dialNames are the connectors under the names that a file has for their
-// packages, as "net.Dial".
+// dialNames returns the connectors under the names that a file uses for their packages, such as
+// "net.Dial".
 func dialNames(f *File) map[string]bool {
 	names := make(map[string]bool)
 	for imported, list := range connectors {
@@ -76,8 +75,8 @@ func dialNames(f *File) map[string]bool {
 	return names
 }
 
-// dialsByItself reports whether n is an http.Transport that nobody gave a dial
-// function, or an http.Client without a transport.
+// dialsByItself reports whether n is an http.Transport without a dial function, or an http.Client
+// without a transport.
 func dialsByItself(f *File, n ast.Node) bool {
 	literal, ok := n.(*ast.CompositeLit)
 	alias := localName(f, "net/http")

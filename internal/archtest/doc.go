@@ -1,8 +1,8 @@
-// Package archtest holds the rules of the repository's structure as tests,
-// each with its reason, so that a broken rule explains itself.
+// Package archtest has the rules of the repository's structure as tests. Each rule has its reason,
+// which a finding prints.
 //
-// A Tree is what the sources say: packages, files, imports, declarations. It
-// is read by parsing, without building, so that files of every platform and
-// build tag count. Each rule is a function from a Tree to findings; the tests
-// run it over the repository and over a small tree that breaks it.
+// A Tree has the structure of the sources: packages, files, imports, declarations. It is parsed
+// without building, so that it includes files of every platform and build tag. Each rule is a
+// function from a Tree to findings. The tests run it on the repository and on a small tree that
+// breaks it.
 package archtest

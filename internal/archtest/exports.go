@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// MaxExports says how many names a package may export, methods and fields not
-// counted, and why.
+// MaxExports is the highest number of names that a package may export, without methods and fields,
+// and the reason.
 var MaxExports = map[string]struct {
 	Names int
 	Why   string
 }{
-	"internal/call/policy": {60, "whoever audits the part that decides reads its surface first; what only explains, warns or tests stands beside it"},
+	"internal/call/policy": {60, "an auditor of the deciding part reads its surface first; packages that explain, warn or test are separate"},
 }
 
 // CheckExports finds packages that export more names than they may.
@@ -63,14 +63,13 @@ func exportsOf(p *Package) []string {
 	return names
 }
 
-// policyReaders read sets of policies and have no part in deciding.
+// policyReaders read policy sets and take no part in decisions.
 var policyReaders = []string{"internal/call/policy/explain", "internal/call/policy/lint", "internal/call/policy/policytests", "internal/call/policy/profile"}
 
-// inForce are the names of package policy through which a set comes into force.
+// inForce are the names of package policy that put a set in force.
 var inForce = []string{"Engine", "NewEngine", "Restore"}
 
-// CheckPolicyReaders finds code that reads policies and names what puts a set
-// into force.
+// CheckPolicyReaders finds policy readers that use a name of inForce.
 func CheckPolicyReaders(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Executors are the packages that run calls. Dispatch reaches them only
-// through values that gateway hands it.
+// Executors are the packages that run calls. Dispatch uses them only through values from gateway.
 var Executors = []string{
 	"internal/exec/builtin",
 	"internal/exec/sandbox/jail",
@@ -23,7 +22,8 @@ var Executors = []string{
 	"internal/exec/upstream/packages",
 }
 
-// plain are packages below an executor that run nothing: data, and the forms of messages.
+// plain lists the packages below an executor that do not run calls: they define data or message
+// formats.
 var plain = []string{
 	"internal/exec/upstream/declared", "internal/exec/upstream/oauth", "internal/exec/wasm/guest", "internal/exec/wasm/module", "internal/exec/wasm/wire",
 }
@@ -31,7 +31,7 @@ var plain = []string{
 // isExecutor reports whether a package runs calls.
 func isExecutor(dir string) bool { return inAny(dir, Executors) && !inAny(dir, plain) }
 
-// parts are executors that others are made of.
+// parts maps an executor to the executors that use it as a part.
 var parts = map[string][]string{
 	"internal/exec/sandbox/jail":       {"internal/exec/sandbox/process", "internal/exec/sandbox/bubblewrap", "internal/exec/wasm"},
 	"internal/exec/sandbox/bubblewrap": {"internal/exec/sandbox/ladder"},
@@ -40,15 +40,17 @@ var parts = map[string][]string{
 	"internal/exec/sandbox/jobobject":  {"internal/exec/sandbox/ladder"},
 }
 
-// reachers may reach an executor, directly or through other packages.
+// reachers lists the packages that may import an executor, directly or through other packages, each
+// with its reason.
 var reachers = map[string]string{
-	"internal/gateway": "it builds the executors and hands them to dispatch",
-	"cmd/palyrad":      "it calls gateway",
-	"test":             "end-to-end tests run the whole daemon",
+	"internal/gateway":  "it creates the executors and passes them to dispatch",
+	"cmd/palyrad":       "it calls gateway",
+	"scripts/reference": "it prints the help of palyrad",
+	"test":              "end-to-end tests run the whole daemon",
 }
 
-// CheckExecutors finds packages that can reach an executor though they are
-// not gateway or its main. Executors may import their own parts.
+// CheckExecutors finds packages other than gateway and its main that can reach an executor.
+// Executors may import their own parts.
 func CheckExecutors(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
@@ -76,7 +78,7 @@ func crossings(p *Package) []Finding {
 		for _, imported := range p.Imports() {
 			dir, ok := own(imported)
 			if ok && isExecutor(dir) && !within(dir, base) && !slices.Contains(parts[dir], base) {
-				out = append(out, Finding{p.Dir, "imports the executor " + dir + "; an executor runs what it is given and calls no other"})
+				out = append(out, Finding{p.Dir, "imports the executor " + dir + "; an executor runs its own calls and does not use another executor"})
 			}
 		}
 	}
@@ -120,49 +122,49 @@ func reach(t *Tree, dir string) []string {
 	return nil
 }
 
-// Home says which folders may import a module.
+// Home lists the directories that may import a module.
 type Home struct {
 	Modules []string
 	Rooms   []string
 	Why     string
 }
 
-// Homes gives each heavy or dangerous dependency its place. An empty list of
-// rooms bans the module.
+// Homes lists the permitted importers of each heavy or dangerous dependency. An empty list of rooms
+// bans the module.
 var Homes = []Home{
 	{
 		Modules: []string{"github.com/cedar-policy/cedar-go"},
 		Rooms:   []string{"internal/call/policy"},
-		Why:     "one decision language, one engine, and one place to mend when its unstable packages change",
+		Why:     "one decision language and one engine, so that a change of its unstable packages affects one place",
 	},
 	{
 		Modules: []string{"connectrpc.com"},
 		Rooms:   []string{"internal/surface/api", "internal/gateway/presencehost", "internal/cli", "gen", "test"},
-		Why:     "the wire stops at the surface",
+		Why:     "only the surface and its clients use the wire format",
 	},
 	{
 		Modules: []string{"github.com/modelcontextprotocol/go-sdk"},
 		Rooms:   []string{"internal/surface/mcp", "internal/exec/upstream", "test"},
-		Why:     "the protocol and its SDK stop there",
+		Why:     "only these packages use the protocol and its SDK",
 	},
 	{
 		Modules: []string{"github.com/anthropics/anthropic-sdk-go"},
 		Rooms:   []string{"internal/run/model/anthropic"},
-		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
+		Why:     "a model is called through model.Provider, which hides the wire format and its SDK",
 	},
 	{
 		Modules: []string{"github.com/openai/openai-go"},
 		Rooms:   []string{"internal/run/model/openai"},
-		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
+		Why:     "a model is called through model.Provider, which hides the wire format and its SDK",
 	},
 	{
 		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},
 		Rooms:   []string{"internal/identity/login", "internal/exec/upstream/oauth"},
-		Why:     "the identity provider's tokens are read in one place and go no further; the command never sees them",
+		Why:     "the tokens of the identity provider stay in the packages that read them; the CLI never receives them",
 	},
 	{
 		Modules: []string{"google.golang.org/grpc"},
-		Why:     "connect speaks gRPC; one message of grpc-go links all of it, and the health check is generated in gen/grpc",
+		Why:     "connect implements gRPC; one message of grpc-go links all of grpc-go, and the health check is generated in gen/grpc",
 	},
 	{
 		Modules: []string{"buf.build/go/protovalidate"},
@@ -170,22 +172,22 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"text/template", "html/template"},
-		Why:     "it finds methods by name, so that the linker keeps every method of every type: 10 MB of palyra. Text is written by functions, and HTML through html.EscapeString",
+		Why:     "it finds methods by name, so that the linker keeps every method of every type: 10 MB of palyra. Write text with functions, and HTML with html.EscapeString",
 	},
 	{
 		Modules: []string{"mvdan.cc/sh"},
 		Rooms:   []string{"internal/exec/program/shellwords"},
-		Why:     "it reads shells and could run them; what it read leaves its room as words, and nothing else of it is used",
+		Why:     "the module parses shell commands and could run them; shellwords uses only its parser and returns words",
 	},
 	{
 		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
 		Rooms:   []string{"internal/store/sqlite"},
-		Why:     "one writer, one set of migrations; the rooms see interfaces",
+		Why:     "one writer and one set of migrations; other rooms use interfaces",
 	},
 	{
 		Modules: []string{"github.com/bytecodealliance/wasmtime-go"},
 		Rooms:   []string{"cmd/palyra-wasm", "test/wasm"},
-		Why:     "the WASM engine counts as hostile and needs cgo: it lives in a worker in a sandbox, never in palyrad",
+		Why:     "the WASM engine counts as hostile and needs cgo: it runs in a worker in a sandbox, never in palyrad",
 	},
 	{
 		Modules: []string{"github.com/tetratelabs/wazero"},
@@ -193,50 +195,50 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/exec/sandbox", "internal/exec/wasm", "internal/exec/builtin", "internal/egress", "internal/exec/workspace", "internal/core/statedir/keyfile", "internal/core/filelock", "internal/core/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/ops/localsocket", "internal/agent/edit", "internal/agent/watch", "internal/core/config", "internal/gateway", "internal/gateway/doctor", "internal/core/statedir", "internal/core/reason", "internal/cli", "internal/store/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/surface/hook/client", "test"},
-		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded, where a socket says whose process connects, where signals are caught, and, for two numbers of errors, where the next step is found",
+		Rooms:   []string{"internal/exec/sandbox", "internal/exec/wasm", "internal/exec/builtin", "internal/exec/program/command", "internal/egress", "internal/exec/workspace", "internal/core/statedir/keyfile", "internal/core/filelock", "internal/core/trusted", "internal/identity/tpm", "internal/vault/kek/dpapi", "internal/ops/localsocket", "internal/agent/edit", "internal/agent/watch", "internal/core/config", "internal/gateway", "internal/gateway/doctor", "internal/core/statedir", "internal/core/reason", "internal/cli", "internal/store/sqlite", "cmd/palyra-init", "cmd/palyra-wasm", "cmd/palyrad", "cmd/palyra", "internal/surface/hook/client", "test"},
+		Why:     "raw system calls are for isolation, file access, the protection of key files, the peer credentials of sockets, signals, and, in core/reason, two error numbers for which it has a remedy",
 	},
 	{
 		Modules: []string{"os/exec"},
 		Rooms:   []string{"internal/exec/sandbox", "internal/cli/calls/desktop", "internal/cli/browser", "internal/cli/setup/install", "internal/cli/setup/service", "internal/cli/calls", "internal/exec/skill/workshop", "cmd/palyra-init", "test"},
-		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS, a page is shown by the system's own opener, what it installs asks Codex, tries a hook, and speaks to the service manager of the person who typed the command, and an edit of arguments opens the editor of that person, and skills are built by the Go toolchain of theirs",
+		Why:     "a program that is started anywhere else is a second way to run a tool. The CLI starts only: one fixed program of macOS for notifications, the system's opener for pages, Codex, a hook to test, and the user's service manager for installations, the user's editor for arguments, and the user's Go toolchain for skills",
 	},
 	{
 		Modules: []string{"github.com/google/go-tpm"},
 		Rooms:   []string{"internal/identity/tpm"},
-		Why:     "what a TPM is told, and over which sessions, is decided in one place",
+		Why:     "one package decides which commands a TPM receives, and over which sessions",
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},
 		Rooms:   []string{"internal/core/bus", "internal/cli/calls/desktop", "internal/vault/keyring", "test"},
-		Why:     "its own way to connect reaches hosts and starts programs; internal/core/bus connects to sockets of this machine",
+		Why:     "its own connect functions can reach hosts and start programs; internal/core/bus connects only to sockets of this machine",
 	},
 	{
 		Modules: []string{"github.com/zalando/go-keyring"},
 		Rooms:   []string{"internal/vault/keyring"},
-		Why:     "keyrings are asked in one place",
+		Why:     "one package accesses keyrings",
 	},
 	{
 		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},
 		Rooms:   []string{"internal/exec/sandbox", "cmd/palyra-init"},
-		Why:     "isolation is built in one place",
+		Why:     "only the sandbox implements isolation",
 	},
 	{
 		Modules: []string{Module + "/internal/egress/proxy"},
 		Rooms:   []string{"internal/exec/sandbox", "internal/egress/proxy", "test"},
-		Why:     "connections are carried for a sandbox alone, which holds the program to them",
+		Why:     "only a sandbox uses the proxy, because it restricts its program to the proxy's connections",
 	},
 	{
 		Modules: []string{
 			Module + "/internal/egress/web", Module + "/internal/egress/proxy/dns", Module + "/internal/egress/proxy/hello", Module + "/internal/egress/proxy/socks",
 		},
 		Rooms: []string{"internal/egress/proxy", "test"},
-		Why:   "the legs meet in the session alone, so that none of them can go around its checks and its budget",
+		Why:   "only the proxy session combines the protocols, so that none of them can bypass its checks and its budget",
 	},
 	{
 		Modules: []string{"unsafe"},
 		Rooms:   []string{"internal/exec/sandbox", "internal/vault/kek/dpapi", "internal/store/sqlite/walbatch", "cmd/palyra-init", "test/attack/probe"},
-		Why:     "only system calls without a wrapper need it, those whose answer the system has allocated, and SQLite's C in Go, whose pointers are numbers",
+		Why:     "it is needed only for system calls without a wrapper, for system calls that return memory allocated by the system, and for SQLite's C code in Go, whose pointers are numbers",
 	},
 	{
 		Modules: []string{"plugin", "C"},
@@ -244,8 +246,8 @@ var Homes = []Home{
 	},
 }
 
-// CheckHomes finds imports of a module outside its home, in hand-written and
-// generated files but not in tests.
+// CheckHomes finds imports of a module outside its home, in hand-written and generated files,
+// except tests.
 func CheckHomes(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
@@ -279,14 +281,13 @@ func strays(dir, imported string) (Home, bool) {
 
 func (h Home) place() string {
 	if len(h.Rooms) == 0 {
-		return "no room"
+		return "no package"
 	}
 	return strings.Join(h.Rooms, ", ")
 }
 
-// CheckPermits finds places that make a decision.Permit outside package
-// decision, more than one place inside it, and whoever has one minted but the
-// pipeline.
+// CheckPermits finds code outside package decision that creates a decision.Permit, more than one
+// such place inside the package, and calls of decision.Mint outside the pipeline.
 func CheckPermits(t *Tree) []Finding {
 	const home = "internal/call/decision"
 	var out, minted []Finding
@@ -302,12 +303,12 @@ func CheckPermits(t *Tree) []Finding {
 		mint := strings.TrimSuffix(name, "Permit") + "Mint"
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && typeName(s) == mint && p.Dir != "internal/call" {
-				out = append(out, Finding{t.at(n), "has a permit minted; only the pipeline may, which has made the decision durable"})
+				out = append(out, Finding{t.at(n), "calls decision.Mint; only the pipeline may, because it has made the decision durable"})
 			}
 			if !makes(n, name) {
 				return true
 			}
-			where := Finding{t.at(n), "makes a decision.Permit; only decision.Mint may, in one place"}
+			where := Finding{t.at(n), "creates a decision.Permit; only decision.Mint may, in one place"}
 			if p.Dir == home {
 				minted = append(minted, where)
 			} else {
@@ -319,6 +320,26 @@ func CheckPermits(t *Tree) []Finding {
 	if len(minted) > 1 {
 		out = append(out, minted...)
 	}
+	return out
+}
+
+// CheckUnguarded finds code that changes the gateway without the approval of a second person. Only
+// the commands for a stopped gateway and packages for tests may do so.
+func CheckUnguarded(t *Tree) []Finding {
+	const home, offline = "internal/core/change", "internal/gateway/offline.go"
+	var out []Finding
+	t.forEachFile(false, func(p *Package, f *File) {
+		alias := localName(f, Module+"/"+home)
+		if alias == "" || f.Path == offline || strings.HasSuffix(p.Dir, "test") {
+			return
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && typeName(s) == alias+".Unguarded" {
+				out = append(out, Finding{t.at(n), "permits changes that require two people; only " + offline + " and tests may"})
+			}
+			return true
+		})
+	})
 	return out
 }
 
@@ -349,8 +370,7 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-// localName is the name under which a file knows an import, "" when it does
-// not import it.
+// localName returns the name of an import in a file, or "" if the file does not import it.
 func localName(f *File, imported string) string {
 	for _, spec := range f.Syntax.Imports {
 		if strings.Trim(spec.Path.Value, `"`) != imported {

@@ -25,9 +25,8 @@ func CheckPackageComments(t *Tree) []Finding {
 	return out
 }
 
-// comments lists the files with a package comment. A folder with nothing but
-// generated files is not relevant; one with nothing but tests is judged by
-// its tests.
+// comments lists the files with a package comment. A folder with only generated files is not
+// relevant; a folder with only tests is checked by its tests.
 func comments(p *Package) (commented []string, relevant bool) {
 	onlyTests := !slices.ContainsFunc(p.Files, func(f *File) bool { return !f.Test })
 	for _, f := range p.Files {
@@ -115,10 +114,10 @@ func holds(e ast.Expr, name string) []*ast.Field {
 	return out
 }
 
-// vague are names that say nothing about what is inside.
+// vague are names that do not describe the content of a package.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "shared", "misc", "lib", "base", "types", "testutil", "testutils", "testing"}
 
-// CheckNames finds packages whose name or folder says nothing.
+// CheckNames finds packages with a vague name or folder.
 func CheckNames(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
@@ -132,7 +131,7 @@ func CheckNames(t *Tree) []Finding {
 	return out
 }
 
-// MaxLines is the longest that a hand-written file may be.
+// MaxLines is the highest number of lines of a hand-written file.
 const MaxLines = 700
 
 // CheckLengths finds hand-written product files longer than MaxLines.
@@ -151,8 +150,7 @@ var effectImports = map[string]string{
 	"embed": "it only enables go:embed",
 }
 
-// CheckImportForms finds dot imports, and imports for their side effect: they
-// register things by init.
+// CheckImportForms finds dot imports, and imports for their side effect, which register by init.
 func CheckImportForms(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {

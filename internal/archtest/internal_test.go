@@ -9,14 +9,13 @@ import (
 	"testing"
 )
 
-// internalSources are the files that turn an error into INTERNAL, the reason
-// that says no more than that the log has the cause. Each of them logs it, or
-// hands it to one that does.
+// internalSources are the files that return INTERNAL, whose message only refers to the log. Each of
+// them logs the cause or passes it to code that logs it.
 var internalSources = []string{
-	"internal/call/dispatch/router.go",               // logs
+	"internal/call/dispatch/run.go",                  // logs
 	"internal/call/record.go",                        // logs
 	"internal/core/tool/ending.go",                   // in the report, which dispatch logs
-	"internal/exec/program/committing/committing.go", // in the error, which the tool reports
+	"internal/exec/program/commitgate/commitgate.go", // in the error, which the tool reports
 	"internal/run/calls.go",                          // logs
 	"internal/run/ending.go",                         // in the ending, which the loop logs
 	"internal/surface/api/errors.go",                 // logs
@@ -24,9 +23,9 @@ var internalSources = []string{
 	"internal/surface/mcp/call.go",                   // logs
 }
 
-// TestInternalIsMadeWhereItIsLogged: whoever is told INTERNAL is sent to the
-// log, so that no cause may be lost on the way there.
-func TestInternalIsMadeWhereItIsLogged(t *testing.T) {
+// TestInternalErrorsAreCreatedWhereTheyAreLogged: INTERNAL refers users to the log, so the log must have the
+// cause.
+func TestInternalErrorsAreCreatedWhereTheyAreLogged(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
 	var found []string

@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// LogKeys returns the keys of all log attributes with the place of one use.
-// Keys are an interface for those who search logs: docs/observability.md lists
-// them, and a test holds the two together.
+// LogKeys returns the keys of all log attributes, each with the place of one use. Keys are an
+// interface for log queries: docs/observability.md lists them, and a test compares the two.
 func LogKeys(t *Tree) map[string]string {
 	keys := make(map[string]string)
 	t.forEachFile(false, func(_ *Package, f *File) {
@@ -25,8 +24,8 @@ func LogKeys(t *Tree) map[string]string {
 	return keys
 }
 
-// attributeKey returns the key of slog.String("key", value) and its like.
-// Constructors of values have no key.
+// attributeKey returns the key of slog.String("key", value) and similar calls. Constructors of
+// values have no key.
 func attributeKey(n ast.Node, alias string) (string, bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) != 2 {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestLogKeysAreWritten holds the keys of the logs and their list in
-// docs/observability.md together.
+// TestLogKeysAreWritten compares the keys of the logs with their list in docs/observability.md.
 func TestLogKeysAreWritten(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")

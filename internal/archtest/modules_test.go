@@ -11,8 +11,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// TestDependenciesAreExplained compares go.mod and the files package.json of the console and of
-// Node with the tables of RATIONALE.md, which have the purpose and the licence of every direct
+// TestDependenciesAreExplained compares go.mod and the package.json files of the console and of
+// Node with the tables of RATIONALE.md. The tables have the purpose and the licence of every direct
 // dependency.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
@@ -97,16 +97,16 @@ func TestMapIsWritten(t *testing.T) {
 		}
 		written[match[1]] = true
 	}
-	for _, dir := range unwritten(tree, written) {
+	for _, dir := range undocumentedPackages(tree, written) {
 		t.Errorf("CONTRIBUTING.md has no line for %s/", dir)
 	}
 	delete(written, "internal/call")
-	if missing := unwritten(tree, written); len(missing) == 0 && tree.Packages["internal/call"] != nil {
+	if missing := undocumentedPackages(tree, written); len(missing) == 0 && tree.Packages["internal/call"] != nil {
 		t.Error("a room without a line is not found")
 	}
 }
 
-func unwritten(tree *Tree, written map[string]bool) []string {
+func undocumentedPackages(tree *Tree, written map[string]bool) []string {
 	var missing []string
 	for _, p := range tree.Sorted() {
 		parts := strings.Split(p.Dir, "/")

@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// notParallel begins the line of a test's doc comment that says why the test
-// cannot run in parallel.
+// notParallel is the start of the line in a test's doc comment with the reason why the test cannot
+// run in parallel.
 const notParallel = "Not parallel:"
 
-// CheckParallel finds top-level tests that neither call t.Parallel nor give a
-// reason. The call is a statement of the test's own body, not of a branch, a
-// subtest or a helper, so that a reader sees it and a changed helper cannot
-// remove it. It may follow other statements: these run before any parallel
-// test of the package starts. The reason is a line "Not parallel: reason" in
-// the doc comment. TestMain, benchmarks and fuzz targets are exempt.
+// CheckParallel finds top-level tests that neither call t.Parallel nor give a reason. The call must
+// be a statement of the test's own body, not of a branch, a subtest or a helper, so that it is
+// visible and a changed helper cannot remove it. It may follow other statements, which run before
+// any parallel test of the package starts. The reason is a line "Not parallel: reason" in the doc
+// comment. TestMain, benchmarks and fuzz targets are exempt.
 func CheckParallel(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(true, func(_ *Package, f *File) {
@@ -62,8 +61,7 @@ func isTest(fn *ast.FuncDecl, alias string) bool {
 	return ok && typeName(star.X) == alias+".T"
 }
 
-// parallelExcuse returns the reason that a doc comment gives, and whether it
-// has a line for one.
+// parallelExcuse returns the reason in a doc comment, and whether the comment has a line for it.
 func parallelExcuse(fn *ast.FuncDecl) (reason string, ok bool) {
 	for line := range strings.Lines(fn.Doc.Text()) {
 		if rest, found := strings.CutPrefix(line, notParallel); found {

@@ -10,21 +10,19 @@ import (
 const (
 	// pureHome holds the tools that cannot have an effect.
 	pureHome = "internal/exec/builtin/pure"
-	// pureName is the method that marks such a tool, and the interface of
-	// dispatch that asks for it.
+	// pureName is the method that marks such a tool, and the interface that dispatch checks.
 	pureName = "Pure"
 )
 
-// pureImports are all that a tool without effect may import: nothing on the
-// list opens a file, dials, starts a process, or reaches a part of the gateway
-// that does.
+// pureImports are the only imports of a tool without effects: none of them opens a file, dials,
+// starts a process, or reaches a part of the gateway that does.
 var pureImports = []string{"context", "encoding/json", "time", Module + "/internal/core/tool"}
 
-// pureUsers may name what is pure: the interface, dispatch, which asks for it, and the tools.
+// pureUsers may use the name: the interface, dispatch, which checks it, and the tools.
 var pureUsers = []string{"internal/call/dispatch", "internal/core/tool/executor.go", pureHome}
 
-// CheckPure finds what would let a tool with an effect pass for one without: an
-// import that pureHome must not have, or a Pure tool that comes from elsewhere.
+// CheckPure finds code that could make a tool with effects count as pure: an import that pureHome
+// must not have, or a Pure tool of another package.
 func CheckPure(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
@@ -49,7 +47,7 @@ func CheckPure(t *Tree) []Finding {
 	return out
 }
 
-// effects finds imports by which a tool could have an effect.
+// effects finds imports that could have an effect.
 func effects(f *File) []Finding {
 	var out []Finding
 	for _, imported := range f.Imports {
@@ -61,7 +59,7 @@ func effects(f *File) []Finding {
 	return out
 }
 
-// fromPure reports whether a type is one of pureHome.
+// fromPure reports whether a type belongs to pureHome.
 func fromPure(f *File, e ast.Expr) bool {
 	if star, ok := e.(*ast.StarExpr); ok {
 		e = star.X

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// CheckRegexps finds regular expressions that are compiled at every start, and
-// lazy ones that do not compile, which would be found by their first user.
+// CheckRegexps finds regular expressions that are compiled at every start, and lazy ones that do
+// not compile, which would otherwise fail at their first use.
 func CheckRegexps(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
@@ -35,7 +35,7 @@ func CheckRegexps(t *Tree) []Finding {
 	return out
 }
 
-// compiles returns what is wrong with the text of a lazy regular expression.
+// compiles returns the error in the text of a lazy regular expression.
 func compiles(call *ast.CallExpr) string {
 	for _, arg := range call.Args {
 		literal, ok := arg.(*ast.BasicLit)

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// sandboxHome is the vocabulary of isolation; backends lie below it.
+	// sandboxHome has the common types of isolation; the backends are its subpackages.
 	sandboxHome = "internal/exec/sandbox"
-	// specName is what describes one program to a backend.
+	// specName is the type that describes one program to a backend.
 	specName = "Spec"
-	// withoutName is the field of a backend's configuration that leaves layers
-	// out, so that a test can show what each is good for.
+	// withoutName is the field of a backend's configuration that disables layers, so that a test
+	// can show the effect of each layer.
 	withoutName = "Without"
 )
 
-// specMakers may describe a program that is to run. Whoever else made a Spec
-// could run a program that nobody decided on.
+// specMakers may describe a program to run. Other code with a Spec could run a program without a
+// decision.
 var specMakers = map[string]string{
 	"internal/exec/builtin":                      "process.run, which dispatch calls with a permit",
 	"internal/exec/upstream/packages/resolve.go": "npm or pip for an upstream server: to pin a package for a person who may add servers, which installs nothing, or for package.install, which dispatch calls with a permit",
@@ -27,7 +27,7 @@ var specMakers = map[string]string{
 	"internal/gateway/exec_command.go":           "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
 }
 
-// CheckRuns finds sandbox.Spec values that are made outside of specMakers.
+// CheckRuns finds sandbox.Spec values that are created outside specMakers.
 func CheckRuns(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
@@ -55,8 +55,7 @@ func maySpecify(dir, file string) bool {
 	return false
 }
 
-// CheckWithout finds places outside of the backends and tests that leave layers
-// of the sandbox out.
+// CheckWithout finds code outside the backends and tests that disables layers of the sandbox.
 func CheckWithout(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {

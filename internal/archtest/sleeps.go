@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Sleeps lists the functions of test code that may call time.Sleep, as
-// "file: function", each with its reason. CheckSleeps accepts a sleep in a
-// function literal that runs in a bubble by itself.
+// Sleeps lists the functions of test code that may call time.Sleep, as "file: function", each with
+// its reason. CheckSleeps accepts a sleep in a function literal that is visibly in a bubble.
 var Sleeps = map[string]string{
 	// These run in a bubble of testing/synctest, which a caller opens.
 	"cmd/palyra-wasm/watch_test.go: TestWatch":               "the cases of the table run in a bubble",
@@ -42,9 +41,9 @@ var Sleeps = map[string]string{
 	"test/wasm/bench_test.go: BenchmarkCold":                             "a benchmark leaves the next worker the time that it has between calls of people",
 }
 
-// CheckSleeps finds test code that waits for a fixed time: time.Sleep, and a
-// receive from time.After outside of a select. A test that waits for a condition
-// ends sooner, and holds on a busy machine.
+// CheckSleeps finds test code that waits for a fixed time: time.Sleep, and a receive from
+// time.After outside a select. A test that waits for a condition is faster, and reliable on a busy
+// machine.
 func CheckSleeps(t *Tree) []Finding { return sleeps(t, Sleeps) }
 
 func sleeps(t *Tree, allowed map[string]string) []Finding {
@@ -110,8 +109,8 @@ func takesFunc(fn *ast.FuncDecl) bool {
 	})
 }
 
-// wallClockSleeps returns the sleeps in a declaration that do not stand in a
-// function literal given to synctest.Test or to one of openers.
+// wallClockSleeps returns the sleeps in a declaration outside function literals for synctest.Test
+// or one of openers.
 func wallClockSleeps(f *File, d ast.Decl, openers []string) []ast.Node {
 	var out []ast.Node
 	var visit func(n ast.Node, inBubble bool)
@@ -138,7 +137,7 @@ func wallClockSleeps(f *File, d ast.Decl, openers []string) []ast.Node {
 					out = append(out, n)
 				}
 			case *ast.CommClause:
-				// The receive of a select waits for whatever comes first.
+				// The receive of a select waits for the first event.
 				for _, s := range n.Body {
 					visit(s, inBubble)
 				}
@@ -151,7 +150,7 @@ func wallClockSleeps(f *File, d ast.Decl, openers []string) []ast.Node {
 	return out
 }
 
-// isCall reports whether a call is of a function of an imported package.
+// isCall reports whether a call is a call of a function of an imported package.
 func isCall(f *File, call *ast.CallExpr, imported, name string) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != name {
@@ -161,8 +160,7 @@ func isCall(f *File, call *ast.CallExpr, imported, name string) bool {
 	return ok && x.Name == localName(f, imported)
 }
 
-// calledName is the name of a function of the same package that is called, ""
-// for another.
+// calledName returns the name of a called function of the same package, or "".
 func calledName(call *ast.CallExpr) string {
 	if ident, ok := call.Fun.(*ast.Ident); ok {
 		return ident.Name

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// smallPackage is how many lines a package with one importer has at least. A smaller one is
-// usually a file of its importer.
+// smallPackage is the lowest number of lines of a package with one importer. A smaller package
+// should be a file of its importer.
 const smallPackage = 100
 
 // small lists packages with one importer that have fewer lines, each with its reason.
 var small = map[string]string{
-	"internal/call/policy/profile":    "the files that it embeds lie beside it, and the part that decides must not link them",
-	"internal/exec/builtin/pure":      "CheckPure holds a whole package to imports by which code can have no effect",
-	"internal/ops/socket":             "the sockets of a service manager are taken once in a process, before anything else listens",
+	"internal/call/policy/profile":    "it embeds files that the policy engine must not link",
+	"internal/exec/builtin/pure":      "CheckPure restricts the imports of this whole package, so that its code cannot have side effects",
+	"internal/ops/socket":             "a process takes over the sockets of a service manager once, before it opens listeners",
 	"internal/surface/console/assets": "a build tag decides whether the pages are embedded",
-	"internal/vault/kek/dpapi":        "the home of the system call of Windows, and of the unsafe that it needs",
+	"internal/vault/kek/dpapi":        "it contains the system calls of Windows, and the unsafe code that they need",
 }
 
-// CheckSmall finds packages that are too small to stand alone: fewer lines than smallPackage,
-// and one importer.
+// CheckSmall finds packages that are too small: fewer lines than smallPackage, and one importer.
 func CheckSmall(t *Tree) []Finding { return smallPackages(t, small) }
 
 func smallPackages(t *Tree, allowed map[string]string) []Finding {
@@ -47,12 +46,12 @@ func smallPackages(t *Tree, allowed map[string]string) []Finding {
 		}
 		found[p.Dir] = true
 		if allowed[p.Dir] == "" {
-			out = append(out, Finding{p.Dir, fmt.Sprintf("has %d lines and one importer; make it a file of that, or state the reason in archtest", lines[p.Dir])})
+			out = append(out, Finding{p.Dir, fmt.Sprintf("has %d lines and one importer; move it into the importer, or add its reason to archtest", lines[p.Dir])})
 		}
 	}
 	for dir := range allowed {
 		if !found[dir] && t.Packages[dir] != nil {
-			out = append(out, Finding{dir, "is no small package with one importer; remove the exception"})
+			out = append(out, Finding{dir, "is not a small package with one importer; remove the exception"})
 		}
 	}
 	return out

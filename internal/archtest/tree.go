@@ -25,12 +25,12 @@ type File struct {
 	Syntax    *ast.File
 	Test      bool
 	Generated bool
-	// Imports are the import paths as written.
+	// Imports are the import paths in the file.
 	Imports []string
 }
 
-// Package is the Go files of one folder. Files of an external test package
-// belong to the folder's package as test files.
+// Package is the Go files of one folder. Files of an external test package count as test files of
+// the folder's package.
 type Package struct {
 	// Dir is relative to the repository root, "internal/call/policy".
 	Dir   string
@@ -38,15 +38,15 @@ type Package struct {
 	Files []*File
 }
 
-// Tree is all packages of the repository by folder.
+// Tree has all packages of the repository by folder.
 type Tree struct {
 	Packages map[string]*Package
 	Fset     *token.FileSet
 }
 
-// Finding is one broken rule.
+// Finding is one violated rule.
 type Finding struct {
-	// At is a folder, or a file with line.
+	// At is a directory, or a file with line.
 	At  string
 	Say string
 }
@@ -54,9 +54,9 @@ type Finding struct {
 // String returns "where: what".
 func (f Finding) String() string { return f.At + ": " + f.Say }
 
-// Load parses every Go file below root, whatever its build tags. Folders
-// named testdata or node_modules, those that begin with '.' or '_', and other Go
-// modules are not part of the build and are left out.
+// Load parses every Go file below root, with every build tag. Folders named testdata or
+// node_modules, folders whose names start with '.' or '_', and other Go modules are not part of the
+// build and are skipped.
 func Load(root string) (*Tree, error) {
 	t := newTree()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -88,7 +88,7 @@ func Load(root string) (*Tree, error) {
 	return t, nil
 }
 
-// Parse makes a tree of file path to source text.
+// Parse returns a tree of sources, given as file path to text.
 func Parse(sources map[string]string) (*Tree, error) {
 	t := newTree()
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
@@ -107,7 +107,7 @@ func skipped(dir string) bool {
 	return dir == "testdata" || dir == "node_modules" || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")
 }
 
-// isModule reports whether a folder is a Go module of its own, as the example skills are.
+// isModule reports whether a folder is a separate Go module, as the example skills are.
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
@@ -154,8 +154,7 @@ func (t *Tree) Sorted() []*Package {
 	return all
 }
 
-// Imports returns the import paths of the package's non-test files, sorted
-// and without repeats.
+// Imports returns the import paths of the package's non-test files, sorted and without duplicates.
 func (p *Package) Imports() []string {
 	var all []string
 	for _, f := range p.Files {
@@ -172,13 +171,13 @@ func own(imported string) (dir string, ok bool) {
 	return strings.CutPrefix(imported, Module+"/")
 }
 
-// within reports whether dir is base or lies below it.
+// within reports whether dir is base or a directory below it.
 func within(dir, base string) bool {
 	return dir == base || strings.HasPrefix(dir, base+"/")
 }
 
-// forEachFile calls visit for the hand-written files; for tests and their
-// helper packages only when asked.
+// forEachFile calls visit for the hand-written files. It includes tests and their helper packages
+// only if tests is true.
 func (t *Tree) forEachFile(tests bool, visit func(*Package, *File)) {
 	for _, p := range t.Sorted() {
 		for _, f := range p.Files {

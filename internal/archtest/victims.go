@@ -10,50 +10,48 @@ import (
 	"strings"
 )
 
-// machine are the directories that a test must leave alone.
+// machine are the directories that a test must not change.
 var machine = []string{"etc", "usr", "bin", "sbin", "lib", "lib64", "root", "home", "boot", "opt", "srv", "var", "sys", "run", "proc", "dev"}
 
-// harmless are the places in them that everybody writes to.
+// harmless are the places in them that every user may write to.
 var harmless = regexp.MustCompile(`^/(?:var/tmp|run/user|dev/(?:null|zero|full|tty|ptmx|pts|shm|fd|stdin|stdout|stderr|tcp|udp)|proc/(?:self|thread-self))(?:/|$)`)
 
 var (
 	redirects = regexp.MustCompile(`>[|>]?[ \t]*["']?(/[^\s"'` + "`" + `;|&)]*)`)
-	// changers are programs that change the paths that they are given, and
-	// copiers change the last one.
+	// changers are programs that change the paths in their arguments, and copiers change the last
+	// one.
 	changers  = regexp.MustCompile(`(?:^|[\s;&|(])(?:ln|touch|rm|rmdir|mkdir|chmod|chown|chattr|setfacl|truncate|tee|mkfifo|mknod|mv|shred|sed -i)[ \t]([^;&|\n]*)`)
 	copiers   = regexp.MustCompile(`(?:^|[\s;&|(])(?:cp|dd)[ \t][^;&|\n]*(?:[ \t]|of=)["']?(/[^\s"';&|]*)["']?[ \t]*(?:[;&|\n]|$)`)
 	arguments = regexp.MustCompile(`(?:^|[\s"'=])(/[^\s"'` + "`" + `)]*)`)
-	// code is what Python and JavaScript call.
+	// code matches calls in Python and JavaScript.
 	code = regexp.MustCompile(`\b(?:(?:sym)?link|remove|unlink|rmdir|rmtree|mkdir|makedirs|chmod|chown|utime|truncate|rename|replace|writeFile|writeFileSync)\([ \t]*["'](/[^"']*)["']|` +
 		`open\([ \t]*["'](/[^"']*)["'][ \t]*,[ \t]*["'][^"']*[wax+]`)
-	// openedOnly is how a test asks whether something could be written: dd opens
-	// it, makes nothing, cuts nothing off and writes nothing.
+	// openedOnly matches a check whether a file is writable: dd opens the file, and creates,
+	// truncates and writes nothing.
 	openedOnly = regexp.MustCompile(`dd if=/dev/null conv=nocreat,notrunc of=\S*`)
 )
 
-// changing are the names of functions and methods that change what stands at a
-// path, or make something that leads to it.
+// changing are the functions and methods that change the file at a path, or create a link to it.
 var changing = []string{
 	"Symlink", "Symlinkat", "Link", "Linkat", "WriteFile", "Create", "Remove", "RemoveAll", "Rename", "Renameat", "Mkdir", "MkdirAll", "Chmod", "Fchmodat",
 	"Chown", "Lchown", "Chtimes", "Truncate", "Mknod", "Mknodat", "Mkfifo", "Setxattr", "Lsetxattr", "Unlink", "Unlinkat", "UtimesNano", "CopyFS",
 }
 
-// linking are those that make links. In a function that calls one, no literal
-// is a path of the machine, whatever way it takes to the call.
+// linking are the functions that create links. In a function that calls one, no literal may be a
+// path of the machine, independent of its use.
 var linking = []string{"Symlink", "Symlinkat", "Link", "Linkat"}
 
-// Victims lists the functions of tests that make links and name a file of the
-// machine for another purpose, as "file.go: function", each with its reason.
+// Victims lists the test functions that create links and use a file of the machine for another
+// purpose, as "file.go: function", each with its reason.
 var Victims = map[string]string{
 	"internal/exec/sandbox/bubblewrap/limits_linux_test.go: TestRefusals": "a program that is not there is refused",
 	"test/attack/catalogue_files_test.go: fileRows":                       "FS-02 opens the file of passwords for reading and closes it",
 }
 
-// CheckVictims finds tests that name a file of the machine as something that
-// could be written: as the target of a link, as what a call changes, or as what
-// a script writes to. Tests run as root, and one that linked to the password
-// file and then wrote by name overwrote it. A test that wants a victim makes
-// one.
+// CheckVictims finds tests that could write a file of the machine: it is the target of a link, an
+// argument of a call that changes files, or a file that a script writes. Tests run as root; one of
+// them linked to the password file and then overwrote it by name. A test MUST create the files that
+// it changes.
 func CheckVictims(t *Tree) []Finding { return victims(t, Victims) }
 
 func victims(t *Tree, allowed map[string]string) []Finding {
@@ -61,7 +59,7 @@ func victims(t *Tree, allowed map[string]string) []Finding {
 	used, here := make(map[string]bool), make(map[string]bool)
 	t.forEachFile(true, func(p *Package, f *File) {
 		if p.Dir == "internal/archtest" || !f.Test && !testSupport(p.Dir) && !within(p.Dir, "test") {
-			return // the tests of this rule break it
+			return // the tests of this rule violate it
 		}
 		here[f.Path] = true
 		for _, d := range f.Syntax.Decls {
@@ -104,7 +102,7 @@ func (t *Tree) scripted(d ast.Decl) []Finding {
 	return out
 }
 
-// ScriptVictims lists the paths of the machine that a script would write to.
+// ScriptVictims lists the paths of the machine that a script would write.
 func ScriptVictims(script string) []string {
 	script = openedOnly.ReplaceAllString(script, "")
 	var named []string
@@ -122,8 +120,8 @@ func ScriptVictims(script string) []string {
 	return slices.DeleteFunc(named, func(path string) bool { return !ofMachine(path) })
 }
 
-// named finds paths of the machine that a function of a test hands to what
-// changes files, and any at all where it makes links.
+// named finds paths of the machine that a test function passes to functions that change files, and
+// all such paths in a function that creates links.
 func (t *Tree) named(fn *ast.FuncDecl) []Finding {
 	var out []Finding
 	links := false
@@ -147,12 +145,12 @@ func (t *Tree) named(fn *ast.FuncDecl) []Finding {
 	if !links {
 		return out
 	}
-	joined := make(map[ast.Node]bool) // what is below a directory of the test
+	joined := make(map[ast.Node]bool) // paths below a directory of the test
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if sum, ok := n.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
 			joined[sum.Y] = true
 		}
-		// By itself "/" is more often what joins names.
+		// A single "/" is usually a separator of names.
 		if text, ok := literal(n); ok && !joined[n] && text != "/" && ofMachine(text) {
 			out = append(out, Finding{t.at(n), fmt.Sprintf("%s of the machine is named where links are made; let them lead to a canary that the test made", text)})
 		}
@@ -161,8 +159,8 @@ func (t *Tree) named(fn *ast.FuncDecl) []Finding {
 	return out
 }
 
-// ofMachine is true of a path, absolute or by way of parents, of a place that a
-// test must leave alone.
+// ofMachine reports whether a path, absolute or through parents, is in a directory that a test must
+// not change.
 func ofMachine(path string) bool {
 	rest, absolute := strings.CutPrefix(path, "/")
 	for !absolute {
@@ -179,7 +177,7 @@ func ofMachine(path string) bool {
 	return rest == "" && absolute || slices.Contains(machine, top)
 }
 
-// opensToWrite is true unless the flags of an OpenFile say that it only reads.
+// opensToWrite reports whether the flags of an OpenFile permit writing.
 func opensToWrite(call *ast.CallExpr) bool {
 	if len(call.Args) < 2 {
 		return false
@@ -197,7 +195,7 @@ func opensToWrite(call *ast.CallExpr) bool {
 	return !reads
 }
 
-// called is the last name of what is called: Symlink of os.Symlink.
+// called returns the last name of the called function: Symlink of os.Symlink.
 func called(call *ast.CallExpr) string {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -208,7 +206,7 @@ func called(call *ast.CallExpr) string {
 	return ""
 }
 
-// literal is the text of a string literal.
+// literal returns the text of a string literal.
 func literal(n ast.Node) (string, bool) {
 	lit, ok := n.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

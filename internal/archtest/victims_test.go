@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestScripts: what CheckVictims asks of the scripts in tests holds for those
-// that are files. Each kind of file is there, or the walk would look past it.
+// TestScripts applies the rule of CheckVictims to the scripts that are files. At least one file of
+// each kind must exist, to detect that the walk skips a kind.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{".sh": false, ".py": false, ".mjs": false, ".cjs": false, ".txtar": false}
@@ -36,8 +36,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestScriptVictims has more ways of writing them than a broken tree of its own
-// each would be worth.
+// TestScriptVictims has further forms of scripts, for which separate broken trees would be too
+// long.
 func TestScriptVictims(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

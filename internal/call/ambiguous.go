@@ -10,10 +10,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// CloseAmbiguous gives every call that was decided and has no attestation its
-// end: the daemon stopped while it ran, so what it did is unknown. It is
-// called on start, before any call is let in, and never runs anything again.
-// It returns how many calls it closed.
+// CloseAmbiguous ends every call that was decided and has no attestation. The daemon stopped
+// while such a call ran, so its effect is unknown. CloseAmbiguous is called on start, before
+// any call is admitted, and never runs anything again. It returns the number of calls that it
+// closed.
 func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 	open, err := ledger.OpenCalls(ctx)
 	if err != nil {
@@ -43,22 +43,4 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 		return 0, fmt.Errorf("closing open calls: %w", err)
 	}
 	return len(open), nil
-}
-
-// unknown says of a call without an end what is known all the same: what it
-// changed in its copy of a workspace is lost unless it was allowed.
-func unknown(s record.Story) *reason.Error {
-	if s.Ambiguous != nil && s.Ambiguous.Reason == reason.AttestationFailed {
-		return reason.Errorf(reason.AttestationFailed, "%s", s.Ambiguous.Message)
-	}
-	e := reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
-	switch gate := s.Gate(); {
-	case s.AtGate:
-		e.Message += "; its changes waited to be committed, and nothing of them was applied to the workspace"
-	case gate != nil && gate.Allowed:
-		e.Message += "; its changes were allowed, and may or may not have been applied to the workspace"
-	case gate != nil:
-		e.Message += "; its changes were refused, and nothing of them was applied to the workspace"
-	}
-	return e
 }

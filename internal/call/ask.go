@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// SessionID names the session of a caller: the credential and the name that
-// the client gave it, "default" when it gave none.
+// SessionID identifies the session of a caller by its credential and by the name that the
+// client declared, or "default" if it declared none.
 func SessionID(c access.Caller, declared string) string {
 	if declared == "" {
 		declared = "default"
@@ -23,19 +23,18 @@ func SessionID(c access.Caller, declared string) string {
 	return c.DeviceID + "." + declared
 }
 
-// CheckClientName refuses a name that a client gives a session or a run and that
-// has the form of a ULID: the gateway names its runs so, and the session of each,
-// and what it says of them ("by this run alone") holds for nothing else.
+// CheckClientName rejects a client-chosen name of a session or a run that has the form of a
+// ULID. The gateway reserves this form for its own runs and their sessions.
 func CheckClientName(what, name string) error {
 	if _, err := ulid.ParseStrict(name); err == nil {
-		return reason.Errorf(reason.InvalidInput, "%s %q has the form of a ULID: such names are those of the runs that the gateway drives", what, name).
-			WithRemedy("Name the %s otherwise, or leave it out; to add to a run of the gateway, send it a message over RunStream.", what)
+		return reason.Errorf(reason.InvalidInput, "%s %q has the form of a ULID, which is reserved for runs of the gateway", what, name).
+			WithRemedy("Choose another name for the %s, or omit it. To continue a run of the gateway, send it a message over RunStream.", what)
 	}
 	return nil
 }
 
-// ask builds what humans are shown and what the approval binds to. There is none
-// without the reason that policy wants of the requester.
+// ask builds the approval request and the data that the approval binds to. It fails if policy
+// requires a reason from the requester and the call has none.
 func (a *authorization) ask() (*approval.Ask, error) {
 	if err := a.reasonGiven(); err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	prompt.RequesterReason = a.request.RequesterReason
 	covers := a.covers
 	if a.request.Injection != nil {
-		covers = nil // no grant gives a secret to a program
+		covers = nil // grants never cover secrets
 	}
 	return &approval.Ask{
 		Proposal: a.proposal, Plan: a.plan, CallDigest: a.digest, SnapshotDigest: a.verdict.SnapshotDigest(),
@@ -61,8 +60,8 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	}, nil
 }
 
-// observeAsk tells the call's observer of each record once, when it is asked. The
-// votes that follow are not told; clients get them from WatchApprovals.
+// observeAsk passes each approval record to the call's observer once, when the approval is
+// requested. Later votes are not passed on; clients receive them from WatchApprovals.
 func (a *authorization) observeAsk() func(*approval.Record) {
 	asked := make(map[string]bool)
 	return func(r *approval.Record) {
@@ -73,13 +72,13 @@ func (a *authorization) observeAsk() func(*approval.Record) {
 	}
 }
 
-// covers evaluates the call with a grant that was minted while it waited.
+// covers evaluates the call with a grant that was created while the call waited.
 func (a *authorization) covers(ctx context.Context, g approval.Grant) (bool, error) {
 	verdict, err := a.Evaluator.Evaluate(ctx, a.request, policyGrants([]approval.Grant{g}, a.LiveDevice, time.Now().UTC()))
 	return err == nil && verdict.Effect() == policy.Allow, err
 }
 
-// causes names the policies that want a human.
+// causes lists the policies that require an approval.
 func causes(v policy.Verdict) []approval.Cause {
 	var list []approval.Cause
 	for _, d := range v.Determining() {
@@ -90,7 +89,7 @@ func causes(v policy.Verdict) []approval.Cause {
 	return list
 }
 
-// policyGrants gives each grant as the facts that policy reads.
+// policyGrants converts grants to the facts that policy evaluates.
 func policyGrants(grants []approval.Grant, live func(string) bool, now time.Time) []policy.Grant {
 	list := make([]policy.Grant, len(grants))
 	for i, g := range grants {
@@ -102,9 +101,9 @@ func policyGrants(grants []approval.Grant, live func(string) bool, now time.Time
 	return list
 }
 
-// policyVotes returns the votes that policy sees: the yes votes, since a no has
-// ended the approval already, from devices that were not revoked since. A revoked
-// device may have been stolen, and the thief may have voted.
+// policyVotes returns the votes that policy evaluates: the approving votes of devices that are
+// not revoked. A denial has already ended the approval. A revoked device may have been stolen,
+// and its votes may be the thief's.
 func policyVotes(votes []approval.Vote, live func(string) bool) []policy.Vote {
 	var list []policy.Vote
 	for _, v := range votes {
@@ -117,32 +116,7 @@ func policyVotes(votes []approval.Vote, live func(string) bool) []policy.Vote {
 	return list
 }
 
-// Judge lets the desk ask policy about votes. It is approval.Judge.
-type Judge struct {
-	// Evaluator gives the policy set in force.
-	Evaluator Evaluator
-	// LiveDevice is that of Config.
-	LiveDevice func(id string) bool
-}
-
-var _ approval.Judge = Judge{}
-
-// Judge evaluates the stored request of the record with the votes.
-func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote) (approval.Ruling, error) {
-	var request policy.Request
-	if err := json.Unmarshal(r.Request, &request); err != nil {
-		return approval.Ruling{}, fmt.Errorf("reading the request of approval %s: %w", r.ID, err)
-	}
-	cast := policy.Approval{Votes: policyVotes(votes, j.LiveDevice), Now: time.Now().UTC()}
-	judge := j.Evaluator.Current().Judge
-	if r.AboutSession() {
-		judge = j.Evaluator.Current().JudgeMoreCalls
-	}
-	judgement := judge(request, cast)
-	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing, Needs: needs(judgement.Wanted)}, nil
-}
-
-// needs gives who is wanted to those who show it.
+// needs converts the missing approvers of a verdict for display.
 func needs(w *policy.Wanted) *approval.Needs {
 	if w == nil {
 		return nil
@@ -152,38 +126,44 @@ func needs(w *policy.Wanted) *approval.Needs {
 	}
 }
 
-// MayDecide asks policy whether the caller may answer this approval: for its requester,
-// and for everybody who changed the call, since they ask for it, too.
-func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
-	for _, requester := range append([]access.Principal{r.OnBehalfOf}, r.Editors()...) {
-		if err := j.mayDecide(caller, r, requester); err != nil {
-			return err
-		}
+// noteAsk stores the approval that the call waits for, for PastCall.WaitsFor.
+func (c *call) noteAsk(e *Event) {
+	switch {
+	case e.Asked != nil && e.Asked.State == approval.Pending:
+		id := e.Asked.ID
+		c.asked.Store(&id)
+	case e.Resolved != nil:
+		c.asked.Store(nil)
 	}
-	return nil
 }
 
-func (j Judge) mayDecide(caller access.Caller, r approval.Record, requester access.Principal) error {
-	request := policy.AccessRequest{
-		Caller: caller, Permission: access.PermApprovalDecide,
-		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: requester},
+// join uses the answer of the announced call if policy accepts its votes and proofs for this
+// call, and if the call is identical to the announced one. It applies to the call alone and is
+// tried once.
+func (a *authorization) join() bool {
+	if a.sub.PriorAnswer == nil || a.joined || a.ran != nil || a.request.Commit != nil || a.request.Injection != nil {
+		return false
 	}
-	err := j.authorize(request)
-	if err == nil || caller.Present {
-		return err
+	a.joined = true
+	if a.sub.PriorAnswer.CallDigest != a.digest {
+		return false
 	}
-	if request.Caller.Present = true; j.authorize(request) == nil {
-		return reason.Errorf(reason.PresenceNotProven, "policy lets %s answer this who proves to be present", caller.Principal)
+	answer, ok := a.sub.PriorAnswer.Answer.Join(a.sub.PriorAnswer.Proposal, a.digest)
+	if a.answer = answer; ok && a.enough(a.request) {
+		return true
 	}
-	return err
+	a.answer = approval.Answer{}
+	return false
 }
 
-// MayGrantBroad asks policy whether the caller may mint a grant for a whole
-// tool.
-func (j Judge) MayGrantBroad(_ context.Context, caller access.Caller) error {
-	return j.authorize(policy.AccessRequest{Caller: caller, Permission: access.PermApprovalGrantBroad})
-}
-
-func (j Judge) authorize(r policy.AccessRequest) error {
-	return j.Evaluator.Current().Permit(r)
+// PriorAnswer is an approval of a call that its agent announced by its hook. The code that creates
+// one must have verified that the call is the announced one, and must create it only once.
+type PriorAnswer struct {
+	// Proposal is the call as it was announced.
+	Proposal string
+	// Answer is the answer used in the decision on the announced call.
+	Answer approval.Answer
+	// CallDigest is the call digest at the time of the announcement, including the bytes of the
+	// files that the call names; "" if the call could not be planned.
+	CallDigest string
 }

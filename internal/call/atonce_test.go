@@ -79,7 +79,7 @@ func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
 	})
 }
 
-func TestNothingLeavesWhenItCannotBeRecordedAtOnce(t *testing.T) {
+func TestNoResultWithoutImmediateRecord(t *testing.T) {
 	t.Parallel()
 	for _, code := range []event.Code{event.Proposed, event.Evaluated, event.Decided, event.Attested} {
 		p := gatewaytest.NewProbe(sum)
@@ -140,7 +140,7 @@ func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
 
 // Keys, approvals and denials keep the path on which the decision is durable
 // before anything else.
-func TestWhatIsNotRecordedAtOnce(t *testing.T) {
+func TestDeferredRecords(t *testing.T) {
 	t.Parallel()
 	const asks = `@id("ask") @reason("sums are asked about")
 forbid(principal, action == Action::"tool.execute/sum", resource) unless { context.approval.approvers >= 1 };`

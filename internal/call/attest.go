@@ -21,46 +21,46 @@ import (
 
 // dispatch runs the decided call.
 func (c *call) dispatch(ctx context.Context, permit *decision.Permit, report *tool.Report) {
-	tells := &teller{observe: c.observe}
-	*report = c.Dispatcher.Run(ctx, c.decidedCall(permit, tells))
+	reporter := &reporter{observe: c.observe}
+	*report = c.Dispatcher.Run(ctx, c.decidedCall(permit, reporter))
 	report.Edited = c.edited
-	tells.end()
+	reporter.end()
 	c.exchanged = record.TrafficOf(report.Egress)
 	c.exchanged.Read = c.exchanged.Read || report.Claim != nil && report.Claim.State == tool.RanOther
 }
 
-// decidedCall is the call for who runs it.
-func (c *call) decidedCall(permit *decision.Permit, tells *teller) *dispatch.Decided {
+// decidedCall returns the call in the form that the dispatcher takes.
+func (c *call) decidedCall(permit *decision.Permit, reporter *reporter) *dispatch.Decided {
 	answer := c.answer
 	decided := &dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
-		Ready:   func(ctx context.Context) error { return c.stands(ctx, answer) },
+		Ready:   func(ctx context.Context) error { return c.checkValid(ctx, answer) },
 		Rejudge: c.rejudge,
 		MayRead: c.mayRead, MayDisclose: c.mayDisclose, Peer: c.sub.Peer,
 		Output: func(stream string, chunk []byte) {
-			if !c.atOnce { // nothing is told before the decision
-				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})
+			if !c.atOnce { // no event precedes the decision
+				reporter.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})
 			}
 		},
 	}
 	decided.Peer.Session = c.sub.Session
-	if !c.atOnce { // and nothing more is decided
+	if !c.atOnce { // no further decision is possible
 		decided.Commit = func(ctx context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
-			return c.commit(ctx, &r, tells.tell)
+			return c.commit(ctx, &r, reporter.tell)
 		}
 	}
 	return decided
 }
 
-// teller passes on what a running tool causes: one event at a time, and none
-// after the call has ended, whatever the tool does.
-type teller struct {
+// reporter forwards the events of a running tool to the observer, one at a time. It drops events
+// that arrive after the call has ended.
+type reporter struct {
 	observe func(Event)
 	mu      sync.Mutex
 	ended   bool
 }
 
-func (t *teller) tell(e Event) {
+func (t *reporter) tell(e Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
@@ -68,19 +68,19 @@ func (t *teller) tell(e Event) {
 	}
 }
 
-func (t *teller) end() {
+func (t *reporter) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
 }
 
-// MaxBlob is the largest blob that a ledger keeps, in bytes: 16 MiB.
+// MaxBlob is the largest blob that a ledger stores, in bytes: 16 MiB.
 const MaxBlob = 16 << 20
 
-// attest signs what happened and makes it durable; only then is the result sent.
-// ctx must not end when the client leaves. A result that is too large to be stored
-// is attested by its digest. A call that cannot be attested ends as ambiguous: now
-// if that event can be journaled, else at the next start of the daemon.
+// attest signs the outcome and makes it durable; only then is the result sent. ctx must not end
+// when the client disconnects. A result that is too large to be stored is attested by its
+// digest. A call that cannot be attested ends as ambiguous: immediately if that event can be
+// journaled, otherwise at the next start of the daemon.
 func (c *call) attest(ctx context.Context, o *Outcome) error {
 	before := c.pending
 	before.Drafts, before.Blobs = slices.Clip(before.Drafts), slices.Clip(before.Blobs)
@@ -90,8 +90,8 @@ func (c *call) attest(ctx context.Context, o *Outcome) error {
 		c.pending = before
 		err = c.recordOutcome(ctx, o, false)
 	}
-	// Whether a write that failed reached the disk is known only after the next
-	// start, which closes the call if it did not.
+	// Only the next start can establish whether a failed write reached the disk. It closes the
+	// call if the write is missing.
 	if err == nil || reason.Of(err) == reason.JournalUnavailable {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *call) attest(ctx context.Context, o *Outcome) error {
 	return err
 }
 
-// endAmbiguous gives a call its end that ran and cannot be attested.
+// endAmbiguous ends a call that ran and cannot be attested.
 func (c *call) endAmbiguous(ctx context.Context) error {
 	err := c.draft(event.Ambiguous, record.Ambiguous{
 		ProposalID: c.proposal.ID, Reason: reason.AttestationFailed, Message: reason.Lookup(reason.AttestationFailed).Sentence,
@@ -113,8 +113,8 @@ func (c *call) endAmbiguous(ctx context.Context) error {
 	return c.flush(ctx)
 }
 
-// recordOutcome attests a call. Without keep, the result is not stored: the
-// attestation has its digest and says that it was not kept.
+// recordOutcome attests a call. Without keep, the result is not stored: the attestation has its
+// digest and states that it was not kept.
 func (c *call) recordOutcome(ctx context.Context, o *Outcome, keep bool) error {
 	kept := evidence(&o.Report)
 	err := c.sign(ctx, c.execution(&o.Decision, kept, keep), &o.Attestation.Envelope)
@@ -146,19 +146,20 @@ func (c *call) sign(ctx context.Context, e *attest.Execution, envelope *attest.E
 	return nil
 }
 
-// evidence is what is kept of a report. A tool's message may quote a secret of the
-// input. The client has sent it; the evidence goes without it.
+// evidence returns the part of a report that is stored. A tool's message may quote a secret of
+// the input, which is redacted from the evidence. The client, which sent it, gets the full
+// message.
 func evidence(report *tool.Report) *tool.Report {
 	kept := new(tool.Report)
 	*kept = *report
 	kept.Message = tool.RedactText(report.Message)
-	if e := report.Edited; e != nil { // the journal has the arguments of both calls
+	if e := report.Edited; e != nil { // the journal has the arguments of both versions
 		kept.Edited = &tool.Edited{ApprovalID: e.ApprovalID, By: e.By, Reason: e.Reason, Proposed: e.Proposed}
 	}
 	return kept
 }
 
-// draftOutcome drafts how the call ended, kept as its report.
+// draftOutcome drafts the end of the call; kept is the report in its stored form.
 func (c *call) draftOutcome(o *Outcome, kept *tool.Report, keep bool) error {
 	envelope := o.Attestation.Envelope
 	payload := record.Attested{
@@ -183,7 +184,7 @@ func (c *call) draftOutcome(o *Outcome, kept *tool.Report, keep bool) error {
 	return nil
 }
 
-// draftViolated drafts what the sandbox denied, if it denied anything.
+// draftViolated drafts the accesses that the sandbox denied, if any.
 func (c *call) draftViolated(r *tool.Report) error {
 	if len(r.Violations) == 0 {
 		return nil
@@ -193,8 +194,8 @@ func (c *call) draftViolated(r *tool.Report) error {
 	})
 }
 
-// execution is what the attestation says: report as it is kept, and whether its
-// result is.
+// execution builds the attested statement. report is the stored form; keep is true if the
+// result is stored.
 func (c *call) execution(record *decision.Record, report *tool.Report, keep bool) *attest.Execution {
 	determining := make([]string, len(record.Determining))
 	for i, d := range record.Determining {

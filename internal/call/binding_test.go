@@ -112,9 +112,9 @@ func (w *world) wantNotCovered(s call.Submission) {
 	}
 }
 
-// What changes in the world between the yes and the start is found at
-// dispatch: the field is named, nothing runs, and the refusal is attested.
-func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
+// TestChangeAfterApprovalIsRefused: a binding that changes between the approval and the start is
+// found at dispatch: the error names the field, nothing runs, and the refusal is attested.
+func TestChangeAfterApprovalIsRefused(t *testing.T) {
 	t.Parallel()
 	for field, f := range flips {
 		if f.world == nil {
@@ -144,8 +144,9 @@ func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
 	}
 }
 
-// The control of the tests above: nothing changed, so it runs.
-func TestWorldThatStaysRuns(t *testing.T) {
+// TestUnchangedBindingRuns is the control of the tests above: with an unchanged binding, the call
+// runs.
+func TestUnchangedBindingRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())

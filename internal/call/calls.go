@@ -6,36 +6,35 @@ import (
 	"slices"
 	"strings"
 
-	"palyra/internal/call/approval"
 	"palyra/internal/call/record"
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
 )
 
-// PastCall is a call as the journal has it, and how far it is if it goes on.
+// PastCall is a call as journaled, with its progress if it is still under way.
 type PastCall struct {
 	record.Story
 	ProposalID string
 	Tool       string
 	Caller     Parties
-	// Live is true while the call goes on, Running while its tool runs. WaitsFor is
-	// the approval that people are asked for, "" when they are not.
+	// Live is true while the call is under way, Running while its tool runs. WaitsFor is the
+	// pending approval of the call, or "" if it waits for none.
 	Live, Running bool
 	WaitsFor      string
 }
 
-// Parties says whose a call is.
+// Parties are the principals that a call belongs to.
 type Parties struct{ Principal, OnBehalfOf string }
 
-// Is reports whether a call is a principal's, or was made on its behalf.
+// Is reports whether a call is the principal's own or was made on its behalf.
 func (o Parties) Is(p access.Principal) bool {
 	return p.String() == o.Principal || p.String() == o.OnBehalfOf
 }
 
-// Filter selects calls. What is empty selects all.
+// Filter selects calls. Empty fields select all.
 type Filter struct {
-	// Of and Principal select by whose the calls are, as for sessions. Run selects
-	// those of one run, Open those that go on.
+	// Of and Principal select calls by their parties, as for sessions. Run selects the calls of
+	// one run, Open the calls under way.
 	Of, Principal access.Principal
 	Run           string
 	Open          bool
@@ -45,12 +44,12 @@ type Filter struct {
 
 const defaultCalls = 50
 
-// wants reports whether the filter selects a call by whose it is.
+// wants reports whether the filter selects a call of these parties.
 func (f *Filter) wants(of Parties) bool {
 	return (f.Of.IsZero() || of.Is(f.Of)) && (f.Principal.IsZero() || of.Is(f.Principal))
 }
 
-// PastCalls returns a page of calls, newest first, and the token of the next one.
+// PastCalls returns a page of calls, newest first, and the token of the next page.
 func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, next string, err error) {
 	f.PageSize = cmp.Or(f.PageSize, defaultCalls)
 	ids := p.liveIDs(f)
@@ -62,7 +61,7 @@ func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, ne
 	for _, id := range ids {
 		one, err := p.PastCall(ctx, id)
 		switch {
-		case reason.Of(err) == reason.NotFound: // it was erased, or is not on record yet
+		case reason.Of(err) == reason.NotFound: // erased, or not journaled yet
 			continue
 		case err != nil:
 			return nil, "", err
@@ -74,7 +73,7 @@ func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, ne
 	return list, next, nil
 }
 
-// liveIDs are the calls that go on.
+// liveIDs returns the ids of the selected calls under way.
 func (p *Pipeline) liveIDs(f Filter) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +90,8 @@ func (p *Pipeline) liveIDs(f Filter) []string {
 // PastCall returns one call by the id of its proposal.
 func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 	past := PastCall{ProposalID: id}
-	// Live before the journal: a call that ends in between has its end there.
+	// The live state is read before the journal: the end of a call that ends in between is then
+	// found in the journal.
 	p.mu.Lock()
 	live := p.liveCall(id)
 	if live != nil {
@@ -119,8 +119,8 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 	return past, nil
 }
 
-// Arguments are those of a call as they are kept, nil for none. They may be
-// reason.ResultExpired or reason.VaultLocked.
+// Arguments returns the stored arguments of a call, or nil if it has none. It returns
+// reason.ResultExpired or reason.VaultLocked if they are unavailable.
 func (p *Pipeline) Arguments(ctx context.Context, past *PastCall) ([]byte, error) {
 	if past.Proposed == nil {
 		return nil, nil
@@ -128,15 +128,7 @@ func (p *Pipeline) Arguments(ctx context.Context, past *PastCall) ([]byte, error
 	return p.kept(ctx, past.Proposed.Arguments, past.Proposed.ArgumentsBlob)
 }
 
-// kept returns arguments that an event has, or the blob that it names.
-func (p *Pipeline) kept(ctx context.Context, arguments []byte, blob string) ([]byte, error) {
-	if blob != "" {
-		return p.Ledger.Blob(ctx, blob)
-	}
-	return arguments, nil
-}
-
-// ResultKept says why the result of a call cannot be had that has one:
+// ResultKept returns nil if the stored result of a call is available, otherwise
 // reason.ResultExpired or reason.VaultLocked.
 func (p *Pipeline) ResultKept(ctx context.Context, past *PastCall) error {
 	if past.Attested == nil || past.Attested.ResultBlob == "" {
@@ -146,14 +138,14 @@ func (p *Pipeline) ResultKept(ctx context.Context, past *PastCall) error {
 	return err
 }
 
-// NoCall is the error for a call that does not exist, and in the same words for one
+// NoCall is the error for a call that does not exist. The same error is returned for a call
 // that the caller may not see.
 func NoCall(id string) error {
-	return reason.Errorf(reason.NotFound, "there is no call %s", id).WithRemedy("`palyra calls list` shows them.")
+	return reason.Errorf(reason.NotFound, "call %s does not exist", id).WithRemedy("List calls with `palyra calls list`.")
 }
 
-// CancelCall ends a call that goes on, whatever it waits for, and waits until its
-// end is durable. Of a call that has ended it changes nothing.
+// CancelCall ends a call at any stage and waits until its end is durable. It does not change a
+// call that has ended.
 func (p *Pipeline) CancelCall(ctx context.Context, by access.Principal, id, why string) error {
 	text := by.String() + " cancelled the call"
 	if why != "" {
@@ -167,12 +159,12 @@ func (p *Pipeline) CancelCall(ctx context.Context, by access.Principal, id, why 
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return reason.Errorf(reason.Cancelled, "call %s is told to end and has not ended yet: %w", id, ctx.Err())
+		return reason.Errorf(reason.Cancelled, "cancelling call %s: it has not ended yet: %w", id, ctx.Err())
 	}
 }
 
-// endCall cancels a live call. The channel is closed once the call has ended; it is
-// nil when there is no such call.
+// endCall cancels a live call. The returned channel is closed when the call has ended; it is
+// nil if the call is not live.
 func (p *Pipeline) endCall(id string, why error) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +179,7 @@ func (p *Pipeline) endCall(id string, why error) <-chan struct{} {
 	return c.left
 }
 
-// liveCall finds a call that goes on, under the lock.
+// liveCall returns a live call, or nil. The caller holds p.mu.
 func (p *Pipeline) liveCall(id string) *call {
 	for c := range p.live {
 		if c.proposal.ID == id {
@@ -197,18 +189,7 @@ func (p *Pipeline) liveCall(id string) *call {
 	return nil
 }
 
-// of says whose the call is.
+// of returns the parties of the call.
 func (c *call) of() Parties {
 	return Parties{c.sub.Caller.Principal.String(), c.sub.Caller.OnBehalfOf.String()}
-}
-
-// noteAsk remembers which approval the call waits for, for those who ask.
-func (c *call) noteAsk(e *Event) {
-	switch {
-	case e.Asked != nil && e.Asked.State == approval.Pending:
-		id := e.Asked.ID
-		c.asked.Store(&id)
-	case e.Resolved != nil:
-		c.asked.Store(nil)
-	}
 }

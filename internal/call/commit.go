@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,20 +17,18 @@ import (
 )
 
 const (
-	// mostProtected bounds the protected paths of one commit: nobody could look
-	// at more.
+	// mostProtected bounds the protected paths of one commit, so that a person can review them.
 	mostProtected = 1000
-	// mostNamed bounds the paths that a note lists, and the bytes of those that
-	// a subject does.
+	// mostNamed bounds the paths in a note, mostSubject the bytes of paths in a subject.
 	mostNamed, mostSubject = 20, 512
 )
 
-// commit decides whether what a call changed in its copy of a workspace may be
-// applied. It is a decision of its own: policy is asked about workspace.commit,
-// people where policy wants them, and the answer is durable before it is
-// returned. Whatever goes wrong keeps the workspace as it is.
+// commit decides whether the changes of a call to its copy of a workspace may be applied. This
+// is a separate decision: policy evaluates workspace.commit, people approve where policy
+// requires it, and the ruling is durable before it is returned. On any error the workspace
+// stays unchanged.
 //
-// ctx is the call's. Its end ends the wait, and the changes are discarded.
+// ctx is the context of the call. Its end ends the wait, and the changes are discarded.
 func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(Event)) (tool.CommitRuling, error) {
 	g, err := c.gate(r, observe)
 	if err != nil {
@@ -40,12 +37,11 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 	return g.pass(ctx, r)
 }
 
-// gate decides whether the changes of a call may be committed to its workspace. It
-// is an authorization like that of the call, with the change set in the place of
-// the arguments.
+// gate decides whether the changes of a call may be committed to its workspace. It is an
+// authorization like that for the call, with the change set in place of the arguments.
 type gate struct {
 	authorization
-	// ruled is what is journaled of the ruling.
+	// ruled is the journaled form of the ruling.
 	ruled record.Gated
 }
 
@@ -78,7 +74,7 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	g.plan.Preview = r.Preview
 	g.plan.Preview.Notes = slices.Concat(r.Preview.Notes, commitNotes(facts))
 	if g.plan.Preview.Summary == "" {
-		g.plan.Preview.Summary = fmt.Sprintf("Apply to workspace %s what the call changed: %d added, %d modified, %d deleted.",
+		g.plan.Preview.Summary = fmt.Sprintf("Apply the changes of the call to workspace %s: %d added, %d modified, %d deleted.",
 			facts.Workspace, facts.Added, facts.Modified, facts.Deleted)
 	}
 	if g.digest, err = g.plan.Binding.Digest(); err != nil {
@@ -88,7 +84,7 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	g.request.SessionFacts = c.counted.Facts()
 
 	g.ruled = record.Gated{ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: g.digest, Facts: facts, Files: r.Files}
-	files, err := canonical.Marshal(notNil(r.Files))
+	files, err := canonical.Marshal(canonical.List(r.Files))
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +95,15 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	return g, nil
 }
 
-// commitArguments is what an approval of a commit binds to, beside the call.
+// commitArguments is the part of a commit's approval binding that replaces the arguments.
 type commitArguments struct {
 	Commit tool.CommitFacts `json:"commit"`
 }
 
-// commitSubject is what a grant with the matcher subject covers: changes by the
-// same program to the same workspace, of exactly the same protected paths.
+// commitSubject is the subject that a grant with the matcher subject covers: changes by the
+// same program to the same workspace, with exactly the same protected paths.
 func commitSubject(f tool.CommitFacts, by string) (string, error) {
-	paths, err := canonical.Marshal(notNil(f.Protected))
+	paths, err := canonical.Marshal(canonical.List(f.Protected))
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +118,7 @@ func commitSubject(f tool.CommitFacts, by string) (string, error) {
 	return subject, nil
 }
 
-// commitCovers says it in words: whatever such a call changes in the same
+// commitCovers describes commitSubject in words: all changes of such calls to the same
 // protected files.
 func commitCovers(f tool.CommitFacts, by string) string {
 	if by == "" || len(f.Protected) > mostNamed {
@@ -135,7 +131,7 @@ func commitCovers(f tool.CommitFacts, by string) string {
 	return "whatever is changed in " + where + ", by " + by
 }
 
-// commitNotes say what a person should look at.
+// commitNotes lists the points that a reviewer should check.
 func commitNotes(f tool.CommitFacts) []string {
 	var notes []string
 	if len(f.Protected) > 0 {
@@ -155,7 +151,7 @@ func commitNotes(f tool.CommitFacts) []string {
 	return notes
 }
 
-// pass settles the commit and records what came of it.
+// pass settles the commit and journals the ruling.
 func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuling, error) {
 	err := g.settleCommit(ctx, r)
 	if reason.Of(err) == reason.JournalUnavailable {
@@ -176,10 +172,10 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	if err != nil {
 		return tool.CommitRuling{}, err
 	}
-	// A revoke, of the answer or of the caller, a freeze and the end of the call beat a yes
-	// that is recorded.
+	// A revocation (of the answer or the caller), a freeze, and the end of the call take
+	// precedence over a recorded approval.
 	if g.ruled.Allowed {
-		if err := cut(ctx, g.stands(ctx, g.answer)); err != nil {
+		if err := cut(ctx, g.checkValid(ctx, g.answer)); err != nil {
 			g.rule(decision.Record{}, g.because(ctx, err))
 		}
 	}
@@ -188,48 +184,32 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	return ruling, nil
 }
 
-// settleCommit gets verdict and answer, unless the changes are too many to
-// decide on or the call has ended.
+// settleCommit gets verdict and answer. It fails if the changes are too many to decide on, or
+// if the call has ended.
 func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	if n := len(r.Facts.Protected); n > mostProtected {
-		return reason.Errorf(reason.CommitRefused, "%d protected paths changed, and at most %d are decided on at once", n, mostProtected)
+		return reason.Errorf(reason.CommitRefused, "deciding on the commit: %d protected paths changed, at most %d are allowed in one commit", n, mostProtected)
 	}
 	if n := len(r.Facts.Top); n > mostProtected {
-		return reason.Errorf(reason.CommitRefused, "%d directories at the top of the workspace changed, and at most %d are decided on at once", n, mostProtected)
+		return reason.Errorf(reason.CommitRefused, "deciding on the commit: %d top-level directories changed, at most %d are allowed in one commit", n, mostProtected)
 	}
 	if err := cut(ctx, nil); err != nil {
 		return err
 	}
-	// A stop of the gateway ends the question, too: what it is about is gone then.
+	// A stop of the gateway also ends the approval request, because the changes are lost then.
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	return g.settle(asking)
 }
 
-// cut is why the call ended, if it did, else err.
-func cut(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	known := &reason.Error{}
-	switch cause := context.Cause(ctx); {
-	case errors.As(cause, &known):
-		return known
-	case errors.Is(cause, context.DeadlineExceeded):
-		return reason.Errorf(reason.TimedOut, "the call ran into its deadline while it waited")
-	default:
-		return reason.Errorf(reason.Cancelled, "the call was cancelled while it waited: %w", cause)
-	}
-}
-
-// rule sets what was decided; why, unless nil, refuses.
+// rule sets the decision. A why that is not nil is the refusal.
 func (g *gate) rule(d decision.Record, why *reason.Error) {
 	p := &g.ruled
 	p.Allowed, p.ApprovalID, p.GrantID = d.Allowed, d.ApprovalID, d.GrantID
 	p.Reason, p.Message, p.Remedy = d.Reason, d.Message, d.Remedy
 	if p.Reason == reason.PolicyDenied {
-		p.Reason, p.Message = reason.CommitRefused, "policy does not allow these changes; the workspace is as it was"
+		p.Reason, p.Message = reason.CommitRefused, "policy does not allow these changes; the workspace is unchanged"
 	}
 	if why != nil {
 		p.Allowed, p.Reason, p.Message, p.Remedy = false, why.Code, why.Message, why.NextStep()
@@ -242,11 +222,4 @@ func (g *gate) ruling() tool.CommitRuling {
 		Allowed: p.Allowed, ApprovalID: p.ApprovalID, GrantID: p.GrantID,
 		Reason: string(p.Reason), Message: p.Message, Remedy: p.Remedy,
 	}
-}
-
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

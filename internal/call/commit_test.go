@@ -23,21 +23,19 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// unattended lets programs run with no human, so that a test is about what
-// becomes of their changes alone.
+// unattended permits programs without approval, for tests of the approval of their changes.
 func unattended(w *world) {
 	twoUsers(w)
 	w.options.Policies += waived
 }
 
-// gateOf is what a program that asks at its gate was told.
+// gateOf is the answer that a program received at its commit gate.
 type gateOf struct {
 	ruling tool.CommitRuling
 	err    error
 }
 
-// wrote makes a tool ask whether changes may be committed, and report what it
-// was told.
+// wrote makes a tool ask whether changes may be committed, and report the answer.
 func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, c tool.Call) tool.Report {
 		r := tool.CommitRequest{
@@ -61,12 +59,12 @@ func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context,
 	}
 }
 
-// protects makes the changes those of protected paths.
+// protects marks the changes as changes of protected paths.
 func protects(paths ...string) func(*tool.CommitRequest) {
 	return func(r *tool.CommitRequest) { r.Facts.Protected, r.Facts.Classes = paths, []string{"git"} }
 }
 
-// refused checks that changes were not let through.
+// refused verifies that changes were not committed.
 func (g *gateOf) refused(t *testing.T, what string, code reason.Code) {
 	t.Helper()
 	if g.ruling.Allowed || g.err != nil || g.ruling.Reason != string(code) || g.ruling.Message == "" || g.ruling.Remedy == "" {
@@ -93,7 +91,7 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// The story of changes that a person has to look at, who says yes.
+// TestProtectedChangesAsk: the events of changes that require approval and are approved.
 func TestProtectedChangesAsk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -270,7 +268,7 @@ func TestManyFilesAreABlob(t *testing.T) {
 	}
 }
 
-// Nothing is let through that is not on record.
+// TestUnrecordedChangesAreRefused: changes that cannot be recorded are not committed.
 func TestUnrecordedChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -310,8 +308,8 @@ func TestUnrecordedChangesAreRefused(t *testing.T) {
 	}
 }
 
-// A yes that somebody takes back before it is used is no yes; what is recorded
-// says so.
+// TestRevokedBetweenAnswerAndUse: an approval that is revoked before its use is not valid, and the
+// record says so.
 func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -333,7 +331,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 }
 
 // A freeze and the end of the call beat a yes that is on record.
-func TestRecordedYesIsBeaten(t *testing.T) {
+func TestRevocationOverridesRecordedApproval(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		act  func(w *world, end func())
@@ -399,9 +397,9 @@ func TestPolicyThatChangesAtTheGate(t *testing.T) {
 	}
 }
 
-// Time is up: nobody answered, and the changes are discarded. The call's own
-// time stood still.
-func TestChangesThatNobodyAnswersFor(t *testing.T) {
+// TestUnansweredChanges: after the timeout of an approval without an answer, the changes are
+// discarded. The call's own deadline is paused meanwhile.
+func TestUnansweredChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, unattended)
@@ -416,8 +414,8 @@ func TestChangesThatNobodyAnswersFor(t *testing.T) {
 	})
 }
 
-// A grant covers the changes that a person saw, and those of the same paths by
-// the same program if they say so; never those of a grant for calls.
+// TestGrantsForChanges: a grant covers the approved changes, and, if it says so, those of the same
+// paths by the same program. A grant for calls never covers changes.
 func TestGrantsForChanges(t *testing.T) {
 	t.Parallel()
 	bySubject := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchSubject}
@@ -506,8 +504,8 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// The daemon stops hard while a call waits at its gate: the call is over, and
-// what is said of it is that nothing was applied. Its question ends with it.
+// TestStopAtTheGate: the daemon is killed while a call waits at its commit gate: the call has
+// ended, its record says that nothing was applied, and its approval ends with it.
 func TestStopAtTheGate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -525,7 +523,7 @@ func TestStopAtTheGate(t *testing.T) {
 	if n, err := call.CloseAmbiguous(t.Context(), w.ledger); n != 1 || err != nil {
 		t.Fatalf("%d calls were closed, %v", n, err)
 	}
-	if p := last[record.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, "nothing of them was applied") {
+	if p := last[record.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, "were not applied") {
 		t.Errorf("it says %q", p.Message)
 	}
 	if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
@@ -533,21 +531,22 @@ func TestStopAtTheGate(t *testing.T) {
 	}
 	_, _, err := w.call(keyed(runCall()))
 	reasontest.Want(t, "a retry", err, reason.OutcomeUnknown)
-	if err == nil || !strings.Contains(err.Error(), "nothing of them was applied") {
+	if err == nil || !strings.Contains(err.Error(), "were not applied") {
 		t.Errorf("a retry is told %v", err)
 	}
 	w.run.Ran(t, 1)
 }
 
-// What a crash leaves is told as far as it is known.
-func TestPastOfAGate(t *testing.T) {
+// TestInterruptedCommitGate: after a crash, the known part of an interrupted commit gate is
+// reported.
+func TestInterruptedCommitGate(t *testing.T) {
 	t.Parallel()
 	for says, c := range map[string]struct {
 		paths []string
 		vote  *approval.Ballot
 	}{
-		"may or may not have been applied": {nil, nil},
-		"its changes were refused":         {[]string{".git/config"}, &no},
+		"may have been applied":    {nil, nil},
+		"its changes were refused": {[]string{".git/config"}, &no},
 	} {
 		w := newWorld(t, unattended)
 		var told gateOf
@@ -565,8 +564,8 @@ func TestPastOfAGate(t *testing.T) {
 	}
 }
 
-// What the sandbox denied is an event of its own, durable with the attestation
-// and without secrets.
+// TestViolationsAreJournaled: an operation that the sandbox denied has an event of its own, durable
+// with the attestation and without secrets.
 func TestViolationsAreJournaled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)

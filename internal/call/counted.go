@@ -6,10 +6,10 @@ import (
 	"palyra/internal/call/decision"
 	"palyra/internal/call/record"
 	"palyra/internal/call/session"
+	"palyra/internal/core/access"
 )
 
-// begin counts the call in its session, and in the run of the gateway that it
-// is of.
+// begin counts the call in its session and, if it belongs to one, in its gateway run.
 func (c *call) begin(ctx context.Context) error {
 	run := ""
 	if c.sub.MaxCalls > 0 {
@@ -26,7 +26,7 @@ func (c *call) begin(ctx context.Context) error {
 	return nil
 }
 
-// takeBudget looks up what the call may count against.
+// takeBudget sets the budget that the call counts against.
 func (a *authorization) takeBudget() {
 	used, limit := a.counted.Budget(min(a.sub.MaxCalls, a.MaxCallsPerRun), a.MaxCallsPerSession)
 	a.budget = decision.Budget{Limit: limit, Used: used}
@@ -35,11 +35,10 @@ func (a *authorization) takeBudget() {
 	}
 }
 
-// end counts the call out.
+// end removes the call from the calls under way of its session.
 func (c *call) end() { c.counted.End(c.exchanged) }
 
-// sessionID is the session that the gateway counts the call in; "" for a dry
-// run.
+// sessionID returns the session that counts the call, or "" for a dry run.
 func (a *authorization) sessionID() string {
 	if a.counted == nil {
 		return ""
@@ -47,8 +46,23 @@ func (a *authorization) sessionID() string {
 	return a.counted.Session()
 }
 
-// effects are what the call may do to the facts of its session when it runs.
+// effects returns the changes that the call may make to its session's facts when it runs.
 func (a *authorization) effects() *session.Effects {
 	e := record.EffectsOf(a.proposal.Tool.Name, a.proposal.Tool.OpenWorld, a.plan.Facts, a.plan.MaySend)
 	return &e
+}
+
+// Quota bounds the bytes that callers send and store.
+type Quota interface {
+	// Begin counts n bytes of input until end is called, or refuses them with QUOTA_EXCEEDED.
+	// It counts its own refusals.
+	Begin(c access.Caller, p access.Precedence, n int64) (end func(), err error)
+}
+
+// bring counts the input of a submission.
+func (p *Pipeline) bring(s *Submission) (end func(), err error) {
+	if p.Quota == nil {
+		return func() {}, nil
+	}
+	return p.Quota.Begin(s.Caller, s.Precedence, int64(len(s.Input)))
 }

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// decide makes the decision, record, durable, unless the call is recorded at once.
-// The permit is minted after that, and is nil with a denial.
+// decide makes the decision and its record durable, unless the call is recorded at once. The
+// permit is created afterwards and is nil for a denial.
 func (c *call) decide(ctx context.Context, record *decision.Record) (*decision.Permit, error) {
 	in := c.decisionInput()
 	*record = decision.Make(in)
@@ -38,8 +38,7 @@ func (c *call) decide(ctx context.Context, record *decision.Record) (*decision.P
 	return decision.Mint(in), nil
 }
 
-// decided is the event of a decision. What runs without people having been asked is
-// counted.
+// decided returns the event of a decision. Calls that run without an approval are counted.
 func (c *call) decided(record *decision.Record) (event.Draft, error) {
 	d, err := newDraft(event.Decided, c.proposal, *record)
 	if record.Allowed && c.answer.Kind() != approval.ByApproval && record.Joins == "" {
@@ -51,7 +50,7 @@ func (c *call) decided(record *decision.Record) (event.Draft, error) {
 	return d, err
 }
 
-// decisionInput is what the decision is made of.
+// decisionInput collects the inputs of the decision.
 func (a *authorization) decisionInput() *decision.Input {
 	return &decision.Input{
 		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(&a.plan),
@@ -59,20 +58,19 @@ func (a *authorization) decisionInput() *decision.Input {
 	}
 }
 
-// recordsAtOnce reports whether proposal, verdict, decision and outcome may become
-// durable together when the call has ended. That is so when its tool cannot have an
-// effect: nobody is told of the decision before, so a crash loses nothing that
-// happened. Calls with an idempotency key, an approval or a grant are always
-// recorded step by step.
+// recordsAtOnce reports whether proposal, verdict, decision and outcome may become durable in
+// one transaction when the call has ended. This holds for tools that cannot have an effect: no
+// event of such a call is sent before, so a crash loses no effect. Calls with an idempotency
+// key, an approval or a grant are always recorded step by step.
 func (c *call) recordsAtOnce() bool {
 	return c.claim == nil && !usesAnswer(&c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
 }
 
-// writeDecision makes a decision durable, as the event that draft returns. The
-// approval or grant that allows it is used up in the same transaction, so that no
-// revocation and no second call can come in between. If the answer was revoked,
-// used or expired before, lost is called, which turns the decision into a denial,
-// and the denial is recorded. A denial gives the answer back.
+// writeDecision makes a decision durable, as the event that draft returns. The approval or
+// grant that allows it is consumed in the same transaction, so that no revocation and no second
+// call can come in between. If the answer was revoked, used or expired before, lost is called,
+// which turns the decision into a denial, and the denial is recorded. A denial releases the
+// answer.
 func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
 	if allowed && usesAnswer(&a.answer) {
 		taken, err := a.useAnswer(ctx, draft)
@@ -94,8 +92,8 @@ func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft f
 	return nil
 }
 
-// useAnswer makes a decision durable together with the use of its answer. It returns
-// why the answer is no longer good; then nothing was decided.
+// useAnswer makes a decision durable together with the use of its answer. If the answer is not
+// valid anymore, it returns the reason as taken, and nothing is decided.
 func (a *authorization) useAnswer(ctx context.Context, draft func() (event.Draft, error)) (taken *reason.Error, err error) {
 	if err := a.flush(ctx); err != nil {
 		return nil, err
@@ -111,16 +109,16 @@ func (a *authorization) useAnswer(ctx context.Context, draft func() (event.Draft
 	return nil, unwritten(err)
 }
 
-// release gives the answer back.
+// release returns the unused answer to the desk.
 func (a *authorization) release() { a.Approver.Release(a.answer) }
 
-// usesAnswer reports whether the decision uses an approval or a grant.
+// usesAnswer reports whether the decision consumes an approval or a grant.
 func usesAnswer(a *approval.Answer) bool {
 	return a.Kind() == approval.ByApproval || a.Kind() == approval.ByGrant
 }
 
-// answerLost returns the reason when err says that the answer is no longer
-// good, and nil when it says anything else.
+// answerLost returns the reason if err means that the answer is not valid anymore, otherwise
+// nil.
 func answerLost(err error) *reason.Error {
 	var known *reason.Error
 	if !errors.As(err, &known) {

@@ -14,23 +14,23 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Description is a call that a client describes, to learn what policy would say,
-// instead of making it.
+// Description is a call that a client describes in order to get its policy verdict without
+// making it.
 type Description struct {
 	Submission Submission
-	// Facts replace those that planning would find (policytests.ReplaceFacts).
+	// Facts replace the facts that planning would find (policytests.ReplaceFacts).
 	Facts []byte
-	// By is who describes it, where that is another than whose call it would be. Who may not
-	// read the files is told of a call with the facts that its arguments give.
+	// By is the caller who describes the call, if that is not the call's own caller. A reader
+	// who may not read the call's files gets only the facts that the arguments give.
 	By access.Caller
-	// At is when the call is taken to be proposed; zero is now.
+	// At is the assumed time of the proposal; zero is now.
 	At time.Time
 }
 
-// Describe returns the policy request of a described call and the grants that match
-// it. The call is checked and planned like a real one, but nothing is counted,
-// journaled, asked or run. When the call cannot be planned here, such as for a
-// program that this machine does not have, the request is made of d.Facts alone.
+// Describe returns the policy request of a described call and the grants that match it. The
+// call is checked and planned like a real one, but it is not counted, journaled, approved or
+// run. If the call cannot be planned here, for example because its program is not installed,
+// the request is made of d.Facts alone.
 func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request, []policy.Grant, error) {
 	s := d.Submission
 	s.Run = ""
@@ -65,18 +65,18 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		}
 	case len(d.Facts) == 0 || ctx.Err() != nil:
 		return policy.Request{}, nil, err
-	default: // it is described without what was found
+	default: // the description has no planned facts
 		c.plan = tool.Plan{}
 		c.request = c.policyRequest(session)
 	}
 	if err = policytests.ReplaceFacts(&c.request, d.Facts); c.request.Commit != nil {
-		grants = nil // those of the call do not cover its changes
+		grants = nil // grants of the call do not cover its changes
 	}
 	return c.request, grants, err
 }
 
-// restrictFacts leaves the facts that the arguments of the call give to a reader, the caller if
-// there is no other, who may not read the files.
+// restrictFacts removes all facts except those given by the arguments, if the reader may not
+// read the files. The reader defaults to the caller.
 func (c *call) restrictFacts(reader access.Caller) {
 	if reader.Principal.IsZero() {
 		reader = c.sub.Caller
@@ -89,22 +89,22 @@ func (c *call) restrictFacts(reader access.Caller) {
 	c.request.Capabilities = capabilities(&c.proposal.Tool, &c.plan.Facts)
 }
 
-// GrantAt gives a grant as the facts that policy read when a call used it.
+// GrantAt converts a grant to the facts that policy evaluated when a call used it.
 func GrantAt(g approval.Grant, at time.Time) policy.Grant {
 	return policyGrants([]approval.Grant{g}, func(string) bool { return true }, at)[0]
 }
 
-// Look is one call that was evaluated or explained and not made: planning it read files.
+// Look reports one call that was evaluated or explained but not made; planning it read files.
 type Look struct {
-	// By asked, and As is as whom the call would be made.
+	// By made the request, and As is the principal that the call would be made as.
 	By, As access.Principal
 	Tool   string
-	// Files are those that planning looked at, as far as they are known: "workspace:path" or
-	// an absolute path.
+	// Files are the files that planning inspected, as far as known: "workspace:path" or an
+	// absolute path.
 	Files []string
 }
 
-// look tells Config.Looked of a call that was planned for an answer.
+// look reports to Config.Looked a call that was planned only to answer a query.
 func (a *authorization) look(by access.Principal) {
 	if a.Looked == nil {
 		return
@@ -115,7 +115,7 @@ func (a *authorization) look(by access.Principal) {
 	a.Looked(Look{By: by, As: a.proposal.Caller.Principal, Tool: a.proposal.Tool.Name, Files: filesOf(&a.plan)})
 }
 
-// filesOf are the files that a plan is made of.
+// filesOf returns the files that a plan was made from.
 func filesOf(plan *tool.Plan) (files []string) {
 	f := &plan.Facts
 	paths := f.Paths
@@ -134,4 +134,17 @@ func filesOf(plan *tool.Plan) (files []string) {
 		}
 	}
 	return files
+}
+
+// CallDigest returns the digest of a call without deciding the call. The files that planning read
+// are journaled (Config.Looked). The digest must not be sent to clients.
+func (p *Pipeline) CallDigest(ctx context.Context, s Submission) (string, error) {
+	c, err := p.planned(ctx, &s)
+	if c != nil {
+		c.look(access.Principal{})
+	}
+	if err != nil {
+		return "", err
+	}
+	return c.digest, nil
 }

@@ -131,7 +131,7 @@ func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
 
 // The calls of one principal that are under way are bounded, whatever they
 // wait for; those of another are not touched by it.
-func TestCallsUnderWayAreBounded(t *testing.T) {
+func TestRunningCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.limits.CreatedPerMinute, w.budget = 1000, 1000 })
 	var waiting []*running

@@ -200,7 +200,7 @@ func TestEditIsJudged(t *testing.T) {
 		"denied to the editor":    {bob, `{"argv":["make","-n"]}`, reason.PolicyDenied, "user:bob"},
 		"denied to all":           {carol, `{"argv":["rm"]}`, reason.PolicyDenied, "the edited call"},
 		"not what the tool takes": {carol, `{"argv":"make"}`, reason.InvalidInput, ""},
-		"the same":                {carol, `{ "argv": ["make"] }`, reason.InvalidInput, "nothing is changed"},
+		"the same":                {carol, `{ "argv": ["make"] }`, reason.InvalidInput, "identical to the waiting call"},
 		"no JSON":                 {carol, `{`, reason.InvalidInput, ""},
 		"no decider":              {gatewaytest.Person(access.User("nobody"), access.RoleOperator), `{"argv":["make","-n"]}`, reason.PermissionDenied, ""},
 		"the requester":           {alice, `{"argv":["make","-n"]}`, reason.PermissionDenied, ""},

@@ -9,27 +9,26 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Elsewhere says whether somebody may make a call that another gateway would run. It
-// holds for one call: what lets it through, an approval or a use of a grant, is used up
-// as by a call that runs here. Its facts state that no sandbox of this gateway holds it,
-// and a yes or a grant for a call here is none for it, nor the other way around.
+// Elsewhere is a decision on a call that another gateway would run. It holds for one call: the
+// approval or the grant use that permits it is consumed, as by a call that runs here. Its facts
+// state that no sandbox of this gateway confines it. Approvals and grants for local calls do
+// not apply to it, nor the other way around.
 type Elsewhere struct {
 	Evaluation
 	Allowed bool
-	// ApprovalID and GrantID are what was used up; "" where policy alone allows.
+	// ApprovalID and GrantID name the consumed answer; both are "" if policy alone allows.
 	ApprovalID, GrantID string
-	// Lost is why an approval that was there is not good any more, nil for others.
+	// Lost is the reason why an existing approval is not valid anymore, otherwise nil.
 	Lost *reason.Error
 }
 
-// Note makes the event of an answer, which is durable before the answer is given.
+// Note drafts the event of a decision, which is durable before the decision is returned.
 type Note func(Elsewhere) (event.Draft, error)
 
-// MayElsewhere decides about a call that another gateway would run. Nothing is
-// proposed, nobody is asked and nothing runs; note is journaled, in the unit that uses
-// up what lets the call through. An answer is that of AskElsewhere to the very same
-// call, or the zero value. A call that takes a secret of the vault is never allowed:
-// secrets stay here.
+// MayElsewhere decides about a call that another gateway would run. It proposes, asks and runs
+// nothing; note is journaled in the transaction that consumes the answer. answer is the result
+// of AskElsewhere for the identical call, or the zero value. A call that takes a secret of the
+// vault is always denied, because secrets do not leave this gateway.
 func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
 	c, evaluation, err := p.weighElsewhere(ctx, s)
 	if err != nil {
@@ -71,8 +70,8 @@ func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approv
 	return out, nil
 }
 
-// weighElsewhere evaluates a call that another gateway would run, and has what planning it
-// read journaled.
+// weighElsewhere evaluates a call that another gateway would run, and journals the files that
+// planning read.
 func (p *Pipeline) weighElsewhere(ctx context.Context, s Submission) (*call, Evaluation, error) {
 	c, evaluation, err := p.weigh(ctx, s, true)
 	if c != nil {
@@ -81,7 +80,7 @@ func (p *Pipeline) weighElsewhere(ctx context.Context, s Submission) (*call, Eva
 	return c, evaluation, err
 }
 
-// noteElsewhere journals an answer that uses nothing up.
+// noteElsewhere journals a decision that consumes no answer.
 func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) error {
 	draft, err := note(out)
 	if err != nil {
@@ -91,11 +90,11 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 	return unwritten(err)
 }
 
-// AskElsewhere asks people about a call that another gateway would run, at the desk
-// where all calls are asked about, and waits for their answer. Told is what people are
-// told beside the call. The answer is kept for MayElsewhere: it is as good as that of a
-// call that waits, and for as long.
-func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, told string, observe func(*approval.Record)) (approval.Answer, error) {
+// AskElsewhere requests an approval, at the desk of all calls, for a call that another gateway
+// would run, and waits for the answer. notice is an additional notice for the approvers. The
+// answer is held for MayElsewhere under the same rules and lifetime as the answer of a waiting
+// call.
+func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, notice string, observe func(*approval.Record)) (approval.Answer, error) {
 	c, _, err := p.weighElsewhere(ctx, s)
 	if err != nil {
 		return approval.Answer{}, err
@@ -104,7 +103,7 @@ func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, told string, 
 		return approval.Answer{}, err
 	}
 	if c.verdict.Effect() != policy.Ask {
-		return approval.Answer{}, reason.Errorf(reason.PolicyDenied, "policy asks nobody about the call")
+		return approval.Answer{}, reason.Errorf(reason.PolicyDenied, "policy requires no approval for the call")
 	}
 	ask, err := c.ask()
 	if err != nil {
@@ -113,21 +112,21 @@ func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, told string, 
 	if ask.Resolved, err = c.resolved(ctx); err != nil {
 		return approval.Answer{}, err
 	}
-	ask.Prompt.Notes = append(ask.Prompt.Notes, told)
-	ask.Covers = nil // a grant is found when the call is decided
+	ask.Prompt.Notes = append(ask.Prompt.Notes, notice)
+	ask.Covers = nil // grants are looked up when the call is decided
 	answer, err := p.Approver.Resolve(ctx, ask, observe)
 	if err == nil {
-		// Whoever decides the call holds the answer; so may a call of the same kind here.
+		// The answer is consumed by MayElsewhere, or by a call of the same kind here.
 		p.Approver.Release(answer)
 	}
 	return answer, err
 }
 
-// keptHere is why a call runs nowhere else, or not now.
+// keptHere returns the reason why a call may not run on another gateway, or not now.
 func (c *call) keptHere() error {
 	switch {
 	case len(c.plan.Injections) > 0:
-		return reason.Errorf(reason.PolicyDenied, "the call takes a secret of this gateway, which stays here")
+		return reason.Errorf(reason.PolicyDenied, "the call takes a secret of this gateway, which must not be sent to another gateway")
 	case c.Dispatcher.Frozen():
 		return reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
 	}

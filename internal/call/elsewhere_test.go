@@ -27,9 +27,9 @@ func withPolicies(policies string) func(*world) {
 	return func(w *world) { w.options.Policies += policies }
 }
 
-// TestElsewhereStatesItsFacts: a rule for calls that the sandbox holds lets none through
-// that runs elsewhere, and the other way around.
-func TestElsewhereStatesItsFacts(t *testing.T) {
+// TestElsewhereReportsItsFacts: a rule for sandboxed calls matches no call that runs elsewhere, and
+// vice versa.
+func TestElsewhereReportsItsFacts(t *testing.T) {
 	t.Parallel()
 	here := newWorld(t, unattended)
 	if e, err := here.Evaluate(t.Context(), runCall()); err != nil || e.Verdict.Effect() != policy.Allow {
@@ -62,7 +62,7 @@ func TestElsewhereHasItsOwnGrants(t *testing.T) {
 			t.Errorf("%s: a grant for the sandbox: %+v, %v", match, out, err)
 		}
 		there := newWorld(t)
-		_ = there.askedElsewhere(standing)
+		_ = there.approveElsewhere(standing)
 		if out, err := there.MayElsewhere(t.Context(), runCall(), approval.Answer{}, noted); err != nil || !out.Allowed || out.GrantID == "" {
 			t.Errorf("%s: a grant for calls elsewhere: %+v, %v", match, out, err)
 		}
@@ -89,8 +89,8 @@ func TestElsewhereKeepsSecrets(t *testing.T) {
 	}
 }
 
-// askedElsewhere has people asked about a call elsewhere, who say yes.
-func (w *world) askedElsewhere(ballot approval.Ballot) approval.Answer {
+// approveElsewhere requests approval of a call elsewhere, which is given.
+func (w *world) approveElsewhere(ballot approval.Ballot) approval.Answer {
 	w.t.Helper()
 	answer := must.Get(w.AskElsewhere(w.t.Context(), runCall(), "told", func(r *approval.Record) {
 		if r.State == approval.Pending && len(r.Votes) == 0 {
@@ -103,13 +103,12 @@ func (w *world) askedElsewhere(ballot approval.Ballot) approval.Answer {
 	return answer
 }
 
-// TestElsewhereUsesTheAnswerUp: an approval lets one call through, the very one that was
-// asked about, under the policies that are in force then; and the event stands in the
-// same unit.
-func TestElsewhereUsesTheAnswerUp(t *testing.T) {
+// TestElsewhereConsumesTheApproval: an approval permits only the requested call, once, under the
+// policies in force at that time. The event is written in the same transaction.
+func TestElsewhereConsumesTheApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	answer := w.askedElsewhere(yes)
+	answer := w.approveElsewhere(yes)
 	other := runCall()
 	other.Input = []byte(`{"argv":["rm"]}`)
 	if out, err := w.MayElsewhere(t.Context(), other, answer, noted); err != nil || out.Allowed {

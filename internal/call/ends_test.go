@@ -178,7 +178,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	w.everyDecidedCallEnds("a large result")
 	_, again, err := w.call(s)
 	reasontest.Want(t, "who comes back", err, reason.NotFound)
-	if !strings.Contains(err.Error(), "too large to keep") || again.Attestation.Envelope.ID != o.Attestation.Envelope.ID {
+	if !strings.Contains(err.Error(), "too large to store") || again.Attestation.Envelope.ID != o.Attestation.Envelope.ID {
 		t.Errorf("%v, attestation %s", err, again.Attestation.Envelope.ID)
 	}
 	w.read.Ran(t, 1)

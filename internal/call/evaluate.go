@@ -9,32 +9,32 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Evaluation is what policy would say of a call.
+// Evaluation is the policy verdict on a call that is not made.
 type Evaluation struct {
 	Verdict policy.Verdict
 	// CallDigest and Plan.Subject are empty if the caller may not read the files of the call.
 	CallDigest string
 	Plan       tool.Plan
-	// Secrets are the verdicts on what the program of the call would get; none when
-	// the call itself is denied.
+	// Secrets are the verdicts on the secrets of the call's program; empty if the call itself
+	// is denied.
 	Secrets []SecretEvaluation
-	// ReasonWanted is what policy wants to know of the requester before people are asked
-	// about the call or about a secret of it; "" when it wants nothing, or was told.
+	// ReasonWanted is the reason that policy requires from the requester before approvers are
+	// asked about the call or one of its secrets; "" if none is required or one was given.
 	ReasonWanted string
-	// Frozen is true while the gateway is frozen, when the call would be refused.
+	// Frozen is true while the gateway is frozen and would refuse the call.
 	Frozen bool
 }
 
-// SecretEvaluation is what policy would say of one secret of a call.
+// SecretEvaluation is the policy verdict on one secret of a call.
 type SecretEvaluation struct {
 	Injection tool.Injection
 	Verdict   policy.Verdict
 }
 
-// Evaluate is a dry run: it checks, plans and evaluates the call. It counts nothing, asks
-// nobody and runs nothing; what it read is told to Config.Looked. CallDigest is empty for callers
-// that may not read the files of the call: the digest covers file content and would confirm
-// a guess of it.
+// Evaluate is a dry run: it checks, plans and evaluates the call. It counts, asks and runs
+// nothing. The files that it read are reported to Config.Looked. CallDigest is empty for
+// callers that may not read the files of the call: the digest covers file content and would
+// confirm a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	c, e, err := p.weigh(ctx, s, false)
 	if c != nil {
@@ -46,8 +46,8 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 	return e, err
 }
 
-// weigh is Evaluate with the call, for who goes on with it. The call is nil when nothing was
-// planned. Elsewhere is true for a call that another gateway runs.
+// weigh is Evaluate that also returns the call, for further use. The call is nil if nothing was
+// planned. elsewhere is true for a call that another gateway runs.
 func (p *Pipeline) weigh(ctx context.Context, s Submission, elsewhere bool) (*call, Evaluation, error) {
 	s.Run = ""
 	c := newCall(p, &s, nil, func(Event) {})

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// Event is one thing that happened to a call; exactly one of the pointers is
-// set. Asked and Resolved come once more after the decision, and Ruling with
-// them, when what the call changed needs an answer of its own.
+// Event is one step of a call; exactly one of the pointers is set. Asked and Resolved occur a
+// second time after the decision, together with Ruling, if the changes of the call need their
+// own answer.
 type Event struct {
 	Proposed *Proposed
 	Asked    *approval.Record
@@ -23,16 +23,16 @@ type Event struct {
 	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation
-	// Restricted reports of a decision and an attestation whether their digests are made of
-	// files that policy does not let the caller read, or that are not known any more: they
-	// confirm a guess of the content. It asks policy, so that only who shows the digests
-	// calls it, at once.
+	// Restricted reports whether the digests of a decision and its attestation depend on files
+	// that policy does not let the caller read, or that are unknown by now. Such digests would
+	// confirm a guess of the content. It evaluates policy: call it only to display digests, and
+	// immediately.
 	Restricted func() bool
-	// Follows is true when another event comes at once, without a wait.
+	// Follows is true if another event comes immediately, without a wait.
 	Follows bool
 }
 
-// Proposed says that the proposal was checked.
+// Proposed reports that the proposal was checked.
 type Proposed struct {
 	ProposalID  string
 	CallID      string
@@ -53,20 +53,19 @@ type Chunk struct {
 // Attestation is a durable attestation.
 type Attestation struct {
 	Envelope attest.Envelope
-	// Seq is the journal's sequence number of the attested event.
+	// Seq is the journal sequence number of the attested event.
 	Seq int64
 }
 
-// Outcome is how a call ended. Report and Attestation are zero when the
-// decision was a deny.
+// Outcome is the end of a call. Report and Attestation are zero if the decision was a denial.
 type Outcome struct {
 	Decision    decision.Record
 	Report      tool.Report
 	Attestation Attestation
 }
 
-// CallDependent takes a call on which another one depends through all stages. asked, unless nil,
-// gets the id of an approval that it waits for. Errors are those of Call.
+// CallDependent takes a call that another call depends on through all stages. asked, unless
+// nil, receives the id of the approval that it waits for. It returns the errors of Call.
 func (p *Pipeline) CallDependent(ctx context.Context, c tool.DependentCall, asked func(approval string)) (tool.DependentResult, error) {
 	out, err := p.Call(ctx, Submission{Caller: c.Caller, Tool: c.Tool, Input: c.Input, Channel: c.Channel, Session: c.Session}, func(e Event) {
 		if e.Asked != nil && asked != nil {

@@ -7,15 +7,16 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
 
-// planAgain plans the call again after people were asked: a file that the call reads
-// may have been edited while it waited. If the new plan has the same call digest,
-// and differs in no fact that a policy reads, the call is judged again with the new
-// facts. Otherwise planAgain changes nothing; dispatch will then find the difference
-// and refuse the call, and the answer is used up.
+// planAgain plans the call again after an approval: a file that the call reads may have been
+// edited while it waited. If the new plan has the same call digest, and all facts that policy
+// reads are equal, the call is judged again with the new facts. Otherwise planAgain changes
+// nothing; dispatch then detects the difference and refuses the call, and the answer is
+// consumed.
 func (a *authorization) planAgain(ctx context.Context) error {
 	if !a.waited || !a.answer.Allowed() || len(a.plan.Files) == 0 || a.ran != nil {
 		return nil
@@ -28,8 +29,8 @@ func (a *authorization) planAgain(ctx context.Context) error {
 	return a.evaluate(ctx)
 }
 
-// sameAgain plans the call once more, and reports whether it comes to the same
-// call of other facts that no policy reads.
+// sameAgain plans the call again. It reports whether the plan has the same call digest and
+// differs only in facts that no policy reads.
 func (a *authorization) sameAgain(ctx context.Context) (tool.Plan, policy.Request, bool) {
 	request := a.request
 	plan, err := a.Dispatcher.Plan(ctx, a.proposal)
@@ -43,21 +44,21 @@ func (a *authorization) sameAgain(ctx context.Context) (tool.Plan, policy.Reques
 	return plan, request, same
 }
 
-// rejudge says whether a decided call is still allowed on a machine that gives
-// something else than policy was told.
+// rejudge evaluates a decided call again with the sandbox facts of the machine at dispatch. It
+// returns the reason if policy does not allow the call with them.
 func (c *call) rejudge(now tool.Facts) error {
 	request := c.request
 	request.Facts = now
 	if c.enough(request) {
 		return nil
 	}
-	return reason.Errorf(reason.BindingMismatch, "what the machine gives a sandbox changed between decision and dispatch, and policy does not allow the call with it").
+	return reason.Errorf(reason.BindingMismatch, "the isolation that the machine offers changed between decision and dispatch, and policy denies the call with it").
 		WithField("sandbox", "not what policy judged")
 }
 
-// mayRead says whether policy lets the call read a file that it found. Nobody is
-// asked about a single file: where policy would ask, the answer is no, unless the
-// votes on the call itself are enough for this file, too.
+// mayRead reports whether policy lets the call read a file that it found. No approval is
+// requested for a single file: where policy requires one, the file is denied unless the votes
+// on the call itself satisfy policy for this file too.
 func (c *call) mayRead(a tool.FileAccess) bool {
 	set := c.Evaluator.Current()
 	request := c.request
@@ -73,17 +74,17 @@ func (c *call) mayRead(a tool.FileAccess) bool {
 	}
 }
 
-// mayDisclose reports whether policy allows the caller, and the asker if there is one, to
-// read all of the files without an approval. Votes on the call do not count, because they
-// approve the call's effect only.
+// mayDisclose reports whether policy allows the caller, and the asker if set, to read all of
+// the files without an approval. Votes on the call do not count, because they approve the
+// call's effect only.
 func (a *authorization) mayDisclose(files []tool.FileAccess) bool {
 	asker := a.sub.Asker
 	return a.mayDiscloseTo(a.sub.Caller, files) && (asker.Principal.IsZero() || a.mayDiscloseTo(asker, files))
 }
 
-// restricted reports whether the digest and the subject of the call confirm a guess of files
-// that its caller may not read: those that planning looked at, whether or not they are there,
-// the operands, and a program of a workspace, of which only people who decide see the digest.
+// restricted reports whether the digest and the subject of the call would confirm a guess about
+// files that its caller may not read. These files are the ones that planning inspected
+// (existing or not), the operands, and a workspace program whose digest only approvers see.
 func (a *authorization) restricted(ctx context.Context) bool {
 	exec := a.plan.Facts.Exec
 	return exec != nil && exec.Origin == tool.OriginWorkspace || a.plan.Unlisted || !a.mayDisclose(a.plan.Contents) ||
@@ -103,8 +104,8 @@ func (a *authorization) mayDiscloseTo(reader access.Caller, files []tool.FileAcc
 	})
 }
 
-// conflictError returns why a call that policy does not deny cannot be made, with the
-// details that its caller may read.
+// conflictError returns the reason why a call that policy does not deny cannot be made, with
+// the details that its caller may read.
 func (a *authorization) conflictError() error {
 	if a.conflict == nil || a.verdict.Effect() == policy.Deny {
 		return nil
@@ -119,12 +120,28 @@ func subset(one, other []policy.Determining) bool {
 	})
 }
 
-// enough asks the policy now in force about a request with the votes that were
-// cast.
+// enough reports whether the votes that were cast satisfy the policy now in force.
 func (a *authorization) enough(r policy.Request) bool {
 	facts := policy.Approval{
 		Votes: policyVotes(a.answer.Votes(), a.LiveDevice), Now: time.Now().UTC(),
 		Standing: a.answer.Standing(),
 	}
 	return a.Evaluator.Current().Judge(r, facts).Allowed
+}
+
+// MayReadFile reports whether policy allows the caller to read a file of a workspace without an
+// approval, as if by a call of fs.read. The caller needs no permission to make calls. path is
+// relative to the workspace, and the file need not exist. The result is false if the request
+// cannot be evaluated, and if the path leads to another file: the content was read under this
+// name, which policy then did not judge.
+func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
+	input, err := canonical.Marshal(readInput{path, workspace})
+	if err != nil {
+		return false
+	}
+	c, err := p.planned(ctx, &Submission{Caller: caller, Tool: tool.ReadFile, Input: input})
+	if err != nil {
+		return false
+	}
+	return c.plan.Facts.Path == path && c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
 }

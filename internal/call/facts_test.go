@@ -91,7 +91,7 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 		"no policy":              {"", false, map[string]bool{"a": true, "secret": true, "private": true}},
 		"fs.read asks":           {secretsAsk, false, map[string]bool{"a": true, "secret": false, "private": true}},
 		"the tool may not":       {searchForbidden, false, map[string]bool{"a": true, "secret": true, "private": false}},
-		"people said yes to it":  {searchAsks, true, map[string]bool{"a": true, "secret": true}},
+		"approved":               {searchAsks, true, map[string]bool{"a": true, "secret": true}},
 		"but not to the secrets": {searchAsks + secretsAsk, true, map[string]bool{"a": true, "secret": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,9 +127,9 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 	}
 }
 
-// TestAnotherMachineThanPolicyWasTold: a call that was decided for one sandbox
-// runs in another only if policy allows that, too.
-func TestAnotherMachineThanPolicyWasTold(t *testing.T) {
+// TestDifferentSandboxThanPolicyEvaluated: a call that was decided for one sandbox runs in another
+// only if policy allows that as well.
+func TestDifferentSandboxThanPolicyEvaluated(t *testing.T) {
 	t.Parallel()
 	const fullOnly = `forbid(principal, action in Action::"tool.execute", resource) when { context.sandbox.rung == "landlock" };`
 	for policies, runs := range map[string]bool{"": true, fullOnly: false} {

@@ -41,7 +41,7 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 }
 
 // Nobody is asked about a call that is not on record.
-func TestNobodyIsAskedUnrecorded(t *testing.T) {
+func TestUnrecordedApprovalIsNotRequested(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ledger.fail(event.Evaluated)
@@ -180,8 +180,9 @@ func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report
 	}
 }
 
-// A client that hangs up stops the tool and does not erase the evidence.
-func TestHangUpMidCallIsStillAttested(t *testing.T) {
+// TestDisconnectDuringCallIsAttested: a client that disconnects stops the tool; the call is still
+// attested.
+func TestDisconnectDuringCallIsAttested(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
@@ -199,7 +200,7 @@ func TestHangUpMidCallIsStillAttested(t *testing.T) {
 }
 
 // A client that is gone before the call begins leaves a refusal.
-func TestHangUpBeforeTheCall(t *testing.T) {
+func TestDisconnectBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -212,7 +213,7 @@ func TestHangUpBeforeTheCall(t *testing.T) {
 
 // A client that leaves between the decision and the start: the decision is on
 // record, so the call gets its end, and the tool does not start.
-func TestHangUpBetweenDecisionAndStart(t *testing.T) {
+func TestDisconnectBetweenDecisionAndStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var r *running

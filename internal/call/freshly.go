@@ -11,33 +11,32 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// A verdict is good for the facts that it was made with, but a call may wait for
-// people for hours. So a last step, under the lock of the call's session, settles
-// verdict and answer: it takes the facts again, judges the call again with the same
-// votes if one has changed that policy reads, and counts how the call will change
-// the facts. Only then is the next call of the session settled.
+// A verdict holds for the facts that it was made with, but a call may wait for an approval for
+// hours. A last step, under the lock of the call's session, therefore settles verdict and
+// answer: it takes the facts again, judges the call again with the same votes if a fact has
+// changed that policy reads, and counts the call's effect on the facts. Only then is the next
+// call of the session settled.
 
 const (
-	// mostSettled is how often a call is settled before it is refused: each time
-	// but the first, what changed meanwhile took its answer away.
+	// mostSettled is the number of attempts to settle a call before it is refused. Every
+	// attempt but the first follows a change that invalidated the answer.
 	mostSettled = 3
-	// mostAge is how old the time may be that policy read.
+	// mostAge is the maximum age of the time that policy evaluated.
 	mostAge = time.Second
 )
 
-// control is what tests switch off to see that it is needed.
+// control switches off protections, in tests that show that they are needed.
 type control struct {
 	// oldFacts keeps the verdict that was made with old facts.
 	oldFacts bool
-	// between, unless nil, is what happens between judging a call by fresh facts
-	// and counting it, without the lock.
+	// between, unless nil, runs without the lock, after a call was judged by fresh facts and
+	// before it is counted.
 	between func()
 }
 
-// settleFreshly gets the answer that the verdict needs, and settles both. The call
-// is judged again when the policies changed while people were asked. The votes of
-// an answer always have to satisfy the policies that are in force now, although the
-// desk has judged them: it may have done so under earlier ones.
+// settleFreshly gets the answer that the verdict needs, and settles both. The call is judged
+// again if the policies changed while approvers were asked. The votes of an answer must satisfy
+// the policies that are in force now: the desk may have judged them under earlier policies.
 func (a *authorization) settleFreshly(ctx context.Context) error {
 	for range mostSettled {
 		if err := a.resolve(ctx); err != nil {
@@ -56,16 +55,15 @@ func (a *authorization) settleFreshly(ctx context.Context) error {
 		if settled || err != nil {
 			return err
 		}
-		// What is allowed now without the people who were asked does not use their
-		// answer up.
+		// A call that policy now allows without an approval does not consume the answer.
 		a.Approver.Release(a.answer)
 		a.answer = approval.Answer{}
 	}
-	return reason.Errorf(reason.FactsChanged, "what policy reads of session %s changed each of the %d times that the call was judged", a.sessionID(), mostSettled)
+	return reason.Errorf(reason.FactsChanged, "judging the call: the facts of session %s changed during each of %d attempts", a.sessionID(), mostSettled)
 }
 
-// hold waits as long as the submission wants, with the answer at hand. A secret is held
-// with its call.
+// hold waits as long as the submission requires, with the answer held. A secret is held
+// together with its call.
 func (a *authorization) hold(ctx context.Context) error {
 	if a.sub.Hold == nil || a.counted == nil || a.request.Injection != nil || !a.letThrough() {
 		return nil
@@ -79,9 +77,8 @@ func (a *authorization) hold(ctx context.Context) error {
 	return err
 }
 
-// settleNow judges the call by the facts of now, if they differ, and counts it
-// when it is let through. It reports whether verdict and answer agree; when they
-// do not, nothing was counted.
+// settleNow judges the call by the current facts if they differ, and counts it if it may run.
+// It reports whether verdict and answer agree; otherwise nothing was counted.
 func (a *authorization) settleNow(ctx context.Context) (settled bool, err error) {
 	if err := a.callersStand(); err != nil {
 		return false, err
@@ -110,8 +107,9 @@ func (a *authorization) settleNow(ctx context.Context) (settled bool, err error)
 	return settled, err
 }
 
-// callersStand says why the call may not go on in the names of its caller and of those
-// who edited it. An edit stands like a vote: it ends with the device, and not with a login.
+// callersStand returns the reason why the caller, or a person who edited the call, may not act
+// any more. The validity of an edit ends when its device is revoked, as for a vote, and
+// not when the editor's login ends.
 func (a *authorization) callersStand() error {
 	if err := a.Standing(a.request.Caller); err != nil {
 		return err
@@ -124,8 +122,7 @@ func (a *authorization) callersStand() error {
 	return nil
 }
 
-// stale reports whether the verdict has to be made anew. One that lets nothing
-// through need not be.
+// stale reports whether the verdict must be made again. A denial is never stale.
 func (a *authorization) stale(now tool.SessionFacts) bool {
 	if !a.answer.Allowed() || a.control.oldFacts {
 		return false
@@ -136,8 +133,8 @@ func (a *authorization) stale(now tool.SessionFacts) bool {
 		reads.Now && time.Since(a.request.Time) > mostAge
 }
 
-// agreed reports whether the answer is the one that the verdict needs. Votes
-// that are not enough any more are no answer, and the call is denied.
+// agreed reports whether the answer is the one that the verdict needs. If the votes do not
+// satisfy policy any more, they are not an answer, and the call is denied.
 func (a *authorization) agreed() bool {
 	switch {
 	case !a.answer.Allowed() || a.verdict.Effect() == policy.Deny:

@@ -128,7 +128,7 @@ func TestGrantEndsWithTheDefinition(t *testing.T) {
 	w.run.Ran(t, 2)
 }
 
-func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
+func TestPolicyCanForbidGrants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.grant(runCall(), forAnHour)
@@ -155,7 +155,7 @@ func (w *world) revoke(g approval.Grant) {
 
 // A revoke beats a call that the grant has let through as far as it comes: at
 // the verdict, at the decision, and between the decision and the start.
-func TestRevokeBeatsACallOnItsWay(t *testing.T) {
+func TestRevokeStopsAnUnstartedCall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// at says at which event or plan of the call the revoke happens.
@@ -218,8 +218,8 @@ func TestFreezeSuspendsGrants(t *testing.T) {
 	w.wantGranted("thawed", runCall(), g)
 }
 
-// An approval that was given once is used once.
-func TestOnceIsOnce(t *testing.T) {
+// TestOneTimeApprovalIsUsedOnce: a one-time approval is used once.
+func TestOneTimeApprovalIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())

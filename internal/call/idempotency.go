@@ -15,7 +15,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// keyedCalls holds the calls with an idempotency key that are under way.
+// keyedCalls holds the active calls that have an idempotency key.
 type keyedCalls struct {
 	mu   sync.Mutex
 	live map[claimKey]*liveCall
@@ -36,8 +36,8 @@ func newKeyedCalls() *keyedCalls {
 	return &keyedCalls{live: make(map[claimKey]*liveCall)}
 }
 
-// callOnce makes a call with a key run at most once: the first submission
-// starts it, a retry follows it or gets what the journal has of it.
+// callOnce runs a call with a key at most once: the first submission starts it; a retry follows
+// the live call or gets the journaled result.
 func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (*Outcome, error) {
 	digest, err := s.Digest()
 	if err != nil {
@@ -71,15 +71,14 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 	return &outcome, err
 }
 
-// start runs the call on a goroutine of its own, which goes on without its clients,
-// also while it waits for an approval: a lost connection loses neither the answer
-// nor the result. To stop such a call, cancel it.
+// start runs the call in its own goroutine, independently of its clients, also while it waits
+// for an approval: a lost connection loses neither the answer nor the result. To stop such a
+// call, cancel it.
 //
-// replaces is the earlier proposal with the same key, if there was one that never
-// started.
+// replaces is the earlier proposal with the same key that never started, or "" if none exists.
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
 	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC(), Replaces: replaces}
-	// The caller of start is counted in, so the count cannot be zero here.
+	// The caller of start is counted, so the count cannot be zero here.
 	p.calls.Add(1)
 	go func() {
 		defer p.calls.Done()
@@ -89,15 +88,15 @@ func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces s
 	}()
 }
 
-// pastCall is what the journal has of an earlier call.
+// pastCall is an earlier call as journaled.
 type pastCall struct {
 	record.Story
 	proposalID string
-	// result is the result's bytes, when the call has one.
+	// result has the bytes of the result, if the call has one.
 	result []byte
 }
 
-// past returns what the journal has of the key's call.
+// past returns the earlier call of the key from the journal.
 func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (past pastCall, found bool, err error) {
 	claim, found, err := p.Ledger.Claimed(ctx, key.principal, key.key)
 	if err != nil || !found {
@@ -114,7 +113,7 @@ func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (past 
 	return past, true, err
 }
 
-// mostEvents is more than one call ever has.
+// mostEvents is an upper bound on the events of one call.
 const mostEvents = 100
 
 func storyOf(ctx context.Context, ledger Ledger, proposalID string) (record.Story, error) {
@@ -129,7 +128,7 @@ func keyTaken(key string) error {
 	return reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a call with another tool or input", key)
 }
 
-// Digest covers what makes two submissions of a caller the same call.
+// Digest covers the fields that make two submissions of a caller the same call.
 func (s *Submission) Digest() (string, error) {
 	input := s.Input
 	if text, err := canonical.JSON(input); err == nil {
@@ -163,19 +162,19 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 	}
 }
 
-// passing are refusals that say nothing about the call itself. A call with a key
-// does not end with its client, so that CANCELLED is somebody's order to end it: a
-// retry does not undo that. UNAUTHENTICATED is of the credential that began the call; a
-// retry comes with another.
+// passing lists the refusals that do not depend on the call itself. A call with a key does not
+// end with its client, so CANCELLED is a deliberate order to end it, which a retry does not
+// undo. UNAUTHENTICATED is about the credential that started the call; a retry brings another
+// one.
 var passing = []reason.Code{
 	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
 	reason.VaultLocked, reason.Unauthenticated,
 }
 
-// unstarted reports whether the call did not start for a passing reason, such as a
-// freeze or a stop of the gateway, so that a retry may run: it was refused before
-// it was decided, or it was decided and its attestation says that its tool was never
-// started. A call that was decided and has no attestation is never run again.
+// unstarted reports whether the call did not start for a passing reason, such as a freeze or a
+// stop of the gateway, so that a retry may run. Either it was refused before the decision, or
+// it was decided and its attestation states that its tool was never started. A call that was
+// decided and has no attestation is never run again.
 func unstarted(s record.Story) bool {
 	switch {
 	case s.Decided == nil:
@@ -187,20 +186,20 @@ func unstarted(s record.Story) bool {
 	return report.Outcome == tool.Refused && slices.Contains(passing, reason.Code(report.Reason))
 }
 
-// deniedNow reports whether the policies in force deny the caller a call that ran, by the facts
-// under which it ran. A call that people edited is judged by the arguments that they gave it, as
-// the journal keeps them.
+// deniedNow reports whether the policies in force deny the caller an earlier call, by the facts
+// under which it ran. An edited call is judged by its edited arguments, as stored in the
+// journal.
 func (p *Pipeline) deniedNow(ctx context.Context, s *Submission, past record.Story) bool {
 	_, input, err := p.Dispatcher.Check(s.Tool, s.Input)
 	if err != nil {
-		return true // there is no such tool any more
+		return true // the tool does not exist any more
 	}
 	for _, e := range past.Edits {
 		if e.CallDigest != past.Decided.CallDigest {
 			continue
 		}
 		if input, err = p.kept(ctx, e.Arguments, e.ArgumentsBlob); err != nil {
-			return true // what ran cannot be read, so that it cannot be judged
+			return true // the arguments are unreadable, so the call cannot be judged
 		}
 	}
 	for _, e := range slices.Backward(past.Evaluations) {
@@ -211,11 +210,11 @@ func (p *Pipeline) deniedNow(ctx context.Context, s *Submission, past record.Sto
 		request.Caller, request.Args, request.Time = s.Caller, input, time.Now().UTC()
 		return p.Evaluator.Current().Evaluate(request, nil).Effect() == policy.Deny
 	}
-	return true // there is nothing to judge it by
+	return true // the call cannot be judged without its facts
 }
 
-// replay tells the story of an earlier call again, unless policy denies the caller by now what
-// the call did.
+// replay sends the events of an earlier call again, unless policy now denies the caller that
+// call.
 func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
@@ -227,8 +226,8 @@ func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, obs
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
 	}
 	if past.Decided.Allowed && past.Attested != nil && p.deniedNow(ctx, s, past.Story) {
-		return Outcome{}, reason.Errorf(reason.PolicyDenied, "the call ran, and policy denies it by now, so that its result is not shown again").
-			WithRemedy("Attestation %s says what it did. An operator sees with `palyra policy explain %s` which rule denies it.", past.Attested.AttestationID, past.Proposed.ProposalID)
+		return Outcome{}, reason.Errorf(reason.PolicyDenied, "replaying the call: it ran, but policy now denies it, so its result is not returned again").
+			WithRemedy("Inspect attestation %s for its effect. Ask an operator to run `palyra policy explain %s`, which shows the denying rule.", past.Attested.AttestationID, past.Proposed.ProposalID)
 	}
 	observe(Event{Decision: past.Decided, Restricted: func() bool { return true }})
 	outcome := Outcome{Decision: *past.Decided}
@@ -244,10 +243,37 @@ func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, obs
 		Envelope: past.Attested.Signed(), Seq: past.AttestedSeq,
 	}
 	if past.Attested.ResultNotKept {
-		return outcome, reason.Errorf(reason.NotFound, "the call ran and is attested; its result was too large to keep and was sent once, to who called first").
-			WithRemedy("Look at attestation %s, which has the digest of the result; repeat the call under another key if that is safe.", past.Attested.AttestationID)
+		return outcome, reason.Errorf(reason.NotFound, "replaying the call: it ran and is attested, but its result was too large to store and was sent only to the first caller").
+			WithRemedy("Inspect attestation %s, which has the digest of the result. Repeat the call under another key if that is safe.", past.Attested.AttestationID)
 	}
 	observe(Event{Result: &outcome.Report, Follows: true})
 	observe(Event{Attestation: &outcome.Attestation, Restricted: outcome.Attestation.Envelope.NamesFiles})
 	return outcome, nil
+}
+
+// kept returns the arguments from the event, or from the blob that the event refers to.
+func (p *Pipeline) kept(ctx context.Context, arguments []byte, blob string) ([]byte, error) {
+	if blob != "" {
+		return p.Ledger.Blob(ctx, blob)
+	}
+	return arguments, nil
+}
+
+// unknown returns the reason for the end of an interrupted call. It states the fate of the
+// call's workspace changes as far as the journal has it: they are lost unless they were
+// allowed.
+func unknown(s record.Story) *reason.Error {
+	if s.Ambiguous != nil && s.Ambiguous.Reason == reason.AttestationFailed {
+		return reason.Errorf(reason.AttestationFailed, "%s", s.Ambiguous.Message)
+	}
+	e := reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
+	switch gate := s.Gate(); {
+	case s.AtGate:
+		e.Message += "; its changes were waiting for a commit and were not applied to the workspace"
+	case gate != nil && gate.Allowed:
+		e.Message += "; its changes were allowed and may have been applied to the workspace in full, in part or not at all"
+	case gate != nil:
+		e.Message += "; its changes were refused and were not applied to the workspace"
+	}
+	return e
 }

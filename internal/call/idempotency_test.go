@@ -100,7 +100,7 @@ func TestReplayUnderOtherPolicies(t *testing.T) {
 	}
 	w.reload(`@id("no") @reason("no") forbid(principal, action == Action::"tool.execute/fs.read", resource);`)
 	r, o, err := w.call(keyed(readCall()))
-	if reason.Of(err) != reason.PolicyDenied || len(o.Report.Result) > 0 || !strings.Contains(err.Error(), "not shown again") {
+	if reason.Of(err) != reason.PolicyDenied || len(o.Report.Result) > 0 || !strings.Contains(err.Error(), "not returned again") {
 		t.Errorf("%+v, %v", o.Report, err)
 	}
 	wantSteps(t, "the events", r.kinds(), []string{"proposed"})

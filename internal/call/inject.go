@@ -13,11 +13,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// settleInjections decides, one by one, whether the program of the call gets the
-// secrets that the call names. It comes after the answer to the call and before its
-// verdict is settled, since people may take long. Each is an authorization of its own,
-// of the action secret.inject, and no grant answers it. The first no is that of the
-// call.
+// settleInjections decides, one by one, whether the program of the call gets the secrets that
+// the call names. It runs after the answer to the call and before the verdict is settled, since
+// approvals may take long. Each secret is its own authorization, of the action secret.inject,
+// and grants do not apply. The first denial denies the call.
 func (a *authorization) settleInjections(ctx context.Context) error {
 	if a.verdict.Effect() == policy.Deny || !a.answer.Allowed() || a.budget.Used > a.budget.Limit {
 		return nil
@@ -27,7 +26,7 @@ func (a *authorization) settleInjections(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// What led to the question is durable before anyone is asked.
+		// The events that led to the approval request are durable before it is made.
 		one.pending, a.pending = a.pending, Entry{}
 		err = one.settle(ctx)
 		one.pending, a.pending = Entry{}, one.pending
@@ -44,7 +43,7 @@ func (a *authorization) settleInjections(ctx context.Context) error {
 	return a.injectionsHold(ctx)
 }
 
-// refusedBy makes the no to a secret that to the call.
+// refusedBy makes the denial of a secret the denial of the call.
 func (a *authorization) refusedBy(one *authorization) {
 	a.releaseInjections()
 	a.Approver.Release(a.answer)
@@ -53,8 +52,7 @@ func (a *authorization) refusedBy(one *authorization) {
 	}
 }
 
-// injectionsHold judges the secrets once more: what was decided first may have waited
-// for the rest.
+// injectionsHold judges the secrets again: an early one may have waited for the others.
 func (a *authorization) injectionsHold(ctx context.Context) error {
 	for _, one := range a.injected {
 		settled, err := one.settleNow(ctx)
@@ -65,7 +63,7 @@ func (a *authorization) injectionsHold(ctx context.Context) error {
 		one.pending = Entry{}
 		if !settled || !one.letThrough() {
 			a.releaseInjections()
-			return reason.Errorf(reason.FactsChanged, "what policy reads changed while people were asked about the secrets of the call")
+			return reason.Errorf(reason.FactsChanged, "judging the secrets of the call: facts changed while approvals were pending")
 		}
 	}
 	return nil
@@ -78,8 +76,8 @@ func (a *authorization) releaseInjections() {
 	a.injected = nil
 }
 
-// useInjections uses the answers up, right before the call is decided. An answer that
-// was taken back meanwhile refuses the call.
+// useInjections consumes the answers immediately before the call is decided. If an answer was
+// revoked in the meantime, the call is refused.
 func (a *authorization) useInjections(ctx context.Context) error {
 	if !a.letThrough() {
 		a.releaseInjections()
@@ -102,9 +100,8 @@ func (a *authorization) useInjections(ctx context.Context) error {
 	return nil
 }
 
-// stands reports that the caller may go on, and that no answer which the call has to
-// have was taken back.
-func (a *authorization) stands(ctx context.Context, answer approval.Answer) error {
+// checkValid returns nil if the caller may proceed and no required answer was revoked.
+func (a *authorization) checkValid(ctx context.Context, answer approval.Answer) error {
 	if err := a.callersStand(); err != nil {
 		return err
 	}
@@ -119,15 +116,15 @@ func (a *authorization) stands(ctx context.Context, answer approval.Answer) erro
 	return nil
 }
 
-// injectArguments is what an approval of a secret binds to, beside executable,
-// arguments and all else that the binding of the call has.
+// injectArguments is the part of a secret's approval binding that replaces the arguments. The
+// executable, its arguments and the other members come from the call's binding.
 type injectArguments struct {
 	Inject tool.Injection `json:"inject"`
 	// Call is the digest of the call.
 	Call string `json:"call_digest"`
 }
 
-// injection asks about one secret of the call, in a session of these facts.
+// injection builds the authorization of one secret of the call, in a session with these facts.
 func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*authorization, error) {
 	arguments, err := canonical.Marshal(injectArguments{i, a.digest})
 	if err != nil {
@@ -157,7 +154,7 @@ func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*a
 	return one, nil
 }
 
-// injectPreview says who wants which secret, where it goes, and for how long.
+// injectPreview describes the requester, the secret, its destination and the duration.
 func injectPreview(p tool.Proposal, plan tool.Plan, i tool.Injection) tool.Preview {
 	who := p.Caller.Principal.String()
 	if p.Caller.OnBehalfOf != p.Caller.Principal && !p.Caller.OnBehalfOf.IsZero() {
@@ -182,15 +179,15 @@ func injectPreview(p tool.Proposal, plan tool.Plan, i tool.Injection) tool.Previ
 	} else if len(plan.Facts.EgressHosts) > 0 {
 		reach = "The secret can go to every host that the " + what + " may reach: " + strings.Join(plan.Facts.EgressHosts, ", ") + "."
 	}
-	whom, until := plan.Binding.Executable.Path, "the call ends"
-	yes := "A yes is for this call alone: another version of the secret, another program or other arguments are asked again. What the program writes is scrubbed of the value, unless the program hides it."
+	recipient, until := plan.Binding.Executable.Path, "the call ends"
+	yes := "An approval covers this call only: another version of the secret, another program or other arguments need a new approval. The value is removed from the program's output, unless the program encodes it."
 	if i.Server != "" {
-		whom, until = fmt.Sprintf("the upstream server %s (%s)", i.Server, whom), "the server stops"
-		yes = "A yes is for this start alone, and every call of the server uses it meanwhile: the next start is asked again. What the server says is scrubbed of the value, unless the program hides it."
+		recipient, until = fmt.Sprintf("the upstream server %s (%s)", i.Server, recipient), "the server stops"
+		yes = "An approval covers this start only, and all calls of the server until it stops: the next start needs a new approval. The value is removed from the server's output, unless the server encodes it."
 	}
 	if i.Skill != "" {
-		whom, until = "the guest of the skill "+i.Skill, "the call ends and the worker of the guest is killed"
-		yes = "A yes is for this call alone: another version of the secret, another version of the skill or other arguments are asked again. What the guest returns is scrubbed of the value, unless the guest hides it."
+		recipient, until = "the guest of the skill "+i.Skill, "the call ends and the worker of the guest is killed"
+		yes = "An approval covers this call only: another version of the secret, another version of the skill or other arguments need a new approval. The value is removed from the guest's results, unless the guest encodes it."
 	}
 	notes := []string{"The call: " + plan.Preview.Summary, reach, yes}
 	if i.Note != "" {
@@ -198,7 +195,7 @@ func injectPreview(p tool.Proposal, plan tool.Plan, i tool.Injection) tool.Previ
 	}
 	return tool.Preview{
 		Summary: fmt.Sprintf("%s wants %s to have the secret vault://%s, version %d, as it is, %s, until %s, which is after %s at the latest.",
-			who, whom, i.Secret, i.Version, where, until, i.Within),
+			who, recipient, i.Secret, i.Version, where, until, i.Within),
 		Notes: notes,
 	}
 }

@@ -218,9 +218,9 @@ func TestGrantGivesNoSecret(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// TestSecretTakenBack: a yes that is taken back while the call waits for another is
-// none any more.
-func TestSecretTakenBack(t *testing.T) {
+// TestSecretApprovalRevoked: an approval that is revoked while the call waits for another one is no
+// longer valid.
+func TestSecretApprovalRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
 	r := w.begin(runCall())

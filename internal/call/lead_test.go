@@ -16,7 +16,7 @@ func lead() []event.Draft {
 	return []event.Draft{{Code: event.ModelTurn, Run: "run-1", Actor: agent.Principal.String(), Subject: "run-1", Payload: []byte(`{"turn":1}`)}}
 }
 
-func TestLeadComesFirst(t *testing.T) {
+func TestPrecedingTextIsRecordedFirst(t *testing.T) {
 	t.Parallel()
 	frozen := func(w *world) { w.Router.Freeze() }
 	for name, c := range map[string]struct {
@@ -50,8 +50,9 @@ func TestLeadComesFirst(t *testing.T) {
 	}
 }
 
-// What is written before a call is not written without it.
-func TestLeadFailsWithItsCall(t *testing.T) {
+// TestPrecedingTextFailsWithItsCall: the text that precedes a call is not recorded without the
+// call.
+func TestPrecedingTextFailsWithItsCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ledger.failOn = []event.Code{event.Decided}

@@ -6,28 +6,27 @@ import (
 	"sync"
 )
 
-// Live is a call under way as those see it who follow it, also from later on.
+// Live is a call under way for its followers, who may join at any time.
 type Live struct {
 	mu     sync.Mutex
 	events []Event
 	// output counts the bytes of output so far.
 	output int
-	// changed is closed when an event is added or the call ends; nil while nobody
-	// waits for that.
+	// changed is closed when an event is added or the call ends; nil while no follower waits.
 	changed chan struct{}
 	ended   bool
 	outcome Outcome
 	err     error
 }
 
-// NewLive returns a call of which nothing has happened yet.
+// NewLive returns a call without events.
 func NewLive() *Live { return new(Live) }
 
-// mostOutput bounds the output that a live call remembers, in bytes. Output is
-// provisional: what is passed over is in the result.
+// mostOutput bounds the output that a live call stores, in bytes. Output is provisional:
+// dropped output is part of the result.
 const mostOutput = 1 << 20
 
-// Add remembers an event for followers.
+// Add stores an event for followers.
 func (l *Live) Add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,14 +34,14 @@ func (l *Live) Add(e Event) {
 		if l.output += len(e.Output.Data); l.output > mostOutput {
 			return
 		}
-		// The tool may use its buffer again.
+		// The tool may reuse its buffer.
 		e.Output = &Chunk{Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data)}
 	}
 	l.events = append(l.events, e)
 	l.wake()
 }
 
-// End says how the call ended.
+// End sets the outcome of the call.
 func (l *Live) End(o Outcome, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,15 +56,15 @@ func (l *Live) wake() {
 	}
 }
 
-// Since returns the events but the first so many, and whether the call has ended.
+// Since returns the events from index seen on, and whether the call has ended.
 func (l *Live) Since(seen int) (events []Event, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events[seen:], l.ended
 }
 
-// Follow passes the events on, from the first one, until the call ends or ctx does.
-// It reports whether the call ended, and then how.
+// Follow passes on all events, starting with the first, until the call or ctx ends. It reports
+// whether the call ended, and its outcome.
 func (l *Live) Follow(ctx context.Context, observe func(Event)) (o Outcome, ended bool, err error) {
 	for seen := 0; ; {
 		l.mu.Lock()

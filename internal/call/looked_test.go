@@ -13,9 +13,9 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// What planning reads for an answer about a call that nobody makes is told, also where policy
-// denies the call or its content prevents it; a call that is made has events of its own.
-func TestLooksAreTold(t *testing.T) {
+// TestInspectionsAreJournaled: the data that planning reads for a dry run is journaled, also if
+// policy denies the call or its content prevents it. An actual call has its own events.
+func TestInspectionsAreJournaled(t *testing.T) {
 	t.Parallel()
 	var looks []call.Look
 	w := newWorld(t)
@@ -65,8 +65,9 @@ func TestLooksAreTold(t *testing.T) {
 	}
 }
 
-// TestFilesOfALook: a look names the paths, the program and the operands of a plan.
-func TestFilesOfALook(t *testing.T) {
+// TestInspectionNamesItsFiles: the event of an inspection contains the paths, the program and the
+// operands of the plan.
+func TestInspectionNamesItsFiles(t *testing.T) {
 	t.Parallel()
 	var files []string
 	w := newWorld(t, func(w *world) {

@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"palyra/internal/call/approval"
-	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/tool"
 	"palyra/internal/core/unified"
 )
@@ -20,26 +18,9 @@ type readInput struct {
 	Workspace string `json:"workspace"`
 }
 
-// MayReadFile reports whether policy allows the caller to read a file of a workspace without
-// an approval: the question is that of a call of fs.read. The caller needs no permission to
-// make calls. Path is relative to the workspace, and the file need not exist. The answer is
-// no when the question cannot be asked, and when the path leads to another file: the content
-// that the caller would read was under this name, which policy then did not judge.
-func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
-	input, err := canonical.Marshal(readInput{path, workspace})
-	if err != nil {
-		return false
-	}
-	c, err := p.planned(ctx, &Submission{Caller: caller, Tool: tool.ReadFile, Input: input})
-	if err != nil {
-		return false
-	}
-	return c.plan.Facts.Path == path && c.Evaluator.Current().Evaluate(c.request, nil).Effect() == policy.Allow
-}
-
-// MayReadPrompt reports whether the caller may read all files of which a prompt may say
-// something: those that it names, and those of the diff and the operands. It is false for a prompt that does not say in
-// which workspace they are, as those of earlier versions do not.
+// MayReadPrompt reports whether the caller may read all files that a prompt may reveal: the
+// files that it names, the files of the diff, and the operands. It is false for a prompt that does
+// not state the workspace of its files, as prompts of earlier versions do not.
 func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prompt *approval.Prompt) bool {
 	paths, known := promptFiles(prompt)
 	if !known || len(paths) == 0 {
@@ -48,7 +29,7 @@ func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prom
 	return prompt.Workspace != "" && !slices.ContainsFunc(paths, func(path string) bool { return !p.MayReadFile(ctx, caller, prompt.Workspace, path) })
 }
 
-// MayReadFacts reports whether the caller may read all files that facts are of.
+// MayReadFacts reports whether the caller may read all files that the facts derive from.
 func (p *Pipeline) MayReadFacts(ctx context.Context, caller access.Caller, facts *tool.Facts) bool {
 	paths := append(slices.Clone(facts.Paths), facts.Path)
 	if exec := facts.Exec; exec != nil && exec.InWorkspace {
@@ -59,8 +40,8 @@ func (p *Pipeline) MayReadFacts(ctx context.Context, caller access.Caller, facts
 	})
 }
 
-// promptFiles returns the files whose content is part of a prompt. It does not know them when
-// the diff cannot be parsed, or when a path has characters that the prompt writes out.
+// promptFiles returns the files whose content is part of a prompt. known is false if the diff
+// cannot be parsed, or if a path has characters that the prompt escapes.
 func promptFiles(prompt *approval.Prompt) (paths []string, known bool) {
 	paths = slices.Clone(prompt.Contents)
 	for _, o := range prompt.Runs.Operands {
@@ -77,6 +58,6 @@ func promptFiles(prompt *approval.Prompt) (paths []string, known bool) {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	escaped := slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(path, `\`) })
-	unnamed := strings.Contains(prompt.Diff, "; not shown\n") // a comment with the sizes of a file
+	unnamed := strings.Contains(prompt.Diff, "; not shown\n") // the diff has a comment with the sizes of a file
 	return paths, !prompt.Unlisted && !escaped && !unnamed && (prompt.Diff == "" || len(changes) > 0)
 }

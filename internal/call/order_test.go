@@ -27,7 +27,7 @@ func wantSteps(t *testing.T, what string, got, want []string) {
 // asksFirst is how every call that asks begins.
 var asksFirst = []event.Code{event.Proposed, event.Evaluated, event.Asked}
 
-func TestAllowGoesThroughTheStagesInOrder(t *testing.T) {
+func TestAllowRunsTheStagesInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r, o, err := w.call(readCall())
@@ -202,7 +202,7 @@ func TestOperatorCancels(t *testing.T) {
 	w.run.Ran(t, 0)
 }
 
-func TestClientLeavesWhileAsked(t *testing.T) {
+func TestClientDisconnectsDuringApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.begin(runCall())

@@ -171,10 +171,10 @@ func TestNoWriteAfterRead(t *testing.T) {
 	}
 }
 
-// TestOldFactsLetBothRun is the negative control: a verdict of the proposal's
+// TestStaleFactsAllowBothCalls is the negative control: a verdict of the proposal's
 // time, and one of fresh facts that is counted without the lock, let a session
 // do both.
-func TestOldFactsLetBothRun(t *testing.T) {
+func TestStaleFactsAllowBothCalls(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*call.Pipeline, *noRouter){
 		// Without the pause, other calls seldom run between the facts of a call and its start.

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// refuse records why a call ended before it was decided and returns the
-// error. A refusal that cannot be recorded is an outage of the journal.
+// refuse records why a call ended before its decision, and returns that error. If the refusal
+// cannot be recorded, refuse returns the error of the journal.
 func (c *call) refuse(ctx context.Context, cause error) error {
 	known := c.because(ctx, cause)
 	if known.Code == reason.JournalUnavailable {
@@ -32,13 +32,13 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	return cause
 }
 
-// longestName is how much of a tool's name is journaled, in bytes: a caller may
-// send any.
+// longestName is the maximum length, in bytes, of a journaled tool name: a caller may send a name
+// of any length.
 const longestName = 192
 
-// because returns the reason of an error, for the record and the caller. An error
-// without a reason gets that of the call's ended context. Otherwise it is INTERNAL,
-// and its cause is logged here, since callers are not told it.
+// because returns the reason of an error, for the record and the caller. An error without a reason
+// gets the reason with which the call's context ended. If the context has not ended, the reason is
+// INTERNAL, and the cause is logged here, since it is not returned to callers.
 func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 	known := &reason.Error{}
 	if errors.As(err, &known) && known.Code != reason.Internal {
@@ -48,13 +48,13 @@ func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 		return known
 	}
 	if a.Log != nil {
-		a.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", a.proposal.ID),
+		a.Log.ErrorContext(ctx, "a call failed with an internal error", slog.String("proposal", a.proposal.ID),
 			slog.String("tool", text.Clip(a.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
 	return reason.Fault(err)
 }
 
-// draftRefused drafts the refusal, whose message may quote the input.
+// draftRefused drafts the refusal, redacted because its message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
 	return c.draftRedacted(event.Refused, record.Refused{
 		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: text.Clip(c.sub.Tool, longestName),
@@ -62,8 +62,7 @@ func (c *call) draftRefused(why *reason.Error) error {
 	})
 }
 
-// draftRedacted drafts a payload without the secrets that it may repeat from
-// the input.
+// draftRedacted drafts a payload without the secrets that it may repeat from the input.
 func (a *authorization) draftRedacted(code event.Code, payload any) error {
 	return a.add(newRedacted(code, a.proposal, payload))
 }
@@ -98,8 +97,8 @@ func (a *authorization) record(ctx context.Context) (int64, error) {
 	return seq, unwritten(err)
 }
 
-// unwritten gives an error of the store that has no reason the one that says
-// that nothing was written.
+// unwritten returns an error of the store. An error without a reason gets the reason
+// JournalUnavailable.
 func unwritten(err error) error {
 	if reason.Of(err) != reason.Internal {
 		return err
@@ -123,4 +122,39 @@ func newRedacted(code event.Code, p tool.Proposal, payload any) (event.Draft, er
 		d.Payload, _, err = tool.Redact(d.Payload, nil)
 	}
 	return d, err
+}
+
+// draftAstray drafts the event that an agent reported an execution that differs from the
+// decided one.
+func (c *call) draftAstray(r *tool.Report, decided string) error {
+	if r.Claim == nil || r.Claim.State != tool.RanOther {
+		return nil
+	}
+	return c.draftSighted(Sighting{
+		Code: event.RanOther, Agent: r.Claim.Agent, Reason: reason.RanOther, Message: r.Message, InputSHA256: r.Claim.InputSHA256, DecidedSHA256: decided,
+	})
+}
+
+func (c *call) draftSighted(s Sighting) error {
+	return c.draftRedacted(s.Code, record.Sighted{
+		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), OnBehalfOf: c.sub.Caller.OnBehalfOf.String(),
+		Agent: s.Agent, Tool: c.sub.Tool, Reason: s.Reason, Message: s.Message, InputSHA256: s.InputSHA256, DecidedSHA256: s.DecidedSHA256,
+		GatewaySession: c.sessionID(),
+	})
+}
+
+// cut returns the cause of the end of the call if it has ended, otherwise err.
+func cut(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	known := &reason.Error{}
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, &known):
+		return known
+	case errors.Is(cause, context.DeadlineExceeded):
+		return reason.Errorf(reason.TimedOut, "the call reached its deadline while it waited")
+	default:
+		return reason.Errorf(reason.Cancelled, "the call was cancelled while it waited: %w", cause)
+	}
 }

@@ -94,7 +94,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 			if !bytes.Contains(journaled, []byte(tool.Redaction)) {
 				t.Errorf("what was redacted is not marked: %s", journaled)
 			}
-			w.wantNowhere(c.secret)
+			w.wantNoSecret(c.secret)
 		})
 	}
 }
@@ -112,8 +112,8 @@ func report(received *string) func(context.Context, tool.Call) tool.Report {
 	}
 }
 
-// wantNowhere looks for a secret in all files of the store.
-func (w *world) wantNowhere(secret string) {
+// wantNoSecret searches all files of the store for a secret.
+func (w *world) wantNoSecret(secret string) {
 	w.t.Helper()
 	files, err := filepath.Glob(w.path + "*")
 	if err != nil || len(files) == 0 {
@@ -164,6 +164,6 @@ func TestRefusalsQuoteNoSecrets(t *testing.T) {
 		if p := last[record.Refused](w, event.Refused); p.Reason == "" {
 			t.Errorf("%s: recorded %+v", name, p)
 		}
-		w.wantNowhere(githubKey)
+		w.wantNoSecret(githubKey)
 	}
 }

@@ -62,7 +62,7 @@ func TestPolicyThatChangesWhilePeopleAreAsked(t *testing.T) {
 		"same votes still enough":      {stillOne, "", approval.Consumed, true},
 		"more votes needed":            {needsTwo, reason.ApprovalRequired, approval.Allowed, true},
 		"forbidden":                    {never, reason.PolicyDenied, approval.Allowed, true},
-		"allowed with nobody asked":    {waived, "", approval.Allowed, false},
+		"allowed without approval":     {waived, "", approval.Allowed, false},
 		"standing approvals ruled out": {noStanding, "", approval.Consumed, true},
 		"nothing changed":              {needsOne, "", approval.Consumed, true},
 	} {

@@ -79,9 +79,9 @@ func TestConflictDetails(t *testing.T) {
 	}
 }
 
-// TestConflictToAnAsker: who asks about the call of another is told the detail of a conflict only
-// where both may read the file. The control is an asker who may.
-func TestConflictToAnAsker(t *testing.T) {
+// TestConflictShownToRequester: a requester that asks about another's call receives the detail of a
+// conflict only if both may read the file. The control is a requester that may.
+func TestConflictShownToRequester(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPolicies(`@id("no-bob") forbid(principal == User::"bob", action == Action::"tool.execute/fs.read", resource);`))
 	facts := tool.Facts{Workspace: "default", Path: "plain", SandboxTier: "builtin", SandboxLevel: "none"}

@@ -244,9 +244,9 @@ func (w *world) anyCall(random *rand.Rand) {
 // perSession bounds the calls of a session.
 func perSession(n int) func(*world) { return func(w *world) { w.perSession = n } }
 
-// TestSessionAsksToGoOn: a session that has used its calls up asks a person, who
-// lets it make 200 more; that is journaled, and holds over a restart.
-func TestSessionAsksToGoOn(t *testing.T) {
+// TestSessionRequestsABudgetExtension: a session that has used its call budget requests an
+// extension of 200 calls from a person. The extension is journaled and survives a restart.
+func TestSessionRequestsABudgetExtension(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(2))
 	w.call(readCall())
@@ -278,9 +278,9 @@ func TestSessionAsksToGoOn(t *testing.T) {
 	}
 }
 
-// TestSessionIsNotLetGoOn: a no, and nobody to ask, refuse the call and say how a
-// person starts the count anew. Calls that policy denies anyway ask nobody.
-func TestSessionIsNotLetGoOn(t *testing.T) {
+// TestBudgetExtensionDenied: after a denial, or without approvers, the call is refused, and the
+// error names the command that resets the budget. Calls that policy denies request no extension.
+func TestBudgetExtensionDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(1), policies(`forbid(principal, action == Action::"tool.execute/http.fetch", resource);`))
 	w.call(readCall())
@@ -300,8 +300,8 @@ func TestSessionIsNotLetGoOn(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// TestNobodyLetsASessionGoOn: where nobody may decide, nobody is asked.
-func TestNobodyLetsASessionGoOn(t *testing.T) {
+// TestBudgetExtensionWithoutApprovers: no extension is requested if no member may decide.
+func TestBudgetExtensionWithoutApprovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(1), policies(`forbid(principal, action == Action::"approval.decide", resource);`))
 	w.call(readCall())
@@ -312,9 +312,9 @@ func TestNobodyLetsASessionGoOn(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswersForThemselves: with two users, the one whose session it is
+// TestRequesterCannotApproveOwnExtension: with two users, the one whose session it is
 // does not let it go on. The control is the other's yes.
-func TestNobodyAnswersForThemselves(t *testing.T) {
+func TestRequesterCannotApproveOwnExtension(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(1), func(w *world) { w.options.TwoUsers = true })
 	s := readCall()
@@ -331,8 +331,8 @@ func TestNobodyAnswersForThemselves(t *testing.T) {
 	}
 }
 
-// TestOneAskForManyCalls: calls that wait for the same answer are one question.
-func TestOneAskForManyCalls(t *testing.T) {
+// TestOneExtensionRequestForManyCalls: calls that wait for the same answer are one question.
+func TestOneExtensionRequestForManyCalls(t *testing.T) {
 	t.Parallel()
 	for name, ballot := range map[string]approval.Ballot{"yes": yes, "no": no} {
 		w := newWorld(t, perSession(1))
@@ -379,9 +379,9 @@ func (w *world) events(code event.Code) (list []journaled) {
 	return list
 }
 
-// TestEndingStartsAnew: a session that a person ended takes its taint and its
+// TestEndedSessionRestartsItsBudget: a session that a person ended takes its taint and its
 // count along; a call that waits ends in it.
-func TestEndingStartsAnew(t *testing.T) {
+func TestEndedSessionRestartsItsBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(3))
 	waits := w.begin(runCall())

@@ -8,10 +8,11 @@ import (
 	"palyra/internal/call/record"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 )
 
-// settle gets the verdict and, where it asks, the answer; both hold with the
-// facts, and under the policy, of the moment in which it returns.
+// settle gets the verdict and, where required, the answer. Both are valid for the facts, and
+// under the policy, of the moment in which it returns.
 func (a *authorization) settle(ctx context.Context) error {
 	if err := a.evaluate(ctx); err != nil {
 		return err
@@ -19,7 +20,7 @@ func (a *authorization) settle(ctx context.Context) error {
 	if err := a.conflictError(); err != nil {
 		return err
 	}
-	if a.sub.Vouch == nil { // whose answer may do without an ask
+	if a.sub.PriorAnswer == nil { // its answer may replace an approval request
 		if err := a.reasonGiven(); err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func (a *authorization) evaluate(ctx context.Context) error {
 	verdict, err := a.Evaluator.Evaluate(ctx, a.request, grants)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return reason.Errorf(reason.Cancelled, "the caller left before the call was decided: %w", ctx.Err())
+		return reason.Errorf(reason.Cancelled, "the caller disconnected before the call was decided: %w", ctx.Err())
 	case err != nil:
 		return reason.Errorf(reason.PolicyError, "policy could not be evaluated: %w", err)
 	}
@@ -55,8 +56,8 @@ func (a *authorization) draftEvaluated() error {
 	})
 }
 
-// grants are the standing grants that match the call. None gives a secret to a
-// program, and none covers what an editor made of a call.
+// grants returns the standing grants that match the call. Grants never cover secrets or edited
+// calls.
 func (a *authorization) grants(ctx context.Context) ([]policy.Grant, error) {
 	if a.request.Injection != nil || len(a.edits) > 0 {
 		return nil, nil
@@ -70,8 +71,8 @@ func (a *authorization) grants(ctx context.Context) ([]policy.Grant, error) {
 	return policyGrants(list, a.LiveDevice, a.request.Time), err
 }
 
-// resolve finds the answer that the verdict needs. Nobody is asked about a
-// call that has no budget left.
+// resolve finds the answer that the verdict needs. No approval is requested for a call without
+// remaining budget.
 func (a *authorization) resolve(ctx context.Context) error {
 	switch {
 	case a.budget.Used > a.budget.Limit, a.verdict.Effect() == policy.Deny:
@@ -94,9 +95,9 @@ func (a *authorization) resolve(ctx context.Context) error {
 	return a.askPeople(ctx, ask)
 }
 
-// askPeople waits for their answer.
+// askPeople requests an approval and waits for the answer.
 func (a *authorization) askPeople(ctx context.Context, ask *approval.Ask) error {
-	// What led to the ask is durable before anyone is asked.
+	// The events that led to the approval request are durable before it is made.
 	if err := a.flush(ctx); err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func (a *authorization) askPeople(ctx context.Context, ask *approval.Ask) error 
 	if err != nil {
 		return err
 	}
-	// Its client may have left, which denies the call; the end of its credential is no
-	// denial, so that a retry with another one runs.
+	// The client may have disconnected, which denies the call. An expired credential is not a
+	// denial, so a retry with another credential runs.
 	if why := context.Cause(ctx); !answer.Allowed() && reason.Of(why) == reason.Unauthenticated {
 		return why
 	}
@@ -131,4 +132,43 @@ func (a *authorization) askPeople(ctx context.Context, ask *approval.Ask) error 
 		return nil
 	}
 	return a.adopt(ctx, on)
+}
+
+// resolved returns the digest of the effect of the call, of its changes, or of the use of a
+// secret by its program. Denials are remembered under it.
+func (a *authorization) resolved(ctx context.Context) (string, error) {
+	what := a
+	if a.ran != nil {
+		what = a.ran
+	}
+	r, err := a.Dispatcher.Resolved(ctx, what.proposal, what.plan)
+	if commit := a.request.Commit; commit != nil {
+		places := r.Places
+		if err != nil { // the program ran; its caller's state may be gone
+			places = []string{commit.Workspace}
+		}
+		return tool.Resolved{Act: "commit", Places: places, What: map[string]any{"root": commit.Root}}.Digest()
+	}
+	if err != nil {
+		return "", err
+	}
+	call, err := r.Digest()
+	if injection := a.request.Injection; err == nil && injection != nil {
+		return tool.Resolved{Act: "inject", Places: r.Places, What: map[string]any{"secret": injection, "call": call}}.Digest()
+	}
+	return call, err
+}
+
+// reasonGiven returns an error if the policies require a reason from the requester
+// (@ask_reason) and the call has none: then no approval is requested.
+func (a *authorization) reasonGiven() error {
+	question := a.verdict.AskReason()
+	if question == "" || a.request.RequesterReason != "" {
+		return nil
+	}
+	err := reason.Errorf(reason.RequestReasonNeeded, "policy requires a reason from the requester before approvers are asked: %s", question).WithField("question", question)
+	if a.sub.ReasonBy != "" {
+		err = err.WithRemedy("%s", a.sub.ReasonBy)
+	}
+	return err
 }

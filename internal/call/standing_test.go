@@ -15,9 +15,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// A credential that was revoked while its call waited decides nothing, starts nothing and
-// commits nothing, although the call has an idempotency key and goes on without its client.
-func TestRevokedCallerGoesNoFurther(t *testing.T) {
+// TestRevokedCallerCannotContinue: a credential that is revoked while its call waits cannot decide,
+// start or commit anything, even if the call has an idempotency key and continues without its
+// client.
+func TestRevokedCallerCannotContinue(t *testing.T) {
 	t.Parallel()
 	revoke := func(w *world, c access.Caller) { w.revoked.Store(c.DeviceID, true) }
 	for _, revoked := range []bool{false, true} { // false is the control

@@ -14,9 +14,9 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// TestWhatCameInTaints: a run whose program read from a host may have been told
-// what to do, whatever the tool is; one that was refused everything has not.
-func TestWhatCameInTaints(t *testing.T) {
+// TestReceivedDataTaintsTheRun: a run whose program received data from a host is tainted, whichever
+// tool it used. A run whose connections were all refused is not.
+func TestReceivedDataTaintsTheRun(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		egress tool.Egress
@@ -25,8 +25,8 @@ func TestWhatCameInTaints(t *testing.T) {
 		"something came in": {tool.Egress{Mode: "strict", Observed: []tool.Connection{{Host: "x.org"}, {Host: "a.org", BytesIn: 1}}}, true},
 		"nothing came in":   {tool.Egress{Mode: "strict", Observed: []tool.Connection{{Host: "x.org", BytesOut: 5}}}, false},
 		"offline":           {tool.Egress{Mode: "strict"}, false},
-		"nobody saw":        {tool.Egress{Mode: "unrestricted"}, true},
-		"nobody saw, and only hosts were checked": {tool.Egress{Mode: "preflight"}, true},
+		"unobserved":        {tool.Egress{Mode: "unrestricted"}, true},
+		"unobserved, and only hosts were checked": {tool.Egress{Mode: "preflight"}, true},
 	} {
 		w := newWorld(t)
 		w.read.Work = func(context.Context, tool.Call) tool.Report {

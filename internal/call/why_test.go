@@ -22,7 +22,7 @@ func withTicket(w *world) {
 	w.options.Policies = ticket
 }
 
-func saying(why string) call.Submission {
+func submissionWithReason(why string) call.Submission {
 	s := runCall()
 	s.Reason, s.ReasonBy = why, "Say it."
 	return s
@@ -34,7 +34,7 @@ func TestNoAskWithoutAReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
 	for _, why := range []string{"", " \n\t"} {
-		_, err := w.Call(t.Context(), saying(why), func(e call.Event) {
+		_, err := w.Call(t.Context(), submissionWithReason(why), func(e call.Event) {
 			if e.Asked != nil {
 				t.Errorf("%q: people were asked", why)
 			}
@@ -69,7 +69,7 @@ func TestAskWithAReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
 	secret := "ghp_" + strings.Repeat("aB3", 12)
-	r := w.begin(saying(" OPS-7, with " + secret + "\u202e"))
+	r := w.begin(submissionWithReason(" OPS-7, with " + secret + "\u202e"))
 	rec := r.asked()
 	if s := rec.Prompt.RequesterReason; !strings.HasPrefix(s, "OPS-7, with [redacted]") || strings.ContainsRune(s, '\u202e') {
 		t.Errorf("shown: %q", rec.Prompt.RequesterReason)
@@ -94,12 +94,12 @@ func TestAskWithAReason(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("%d asks", asked)
 	}
-	a, b := must.Get(w.Evaluate(t.Context(), saying("")))(t), must.Get(w.Evaluate(t.Context(), saying("OPS-8")))(t)
+	a, b := must.Get(w.Evaluate(t.Context(), submissionWithReason("")))(t), must.Get(w.Evaluate(t.Context(), submissionWithReason("OPS-8")))(t)
 	if a.ReasonWanted != "Which ticket?" || b.ReasonWanted != "" || a.CallDigest != b.CallDigest || a.CallDigest != rec.CallDigest || a.Verdict.Effect() != policy.Ask {
 		t.Errorf("a dry run: %+v and %+v", a, b)
 	}
 	w.reload("")
-	if e := must.Get(w.Evaluate(t.Context(), saying("")))(t); e.ReasonWanted != "" || e.Verdict.Effect() != policy.Ask {
+	if e := must.Get(w.Evaluate(t.Context(), submissionWithReason("")))(t); e.ReasonWanted != "" || e.Verdict.Effect() != policy.Ask {
 		t.Errorf("without the policy: %+v", e)
 	}
 }
@@ -108,7 +108,7 @@ func TestAskWithAReason(t *testing.T) {
 func TestReasonsAreNotMerged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
-	one, same, other := w.begin(saying("OPS-1")), w.begin(saying("OPS-1")), w.begin(saying("OPS-2"))
+	one, same, other := w.begin(submissionWithReason("OPS-1")), w.begin(submissionWithReason("OPS-1")), w.begin(submissionWithReason("OPS-2"))
 	first, second, third := one.asked(), same.asked(), other.asked()
 	if first.ID != second.ID || third.ID == first.ID || third.CallDigest != first.CallDigest {
 		t.Fatalf("%s and %s are one reason, %s is another", first.ID, second.ID, third.ID)
@@ -127,13 +127,13 @@ func TestReasonIsBoundedAndAFact(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.options.Policies = ticket + `@id("why.form") forbid (principal, action == Action::"tool.execute/process.run", resource) when { context.requester_reason != "" && !(context.requester_reason like "OPS-*") };`
 	})
-	if _, err := w.Call(t.Context(), saying(strings.Repeat("é", call.MaxReason+1)), func(call.Event) {}); reason.Of(err) != reason.InvalidInput {
+	if _, err := w.Call(t.Context(), submissionWithReason(strings.Repeat("é", call.MaxReason+1)), func(call.Event) {}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("too long: %v", err)
 	}
-	if o, err := w.Call(t.Context(), saying("because"), func(call.Event) {}); err != nil || o.Decision.Reason != reason.PolicyDenied {
+	if o, err := w.Call(t.Context(), submissionWithReason("because"), func(call.Event) {}); err != nil || o.Decision.Reason != reason.PolicyDenied {
 		t.Errorf("of another form: %+v, %v", o.Decision, err)
 	}
-	r := w.begin(saying("OPS-" + strings.Repeat("é", call.MaxReason-4))) // control
+	r := w.begin(submissionWithReason("OPS-" + strings.Repeat("é", call.MaxReason-4))) // control
 	r.asked()
 	r.leave()
 }
@@ -143,15 +143,15 @@ func TestReasonIsBoundedAndAFact(t *testing.T) {
 func TestGrantNeedsNoReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
-	r := w.begin(saying("OPS-1"))
+	r := w.begin(submissionWithReason("OPS-1"))
 	w.vote(bob, r.asked(), approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchExact})
 	if _, err := r.wait(); err != nil {
 		t.Fatal(err)
 	}
-	if o, err := w.Call(t.Context(), saying(""), func(call.Event) {}); err != nil || !o.Decision.Allowed || o.Decision.GrantID == "" {
+	if o, err := w.Call(t.Context(), submissionWithReason(""), func(call.Event) {}); err != nil || !o.Decision.Allowed || o.Decision.GrantID == "" {
 		t.Errorf("by the grant: %+v, %v", o.Decision, err)
 	}
-	plain, why, again := saying(""), saying("OPS-1"), saying("OPS-1")
+	plain, why, again := submissionWithReason(""), submissionWithReason("OPS-1"), submissionWithReason("OPS-1")
 	if a, b, c := must.Get(plain.Digest())(t), must.Get(why.Digest())(t), must.Get(again.Digest())(t); a == b || b != c {
 		t.Error("the digest of a retry does not tell the reason")
 	}
@@ -162,7 +162,7 @@ func TestGrantNeedsNoReason(t *testing.T) {
 func TestEditKeepsTheReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol)
-	r, silent := w.begin(saying("OPS-1")), runCall()
+	r, silent := w.begin(submissionWithReason("OPS-1")), runCall()
 	silent.Input = []byte(`{"argv":["other"]}`)
 	quiet := w.begin(silent)
 	rec, mute := r.asked(), quiet.asked()

@@ -35,9 +35,8 @@ var secretTool = tool.Descriptor{
 	InputSchema: json.RawMessage(`{"type":"object"}`),
 }
 
-// world is the pipeline with real stages on a store in a file: the policy
-// engine, the desk, the router and a notary under a test CA. Wrappers between
-// them fail or record what the test wants.
+// world is the pipeline with real stages on a store in a file: the policy engine, the desk, the
+// router and a notary under a test CA. Wrappers between them fail or record as the test requires.
 type world struct {
 	t      *testing.T
 	db     *sqlite.DB
@@ -133,8 +132,8 @@ func (w *world) between(g *gatewaytest.Gateway, c *call.Config) {
 	c.Dispatcher, c.Ledger = &dispatcher{g.Router, &w.trace}, w.ledger
 }
 
-// restart ends the desk and starts all stages anew on the same store, as a
-// daemon that was killed and started again; what was open is closed.
+// restart ends the desk and starts all stages on the same store, like a daemon that was killed and
+// started again; open calls are closed.
 func (w *world) restart() (ambiguous int) {
 	w.t.Helper()
 	w.StopDesk()
@@ -188,8 +187,7 @@ type running struct {
 // begin submits a call on a goroutine of its own.
 func (w *world) begin(s call.Submission) *running { return w.beginWith(s, nil) }
 
-// beginWith is begin with a hook that stands in the call's way: it is called
-// with every event before the call goes on.
+// beginWith is begin with a hook that receives every event before the call continues.
 func (w *world) beginWith(s call.Submission, hook func(call.Event)) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{t: w.t, hook: hook, asks: make(chan approval.Record, 8), output: make(chan string, 64), done: make(chan struct{}), leave: cancel}
@@ -276,7 +274,7 @@ func (w *world) call(s call.Submission) (*running, call.Outcome, error) {
 	return r, o, err
 }
 
-// vote casts a vote with what the approver was shown.
+// vote casts a vote on the displayed approval.
 func (w *world) vote(c access.Caller, rec approval.Record, b approval.Ballot) approval.Record {
 	w.t.Helper()
 	b.ShownDigest = rec.CallDigest

@@ -46,10 +46,10 @@ var offline = []string{"down", "hook schema", "hook status", "mcp config", "cont
 // own run them.
 var starting = []string{"tui", "up", "hook generic", "hook uninstall", "mcp serve"}
 
-// TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
+// TestEveryCommandWithoutAGateway: the error names the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs
 // no gateway works.
-func TestEveryCommandWithTheGatewayAway(t *testing.T) {
+func TestEveryCommandWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	id := w.Journaled().Attested(t, `{}`)

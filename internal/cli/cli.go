@@ -1,11 +1,13 @@
-// Package cli is the command line of Palyra: what `palyra` does with its
-// arguments. It talks to palyrad over the API and to nothing else; what can be
-// verified without a daemon is verified here.
+// Package cli is the command line of Palyra, the program `palyra`. It accesses palyrad only through
+// the API; what can be verified offline is verified here.
 //
-// The rules of its surface: data goes to stdout and messages to stderr; text
-// that came from the gateway is made visible before it is printed; nobody is
-// asked anything without a terminal; an error says what to do next and its
-// reason code chooses the exit code.
+// The rules of its output: data is written to stdout and messages to stderr; text from the gateway
+// is escaped before it is printed; without a terminal there are no prompts; an error contains the
+// next step, and its reason code selects the exit code.
+//
+// A family of commands does not import another one, so that a change of one needs no reading of the
+// others. Parts that two families share are packages of their own (calls/ask), printer has no
+// access to a gateway, and client has no knowledge of commands.
 package cli
 
 import (
@@ -15,18 +17,19 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/store/sqlite"
 )
 
-// app is one run of the program, with the command tree.
+// app provides the command tree.
 type app struct{ *client.App }
 
-// Main runs one command with the standard streams of the process and returns
-// its exit code (`palyra help exit-codes`). An interrupt ends the command in
-// order; a second one kills the process.
+// Main runs one command with the standard streams of the process and returns its exit code (`palyra
+// help exit-codes`). An interrupt ends the command gracefully; a second one kills the process.
 func Main(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,16 +44,20 @@ func Main(ctx context.Context, args []string) int {
 		Getenv:      os.Getenv,
 		Environ:     os.Environ,
 	})
-	program.Terminal = client.TerminalSession()
+	program.Terminal, program.VerifyStore = client.TerminalSession(), sqlite.Verify
 	return Execute(ctx, program, args)
 }
+
+// Command returns the tree of commands for its documentation; its commands are not connected to
+// streams.
+func Command() *cobra.Command { return (&app{client.NewApp(printer.Streams{})}).root() }
 
 // Run runs one command and returns its exit code.
 func Run(ctx context.Context, args []string, streams printer.Streams) int {
 	return Execute(ctx, client.NewApp(streams), args)
 }
 
-// Execute is Run for a program whose clock and pauses are chosen.
+// Execute is Run with a given clock and given pauses.
 func Execute(ctx context.Context, program *client.App, args []string) int {
 	a := &app{program}
 	root := a.root()
@@ -62,8 +69,7 @@ func Execute(ctx context.Context, program *client.App, args []string) int {
 	return a.report(ctx, ran, err)
 }
 
-// readHidden reads a line from the terminal without echo. An interrupt gives the
-// terminal back as it was.
+// readHidden reads a line from the terminal without echo. An interrupt restores the terminal.
 func readHidden(ctx context.Context) (string, error) {
 	fd := int(os.Stdin.Fd())
 	was, err := term.GetState(fd)
@@ -83,7 +89,7 @@ func readHidden(ctx context.Context) (string, error) {
 	case l := <-read:
 		return string(l.text), l.err
 	case <-ctx.Done():
-		return "", errors.Join(ctx.Err(), term.Restore(fd, was)) // the reader goes with the process
+		return "", errors.Join(ctx.Err(), term.Restore(fd, was)) // the reader ends with the process
 	}
 }
 

@@ -3,39 +3,22 @@ package cli
 import (
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/cli/client"
-	"palyra/internal/cli/printer"
 	"palyra/internal/core/must"
 )
 
-// TestDocs: docs/cli.md names every command and every exit code.
-func TestDocs(t *testing.T) {
+// TestShortTexts: every command has a short text.
+func TestShortTexts(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../docs/cli.md"))(t)
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		for _, sub := range c.Commands() {
-			if sub.Short == "" {
-				t.Errorf("%s has no short text", sub.CommandPath())
-			}
-			if !strings.Contains(string(text), sub.Name()) {
-				t.Errorf("docs/cli.md does not name %s", sub.CommandPath())
-			}
-			walk(sub)
+	eachCommand(Command(), func(c *cobra.Command) {
+		if c.Short == "" {
+			t.Errorf("%s has no short text", c.CommandPath())
 		}
-	}
-	walk((&app{client.NewApp(printer.Streams{})}).root())
-	for _, row := range exitCodes {
-		if !strings.Contains(string(text), "| "+strconv.Itoa(row.code)+" | ") {
-			t.Errorf("docs/cli.md does not name exit code %d", row.code)
-		}
-	}
+	})
 }
 
 // unknown returns the commands and targets that a README has its reader type and
@@ -69,11 +52,11 @@ func dependencies(makefile string) string {
 	return lines
 }
 
-// TestReadmeNamesWhatIsThere: README has nobody type a command, a flag or a target
-// that does not exist, and names every package that its two commands install.
-func TestReadmeNamesWhatIsThere(t *testing.T) {
+// TestReadmeCommandsExist: README contains no command, flag or target that does not exist, and
+// lists every package that its two commands install.
+func TestReadmeCommandsExist(t *testing.T) {
 	t.Parallel()
-	root := (&app{client.NewApp(printer.Streams{})}).root()
+	root := Command()
 	readme, makefile := string(must.Get(os.ReadFile("../../README.md"))(t)), string(must.Get(os.ReadFile("../../Makefile"))(t))
 	if wrong := unknown(readme, makefile, root); len(wrong) > 0 {
 		t.Errorf("README.md and what is there differ in %q", wrong)

@@ -9,7 +9,6 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/cli"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/reason"
@@ -53,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 			r := clitest.Finished("succeeded", "", `{"a":1}`)
 			r.GetResult().ResultJson = []byte(`{"a":2}`)
 			w.Plays(clitest.Allowed(), r)
-		}, []string{"call", "echo"}, "not the one that the gateway recorded"},
+		}, []string{"call", "echo"}, "does not match the recorded one"},
 		{"no sandbox", 9, func(w *clitest.World) {
 			w.Plays(clitest.Allowed(), clitest.Finished("refused", reason.SandboxUnavailable, ""))
 		}, []string{"call", "process.run"}, "bubblewrap"},
@@ -94,9 +93,9 @@ func TestExitCodes(t *testing.T) {
 		w.Want(w.Within(ctx, printer.Streams{}, "status"), reason.ExitInterrupted)
 		reached[reason.ExitInterrupted] = true
 	})
-	for _, code := range cli.ExitCodes() {
-		if !reached[code] {
-			t.Errorf("no case reaches exit code %d", code)
+	for _, row := range reason.ExitCodes {
+		if !reached[row.Code] {
+			t.Errorf("no case reaches exit code %d", row.Code)
 		}
 	}
 }
@@ -154,9 +153,9 @@ func TestPlainWords(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"policy", "snapshot", "sha256:12"}, "is no digest"},
-		{[]string{"call", "echo", "--session", "a b"}, "want at most 64 letters"},
-		{append([]string{"approvals", "decide", clitest.ApprovalID, "--allow", "once", "--digest"}, "sha256:1"), "is no digest"},
+		{[]string{"policy", "snapshot", "sha256:12"}, "is not a valid digest"},
+		{[]string{"call", "echo", "--session", "a b"}, "use at most 64 letters"},
+		{append([]string{"approvals", "decide", clitest.ApprovalID, "--allow", "once", "--digest"}, "sha256:1"), "is not a valid digest"},
 	} {
 		if r := w.Run(c.args...); r.Code != 2 || !strings.Contains(r.Err, c.says) {
 			t.Errorf("%v: exit code %d: %s", c.args, r.Code, r.Err)

@@ -14,15 +14,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// styledWidth is the narrowest terminal that gets styled help: the styling
-// cuts examples to the width.
+// styledWidth is the narrowest terminal for styled help: styling truncates examples to the width.
 const styledWidth = 100
 
-// help prints styled help to a person, and the plain text of cobra to a pipe.
-// The styling asks the terminal for its background, so nothing but help, and
-// nothing that reads an answer afterwards, goes through it.
+// help prints styled help to a terminal, and cobra's plain text to a pipe. Styling queries the
+// terminal's background, so it is used for nothing but help, and not before an answer is read.
 func (a *app) help(cmd *cobra.Command, _ []string) {
-	// Of a group with a word that it does not know, cobra asks for the help of the group.
+	// For an unknown subcommand of a group, cobra requests the help of the group.
 	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
 		a.Say("%v", command.Group(cmd, given))
 	}
@@ -30,7 +28,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(a.Out, plainHelp(cmd))
 		return
 	}
-	// fang styles a tree only while it executes it, so it gets one of its own.
+	// fang styles a tree only while it executes it, so it gets a separate one.
 	styled := (&app{client.NewApp(a.Streams)}).root()
 	styled.SetOut(a.Out)
 	styled.SetErr(a.Err)
@@ -68,15 +66,15 @@ func (a *app) manCommand(root *cobra.Command) *cobra.Command {
 func exitCodesTopic() *cobra.Command {
 	var b strings.Builder
 	b.WriteString("Exit codes of palyra:\n\n")
-	for _, row := range exitCodes {
-		fmt.Fprintf(&b, "  %3d  %s\n", row.code, row.meaning)
+	for _, row := range reason.ExitCodes {
+		fmt.Fprintf(&b, "  %3d  %s\n", row.Code, row.Meaning)
 	}
-	b.WriteString("\nA change that waits for a second person exits 11 and prints the id of its request;\n" +
+	b.WriteString("\nA change that needs a second approver exits 11 and prints the id of its request;\n" +
 		"with --wait it exits 0 once the change is applied.\n" +
-		"\n`palyra call` exits 0 whatever the tool's own exit code, which is in the\n" +
-		"result; the others say that the call did not run to its end. `palyra run` and\n" +
-		"`palyra runs watch` exit 0 when the run completed, whatever became of its calls,\n" +
-		"1 when it was cancelled, and otherwise as the reason for its end says.\n\n" +
+		"\n`palyra call` exits 0 for any exit code of the tool, which is in the\n" +
+		"result; other codes mean that the call did not complete. `palyra run` and\n" +
+		"`palyra runs watch` exit 0 when the run completed, with any outcome of its calls,\n" +
+		"1 when it was cancelled, and otherwise with the code of the reason for its end.\n\n" +
 		"Reasons and their exit codes:\n\n")
 	for _, row := range reason.Table {
 		fmt.Fprintf(&b, "  %-26s %3d  %s\n", row.Code, row.Exit, row.Sentence)
@@ -84,33 +82,12 @@ func exitCodesTopic() *cobra.Command {
 	return topic("exit-codes", "The exit codes and the reasons behind them", strings.TrimSuffix(b.String(), "\n"))
 }
 
-// exitCodes is what the codes of package reason mean.
-var exitCodes = []struct {
-	code    int
-	meaning string
-}{
-	{reason.ExitOK, "success"},
-	{reason.ExitFailure, "failure"},
-	{reason.ExitUsage, "wrong usage or input"},
-	{reason.ExitPolicyDenied, "denied by policy"},
-	{reason.ExitDenied, "approval denied"},
-	{reason.ExitExpired, "approval expired"},
-	{reason.ExitNotConnected, "not connected, or the caller is not known"},
-	{reason.ExitConflict, "conflict: already decided, or not what was approved"},
-	{reason.ExitVerification, "verification failed"},
-	{reason.ExitSandbox, "sandbox unavailable"},
-	{reason.ExitUnproven, "whole, but not proven whose it is"},
-	{reason.ExitPending, "pending: the change waits for a second person and is not applied yet"},
-	{reason.ExitTimedOut, "the tool ran into its deadline"},
-	{reason.ExitInterrupted, "interrupted (Ctrl-C) before its end"},
-}
-
 // outputTopic is `palyra help output`.
 func outputTopic() *cobra.Command {
 	return topic("output", "The output formats", `Data goes to stdout, messages to stderr.
 
-  table   columns for people (the default); cut to the terminal's width
-  wide    more columns, nothing cut
+  table   columns (the default); truncated to the terminal's width
+  wide    more columns, nothing truncated
   json    one document: {"apiVersion": "`+printer.ApiVersion+`", "kind": ..., ...};
           lists are kind <Kind>List with "items"; endless lists are ndjson
   yaml    the same as YAML

@@ -36,7 +36,7 @@ var (
 // its flags.
 func TestAdviceCanBeFollowed(t *testing.T) {
 	t.Parallel()
-	roots := map[string]*cobra.Command{"palyra": cli.Root(), "palyrad": gateway.Command(io.Discard, io.Discard)}
+	roots := map[string]*cobra.Command{"palyra": cli.Command(), "palyrad": gateway.Command(io.Discard, io.Discard)}
 	found := advice(t, "../..")
 	if len(found) < 100 {
 		t.Errorf("only %d commands are named", len(found))

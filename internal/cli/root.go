@@ -31,9 +31,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "palyra",
 		Short: "Propose tool calls, answer approvals, read the record",
-		Long: "palyra talks to palyrad, the gateway between a model and the machine:\n" +
-			"propose tool calls, answer the ones that wait for a human, and read and\n" +
-			"verify what was recorded.\n\n" +
+		Long: "palyra controls palyrad, the gateway between a model and the machine. It proposes\n" +
+			"tool calls, answers pending approvals, and reads and verifies the record.\n\n" +
 			"On the host of the gateway nothing needs to be set up: start `palyrad`, and\n" +
 			"palyra finds its credential. Elsewhere, get one with `palyra pair ADDRESS`\n" +
 			"or `palyra login ADDRESS`, or name a credential bundle with --credentials\n" +

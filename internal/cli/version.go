@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/version"
 )
 
-// versionCommand says which build this is.
+// versionCommand prints the version of the build.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of palyra, with its commit and date", Args: command.Args(0, 0),

@@ -6,7 +6,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Class says what an address is for.
+// Class is the purpose of an address.
 type Class string
 
 // The classes. Only Public is dialled without an allow rule that names the
@@ -24,8 +24,8 @@ const (
 	Metadata    Class = "metadata"
 )
 
-// unlockable reports whether an allow rule for the literal address helps.
-// Nothing that a tool does needs the others.
+// unlockable reports whether an allow rule for the literal address takes effect. Tools have no use
+// for the other classes.
 func (c Class) unlockable() bool {
 	return c == Private || c == Loopback || c == OwnAddress || c == Reserved
 }
@@ -68,10 +68,9 @@ var special = func() []block {
 // globalUnicast is the one IPv6 block that IANA has given to the internet.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// Classify says what an address is for, and the block it lies in when it is
-// not public. An IPv4 address inside an IPv6 address counts, too: the class is
-// that of the inner one when the outer is public, or when no rule could unlock
-// the inner one.
+// Classify returns the purpose of an address, and its block if the address is not public. An IPv4
+// address embedded in an IPv6 address is classified too: the class is the inner one if the outer
+// address is public, or if no rule could unlock the inner one.
 func Classify(addr netip.Addr) (Class, netip.Prefix) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -89,8 +88,8 @@ func Classify(addr netip.Addr) (Class, netip.Prefix) {
 	return class, block
 }
 
-// classifyOuter looks at the address alone. Outside of what IANA has given to
-// the internet only the NAT64 prefix is public.
+// classifyOuter classifies the address without an embedded one. Outside the space that IANA has
+// allocated to the internet, only the NAT64 prefix is public.
 func classifyOuter(addr netip.Addr) (Class, netip.Prefix) {
 	for _, b := range special {
 		if b.prefix.Contains(addr) {
@@ -116,8 +115,8 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")       // RFC 4380: the client, inverted
 )
 
-// embedded returns the IPv4 address that a router or kernel would take out of
-// an IPv6 address. ISATAP (RFC 5214) is told by the last half.
+// embedded returns the IPv4 address that a router or kernel would extract from an IPv6 address.
+// ISATAP (RFC 5214) is recognised by the last 64 bits.
 func embedded(addr netip.Addr) (netip.Addr, bool) {
 	addr = addr.Unmap()
 	if !addr.Is6() || addr.IsLoopback() || addr.IsUnspecified() {
@@ -140,8 +139,8 @@ func embedded(addr netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4(last), true
 }
 
-// CheckAddress refuses a host that is an address and may not be dialled. For a
-// name there is nothing to say before it is resolved.
+// CheckAddress refuses a host that is an address and may not be dialled. It accepts every name:
+// names are checked after resolution.
 func (r Rules) CheckAddress(host Host, port uint16) error {
 	addr, ok := host.Addr()
 	if !ok {

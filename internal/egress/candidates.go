@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// objection is why an address is not dialled.
+// objection is the reason why an address is not dialled.
 type objection struct {
 	addr netip.Addr
 	why  string // one of the reasons
@@ -24,9 +24,8 @@ type drop struct {
 	addr   netip.Addr
 }
 
-// candidates drops the addresses that may not be dialled, and puts those behind
-// that were dialled in vain before. When none is left, one error stands for
-// all.
+// candidates removes the addresses that may not be dialled, and moves addresses that failed before
+// to the end. If none is left, it returns one error for all.
 func (d *Dialer) candidates(t Target, found []netip.Addr, e *Entry) ([]netip.Addr, error) {
 	own, err := d.ownAddresses()
 	if err != nil {
@@ -57,8 +56,8 @@ func (o objection) err(t Target) error {
 	return reason.Errorf(reason.EgressDenied, "%s: its address %s", t, o.text)
 }
 
-// recordDropped records each address of a target once, however often the
-// target is connected to.
+// recordDropped records each address of a target once, regardless of the number of connections to
+// the target.
 func (d *Dialer) recordDropped(t Target, list []objection, e *Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +73,7 @@ func (d *Dialer) recordDropped(t Target, list []objection, e *Entry) {
 	}
 }
 
-// order returns addresses with those at the end that could not be connected to.
+// order returns the addresses, with the ones to which a connection failed at the end.
 func (d *Dialer) order(addrs []netip.Addr) []netip.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,10 +87,10 @@ func (d *Dialer) order(addrs []netip.Addr) []netip.Addr {
 	return append(first, last...)
 }
 
-// object says why an address may not be dialled, and false when it may. An
-// address that holds another is judged as both.
+// object returns the reason why an address may not be dialled, and false if it may. An address that
+// embeds another is checked as both.
 func (r Rules) object(addr netip.Addr, port uint16, own []netip.Addr) (objection, bool) {
-	all := meant(addr)
+	all := denoted(addr)
 	if r.Gateway.Listens(addr, port, own) {
 		return objection{addr, ReasonGateway, Rule{}, "is where the gateway itself listens"}, true
 	}
@@ -110,8 +109,8 @@ func (r Rules) object(addr netip.Addr, port uint16, own []netip.Addr) (objection
 	return objection{addr, ReasonAddressNotPublic, Rule{}, fmt.Sprintf("is not public (%s)", class)}, true
 }
 
-// ownFor is how long the list of the machine's own addresses is good for: a
-// listing takes longer than the rest of a judgement.
+// ownFor is how long the list of the machine's own addresses is cached: reading the list takes
+// longer than the rest of a check.
 const ownFor = time.Second
 
 func (d *Dialer) ownAddresses() ([]netip.Addr, error) {
@@ -146,10 +145,9 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// checkNotOwn objects to a connection that came out at this machine, although the
-// address is on no interface, or was not when they were listed: then both ends have
-// the same address. That is refused for a public address, and for every address where
-// the gateway listens.
+// checkNotOwn objects to a connection that reached this machine itself, although the address was
+// not on an interface when the interfaces were listed: both ends then have the same address. It
+// refuses this for public addresses, and for every address at which the gateway listens.
 func (r Rules) checkNotOwn(conn net.Conn, t Target, addr netip.Addr) (objection, bool) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok || local.AddrPort().Addr().Unmap() != addr {

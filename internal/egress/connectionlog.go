@@ -11,28 +11,25 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// mostEntries is how many entries a ConnectionLog lists one by one: connections,
-// and names that were asked for, which cost nothing and so have a share of their
-// own.
+// mostEntries is the number of entries that a ConnectionLog lists individually: connections, and
+// name queries, which cost a program nothing and therefore have a separate share.
 const (
 	mostEntries = 2000
 	mostNames   = mostEntries / 4
 )
 
-// ConnectionLog records the connections of one call; docs/egress.md calls it the
-// ledger. While they fit, they are listed one by one. Of more, it lists the first
-// of those that were denied and the first of the others, half of the list for
-// each at least; the rest is added up by target and by what became of it.
-// Example: a program that is denied 5000 times and then connects once cannot hide
-// the one: it is listed, and most denials are a sum. It is safe for concurrent
-// use.
+// ConnectionLog records the connections of one call; docs/egress-ledger.md calls it the ledger.
+// While they fit, connections are listed individually. Beyond the limit it lists the first denied
+// connections and the first other ones, with at least half of the list for each; the rest is summed
+// by target and outcome. Example: a program that is denied 5000 times and then connects once cannot
+// hide that connection. It is listed, and most denials are a sum. It is safe for concurrent use.
 type ConnectionLog struct {
 	start time.Time
 
 	mu                 sync.Mutex
 	begun              int
 	connections, names entryList
-	// waiting are not listed and have not ended, sums are those that have.
+	// waiting holds unlisted entries that have not ended; sums hold the ended ones.
 	waiting map[*Entry]bool
 	sums    sums
 }
@@ -55,7 +52,7 @@ type Entry struct {
 	summed atomic.Bool
 	kind   kind
 
-	// What follows is guarded by the mutex of the log.
+	// The fields below are guarded by the mutex of the log.
 	listed  bool
 	ended   time.Time
 	verdict string
@@ -64,8 +61,7 @@ type Entry struct {
 	addr    netip.Addr
 }
 
-// Begin records that somebody asks for a target. Until it is decided the
-// connection counts as failed.
+// Begin records an attempt to reach a target. Until it is decided, the connection counts as failed.
 func (l *ConnectionLog) Begin(leg string, t Target) *Entry {
 	e := &Entry{log: l, leg: leg, target: t, started: time.Now()}
 	l.mu.Lock()
@@ -76,8 +72,7 @@ func (l *ConnectionLog) Begin(leg string, t Target) *Entry {
 	return e
 }
 
-// list takes an entry into the list. What the list is full for is added up
-// when it has ended.
+// list adds an entry to the list. Entries beyond the limit are summed when they end.
 func (l *ConnectionLog) list(e *Entry) {
 	delete(l.waiting, e)
 	if out := l.listOf(e).add(e); out != nil {
@@ -104,7 +99,7 @@ func (l *ConnectionLog) settle(e *Entry) {
 	l.sums.add(e.kind, amount{count: 1}.plus(e.take()))
 }
 
-// late adds what came after an entry was added to the sums.
+// late adds bytes counted after the entry was added to the sums.
 func (e *Entry) late() {
 	if !e.summed.Load() {
 		return
@@ -114,13 +109,13 @@ func (e *Entry) late() {
 	e.log.sums.more(e.kind, e.take())
 }
 
-// take takes out what was counted. What is counted meanwhile is taken next time.
+// take returns and clears the counters. Concurrent increments are returned by the next take.
 func (e *Entry) take() amount {
 	return amount{requests: int(e.requests.Swap(0)), out: e.out.Swap(0), in: e.in.Swap(0)}
 }
 
-// alike is what an entry has in common with others. Names are no targets that
-// anything was sent to.
+// alike returns the key by which an entry is summed. Names have no target, because nothing was sent
+// to them.
 func (e *Entry) alike() kind {
 	k := kind{e.leg, e.target, e.outcome(), e.reason}
 	if e.leg == LegName {
@@ -129,22 +124,20 @@ func (e *Entry) alike() kind {
 	return k
 }
 
-// outcome is the verdict, that of what is not decided, too.
+// outcome returns the verdict, which is VerdictFailed until the entry is decided.
 func (e *Entry) outcome() string { return cmp.Or(e.verdict, VerdictFailed) }
 
 func (e *Entry) denied() bool { return e.verdict == VerdictDenied }
 
-// severity orders the verdicts. What is not decided has the least.
+// severity orders the verdicts. An undecided entry has the lowest severity.
 func severity(verdict string) int {
 	return slices.Index([]string{VerdictAllowed, VerdictFailed, VerdictDenied}, verdict)
 }
 
-// Decide says what became of the connection. Of several verdicts the worst
-// counts, with what came along with the first of its kind: denied before
-// failed before allowed. A connection that was allowed and is broken off is
-// decided again as allowed, with the reason. A zero rule or address leaves an
-// earlier one in place. What was added up already gets an entry beside it, if it
-// is worse.
+// Decide records the outcome of the connection. Of several verdicts the most severe counts, with
+// the details of its first occurrence: denied before failed before allowed. An allowed connection
+// that is broken off is decided again as allowed, with the reason. A zero rule or address keeps the
+// earlier value. If the entry was already summed, a more severe verdict gets an additional entry.
 func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 	l := e.log
 	l.mu.Lock()
@@ -182,20 +175,20 @@ func (l *ConnectionLog) denied(e *Entry) {
 	l.list(e)
 }
 
-// again lists what became of an entry after it was added up, as one more.
+// again lists the outcome of an already summed entry as an additional entry.
 func (l *ConnectionLog) again(e *Entry) {
 	other := &Entry{log: l, leg: e.leg, target: e.target, number: l.begun, started: e.started, ended: time.Now(), verdict: e.verdict, reason: e.reason, rule: e.rule, addr: e.addr}
 	l.begun++
 	l.list(other)
 }
 
-// Sent adds bytes that went out to the host.
+// Sent adds bytes sent to the host.
 func (e *Entry) Sent(n int64) {
 	e.out.Add(n)
 	e.late()
 }
 
-// Received adds bytes that came from the host.
+// Received adds bytes received from the host.
 func (e *Entry) Received(n int64) {
 	e.in.Add(n)
 	e.late()
@@ -207,7 +200,7 @@ func (e *Entry) Request() {
 	e.late()
 }
 
-// End says that the connection is over. Only the first call counts.
+// End marks the connection as ended. Only the first call counts.
 func (e *Entry) End() {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
@@ -224,19 +217,19 @@ func (e *Entry) beside(verdict, reason string, rule Rule, addr netip.Addr) {
 	other.End()
 }
 
-// Reason is why the connection was denied, failed or broken off, "" so far for
-// none.
+// Reason returns why the connection was denied, failed or broken off, or "".
 func (e *Entry) Reason() string {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
 	return e.reason
 }
 
-// List returns the connections so far, in the order in which they began, after
-// them the sums of those that there was no room for, and how many these are.
+// List returns the connections so far in the order in which they started, followed by the sums of
+// unlisted connections, and the number of unlisted connections.
 func (l *ConnectionLog) List() (list []tool.Connection, missed int) { return l.Since(time.Time{}) }
 
-// Since is List without the connections that had ended by a moment; the sums are of all.
+// Since is List without the connections that ended before a moment; the sums include all
+// connections.
 func (l *ConnectionLog) Since(moment time.Time) (list []tool.Connection, missed int) {
 	now := time.Now()
 	l.mu.Lock()

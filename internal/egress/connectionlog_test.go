@@ -110,7 +110,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDurationOfWhatIsUnderWay(t *testing.T) {
+func TestDurationOfOpenConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewConnectionLog(time.Now())
@@ -123,8 +123,8 @@ func TestDurationOfWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestSince: what had ended by a moment is left out, and what goes on is not.
-func TestSince(t *testing.T) {
+// TestLogSince: connections that ended before a given time are omitted, and open ones are included.
+func TestLogSince(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewConnectionLog(time.Now())
@@ -227,9 +227,9 @@ func fill(l *ConnectionLog) {
 	}
 }
 
-// TestNamesDoNotCrowdOut: who asks for many names, which costs nothing, does not
+// TestManyNamesDoNotEvictOthers: who asks for many names, which costs nothing, does not
 // hide where the bytes go.
-func TestNamesDoNotCrowdOut(t *testing.T) {
+func TestManyNamesDoNotEvictOthers(t *testing.T) {
 	t.Parallel()
 	l := NewConnectionLog(time.Now())
 	for i := range 2 * mostEntries {

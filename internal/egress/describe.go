@@ -32,10 +32,9 @@ func (r Rule) Canonical() string {
 // Hosts are the allow rules in canonical form, sorted and without repeats.
 func (g Reach) Hosts() []string { return canonicals(g.Rules.Allow) }
 
-// Lines say in a stable order everything that it decides, first what may
-// be reached: two with the same lines let the same through. Approvals
-// bind to them. Inspections stay in their order, as the first that fits counts.
-// What reaches nothing has no lines.
+// Lines describes all decisions in a stable order, reachable hosts first: reaches with equal lines
+// allow the same connections. Approvals bind to the lines. Inspections keep their order, because
+// the first match applies. An empty reach has no lines.
 func (g Reach) Lines() []string {
 	lines := g.Hosts()
 	if len(lines) == 0 {
@@ -54,7 +53,7 @@ func (g Reach) Lines() []string {
 	return append(lines, g.Budget.OrDefault().line())
 }
 
-// addresses leaves out rules about names, which unlock nothing.
+// addresses omits rules about names, which unlock no address.
 func addresses(rules []Rule) []Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !r.prefix.IsValid() })
 }

@@ -10,42 +10,38 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Dialer connects on behalf of one call, to hosts that its rules allow and to
-// addresses that are safe. It asks the resolver once per name, drops every
-// address that is not public unless an allow rule names that very address or
-// block, and dials what is left by address. A Dialer is safe for concurrent
-// use; its zero value reaches nothing.
+// Dialer connects on behalf of one call to hosts that its rules allow and to addresses that are
+// safe. It resolves each name once, removes every address that is not public unless an allow rule
+// names that address or block, and dials the remaining ones by address. A Dialer is safe for
+// concurrent use; its zero value reaches nothing.
 type Dialer struct {
-	// Rules are asked for the name and again for every address of it.
+	// Rules are evaluated for the name and again for every address of it.
 	Rules Rules
-	// OpenByDefault lets hosts pass that no rule names while Rules.Allow is
-	// empty. They are still kept to public addresses.
+	// OpenByDefault allows hosts that no rule names while Rules.Allow is empty. They are still
+	// limited to public addresses.
 	OpenByDefault bool
-	// Log takes the record of DialContext; Connect is given an entry.
+	// Log receives the records of DialContext; Connect takes an entry as its argument.
 	Log *ConnectionLog
 	// Resolver is net.DefaultResolver when nil.
 	Resolver Resolver
 	// Dial connects to an address; it is a net.Dialer's when nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Interfaces lists the machine's own addresses; it is net.InterfaceAddrs
-	// when nil.
+	// Interfaces lists the machine's own addresses; nil selects net.InterfaceAddrs.
 	Interfaces func() ([]netip.Addr, error)
 
 	mu      sync.Mutex
 	lookups map[string]*lookup
-	// last are addresses that could not be connected to. They are tried after
-	// the others.
+	// last holds addresses to which a connection failed. They are tried after the others.
 	last map[netip.Addr]bool
-	// dropped are the addresses whose refusal is on record already.
+	// dropped holds the addresses whose refusal is already recorded.
 	dropped map[drop]bool
 	own     []netip.Addr
 	ownRead time.Time
 }
 
-// How long a connection to one address may take to come about: connectTime for
-// the last address of a host, less while there are others, so that an IPv6 path
-// that swallows everything does not hold IPv4 up. connectAll bounds all
-// addresses together.
+// Timeouts of one connection attempt: connectTime for the last address of a host, and less while
+// further addresses remain, so that an IPv6 path that drops all packets does not delay IPv4.
+// connectAll limits all addresses together.
 const (
 	connectTime  = 10 * time.Second
 	connectFirst = 3 * time.Second
@@ -72,16 +68,15 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return &countedConn{Conn: conn, entry: entry}, nil
 }
 
-// Connect connects to a target by TCP and decides its entry; counting and
-// ending are the caller's business. What it returns is the plain connection,
-// for relays that leave the copying to the kernel. Errors carry
+// Connect connects to a target by TCP and decides its entry; the caller counts the bytes and ends
+// the entry. It returns the plain connection, so that relays can let the kernel copy. Errors carry
 // reason.EgressDenied or reason.FetchFailed.
 func (d *Dialer) Connect(ctx context.Context, t Target, e *Entry) (net.Conn, error) {
 	return d.connect(ctx, "tcp", t, e)
 }
 
-// Preflight judges "host:port" as DialContext would, up to the connection.
-// Whoever connects later may get other addresses.
+// Preflight checks "host:port" as DialContext would, without connecting. A later connection may
+// resolve to other addresses.
 func (d *Dialer) Preflight(ctx context.Context, address string) error {
 	target, err := ParseTarget(address)
 	if err != nil {
@@ -93,7 +88,7 @@ func (d *Dialer) Preflight(ctx context.Context, address string) error {
 	return err
 }
 
-// begin is an entry of the log, or one that nobody will read.
+// begin returns a new entry of the log, or an unrecorded entry without a log.
 func (d *Dialer) begin(t Target) *Entry {
 	if d.Log == nil {
 		return NewConnectionLog(time.Now()).Begin(LegTool, t)
@@ -142,9 +137,8 @@ func (d *Dialer) connect(ctx context.Context, network string, t Target, e *Entry
 	return conn, nil
 }
 
-// dialInTurn returns the first connection that comes about, or the last error,
-// the address that it is of, and those that were tried in vain before. There
-// is at least one address.
+// dialInTurn returns the first connection that succeeds or the last error, its address, and the
+// addresses that failed before. addrs MUST NOT be empty.
 func (d *Dialer) dialInTurn(ctx context.Context, network string, port uint16, addrs []netip.Addr) (conn net.Conn, addr netip.Addr, before []netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectAll)
 	defer cancel()
@@ -170,8 +164,8 @@ func (d *Dialer) dial(ctx context.Context, network string, to netip.AddrPort, wa
 	return new(net.Dialer).DialContext(ctx, network, to.String())
 }
 
-// postpone records addresses that were tried in vain before the one that the
-// entry is about, and has later connections try them after the others.
+// postpone records addresses to which a connection failed before the address of the entry. Later
+// connections try them after the others.
 func (d *Dialer) postpone(failed []netip.Addr, e *Entry, rule Rule) {
 	for _, addr := range failed {
 		e.beside(VerdictFailed, ReasonUnreachable, rule, addr)
@@ -198,8 +192,8 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write counts before it writes: the answer may be read, and the record with
-// it, while Write has not come back yet.
+// Write counts before it writes, because the answer and the record may be read before Write
+// returns.
 func (c *countedConn) Write(b []byte) (int, error) {
 	c.entry.Sent(int64(len(b)))
 	n, err := c.Conn.Write(b)

@@ -9,9 +9,9 @@ type entryList struct {
 	refusals int // how many of listed are denied
 }
 
-// add takes an entry in, and returns the one that it is full for, or
-// nil. When the list is full and the other kind has more than its half, that is
-// the newest of the other kind; else it is the entry itself.
+// add adds an entry and returns the entry it displaces, or nil. If the list is full and the other
+// kind holds more than its half, that is the newest entry of the other kind; otherwise it is the
+// new entry itself.
 func (l *entryList) add(e *Entry) *Entry {
 	var out *Entry
 	if len(l.listed) == l.size {
@@ -32,7 +32,7 @@ func (l *entryList) add(e *Entry) *Entry {
 	return out
 }
 
-// dropNewest takes one entry out, the newest that is denied or that is not.
+// dropNewest removes the newest entry that is (or is not) denied.
 func (l *entryList) dropNewest(denied bool) *Entry {
 	newest := -1
 	for i, e := range l.listed {

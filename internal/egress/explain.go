@@ -10,10 +10,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// mostNamed is how many hosts a sentence names.
+// mostNamed limits the hosts that a sentence names.
 const mostNamed = 8
 
-// causes say why a connection ended, after "host:port ...".
+// causes map a reason to the end of the sentence "host:port ...".
 //
 //nolint:gosec // these are words about secrets
 var causes = map[string]string{
@@ -27,7 +27,7 @@ var causes = map[string]string{
 	ReasonBadTLS:            "takes TLS on this port, and the program sent something else",
 	ReasonEncryptedName:     "was asked for with an encrypted server name, which cannot be checked",
 	ReasonHostMismatch:      "got a request for another host",
-	ReasonBadHTTP:           "got something that is no well-formed HTTP request",
+	ReasonBadHTTP:           "received a malformed HTTP request",
 	ReasonMethod:            "got a request whose method is not allowed there",
 	ReasonPath:              "got a request whose path is not allowed there",
 	ReasonUpgrade:           "got a request to change the protocol, which is not allowed",
@@ -35,7 +35,7 @@ var causes = map[string]string{
 	ReasonSecondRequest:     "got a second request after CONNECT",
 	ReasonSecretMisplaced:   "was sent a secret's placeholder in a place where the secret does not belong; nothing was sent",
 	ReasonSecretUnverified:  "was sent a secret's placeholder over a connection that is not verified TLS; nothing was sent",
-	ReasonSlow:              "was connected to, and the program did not say in time what it wants",
+	ReasonSlow:              "was connected to, but the program did not send its request in time",
 	ReasonBadSOCKS:          "was asked for with a SOCKS request other than a plain CONNECT",
 	ReasonQueryType:         "was asked for with a DNS question other than for its address",
 	ReasonBudgetConnections: "was not connected to, as the number of connections is used up",
@@ -47,9 +47,9 @@ var causes = map[string]string{
 	ReasonBudgetNames:       "was not looked up, as too many names were",
 }
 
-// Explain says in one sentence what kept a program from a target, for who can
-// do something about it; "" when nothing did, and for a sum of several targets.
-// Hosts are what may be reached.
+// Explain returns one sentence that states why a program could not reach a target, for the person
+// who can fix it. It returns "" if the connection succeeded, and for a sum of several targets.
+// hosts are the reachable hosts.
 func Explain(c tool.Connection, hosts []string) string {
 	if c.Verdict == VerdictAllowed && c.Reason == "" || c.Count > 0 && c.Host == "" {
 		return ""
@@ -73,8 +73,8 @@ func Explain(c tool.Connection, hosts []string) string {
 	return fmt.Sprintf("%s is not allowed for this tool; allowed: %s.", target, Named(hosts))
 }
 
-// Explanations are those of all connections, each once and the first few of
-// them; missed counts connections that are not in the list.
+// Explanations returns the distinct explanations of all connections, limited to the first few;
+// missed counts the unlisted connections.
 func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 	const most = 8
 	var sentences []string
@@ -103,13 +103,12 @@ func Named(hosts []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(hosts[:mostNamed], ", "), len(hosts)-mostNamed)
 }
 
-// Alarming reports whether a reason says that somebody tried to get a secret
-// out.
+// Alarming reports whether a reason means an attempt to extract a secret.
 func Alarming(reason string) bool {
 	return reason == ReasonSecretMisplaced || reason == ReasonSecretUnverified
 }
 
-// Explain is Explain of what became of the connection so far.
+// Explain is Explain for the connection's outcome so far.
 func (e *Entry) Explain(hosts []string) string {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// Gateway is where the gateway itself listens. No rule reaches a place of it: a call
-// that could speak to the gateway's API, its metrics or its agents' listener would
-// stand where people and other agents stand. A nil Gateway listens nowhere. It is
-// safe for concurrent use.
+// Gateway holds the gateway's own listening addresses. No rule reaches them: a call with access to
+// the gateway's API, its metrics or its agents' listener could act as a person or another agent. A
+// nil Gateway has none. It is safe for concurrent use.
 type Gateway struct {
 	mu sync.RWMutex
 	at []netip.AddrPort
@@ -33,16 +32,16 @@ func (g *Gateway) Listen(at net.Addr) {
 	g.at = append(g.at, place)
 }
 
-// Listens reports whether a connection to addr would come out at the gateway. A
-// listener on the wildcard address has all addresses of the machine: those of
-// loopback, and own. An address that holds another (embedded) counts as both.
+// Listens reports whether a connection to addr would reach the gateway itself. A listener on the
+// wildcard address covers all addresses of the machine: loopback and own. An address that embeds
+// another is checked as both.
 func (g *Gateway) Listens(addr netip.Addr, port uint16, own []netip.Addr) bool {
 	if g == nil {
 		return false
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	for _, a := range meant(addr.Unmap().WithZone("")) {
+	for _, a := range denoted(addr.Unmap().WithZone("")) {
 		here := a.IsLoopback() || a.IsUnspecified() || slices.Contains(own, a)
 		for _, l := range g.at {
 			// The unspecified address of a target is loopback to most systems.
@@ -54,8 +53,8 @@ func (g *Gateway) Listens(addr netip.Addr, port uint16, own []netip.Addr) bool {
 	return false
 }
 
-// meant are the addresses that an address stands for.
-func meant(addr netip.Addr) []netip.Addr {
+// denoted returns the addresses that an address denotes.
+func denoted(addr netip.Addr) []netip.Addr {
 	if inner, ok := embedded(addr); ok {
 		return []netip.Addr{addr, inner}
 	}

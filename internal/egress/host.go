@@ -13,9 +13,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Host is a host in its one canonical form: a lower-case ASCII name without
-// trailing dot, or an IP address. The zero value is no host. Hosts compare
-// with ==.
+// Host is a host in canonical form: a lower-case ASCII name without trailing dot, or an IP address.
+// The zero value is not a host. Hosts are comparable with ==.
 type Host struct {
 	name string
 	addr netip.Addr
@@ -27,13 +26,11 @@ const (
 	maxLabel = 63
 )
 
-// CanonicalHost reads a host as it stands in a URL or a rule, without port and
-// without the brackets of an IPv6 address. A name is made of letters, digits
-// and hyphens; one trailing dot is taken off. An address is what
-// netip.ParseAddr reads, without zone; an IPv4 address mapped into IPv6 becomes
-// plain IPv4. The decimal, octal, hexadecimal and short forms of IPv4 that
-// inet_aton reads are refused, as they name one host to one program and another
-// to the next. Errors carry reason.HostInvalid.
+// CanonicalHost parses a host of a URL or a rule, without port and without the brackets of an IPv6
+// address. A name consists of letters, digits and hyphens; one trailing dot is removed. An address
+// is in the form of netip.ParseAddr, without zone; an IPv4-mapped IPv6 address becomes plain IPv4.
+// The decimal, octal, hexadecimal and short forms of IPv4 that inet_aton accepts are refused,
+// because programs interpret them differently. Errors carry reason.HostInvalid.
 func CanonicalHost(s string) (Host, error) {
 	if s == "" {
 		return Host{}, invalid(s, "it is empty")
@@ -98,8 +95,8 @@ func nonASCII(s string) error {
 	return refused
 }
 
-// endsInNumber reports whether the last label could be read as a number, which
-// makes the whole an IPv4 address to a URL parser of the WHATWG standard.
+// endsInNumber reports whether the last label is numeric, which makes the host an IPv4 address to a
+// WHATWG URL parser.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == "" {
@@ -138,13 +135,12 @@ func invalid(s, problem string) *reason.Error {
 	return reason.Errorf(reason.HostInvalid, "host %s: %s", quoted(s), problem)
 }
 
-// urlRefused is about a URL, which people paste, where a host and port belong.
+// urlRefused returns the error for a URL given in place of a host and port.
 func urlRefused(s string) error {
 	return invalid(s, "it is a URL").WithRemedy("Leave out scheme and path, and write the port: example.org:443.")
 }
 
-// quoted quotes text from outside for a message, so that control characters
-// show.
+// quoted quotes untrusted text for a message, so that control characters are visible.
 func quoted(s string) string { return strconv.QuoteToASCII(text.Ellipsis(s, 100)) }
 
 // String returns the canonical form, "" for no host.
@@ -155,10 +151,10 @@ func (h Host) String() string {
 	return h.name
 }
 
-// IsZero reports whether h is no host.
+// IsZero reports whether h is the zero Host.
 func (h Host) IsZero() bool { return h == Host{} }
 
-// Addr returns the address when the host is one.
+// Addr returns the address if the host is an address.
 func (h Host) Addr() (netip.Addr, bool) { return h.addr, h.addr.IsValid() }
 
 // Domain returns the registrable domain by the Public Suffix List: "example.org"

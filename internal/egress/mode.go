@@ -1,13 +1,12 @@
-// Package egress says where a call may connect: the one way to write a host,
-// the rules over hosts and addresses, and a dialer that connects only to
-// addresses that passed both. Names are resolved once, on the gateway's side,
-// and what is dialled is the address that was judged, so a second answer of
-// the name server changes nothing.
+// Package egress determines where a call may connect. It defines the canonical form of a host, the
+// rules for hosts and addresses, and a dialer that connects only to addresses that passed both.
+// Names are resolved once, on the gateway's side. The dialled address is the checked one, so a
+// second answer of the name server has no effect.
 package egress
 
 import "fmt"
 
-// Mode is how far egress is enforced. The zero value is the strictest.
+// Mode is the degree of egress enforcement. The zero value is the strictest.
 type Mode uint8
 
 // The modes.
@@ -18,13 +17,12 @@ const (
 	// Preflight checks the named hosts before the start and enforces nothing
 	// afterwards.
 	Preflight
-	// Unrestricted leaves the host's network open and needs an explicit policy
-	// permit.
+	// Unrestricted gives access to the host's network and requires an explicit policy permit.
 	Unrestricted
 )
 
-// String returns the mode's name in the facts of policy and in the journal,
-// where Unrestricted is "none": policies compare context.egress.mode with it.
+// String returns the mode's name in policy facts and in the journal. Unrestricted is "none" there:
+// policies compare context.egress.mode with it.
 func (m Mode) String() string {
 	switch m {
 	case Strict:
@@ -37,8 +35,8 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// ParseMode reads the name of a mode, in configuration or as String writes it.
-// The empty name is Strict.
+// ParseMode parses the name of a mode, as in the configuration or from String. The empty name is
+// Strict.
 func ParseMode(s string) (Mode, error) {
 	switch s {
 	case "", "strict":

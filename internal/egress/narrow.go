@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Narrow returns the reach of a call that wants to reach these targets and
-// nothing else; those that g does not allow are left out.
+// Narrow returns the reach of a call that needs only these targets; targets that g does not allow
+// are omitted.
 func (g Reach) Narrow(targets []Target) Reach {
 	g.Rules = g.Rules.Narrow(targets)
 	return g.Reachable()
@@ -20,11 +20,10 @@ func (g Reach) Reachable() Reach {
 	return g
 }
 
-// Reaches reports whether g allows a host that a secret is for.
+// Reaches reports whether g allows a host of the secret.
 func (g Reach) Reaches(s Secret) bool { return slices.ContainsFunc(s.Hosts, g.Rules.touch) }
 
-// touch reports whether a target is allowed that a rule is about. It looks at
-// allow rules alone.
+// touch reports whether an allow rule of r overlaps with a rule.
 func (r Rules) touch(rule Rule) bool { return slices.ContainsFunc(r.Allow, rule.overlaps) }
 
 func (r Rule) overlaps(o Rule) bool {
@@ -44,13 +43,12 @@ func (r Rule) overlaps(o Rule) bool {
 	return r.host.name != "" && r.host == o.host
 }
 
-// Narrow returns the rules that allow these targets and nothing else, of those
-// that r allows. What r denies stays denied, and special addresses are unlocked
-// by the rules of r alone. Example: r allows 0.0.0.0/0, db.internal:5432 and
-// 10.0.0.0/8. A call that is narrowed to 169.254.169.254:80 gets a rule that
-// names this address, which would unlock it; r does not, for 0.0.0.0/0 names it
-// by accident. A call that is narrowed to db.internal:5432 loses the rule
-// 10.0.0.0/8, and still reaches db.internal at 10.1.2.3, as r meant it.
+// Narrow returns rules that allow only those targets that r also allows. Denials of r remain, and
+// only the rules of r unlock special addresses. Example: r allows 0.0.0.0/0, db.internal:5432 and
+// 10.0.0.0/8. A call narrowed to 169.254.169.254:80 gets a rule that names this address, which
+// would unlock it; r does not unlock it, because 0.0.0.0/0 does not name it explicitly. A call
+// narrowed to db.internal:5432 loses the rule 10.0.0.0/8 and still reaches db.internal at 10.1.2.3,
+// as r intends.
 func (r Rules) Narrow(targets []Target) Rules {
 	narrow := Rules{Deny: r.Deny, Gateway: r.Gateway, unlocking: r.unlocked()}
 	for _, t := range targets {
@@ -61,8 +59,8 @@ func (r Rules) Narrow(targets []Target) Rules {
 	return narrow
 }
 
-// only is r for one of its targets. It is written like r, so that the record of
-// a connection names the rule of the operator that allowed it.
+// only returns r restricted to one of its targets. It keeps the text of r, so that the record of a
+// connection names the operator's rule that allowed it.
 func (r Rule) only(t Target) Rule {
 	rule := Rule{text: r.text, host: t.Host, port: t.Port}
 	if addr, ok := t.Host.Addr(); ok {

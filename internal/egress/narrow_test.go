@@ -122,14 +122,14 @@ func TestLines(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for name, change := range map[string]func(*Reach){
-		"a host":           func(g *Reach) { g.Rules.Allow = g.Rules.Allow[1:] },
-		"a denial":         func(g *Reach) { g.Rules.Deny = nil },
-		"a method":         func(g *Reach) { g.Inspect[0].Methods = nil },
-		"a path":           func(g *Reach) { g.Inspect[0].Paths = []string{"/b", "c", "/a/**"} },
-		"a secret":         func(g *Reach) { g.Secrets[0].Name = "other" },
-		"a secret's host":  func(g *Reach) { g.Secrets[0].Hosts = rulesOf(t, "b.org:443") },
-		"a budget":         func(g *Reach) { g.Budget.BytesOut = 1 },
-		"what is unlocked": func(g *Reach) { g.Rules.unlocking = rulesOf(t, "10.0.0.7:443") },
+		"a host":             func(g *Reach) { g.Rules.Allow = g.Rules.Allow[1:] },
+		"a denial":           func(g *Reach) { g.Rules.Deny = nil },
+		"a method":           func(g *Reach) { g.Inspect[0].Methods = nil },
+		"a path":             func(g *Reach) { g.Inspect[0].Paths = []string{"/b", "c", "/a/**"} },
+		"a secret":           func(g *Reach) { g.Secrets[0].Name = "other" },
+		"a secret's host":    func(g *Reach) { g.Secrets[0].Hosts = rulesOf(t, "b.org:443") },
+		"a budget":           func(g *Reach) { g.Budget.BytesOut = 1 },
+		"unlocked addresses": func(g *Reach) { g.Rules.unlocking = rulesOf(t, "10.0.0.7:443") },
 	} {
 		g := base()
 		change(&g)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Target is where one connection goes.
+// Target is the destination of one connection.
 type Target struct {
 	Host Host
 	Port uint16
@@ -42,22 +42,20 @@ func ParseTarget(s string) (Target, error) {
 	return Target{host, port}, nil
 }
 
-// Reach is what one program may reach and how far. Its zero value reaches
+// Reach defines the hosts that one program may reach, and its limits. The zero value reaches
 // nothing.
 type Reach struct {
-	// Rules decide over every connection; each allow rule names a port, since a
-	// sandbox listens where it may be asked for.
+	// Rules decide on every connection. Each allow rule names a port, because a sandbox must listen
+	// on each port that its program may use.
 	Rules Rules
-	// Inspect are the hosts whose TLS is ended and looked into.
+	// Inspect lists the hosts whose TLS is terminated and inspected.
 	Inspect []Inspection
-	// Secrets are put into requests on the way out. The program knows a
-	// placeholder of each.
+	// Secrets are inserted into outgoing requests. The program holds a placeholder of each.
 	Secrets []Secret
 	Budget  Budget
 }
 
-// Check refuses what no sandbox could carry out. Errors carry
-// reason.HostInvalid.
+// Check refuses a reach that no sandbox can enforce. Errors carry reason.HostInvalid.
 func (g Reach) Check() error {
 	for _, rule := range g.Rules.Allow {
 		if rule.port == 0 {
@@ -72,8 +70,7 @@ func (g Reach) Check() error {
 	return nil
 }
 
-// MaxPorts is how many different ports one call may reach: a sandbox listens on
-// each.
+// MaxPorts limits the different ports that one call may reach: a sandbox listens on each.
 const MaxPorts = 64
 
 // Ports are the ports of the allow rules, sorted and without repeats.
@@ -86,9 +83,8 @@ func (g Reach) Ports() []uint16 {
 	return slices.Compact(ports)
 }
 
-// Inspected returns what is looked at in requests to a target, and false when
-// its connections are not looked into. Of several inspections the first that
-// fits counts. A secret for a target has it inspected, too.
+// Inspected returns the inspection of requests to a target, and false if its connections are not
+// inspected. The first matching inspection applies. A secret for a target also enables inspection.
 func (g Reach) Inspected(t Target) (Inspection, bool) {
 	for _, i := range g.Inspect {
 		if i.Host.matches(t.Host, t.Port) {
@@ -103,47 +99,42 @@ func (g Reach) Inspected(t Target) (Inspection, bool) {
 	return Inspection{}, false
 }
 
-// Inspection says which requests to a host may pass. Lists that are empty let
-// all pass.
+// Inspection defines which requests to a host are allowed. An empty list allows all.
 type Inspection struct {
 	Host Rule
 	// Methods are in upper case.
 	Methods []string
-	// Paths are patterns of the path of a URL as path.Match has them, in
-	// which a last "/**" stands for everything below.
+	// Paths are patterns for the path of a URL in the syntax of path.Match; a final "/**" matches
+	// everything below.
 	Paths []string
 }
 
-// Secret is a value that a program uses without ever seeing it.
+// Secret is a value that a program uses without access to it.
 type Secret struct {
-	// Name is that of the configuration ("github"), or the reference of one that the
-	// vault keeps, without its scheme ("user:ann/github").
+	// Name is the name in the configuration ("github"), or the reference of a vault secret without
+	// its scheme ("user:ann/github").
 	Name string
-	// Version is which value of the vault's it is, counted from 1; 0 is one that a
-	// file holds, whose value is whatever the file holds at the time.
+	// Version is the version of a vault secret, counted from 1. 0 is a secret in a file, whose
+	// value is the current content of the file.
 	Version int
-	// Note says what the secret is for, in its owner's words.
+	// Note is the owner's description of the secret's purpose.
 	Note string
-	// Env is the variable in which a program finds the placeholder, "" for
-	// none.
+	// Env is the environment variable that holds the placeholder, or "".
 	Env string
-	// Header is the one header, in canonical form, in which the placeholder is
-	// replaced.
+	// Header is the only header, in canonical form, in which the placeholder is replaced.
 	Header string
-	// Hosts are the targets that get the value, each with a port, by verified
-	// TLS alone.
+	// Hosts are the targets that may receive the value, each with a port and only by verified TLS.
 	Hosts  []Rule
 	Source SecretSource
 }
 
-// For reports whether a target may get the value.
+// For reports whether a target may receive the value.
 func (s Secret) For(t Target) bool {
 	return slices.ContainsFunc(s.Hosts, func(r Rule) bool { return r.matches(t.Host, t.Port) })
 }
 
-// Bound is how an approval names the secret: "secret:github@current", or
-// "secret:global/github@3" for version 3 of one that the vault keeps: with another
-// version it is another call.
+// Bound is the name of the secret in an approval: "secret:github@current", or
+// "secret:global/github@3" for version 3 of a vault secret: another version makes another call.
 func (s Secret) Bound() string {
 	version := "current"
 	if s.Version > 0 {
@@ -152,7 +143,7 @@ func (s Secret) Bound() string {
 	return "secret:" + s.Name + "@" + version
 }
 
-// Called is how people are told of the secret.
+// Called returns the name of the secret as displayed to people.
 func (s Secret) Called() string {
 	if s.Lent() {
 		return "vault://" + s.Name
@@ -160,26 +151,24 @@ func (s Secret) Called() string {
 	return s.Name
 }
 
-// Lent reports whether the vault keeps the secret, and lends it to one call at a time.
+// Lent reports whether the secret is a vault secret, which is lent to one call at a time.
 func (s Secret) Lent() bool { return s.Version > 0 }
 
-// SecretSource hands secrets out. Whoever asks owns the bytes, and wipes them
-// after use.
+// SecretSource provides secrets. The caller owns the returned bytes and MUST wipe them after use.
 type SecretSource interface {
 	Secret(ctx context.Context, name string) ([]byte, error)
 }
 
-// Budget bounds what one program exchanges with the hosts that it may reach. A
-// zero field means the default.
+// Budget limits the traffic of one program with its reachable hosts. A zero field means the
+// default.
 type Budget struct {
-	// Connections are all those of the program, Concurrent those at one time.
+	// Connections limits all connections of the program, Concurrent the simultaneous ones.
 	Connections int
 	Concurrent  int
 	// BytesOut and BytesIn are over all connections.
 	BytesOut int64
 	BytesIn  int64
-	// Requests counts those that can be told apart: of plain HTTP and of hosts
-	// that are inspected.
+	// Requests limits the requests that can be counted: plain HTTP and inspected hosts.
 	Requests int
 	// Time is how long one connection may last.
 	Time time.Duration
@@ -195,8 +184,8 @@ func (b Budget) OrDefault() Budget {
 	}
 }
 
-// Enforceable refuses what no sandbox could carry out, and one with the
-// name localhost: programs know its address by themselves, and connect to that.
+// Enforceable refuses a reach that no sandbox can enforce, including the name localhost: programs
+// resolve it without a query and connect to loopback.
 func (g Reach) Enforceable() error {
 	for _, rule := range g.Rules.Allow {
 		host, port, _ := strings.Cut(rule.Canonical(), ":")

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Resolver looks names up; *net.Resolver is one.
+// Resolver resolves names; *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
@@ -21,23 +21,23 @@ const (
 	lookupTime = 10 * time.Second
 	// lookupPause is how long a lookup that failed is not repeated.
 	lookupPause = time.Second
-	// maxAddresses is how many addresses of a name are looked at.
+	// maxAddresses is the maximum number of addresses of a name that are considered.
 	maxAddresses = 32
 )
 
-// lookup is one question to the resolver, under way or answered. All but done
-// is written before done is closed and not afterwards.
+// lookup is one query to the resolver, in progress or answered. All fields except done are written
+// only before done is closed.
 type lookup struct {
 	done  chan struct{}
 	addrs []netip.Addr
 	err   error
 	ended time.Time
-	// abandoned says that the one who asked went away; others ask again.
+	// abandoned means that the caller was cancelled; other callers repeat the lookup.
 	abandoned bool
 }
 
-// stale reports whether a lookup failed and may be repeated. One that found
-// something stands for the whole call, so that no later answer adds to it.
+// stale reports whether a lookup failed and may be repeated. A successful lookup applies to the
+// whole call, so that no later answer adds addresses.
 func (l *lookup) stale() bool {
 	select {
 	case <-l.done:
@@ -47,8 +47,8 @@ func (l *lookup) stale() bool {
 	}
 }
 
-// resolve returns the addresses of a host, the same ones for the whole call.
-// There is one question at a time for each name.
+// resolve returns the addresses of a host, the same ones for the whole call. At most one query for
+// each name is in progress at a time.
 func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
 	if addr, ok := host.Addr(); ok {
 		return []netip.Addr{addr}, nil
@@ -70,7 +70,7 @@ func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
 	}
 }
 
-// lookup returns the lookup of a name, and whether it is the caller's to do.
+// lookup returns the lookup of a name, and whether the caller must perform it.
 func (d *Dialer) lookup(name string) (l *lookup, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *Dialer) lookup(name string) (l *lookup, mine bool) {
 	return l, true
 }
 
-// ask does a lookup.
+// ask performs a lookup.
 func (d *Dialer) ask(ctx context.Context, host Host, l *lookup) {
 	defer close(l.done)
 	var resolver Resolver = net.DefaultResolver
@@ -94,7 +94,7 @@ func (d *Dialer) ask(ctx context.Context, host Host, l *lookup) {
 	}
 	limited, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	// The dot at the end keeps the machine's search domains out of it.
+	// The final dot prevents the use of the machine's search domains.
 	found, err := resolver.LookupNetIP(limited, "ip", host.name+".")
 	l.ended = time.Now()
 	if err == nil && len(found) == 0 {
@@ -112,8 +112,8 @@ func (d *Dialer) ask(ctx context.Context, host Host, l *lookup) {
 	}
 }
 
-// withoutServer takes the address of the machine's name server out of an
-// error, which the caller has no business to know.
+// withoutServer removes the address of the machine's name server from an error: callers must not
+// learn it.
 func withoutServer(err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {

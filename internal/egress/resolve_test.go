@@ -123,9 +123,9 @@ func mixedAnswers(t *testing.T, r Resolver) {
 	}
 }
 
-// TestSecondAnswerIsNotAskedFor: a name server that changes its mind is not
-// asked again by the same call, and is judged anew by the next.
-func TestSecondAnswerIsNotAskedFor(t *testing.T) {
+// TestNameIsResolvedOncePerCall: a call resolves a name once, even if the name server changes its
+// answer. The next call checks the new answer.
+func TestNameIsResolvedOncePerCall(t *testing.T) {
 	t.Parallel()
 	zone := egresstest.NewZone(map[string][]string{"rebind.test": {"11.0.0.1", "127.0.0.1"}, "widen.test": {"127.0.0.1", "11.0.0.1"}})
 	resolver := egresstest.NewNameServer(t, zone.Answer).Resolver()

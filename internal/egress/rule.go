@@ -14,8 +14,7 @@ import (
 //	192.0.2.7, [::1]     this address
 //	10.0.0.0/8           every address in the prefix
 //
-// each with an optional ":port"; an IPv6 address or prefix with a port stands
-// in brackets.
+// each with an optional ":port"; an IPv6 address or prefix with a port must be in brackets.
 type Rule struct {
 	text   string
 	host   Host         // an exact name
@@ -112,7 +111,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 // String returns the rule as it was written.
 func (r Rule) String() string { return r.text }
 
-// bracketed is a rule without a port, as it stands before one.
+// bracketed returns a rule without a port in the form that may precede a port.
 func (r Rule) bracketed() string {
 	if strings.Contains(r.text, ":") && !strings.HasPrefix(r.text, "[") {
 		return "[" + r.text + "]"
@@ -120,8 +119,8 @@ func (r Rule) bracketed() string {
 	return r.text
 }
 
-// matches has a pointer for its receiver because a rule is large and lists are
-// searched for every connection.
+// matches has a pointer receiver, because a rule is large and lists are searched for every
+// connection.
 func (r *Rule) matches(host Host, port uint16) bool {
 	switch {
 	case r.port != 0 && r.port != port:
@@ -134,28 +133,28 @@ func (r *Rule) matches(host Host, port uint16) bool {
 	return r.host.name != "" && r.host.name == host.name
 }
 
-// Rules are an allowlist and a denylist. A denial wins.
+// Rules are an allowlist and a denylist. A denial takes precedence.
 type Rules struct {
 	Allow []Rule
 	Deny  []Rule
-	// Gateway is never reached, whatever Allow says.
+	// Gateway is never reached, regardless of Allow.
 	Gateway *Gateway
-	// unlocking take the place of Allow for what unlocks special addresses, in
-	// rules that a caller narrowed.
+	// unlocking replaces Allow as the rules that unlock special addresses, in rules that a caller
+	// narrowed.
 	unlocking []Rule
 }
 
-// Answer is what rules say of a host and port.
+// Answer is the result of matching rules against a host and port.
 type Answer uint8
 
-// The answers. The zero value allows nothing.
+// The answers of Rules.Match. The zero value allows nothing.
 const (
 	Unlisted Answer = iota
 	Denied
 	Allowed
 )
 
-// Match looks a host up and returns the rule that decided.
+// Match evaluates a host and returns the rule that decided.
 func (r Rules) Match(host Host, port uint16) (Answer, Rule) {
 	if i := find(r.Deny, host, port); i >= 0 {
 		return Denied, r.Deny[i]
@@ -176,14 +175,13 @@ func find(rules []Rule, host Host, port uint16) int {
 	return -1
 }
 
-// Check is Match as an error: nil when the host may be asked for by a Dialer
-// that is OpenByDefault.
+// Check is Match as an error: nil if a Dialer with OpenByDefault may connect to the host.
 func (r Rules) Check(host Host, port uint16) error {
 	answer, rule := r.Match(host, port)
 	return r.refuse(answer, rule, Target{host, port}, true)
 }
 
-// refuse is the error of an answer, nil when it lets the target pass.
+// refuse returns the error of an answer, or nil if the target is allowed.
 func (r Rules) refuse(answer Answer, rule Rule, t Target, openByDefault bool) error {
 	switch {
 	case answer == Allowed, answer == Unlisted && openByDefault && len(r.Allow) == 0:
@@ -194,16 +192,16 @@ func (r Rules) refuse(answer Answer, rule Rule, t Target, openByDefault bool) er
 	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", t)
 }
 
-// CheckName is "" for a host that is allowed at some port, and otherwise the
-// reason why it is not.
+// CheckName returns "" for a host that is allowed at some port, and otherwise the reason of the
+// denial.
 func (r Rules) CheckName(host Host) string {
 	why := ReasonUnlisted
 	for _, rule := range r.Allow {
 		if !rule.matches(host, rule.port) {
 			continue
 		}
-		// A rule without a port stands for all of them, which only a denial
-		// without a port takes away as a whole.
+		// A rule without a port covers all ports; only a denial without a port removes it
+		// completely.
 		if find(r.Deny, host, rule.port) < 0 {
 			return ""
 		}
@@ -212,7 +210,7 @@ func (r Rules) CheckName(host Host) string {
 	return why
 }
 
-// unlocks reports whether an allow rule names this special address on purpose.
+// unlocks reports whether an allow rule names this special address explicitly.
 func (r Rules) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
 	rules := r.unlocked()
 	for i := range rules {
@@ -223,9 +221,8 @@ func (r Rules) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
 	return false
 }
 
-// unlocks reports whether the rule names the address as itself, or as a prefix
-// that lies inside the special block. 0.0.0.0/0 does not name the loopback
-// address on purpose.
+// unlocks reports whether the rule names the address itself, or a prefix inside the special block.
+// 0.0.0.0/0 does not name the loopback address explicitly.
 func (r *Rule) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
 	if r.port != 0 && r.port != port || !r.prefix.IsValid() || !r.prefix.Contains(addr) {
 		return false

@@ -9,18 +9,17 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// mostSums is how many targets the connections that are not listed one by one
-// are added up for.
+// mostSums limits the targets for which unlisted connections are summed.
 const mostSums = 256
 
-// kind is what connections that are added up have in common.
+// kind is the key by which connections are summed.
 type kind struct {
 	leg             string
 	target          Target
 	verdict, reason string
 }
 
-// amount is what there was of a kind.
+// amount is the total of a kind.
 type amount struct {
 	count, requests int
 	out, in         int64
@@ -30,19 +29,18 @@ func (a amount) plus(b amount) amount {
 	return amount{a.count + b.count, a.requests + b.requests, a.out + b.out, a.in + b.in}
 }
 
-// compare orders by what was sent, and then by what was received.
+// compare orders by bytes sent, then by bytes received.
 func (a amount) compare(b amount) int {
 	return cmp.Or(cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in))
 }
 
-// sums are amounts by kind, for at most mostSums targets: those to which most
-// was sent. Example: with mostSums 2, a.org has 9 bytes, b.org 5, and now c.org
-// 7. b.org gives way, and its 5 bytes are added up under no target, with those
-// of the same verdict and reason: a.org 9, c.org 7, elsewhere 5. Legs, verdicts
-// and reasons are few, so that sums are bounded.
+// sums are amounts by kind for at most mostSums targets, those with the most bytes sent. Example:
+// with mostSums 2, a.org has 9 bytes, b.org 5, and c.org now gets 7. b.org is evicted, and its 5
+// bytes are added to the sum without a target with the same verdict and reason: a.org 9, c.org 7,
+// elsewhere 5. The numbers of legs, verdicts and reasons are small, so the sums are bounded.
 type sums struct {
 	of map[kind]amount
-	// targets is how many of them have one.
+	// targets is the number of kinds with a target.
 	targets int
 }
 
@@ -56,15 +54,15 @@ func (s *sums) add(k kind, a amount) {
 	s.of[k] = s.of[k].plus(a)
 }
 
-// admit lets a kind with a new target in, or returns it without its target when
-// others have sent more.
+// admit accepts a kind with a new target, or returns it without its target if the others have sent
+// more.
 func (s *sums) admit(k kind, a amount) kind {
 	if s.targets < mostSums {
 		s.targets++
 		return k
 	}
 	least, less := k, a
-	if a.compare(amount{}) > 0 { // nothing is less than nothing
+	if a.compare(amount{}) > 0 { // an empty amount never replaces another
 		for other, has := range s.of {
 			if other.target != (Target{}) && has.compare(less) < 0 {
 				least, less = other, has
@@ -79,8 +77,7 @@ func (s *sums) admit(k kind, a amount) kind {
 	return k
 }
 
-// more adds to a kind that was added to before, and may have lost its target
-// since.
+// more adds to a kind that was added earlier and may have lost its target since.
 func (s *sums) more(k kind, a amount) {
 	if _, known := s.of[k]; !known {
 		k = k.anywhere()
@@ -95,8 +92,8 @@ func (k kind) anywhere() kind {
 
 func (s *sums) clone() *sums { return &sums{of: maps.Clone(s.of), targets: s.targets} }
 
-// list returns the sums, most bytes first and those without target last, and of
-// how many connections they are.
+// list returns the sums, most bytes first and sums without a target last, and the number of
+// connections that they cover.
 func (s *sums) list() (list []tool.Connection, count int) {
 	for k, a := range s.of {
 		c := tool.Connection{

@@ -1,11 +1,10 @@
 package egress
 
-// The legs: the ways by which a connection comes to the gateway.
+// The legs: the ways in which a connection reaches the gateway.
 const (
-	// LegTool is that of a tool of the daemon's own, such as http.fetch.
+	// LegTool is the leg of the daemon's own tools, such as http.fetch.
 	LegTool = ""
-	// LegTransparent is a connection that the program made as if the network
-	// were open.
+	// LegTransparent is a connection that the program opened without a proxy.
 	LegTransparent = "transparent"
 	LegConnect     = "connect" // HTTP CONNECT
 	LegForward     = "forward" // an HTTP request in absolute form
@@ -26,7 +25,7 @@ const (
 	ReasonDeniedRule       = "denied_rule"        // a deny rule names the host, or its address
 	ReasonAddressNotPublic = "address_not_public" // and no allow rule names the address itself
 	ReasonGateway          = "gateway"            // the gateway itself listens there
-	ReasonUnresolved       = "unresolved"         // the name has no address, or nobody answered
+	ReasonUnresolved       = "unresolved"         // the name has no address, or no server answered
 	ReasonUnreachable      = "unreachable"        // no address of the host could be connected to
 
 	ReasonNoName        = "no_name"        // TLS without a server name
@@ -45,7 +44,7 @@ const (
 	ReasonSecretMisplaced  = "secret_misplaced"  // a placeholder where the value must not go
 	ReasonSecretUnverified = "secret_unverified" //nolint:gosec // a placeholder on a connection that is not verified TLS
 
-	ReasonSlow      = "slow"       // the program did not say in time what it wants
+	ReasonSlow      = "slow"       // the program did not send its request in time
 	ReasonBadSOCKS  = "bad_socks"  // not SOCKS5, or more than CONNECT without authentication
 	ReasonQueryType = "query_type" // a question other than for an address
 

@@ -37,14 +37,14 @@ func reasonWords(t *testing.T) map[string]string {
 // TestReasonsAreExplained: each has a sentence for models and a row for people.
 func TestReasonsAreExplained(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../docs/egress.md"))(t)
+	text := must.Get(os.ReadFile("../../docs/egress-ledger.md"))(t)
 	_, ledger, _ := strings.Cut(string(text), "## The ledger")
 	for name, word := range reasonWords(t) {
 		if causes[word] == "" && word != ReasonUnlisted {
 			t.Errorf("%s has no sentence", name)
 		}
 		if !strings.Contains(ledger, "`"+word+"`") {
-			t.Errorf("docs/egress.md does not explain %s", word)
+			t.Errorf("docs/egress-ledger.md does not explain %s", word)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func asked(t *testing.T, d *running, input map[string]string) (n int) {
 	return n
 }
 
-// TestADeniedCallIsNotAskedBySpellingItOtherwise through the whole gateway.
-func TestADeniedCallIsNotAskedBySpellingItOtherwise(t *testing.T) {
+// TestDenialCoversEquivalentCalls through the whole gateway.
+func TestDenialCoversEquivalentCalls(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	ws := filepath.Join(t.TempDir(), "ws")

@@ -35,8 +35,8 @@ import (
 	"palyra/internal/evidence/attest"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/builtin"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/lend"
-	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream"
 	"palyra/internal/exec/upstream/oauth"
 	"palyra/internal/exec/upstream/packages"
@@ -94,13 +94,14 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	// calls are those that clients may leave; once holding is closed, no answer waits
-	// for one of them any more.
+	// calls are the calls that clients may disconnect from; once holding is closed, responses do
+	// not wait for them any more.
 	calls   *resume.Calls
 	holding chan struct{}
 	hooks   *hook.Service
-	mcp     *mcpserver.Face
-	// lookAgain ends the streams of the API that policy allows no more, once it is served.
+	mcp     *mcpserver.Server
+	// lookAgain ends the API streams that policy no longer allows. It is set once the API is
+	// served.
 	lookAgain func()
 	engine    *policy.Engine
 	desk      *approval.Desk
@@ -111,7 +112,7 @@ type gateway struct {
 	packages  *packages.Service
 	guests    guests
 	skills    skills
-	// fetcher makes requests for guests.
+	// fetcher performs HTTP requests for guests.
 	fetcher   builtin.Fetcher
 	mcpLogins *oauth.Service
 	turns     *limit.Queue
@@ -131,13 +132,13 @@ type gateway struct {
 	metrics   *telemetry.Metrics
 	console   *console.Console
 	listeners listeners
-	// own is where the gateway listens, which nothing that it runs may reach.
+	// own holds the gateway's listening addresses, which no program or tool may reach.
 	own *egress.Gateway
-	// stopping is true from the order to stop.
+	// stopping is true once the gateway has been ordered to stop.
 	stopping atomic.Bool
 }
 
-// parts closes what was opened, in reverse order.
+// parts holds the close functions of opened parts; they run in reverse order.
 type parts struct{ closers []func(context.Context) error }
 
 func (p *parts) add(fn func(context.Context) error) { p.closers = append(p.closers, fn) }
@@ -150,8 +151,8 @@ func (p *parts) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// build makes the parts in the order in which they need each other. What was
-// opened is closed again when a later part fails.
+// build creates the parts in dependency order. If a part fails, the parts already opened are
+// closed.
 func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
@@ -201,19 +202,18 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	return g, nil
 }
 
-// startInterval is how often the log is told of a start that lasts.
+// startInterval is the interval of progress messages during a long start.
 const startInterval = 5 * time.Second
 
-// startWatch tells the log what a start is at when it lasts: with a large journal to
-// look through, an operator would think that it hangs.
+// startWatch logs the current step of a long start: with a large journal, an operator could assume
+// that it hangs.
 type startWatch struct {
 	log   *slog.Logger
 	meter progress.Meter
 	step  atomic.Pointer[string]
 }
 
-// begin watches until end is called. What works under the new ctx counts events of
-// the journal.
+// begin watches until end is called. Operations under the returned ctx count journal events.
 func (w *startWatch) begin(ctx context.Context) (_ context.Context, end func()) {
 	w.next("")
 	return progress.With(ctx, &w.meter), w.meter.Watch(startInterval, func(n progress.Count) {
@@ -225,7 +225,7 @@ func (w *startWatch) begin(ctx context.Context) (_ context.Context, end func()) 
 	})
 }
 
-// next begins the next step, in which nothing is counted yet.
+// next begins the next step and resets the count.
 func (w *startWatch) next(step string) {
 	w.step.Store(&step)
 	w.meter.Expect(0)
@@ -235,7 +235,7 @@ func openState(_ context.Context, g *gateway, _ Options) error {
 	if err := ownConfiguration(g.cfg); err != nil {
 		return err
 	}
-	lock, err := statedir.Take(g.cfg.StateDir)
+	lock, err := takeState(g.cfg.StateDir)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func openKeys(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// openAuthority opens the certificate authority, or makes it.
+// openAuthority opens the certificate authority, or creates it.
 func openAuthority(cfg *config.Config) (*ca.Authority, bool, error) {
 	return ca.Open(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
 }
@@ -268,8 +268,8 @@ func authorityOptions(cfg *config.Config) ca.Options {
 	return o
 }
 
-// keyPlaces says where each key of the gateway lives, that of the local operator's
-// device included.
+// keyPlaces returns the location of each key of the gateway, including the key of the local
+// operator's device.
 func keyPlaces(authority *ca.Authority, cfg *config.Config) []ca.KeyPlace {
 	return append(authority.Places(), identity.LocalKey(statedir.Operator(cfg.StateDir)))
 }
@@ -294,7 +294,7 @@ func openStore(ctx context.Context, g *gateway, o Options) (err error) {
 	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", opened(g.authority))
 }
 
-// openedPayload says which build began to write, and where its keys live.
+// openedPayload records the build that opened the journal, and the locations of its keys.
 type openedPayload struct {
 	Version string            `json:"version"`
 	Keys    map[string]string `json:"keys"`
@@ -308,15 +308,15 @@ func opened(authority *ca.Authority) openedPayload {
 	return openedPayload{version.Get().Version, keys}
 }
 
-// startRestored ends what a state directory that was restored from a backup brings
-// along, before anything of it counts.
+// startRestored ends the credentials and pending work of a state directory restored from a backup,
+// before any of it takes effect.
 func startRestored(ctx context.Context, g *gateway, o Options) error {
 	r, started, err := backup.Start(ctx, backup.Parts{
 		StateDir: g.cfg.StateDir, Journal: g.journal, Approvals: g.stores.approvals, EndLogins: g.identity.EndAllLogins,
 		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 	})
 	if started {
-		g.log.WarnContext(ctx, "the gateway goes on from a backup and is frozen: compare what is valid, then `palyra thaw`",
+		g.log.WarnContext(ctx, "the gateway was restored from a backup and is frozen: review valid members and devices, then run `palyra thaw`",
 			slog.String("note", backup.Why(r.MadeAt)))
 	}
 	if err != nil {
@@ -339,7 +339,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 		return err
 	}
 	g.changes = changesets.New(changesets.Config{
-		Declared: g.cfg.Workspaces, Workspaces: g.workspaces, History: g.isolation.history, Journal: g.journal, Log: g.log,
+		Declared: g.cfg.Workspaces, Workspaces: g.workspaces, History: g.isolation.history, Journal: g.journal, Log: g.log, Guard: guard(g),
 		Forbidden: func(by access.Caller, f tool.CommitFacts) error { return forbidden(g, by, f) },
 	})
 	if err := g.changes.Recover(ctx); err != nil {
@@ -358,14 +358,14 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 		return err
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
-		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
+		Settings: g.cfg, Store: g.stores.policies, Guard: guard(g), Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
 		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }
 
-// openUpstreams makes what runs upstream servers, and sets their tools as they were
-// approved last: the policies that are loaded next may name them. No server is reached.
+// openUpstreams creates the manager of upstream servers, and registers their tools as last
+// approved: the policies loaded next may name them. It connects to no server.
 func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolicy) error {
 	denied, err := egress.ParseRules(g.cfg.HTTP.DeniedHosts)
 	if err != nil {
@@ -393,9 +393,9 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 		Denied: denied, Gateway: g.own,
 	})
 	cfg := upstream.Config{
-		Standing: standing(g),
-		Store:    g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
-		SearchPath: process.SearchPath, Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Standing: standing(g), Guard: guard(g),
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
+		SearchPath: process.SearchPath, Toolchains: func() []command.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		State: statedir.Upstreams(g.cfg.StateDir), StateLimit: g.cfg.ProcessRunner.CacheLimitBytes,
 		Empty: empty, Denied: denied, OwnHosts: ownHosts(g.cfg), Gateway: g.own, Version: version.Get().Version, Log: g.log,
@@ -419,7 +419,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 	return nil
 }
 
-// ownHosts are the names and addresses under which the gateway is reached.
+// ownHosts returns the names and addresses of the gateway.
 func ownHosts(cfg *config.Config) []string {
 	list := slices.Clone(cfg.Listen.ServerNames)
 	for _, address := range []string{cfg.Listen.API, cfg.Listen.Metrics} {
@@ -448,8 +448,8 @@ func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
 	return workspace.NewSet(declared, private(cfg)...)
 }
 
-// private lists what no workspace may overlap: who writes there decides what
-// is allowed, or is somebody else.
+// private lists the directories that no workspace may overlap: write access to them would change
+// permissions or impersonate another component.
 func private(c *config.Config) []workspace.Private {
 	list := []workspace.Private{{Name: "state_dir", Path: c.StateDir}}
 	for _, p := range []workspace.Private{
@@ -481,7 +481,7 @@ func private(c *config.Config) []workspace.Private {
 	return list
 }
 
-// allTools are the daemon's own tools after others, and what programs may do.
+// allTools returns the daemon's own tools after others, and the policy of process.run.
 func allTools(g *gateway, others []tool.Runnable) ([]tool.Runnable, builtin.ProcessPolicy, error) {
 	cfg, err := builtinConfig(g.cfg, g.workspaces, g.isolation)
 	if err != nil {
@@ -505,11 +505,11 @@ func allTools(g *gateway, others []tool.Runnable) ([]tool.Runnable, builtin.Proc
 	return append(tools, packages.Install{Service: g.packages}, changesets.Tool{Of: g.changes, Version: version.Get().Version}), cfg.Process, nil
 }
 
-// newPackages makes what installs the packages of upstream servers.
+// newPackages creates the installer of upstream servers' packages.
 func newPackages(g *gateway, process builtin.ProcessPolicy) *packages.Service {
 	cfg := packages.Config{
 		Dir: statedir.Packages(g.cfg.StateDir), Ready: func() error { return g.upstreams.Runs() }, SearchPath: process.SearchPath,
-		Toolchains: func() []sandbox.Toolchain { return g.isolation.toolchains.Now().Toolchains },
+		Toolchains: func() []command.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits:     process.Limits, Required: process.Required, Lender: g.lending, Gateway: g.own, Version: version.Get().Version,
 	}
 	if g.isolation.watch != nil {
@@ -525,6 +525,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 		Store: g.stores.approvals, Log: g.log,
 		Judge: dualcontrol.Judge{Calls: call.Judge{Evaluator: g.engine, LiveDevice: votesGoOn(g)}, People: people},
 		Now:   approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
+		Guard: guard(g),
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
@@ -548,12 +549,11 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	return g.desk.MarkRunsGone(ctx)
 }
 
-// openPairing makes the host of pairings, which knows the server's certificate once
-// there is one.
+// openPairing creates the host of pairings, which gets the server's certificate later.
 func openPairing(_ context.Context, g *gateway, _ Options) (err error) {
 	g.pairings, err = pairing.NewHost(pairing.Config{
 		Issuer: g.identity, Approvals: people.Asker{Gate: g.changing, Members: g.registry}, Journal: g.journal,
-		Server: func() (pairing.Server, error) { return shown(g) },
+		Server: func() (pairing.Server, error) { return pairingServer(g) },
 	})
 	return err
 }
@@ -567,7 +567,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
 	}
 	g.auditor = audit.New(g.journal, g.log)
-	// Refusals of one principal become one event a minute.
+	// Refusals of one principal are combined into one event per minute.
 	g.quotas.Refused = func(principal string) {
 		g.auditor.Refused(context.Background(), principal, api.CallToolProcedure, reason.QuotaExceeded)
 	}
@@ -587,18 +587,18 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 	return nil
 }
 
-// openHooks makes what answers the hooks of agents.
+// openHooks creates the handler of agents' hooks.
 func openHooks(_ context.Context, g *gateway, _ Options) (err error) {
 	g.hooks, err = hook.New(hook.Config{Calls: g.calls, Past: g.pipeline, Announced: g.mcp.Announced, Stopping: g.holding, Log: g.log})
 	return err
 }
 
-// guards are the files that no agent may change by its own tools: those that decide what
-// agents and the gateway do.
+// guards returns the files that no agent may change with its own tools: files that control agents
+// and the gateway.
 func guards(cfg *config.Config) []files.Guarded {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // then nobody's agents are looked after but by what is guarded anywhere
+		home = "" // without a home directory, only the files guarded on every system apply
 	}
 	m := files.Machine{Home: home, OS: runtime.GOOS, Getenv: os.Getenv}
 	gateway := files.Gateway{StateDir: cfg.StateDir, Config: cfg.Source, Policies: cfg.Policy.Dir}
@@ -610,8 +610,8 @@ func guards(cfg *config.Config) []files.Guarded {
 	return m.Guards(gateway)
 }
 
-// cooldown turns the setting "0s", which is off, into what the desk takes for
-// off: its zero is the default.
+// cooldown converts the setting "0s" (off) to the desk's value for off: the desk's zero means the
+// default.
 func cooldown(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -619,8 +619,7 @@ func cooldown(d time.Duration) time.Duration {
 	return d
 }
 
-// openRuns makes the manager of runs, and ends those that the last stop cut
-// off.
+// openRuns creates the manager of runs, and ends the runs interrupted by the last stop.
 func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	g.models = providers.OpenAll(ctx, g.cfg.Models, g.lending, g.log)
 	tellSecrets(ctx, g.cfg.Secrets, g.log)
@@ -649,7 +648,7 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-// openLogins makes what lets people in. The identity provider is not asked yet.
+// openLogins creates the login service. The identity provider is not contacted yet.
 func openLogins(_ context.Context, g *gateway, _ Options) (err error) {
 	c := loginConfig(g.cfg)
 	c.Members, c.Log = g.identity, g.log
@@ -673,7 +672,7 @@ func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
 	return nil
 }
 
-// catalog lists the tools that policy could ever let a caller call.
+// catalog lists the tools that policy could ever permit to a caller.
 func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller) []tool.Descriptor {
 	return func(caller access.Caller) []tool.Descriptor {
 		listed := make(map[string]bool)
@@ -681,7 +680,8 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 			listed[entry.Tool] = true
 		}
 		return slices.DeleteFunc(router.Descriptors(), func(d tool.Descriptor) bool {
-			// Nobody but its agent can run an external one, and changesets.UndoTool is no client's.
+			// Only its agent can run an external tool, and changesets.UndoTool is not available to
+			// clients.
 			return !listed[d.Name] || d.Executor == tool.External || d.Name == changesets.UndoTool
 		})
 	}

@@ -37,11 +37,11 @@ const canary = "kzqvx-canary-7h3w9m2p8r5t"
 // overheard is a connection of which every byte that the gateway sends is looked at.
 type overheard struct {
 	http.RoundTripper
-	heard *heard
+	leaks *leakDetector
 }
 
-// heard looks for the canary, in the forms in which a text travels, and for the digests of files.
-type heard struct {
+// leakDetector looks for the canary, in the forms in which a text travels, and for the digests of files.
+type leakDetector struct {
 	mu    sync.Mutex
 	forms map[string][]byte
 	found string
@@ -51,32 +51,32 @@ type heard struct {
 func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := o.RoundTripper.RoundTrip(r)
 	if err != nil {
-		o.heard.broke(err)
+		o.leaks.connectionReset(err)
 		return nil, err
 	}
 	for name, values := range res.Header {
-		o.heard.look([]byte(name + strings.Join(values, " ")))
+		o.leaks.inspect([]byte(name + strings.Join(values, " ")))
 	}
-	res.Body = &overheardBody{ReadCloser: res.Body, heard: o.heard}
+	res.Body = &inspectedBody{ReadCloser: res.Body, leaks: o.leaks}
 	return res, nil
 }
 
-type overheardBody struct {
+type inspectedBody struct {
 	io.ReadCloser
-	heard *heard
+	leaks *leakDetector
 	// tail is the end of what came before, in which a form may have begun.
 	tail []byte
 }
 
-func (b *overheardBody) Read(p []byte) (int, error) {
+func (b *inspectedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	text := append(b.tail, p[:n]...)
-	b.heard.look(text)
+	b.leaks.inspect(text)
 	b.tail = bytes.Clone(text[max(0, len(text)-128):])
 	return n, err
 }
 
-func (h *heard) look(text []byte) {
+func (h *leakDetector) inspect(text []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bytes += int64(len(text))
@@ -87,8 +87,8 @@ func (h *heard) look(text []byte) {
 	}
 }
 
-// broke notes that the gateway ended a request without an answer, as it does when it panics.
-func (h *heard) broke(err error) {
+// connectionReset records that the gateway ended a request without an answer, as it does when it panics.
+func (h *leakDetector) connectionReset(err error) {
 	if strings.Contains(err.Error(), "INTERNAL_ERROR") {
 		h.mu.Lock()
 		h.found = err.Error()
@@ -96,7 +96,7 @@ func (h *heard) broke(err error) {
 	}
 }
 
-func (h *heard) take() (found string) {
+func (h *leakDetector) take() (found string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	found, h.found = h.found, ""
@@ -120,10 +120,10 @@ func canaryText(name string) string {
 	return "first\n" + canary + "\nlast\n"
 }
 
-// newHeard looks for the canary as it is, in base64 at each offset and in hexadecimal, and for
+// newLeakDetector looks for the canary as it is, in base64 at each offset and in hexadecimal, and for
 // the digest of each file.
-func newHeard() *heard {
-	h := &heard{forms: map[string][]byte{"text": []byte(canary), "hexadecimal": []byte(hex.EncodeToString([]byte(canary)))}}
+func newLeakDetector() *leakDetector {
+	h := &leakDetector{forms: map[string][]byte{"text": []byte(canary), "hexadecimal": []byte(hex.EncodeToString([]byte(canary)))}}
 	for offset := range 3 {
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + canary))
 		h.forms[fmt.Sprintf("base64 at %d", offset)] = []byte(text[4 : len(text)-4])
@@ -134,10 +134,10 @@ func newHeard() *heard {
 	return h
 }
 
-// ofText looks for the canary alone: digests of files stand in evidence, which who may read
+// withoutDigests looks for the canary alone: digests of files stand in evidence, which who may read
 // attestations sees.
-func (h *heard) ofText() *heard {
-	text := &heard{forms: maps.Clone(h.forms)}
+func (h *leakDetector) withoutDigests() *leakDetector {
+	text := &leakDetector{forms: maps.Clone(h.forms)}
 	maps.DeleteFunc(text.forms, func(name string, _ []byte) bool { return strings.HasPrefix(name, "digest") })
 	return text
 }

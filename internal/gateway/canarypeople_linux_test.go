@@ -29,25 +29,25 @@ import (
 	"palyra/internal/core/must"
 )
 
-// overheardGateway is a gateway of local, who has read everything, and of others, to whom every
+// inspectedGateway is a gateway of local, who has read everything, and of others, to whom every
 // byte that it sends is looked at: coder, an agent; dev, a developer; olga, an operator, who
 // edits calls and evaluates; and aud, an auditor.
-type overheardGateway struct {
+type inspectedGateway struct {
 	*running
-	heard  *heard
+	leaks  *leakDetector
 	server string
 	// people are those whose answers are looked at, local is not.
-	people map[string]speaker
-	local  speaker
+	people map[string]testClient
+	local  testClient
 	// evidence are the same people, of whose answers only text counts.
-	text     *heard
-	evidence map[string]speaker
-	// heardOf are the ways in which the control heard something.
-	heardOf map[string]bool
+	text     *leakDetector
+	evidence map[string]testClient
+	// leakedBy holds the ways in which the control leaks something.
+	leakedBy map[string]bool
 }
 
-// speaker is a member with a client of each service.
-type speaker struct {
+// testClient is a member with a client of each service.
+type testClient struct {
 	http       *http.Client
 	calls      palyrav1connect.GatewayServiceClient
 	approvals  palyrav1connect.ApprovalsServiceClient
@@ -57,16 +57,16 @@ type speaker struct {
 	evidence   palyrav1connect.AttestationServiceClient
 }
 
-func newSpeaker(c *http.Client, url string) speaker {
+func newClient(c *http.Client, url string) testClient {
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
-	return speaker{
+	return testClient{
 		c, palyrav1connect.NewGatewayServiceClient(c, url, plain), palyrav1connect.NewApprovalsServiceClient(c, url, plain),
 		palyrav1connect.NewPolicyServiceClient(c, url, plain), palyrav1connect.NewWorkspaceServiceClient(c, url, plain),
 		palyrav1connect.NewJournalServiceClient(c, url, plain), palyrav1connect.NewAttestationServiceClient(c, url, plain),
 	}
 }
 
-func startWithCanary(t *testing.T, policies string) *overheardGateway {
+func startWithCanary(t *testing.T, policies string) *inspectedGateway {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", canary)
@@ -95,10 +95,10 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 	}
 	must.Do(t, os.Symlink(".env", filepath.Join(dir, "link")))
 	must.Do(t, os.Symlink(canary+".txt", filepath.Join(dir, "pointer"))) // where a link leads is content, too
-	h := newHeard()
-	g := &overheardGateway{running: start(t, cfg), heard: h, text: h.ofText(), server: server.URL + "/", people: map[string]speaker{}, evidence: map[string]speaker{}, heardOf: map[string]bool{}}
+	h := newLeakDetector()
+	g := &inspectedGateway{running: start(t, cfg), leaks: h, text: h.withoutDigests(), server: server.URL + "/", people: map[string]testClient{}, evidence: map[string]testClient{}, leakedBy: map[string]bool{}}
 	t.Cleanup(g.end)
-	g.local = newSpeaker(dialAs(t, g.Credentials), g.url())
+	g.local = newClient(dialAs(t, g.Credentials), g.url())
 	for name, role := range map[string]access.Role{
 		"coder": access.RoleAgent, "dev": access.RoleDeveloper, "olga": access.RoleOperator, "aud": access.RoleAuditor, "ada": access.RoleAdmin,
 	} {
@@ -108,10 +108,10 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 			operator.Owner = access.User("local")
 		}
 		must.Get(AddOperator(t.Context(), cfg, operator))(t)
-		for list, h := range map[*map[string]speaker]*heard{&g.people: h, &g.evidence: g.text} {
+		for list, h := range map[*map[string]testClient]*leakDetector{&g.people: h, &g.evidence: g.text} {
 			c := dialAs(t, bundle)
 			c.Transport = overheard{c.Transport, h}
-			(*list)[name] = newSpeaker(c, g.url())
+			(*list)[name] = newClient(c, g.url())
 		}
 	}
 	g.readAll()
@@ -120,7 +120,7 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 
 // readAll has local read the files, the server and, in the header of a request, a secret, and
 // change a file, so that results, evidence and a change set have the canary.
-func (g *overheardGateway) readAll() {
+func (g *inspectedGateway) readAll() {
 	t := g.t
 	t.Helper()
 	must.Get(palyrav1connect.NewVaultServiceClient(g.client(), g.url()).PutSecret(t.Context(), &palyrav1.PutSecretRequest{
@@ -149,45 +149,45 @@ func (g *overheardGateway) readAll() {
 	}
 }
 
-// listen asks until the deadline. In the control every way that has something has to be heard.
-func (g *overheardGateway) listen(t *testing.T, name string, random guesser, deadline time.Time, seed uint64) {
+// listen asks until the deadline. In the control every way that has something must be detected.
+func (g *inspectedGateway) listen(t *testing.T, name string, random guesser, deadline time.Time, seed uint64) {
 	control, calls := name == "the control", 0
 	ways := g.ways()
-	if control { // which ends when everything was heard
+	if control { // which ends when all were detected
 		deadline = time.Now().Add(must.Patience)
 	}
 	for time.Now().Before(deadline) {
 		way := random.one(slices.Sorted(maps.Keys(ways))...)
 		what := ways[way](random)
 		calls++
-		for _, h := range []*heard{g.heard, g.text} {
+		for _, h := range []*leakDetector{g.leaks, g.text} {
 			found := h.take()
 			switch {
 			case found == "":
 			case control:
-				g.heardOf[way] = true
+				g.leakedBy[way] = true
 			default:
 				t.Errorf("%s: after %s, %s (request %d, %s=%d): %s", name, way, what, calls, canarySeed, seed, found)
 				return
 			}
 		}
-		if control && !slices.ContainsFunc(hearing, func(way string) bool { return !g.heardOf[way] }) {
+		if control && !slices.ContainsFunc(hearing, func(way string) bool { return !g.leakedBy[way] }) {
 			break
 		}
 	}
 	for _, way := range hearing {
-		if control && !g.heardOf[way] {
-			t.Errorf("the control heard nothing by %s", way)
+		if control && !g.leakedBy[way] {
+			t.Errorf("the control leaks nothing by %s", way)
 		}
 	}
-	t.Logf("%s: %d requests, %d bytes", name, calls, g.heard.bytes+g.text.bytes)
+	t.Logf("%s: %d requests, %d bytes", name, calls, g.leaks.bytes+g.text.bytes)
 }
 
 // hearing are the ways in which those who may read hear of the canary.
 var hearing = []string{"a call", "an explanation", "an evaluation of another's call", "an edit", "an export", "change sets"}
 
 // ways are what somebody may ask.
-func (g *overheardGateway) ways() map[string]func(guesser) string {
+func (g *inspectedGateway) ways() map[string]func(guesser) string {
 	return map[string]func(guesser) string{
 		"an evaluation": func(r guesser) string {
 			tool, text := g.input(r)
@@ -217,13 +217,13 @@ func (g *overheardGateway) ways() map[string]func(guesser) string {
 	}
 }
 
-func (g *overheardGateway) input(r guesser) (tool string, text []byte) {
+func (g *inspectedGateway) input(r guesser) (tool string, text []byte) {
 	tool, input := r.call(g.server)
 	return tool, must.Get(json.Marshal(input))(g.t)
 }
 
 // evaluateOther asks by AuthZEN whether the agent may make a call.
-func (g *overheardGateway) evaluateOther(r guesser) string {
+func (g *inspectedGateway) evaluateOther(r guesser) string {
 	tool, text := g.input(r)
 	body := must.Get(json.Marshal(map[string]any{
 		"subject": map[string]string{"type": "agent", "id": "coder"}, "action": map[string]string{"name": "tools/call"},
@@ -238,7 +238,7 @@ func (g *overheardGateway) evaluateOther(r guesser) string {
 }
 
 // call makes a call. Who asks looks at the question in every way that it has, and leaves.
-func (g *overheardGateway) call(r guesser, by speaker) string {
+func (g *inspectedGateway) call(r guesser, by testClient) string {
 	tool, text := g.input(r)
 	ctx, cancel := context.WithTimeout(g.t.Context(), must.Patience)
 	defer cancel()
@@ -260,12 +260,12 @@ func (g *overheardGateway) call(r guesser, by speaker) string {
 
 // edit has an operator change a call that waits. Having asked for it, too, the operator may not
 // decide it any more.
-func (g *overheardGateway) edit(r guesser) string {
+func (g *inspectedGateway) edit(r guesser) string {
 	tool := r.one("fs.write", "fs.patch", "fs.patch", "fs.read", "fs.search", "process.run")
 	text, plain := g.of(r, tool), g.of(r, tool)
 	ctx, cancel := context.WithTimeout(g.t.Context(), must.Patience)
 	defer cancel()
-	stream, err := newSpeaker(g.unheard("coder"), g.url()).calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: tool, InputJson: plain})
+	stream, err := newClient(g.uninspectedClient("coder"), g.url()).calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: tool, InputJson: plain})
 	for err == nil && stream.Receive() {
 		asked := stream.Msg().GetApprovalRequested().GetApproval()
 		if asked == nil {
@@ -286,7 +286,7 @@ func (g *overheardGateway) edit(r guesser) string {
 }
 
 // of is an input of the tool.
-func (g *overheardGateway) of(r guesser, tool string) []byte {
+func (g *inspectedGateway) of(r guesser, tool string) []byte {
 	for {
 		if one, text := g.input(r); one == tool {
 			return text
@@ -294,14 +294,14 @@ func (g *overheardGateway) of(r guesser, tool string) []byte {
 	}
 }
 
-// unheard is a client of somebody whose answers are not looked at.
-func (g *overheardGateway) unheard(name string) *http.Client {
+// uninspectedClient is a client whose responses are not inspected.
+func (g *inspectedGateway) uninspectedClient(name string) *http.Client {
 	c := *g.people[name].http
 	c.Transport = c.Transport.(overheard).RoundTripper
 	return &c
 }
 
-func (g *overheardGateway) changeSets(r guesser) string {
+func (g *inspectedGateway) changeSets(r guesser) string {
 	who := r.one("dev", "olga", "aud")
 	by := g.people[who]
 	list, err := by.workspaces.ListChangeSets(g.t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: "default"})
@@ -321,7 +321,7 @@ func some[T any](r guesser, list []T) []T {
 }
 
 // records reads what others did. Evidence has digests of files.
-func (g *overheardGateway) records(r guesser) string {
+func (g *inspectedGateway) records(r guesser) string {
 	who := r.one("aud", "olga", "dev", "coder")
 	by := g.evidence[who]
 	if events, err := by.journal.ListEvents(g.t.Context(), &palyrav1.ListEventsRequest{}); err == nil {

@@ -32,7 +32,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "palyrad",
 		Short:         "The gateway between a model and the machine",
-		Long:          "palyrad decides every tool call with Cedar policy, asks a human where policy says so, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
+		Long:          "palyrad decides every tool call with Cedar policy, asks a person where policy requires it, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
 		Args:          arguments(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -70,9 +70,9 @@ func presenceCommand(s *settings) *cobra.Command {
 	})
 }
 
-// refuseKeys has c, and every command below it, refuse words that have the form of a
-// well-known key, as RPCs do: what is typed on this host gets into the journal and the
-// members' list by ways that no interceptor sees.
+// refuseKeys makes c, and every command below it, refuse arguments in the form of a well-known key,
+// as RPCs do: arguments typed on this host reach the journal and the members' list without passing
+// an interceptor.
 func refuseKeys(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		refuseKeys(sub)
@@ -95,12 +95,12 @@ func refuseKeys(c *cobra.Command) {
 	}
 }
 
-// misused is an error in how palyrad was called: exit code 2.
+// misused marks an error in the command line of palyrad, for which the exit code is 2.
 func misused(cmd *cobra.Command, err error) error {
 	return reason.Errorf(reason.InvalidInput, "%w", err).WithRemedy("See `%s --help`.", cmd.CommandPath())
 }
 
-// arguments makes errors of an argument check those of misused.
+// arguments converts errors of an argument check to errors of misused.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -113,9 +113,8 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 // groupOfFlag is the annotation that holds the heading of a flag.
 const groupOfFlag = "group"
 
-// printUsage prints how a command is called, with the flags of the settings by
-// groups. Below a subcommand, which reads two or three of them, stands where
-// they are.
+// printUsage prints the usage of a command, with the flags of the settings by groups. A subcommand,
+// which reads only two or three of them, prints where they are documented.
 func printUsage(cmd *cobra.Command) error {
 	out := cmd.OutOrStderr()
 	var b strings.Builder
@@ -154,8 +153,7 @@ type flagGroup struct {
 	flags   *pflag.FlagSet
 }
 
-// flagGroups are all flags of a command by their headings, those without one
-// first.
+// flagGroups returns all flags of a command by their headings. Flags without a heading come first.
 func flagGroups(cmd *cobra.Command) []flagGroup {
 	list := []flagGroup{{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}}
 	add := func(f *pflag.Flag) {
@@ -200,36 +198,34 @@ func runUntilSignal(ctx context.Context, cfg *config.Config, origins config.Orig
 	return Run(ctx, Options{Config: cfg, Origins: origins, Log: log, Reload: reload})
 }
 
-// settings are the flags that override the configuration, of every command that
-// reads it. One that does not must not take them as if it did.
+// settings are the flags that override the configuration, for every command that reads it. A
+// command that does not read the configuration must not accept these flags.
 type settings struct {
-	// origins say where the values of the last load come from.
+	// origins holds the source of each value of the last load.
 	origins    config.Origins
 	path       string
 	flags      map[string]*setting
 	workspaces []string
 }
 
-// setting is a flag that was given, or was not, as the text that package config
-// reads.
+// setting is a flag, given or not, as the text that package config parses.
 type setting struct {
 	kind, text string
 	given      bool
 }
 
-// Set keeps the text; whether it is right is said with all that is wrong.
+// Set stores the text; its value is checked together with all other settings.
 func (s *setting) Set(text string) error {
 	s.text, s.given = text, true
 	return nil
 }
 
-// Type is what stands for the value in a help text.
+// Type returns the placeholder of the value in a help text.
 func (s *setting) Type() string { return s.kind }
 
 func (s *setting) String() string { return s.text }
 
-// register adds the flags of the settings, also to the commands below if those
-// read the configuration, too.
+// register adds the flags of the settings to c and, if below is true, to its subcommands.
 func (s *settings) register(c *cobra.Command, below bool) {
 	flags := c.Flags()
 	if below {
@@ -246,7 +242,7 @@ func (s *settings) register(c *cobra.Command, below bool) {
 	}
 }
 
-// loaded is a command that begins with the configuration.
+// loaded returns a command function that loads the configuration and then calls do.
 func (s *settings) loaded(do func(*cobra.Command, *config.Config) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		cfg, err := s.load()
@@ -291,8 +287,8 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// sayWaiting says which question an addition waits for, once there is one: where palyrad
-// runs and changes take two people. It ends when it is stopped.
+// sayWaiting prints the approval that an addition waits for, once it exists: when palyrad runs and
+// changes take two people. It runs until stop is called.
 func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})
@@ -302,7 +298,7 @@ func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 		defer close(done)
 		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
 		if err != nil {
-			return // and the addition says why
+			return // the addition reports the error
 		}
 		if v := api.WaitingChange(ctx, own, progress.Patience); v != nil {
 			cmd.PrintErrf("waiting for another owner or admin, until %s: approval %s, `palyra approve %s`\n",
@@ -316,7 +312,7 @@ func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 		if waits == "" || cmd.Context().Err() == nil {
 			return
 		}
-		// An interrupted command leaves no key for which the member could be added later.
+		// After an interruption, no key may remain for which the member could be added later.
 		if err := api.WithdrawChange(cmd.Context(), as, waits); err != nil {
 			cmd.PrintErrf("the change may still wait; `palyra approvals cancel %s` withdraws it\n", waits)
 		}

@@ -20,43 +20,41 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// closeTime is how long the last answers and the last writes may take once nothing
-// runs any more.
+// closeTime limits the last answers and writes once no work is running.
 const closeTime = 10 * time.Second
 
-// Options say what to run.
+// Options configure Run.
 type Options struct {
 	Config *config.Config
-	// Origins say where its values come from, for whoever reads the settings.
+	// Origins holds the source of each setting, for display.
 	Origins config.Origins
 	Log     *slog.Logger
-	// Ready is told once, when the listeners are open; it may be nil.
+	// Ready, if set, is called once, when the listeners are open.
 	Ready func(Addresses)
-	// Reload orders a reload of the policy directory, as SIGHUP does; it may
-	// be nil.
+	// Reload triggers a reload of the policy directory, as SIGHUP does. It may be nil.
 	Reload <-chan struct{}
 
-	// tools are added to the daemon's own; tests use it.
+	// tools are added to the daemon's own tools. Only tests set it.
 	tools []tool.Runnable
 	// wall is the wall clock, nil means time.Now; tests set it.
 	wall func() time.Time
-	// wrap stands between the pipeline and its stages; tests use it.
+	// wrap modifies the configuration of the pipeline. Only tests set it.
 	wrap func(call.Config) call.Config
 }
 
-// Addresses are where the daemon listens, as host:port.
+// Addresses are the daemon's listening addresses, as host:port.
 type Addresses struct {
 	API     string
 	Metrics string
 	Agents  string
-	// Console is the origin of the web console, "" where there is none.
+	// Console is the origin of the web console, or "".
 	Console string
 	// Credentials is the directory of the local operator's bundle.
 	Credentials string
 }
 
-// Run starts the daemon and returns when ctx ends and everything has stopped,
-// or when something that it cannot do without fails.
+// Run starts the daemon and returns when ctx ends and everything has stopped, or when a required
+// part fails.
 func Run(ctx context.Context, o Options) error {
 	starting := access.Precede(ctx, access.PrecedenceUrgent)
 	g, err := build(starting, o)
@@ -70,16 +68,16 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(runErr, g.close(runErr))
 }
 
-// run runs the parts of the gateway until it has to stop. Then the desk ends first:
-// calls that wait for a human return, and their approvals stay pending for the next
-// start. Calls whose tool runs may finish within stop_timeout and are attested; the
-// API answers meanwhile and takes no new calls. Runs end before the pipeline closes,
-// and are recorded as interrupted. The API ends after the pipeline, so that those who
-// called get their answers, and the journal's upkeep ends last.
+// run runs the parts of the gateway until it must stop. It then ends the desk first: calls that
+// wait for a human return, and their approvals stay pending for the next start. Calls with a
+// running tool may finish within stop_timeout and are attested; the API answers meanwhile and
+// accepts no new calls. Runs end before the pipeline closes, and are recorded as interrupted. The
+// API ends after the pipeline, so that callers get their answers. The journal's maintenance ends
+// last.
 func (g *gateway) run(ctx context.Context, o Options) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
-	// The gateway's upkeep ends what was begun.
+	// The gateway's maintenance completes started work.
 	upkeep, upkeepCtx := errgroup.WithContext(access.Precede(base, access.PrecedenceEnding))
 	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
 	upkeep.Go(func() error { return g.auditor.Run(upkeepCtx) })
@@ -141,17 +139,17 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	return errors.Join(frontErr, upkeep.Wait())
 }
 
-// mostNamed is how many calls the log names one by one.
+// mostNamed limits the calls that the log names individually.
 const mostNamed = 20
 
-// drain gives what runs its time to end once the gateway has to stop, closes late
-// when that is over, and tells the log of both.
+// drain gives running calls their time to end once the gateway must stop, closes late when the time
+// is over, and logs both.
 func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
 	<-ctx.Done()
 	g.stopping.Store(true)
 	close(g.holding)
 	running := g.pipeline.Running()
-	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
+	g.log.InfoContext(ctx, "stopping: new calls are refused; running calls may end within stop_timeout",
 		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))
 	for _, c := range running[:min(len(running), mostNamed)] {
 		g.log.InfoContext(ctx, "waiting for a call to end", runningAttrs(c)...)

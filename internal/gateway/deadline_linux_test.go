@@ -15,11 +15,10 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestTimeIsUpInEveryTier: a call that runs into the limit of execution timed
-// out, whatever runs it, and was cancelled by nobody. The limit is dispatch's
-// clock, which begins before those of the runners; http.fetch's own ends in the
-// same moment.
-func TestTimeIsUpInEveryTier(t *testing.T) {
+// TestTimeoutInEveryTier: a call that reaches its execution limit times out and is not reported as
+// cancelled, in every tier. The limit is that of dispatch, whose clock starts before the runners'
+// clocks; http.fetch's own ends at the same moment.
+func TestTimeoutInEveryTier(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))

@@ -43,7 +43,7 @@ func TestDeviceActsOnTheGateway(t *testing.T) {
 	want := []string{
 		"PAL-P103; ended a freeze; palyra freeze",
 		"PAL-P102; froze the gateway; palyra thaw",
-		"PAL-P111; let in channel:ops by a ceiling; palyra access forbid channel:ops",
+		"PAL-P111; admitted channel:ops by a ceiling; palyra access forbid channel:ops",
 		"PAL-P100; put the policies " + now + " in force; palyra policy activate " + was,
 		"PAL-P100; put the policies " + was + " in force; palyra policy activate " + now,
 	}

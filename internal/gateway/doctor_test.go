@@ -28,8 +28,8 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// examOf returns the exam of a name.
-func examOf(t *testing.T, cfg *config.Config, name string) doctor.Exam {
+// checkOf returns the check of a name.
+func checkOf(t *testing.T, cfg *config.Config, name string) doctor.Check {
 	t.Helper()
 	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
 		if e.Name == name {
@@ -37,7 +37,7 @@ func examOf(t *testing.T, cfg *config.Config, name string) doctor.Exam {
 		}
 	}
 	t.Fatalf("there is no exam %q", name)
-	return doctor.Exam{}
+	return doctor.Check{}
 }
 
 // stopped is the configuration of a gateway that ran and stopped in order.
@@ -72,51 +72,51 @@ func TestDoctorFindsDefects(t *testing.T) {
 	t.Parallel()
 	sound := stopped(t)
 	sound.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
-	before := map[string]doctor.Exam{}
+	before := map[string]doctor.Check{}
 	for _, e := range doctor.Examine(t.Context(), examined(sound)) {
 		before[e.Name] = e
 	}
 	for _, row := range []struct {
 		exam string
 		harm func(t *testing.T, cfg *config.Config)
-		want doctor.Exam
+		want doctor.Check
 	}{
 		{
 			"state directory",
 			func(t *testing.T, cfg *config.Config) { chmod(t, cfg.StateDir, 0o755) },
-			doctor.Exam{Result: doctor.Failed, Detail: "others may read it", Remedy: "chmod 700"},
+			doctor.Check{Result: doctor.Failed, Detail: "others may read it", Remedy: "chmod 700"},
 		},
 		{
 			"keys",
 			func(t *testing.T, cfg *config.Config) {
 				chmod(t, filepath.Join(cfg.StateDir, "ca", "notary.pem"), 0o644)
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "notary.pem"},
+			doctor.Check{Result: doctor.Failed, Detail: "notary.pem"},
 		},
 		{
 			"journal",
 			func(t *testing.T, cfg *config.Config) { forge(t, statedir.Store(cfg.StateDir)) },
-			doctor.Exam{Result: doctor.Failed, Detail: "journal is damaged at sequence number"},
+			doctor.Check{Result: doctor.Failed, Detail: "journal is damaged at sequence number"},
 		},
 		{
 			"listen.api",
 			func(t *testing.T, cfg *config.Config) { cfg.Listen.API = taken(t) },
-			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.api"},
+			doctor.Check{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.api"},
 		},
 		{
 			"listen.metrics",
 			func(t *testing.T, cfg *config.Config) { cfg.Listen.Metrics = taken(t) },
-			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.metrics"},
+			doctor.Check{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.metrics"},
 		},
 		{
 			"listen.console",
 			func(t *testing.T, cfg *config.Config) { cfg.Listen.Console = taken(t) },
-			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.console"},
+			doctor.Check{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.console"},
 		},
 		{
 			"console.origin",
 			func(_ *testing.T, cfg *config.Config) { cfg.Console.Origin = "http://localhost:7145" },
-			doctor.Exam{Result: doctor.Warning, Detail: "no passkey that counts is lost by it", Remedy: "Set console.origin back"},
+			doctor.Check{Result: doctor.Warning, Detail: "no passkey that counts is lost by it", Remedy: "Set console.origin back"},
 		},
 		{
 			"console.origin",
@@ -124,14 +124,14 @@ func TestDoctorFindsDefects(t *testing.T) {
 				keepPasskey(t, cfg)
 				cfg.Console.Origin = "http://localhost:7145"
 			},
-			doctor.Exam{Result: doctor.Warning, Detail: `passkeys that were enrolled there are lost: "yubi" of user:local`, Remedy: "Set console.origin back"},
+			doctor.Check{Result: doctor.Warning, Detail: `passkeys that were enrolled there are lost: "yubi" of user:local`, Remedy: "Set console.origin back"},
 		},
 		{
 			"workspaces",
 			func(_ *testing.T, cfg *config.Config) {
 				cfg.Workspaces = []config.Workspace{{Name: "inside", Path: cfg.StateDir}}
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "state_dir"},
+			doctor.Check{Result: doctor.Failed, Detail: "state_dir"},
 		},
 		{
 			"policy",
@@ -139,7 +139,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				cfg.Policy.Dir = t.TempDir()
 				write(t, filepath.Join(cfg.Policy.Dir, "10-odd.cedar"), "permit(principal, action, resource) when { context.nosuch };\n")
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
+			doctor.Check{Result: doctor.Failed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
 		},
 		{
 			"policy",
@@ -148,17 +148,17 @@ func TestDoctorFindsDefects(t *testing.T) {
 				write(t, filepath.Join(cfg.Policy.Dir, "10-own.test.yaml"),
 					"tests:\n  - {name: echo is free, principal: \"user:local\", call: {tool: echo, args: {text: x}}, expect: {verdict: deny}}\n")
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
+			doctor.Check{Result: doctor.Failed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
 		},
 		{
 			"presence",
 			askForPresence,
-			doctor.Exam{Result: doctor.Warning, Detail: "asked for by somebody-there, and nobody", Remedy: "palyra key presence"},
+			doctor.Check{Result: doctor.Warning, Detail: "asked for by presence-required, and no approver", Remedy: "palyra key presence"},
 		},
 		{
 			"policy",
 			func(_ *testing.T, cfg *config.Config) { cfg.AllowSensitiveTools = true },
-			doctor.Exam{Result: doctor.Warning, Detail: "without asking anybody", Remedy: "false"},
+			doctor.Check{Result: doctor.Warning, Detail: "without asking anybody", Remedy: "false"},
 		},
 		{
 			"models",
@@ -168,7 +168,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				chmod(t, path, 0o644)
 				cfg.Models = []config.Model{{Name: "open", Provider: config.ProviderOpenAI, APIKeyFile: path}}
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "model open", Remedy: "chmod"},
+			doctor.Check{Result: doctor.Failed, Detail: "model open", Remedy: "chmod"},
 		},
 		{
 			"models",
@@ -177,7 +177,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				write(t, path, "turns:\n  - {txt: hello}\n")
 				cfg.Models = []config.Model{{Name: "demo", Provider: config.ProviderScripted, Script: path}}
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "model demo"},
+			doctor.Check{Result: doctor.Failed, Detail: "model demo"},
 		},
 		{
 			"secrets",
@@ -187,7 +187,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				chmod(t, path, 0o644)
 				cfg.Secrets = []config.Secret{{Name: "open", File: path, Hosts: []string{"api.example.org:443"}}}
 			},
-			doctor.Exam{Result: doctor.Failed, Detail: "secret open", Remedy: "chmod"},
+			doctor.Check{Result: doctor.Failed, Detail: "secret open", Remedy: "chmod"},
 		},
 	} {
 		t.Run(row.exam, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			cfg := copied(t, sound)
 			cfg.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
 			row.harm(t, cfg)
-			got := examOf(t, cfg, row.exam)
+			got := checkOf(t, cfg, row.exam)
 			if got.Result != row.want.Result || !strings.Contains(got.Detail, row.want.Detail) || !strings.Contains(got.Remedy, row.want.Remedy) {
 				t.Errorf("got  %+v\nwant %+v", got, row.want)
 			}
@@ -210,31 +210,33 @@ func TestDoctorFindsDefects(t *testing.T) {
 func TestDoctorOnDualControl(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
-	if e := examOf(t, cfg, "dual control"); e.Result != doctor.Skipped {
+	if e := checkOf(t, cfg, "dual control"); e.Result != doctor.Skipped {
 		t.Errorf("before the first start: %+v", e)
 	}
 	d := newTeam(t, cfg)
 	notices := d.status().GetNotices()
-	if e := examOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") || !strings.Contains(e.Detail, "user:bob, user:cyd, user:local") ||
-		!slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(n, "a second of user:bob, user:cyd, user:local") }) {
+	if e := checkOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") || !strings.Contains(e.Detail, "user:bob, user:cyd, user:local") ||
+		!slices.ContainsFunc(notices, func(n string) bool {
+			return strings.Contains(n, "require a second person; these can answer: user:bob, user:cyd, user:local")
+		}) {
 		t.Errorf("three who could: %+v, and the status says %q", e, notices)
 	}
 	off := *cfg
 	off.DualControl = false
-	if e := examOf(t, &off, "dual control"); e.Result != doctor.Warning || !strings.Contains(e.Detail, "dual_control = false") {
+	if e := checkOf(t, &off, "dual control"); e.Result != doctor.Warning || !strings.Contains(e.Detail, "dual_control = false") {
 		t.Errorf("switched off: %+v", e)
 	}
 	off.AllowedPrincipals = []string{"user:local"}
-	if e := examOf(t, &off, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "off: ") {
+	if e := checkOf(t, &off, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "off: ") {
 		t.Errorf("switched off, for one: %+v", e)
 	}
 	one := *cfg
 	one.AllowedPrincipals = []string{"user:local"}
-	if e := examOf(t, &one, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "not in force: ") || !strings.Contains(e.Detail, "user:bob is kept out") {
+	if e := checkOf(t, &one, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "not in force: ") || !strings.Contains(e.Detail, "user:bob is excluded") {
 		t.Errorf("one is let in: %+v", e)
 	}
 	d.end()
-	if e := examOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") {
+	if e := checkOf(t, cfg, "dual control"); e.Result != doctor.OK || !strings.HasPrefix(e.Detail, "on: ") {
 		t.Errorf("while no palyrad runs: %+v", e)
 	}
 }
@@ -243,7 +245,7 @@ func TestDoctorOnDualControl(t *testing.T) {
 func askForPresence(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	cfg.Policy.Dir = t.TempDir()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-there.cedar"), `@id("somebody-there")
+	write(t, filepath.Join(cfg.Policy.Dir, "10-there.cedar"), `@id("presence-required")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };
 `)
@@ -259,7 +261,7 @@ func TestStatusOnPresence(t *testing.T) {
 				askForPresence(t, cfg)
 			}
 			notices := start(t, cfg).status().GetNotices()
-			if told := slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(n, "somebody-there, and nobody") }); told != asked {
+			if told := slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(n, "presence-required, and no approver") }); told != asked {
 				t.Errorf("told %v: %q", told, notices)
 			}
 		})
@@ -270,17 +272,17 @@ func TestDoctorBesideADaemon(t *testing.T) {
 	t.Parallel()
 	d := start(t, testConfig(t))
 	before := d.status().GetJournalSize()
-	if e := examOf(t, d.cfg, "daemon"); e.Result != doctor.OK || !strings.Contains(e.Detail, "runs on the state directory") {
+	if e := checkOf(t, d.cfg, "daemon"); e.Result != doctor.OK || !strings.Contains(e.Detail, "runs on the state directory") {
 		t.Errorf("daemon: %+v", e)
 	}
-	if e := examOf(t, d.cfg, "listen.api"); e.Result != doctor.Skipped {
+	if e := checkOf(t, d.cfg, "listen.api"); e.Result != doctor.Skipped {
 		t.Errorf("listen.api: %+v", e)
 	}
 	if after := d.status().GetJournalSize(); after != before {
 		t.Errorf("the doctor grew the journal from %d to %d", before, after)
 	}
 	d.end()
-	if e := examOf(t, d.cfg, "daemon"); !strings.Contains(e.Detail, "no palyrad") {
+	if e := checkOf(t, d.cfg, "daemon"); !strings.Contains(e.Detail, "no palyrad") {
 		t.Errorf("after the daemon stopped: %+v", e)
 	}
 }
@@ -289,13 +291,13 @@ func TestDoctorBesideADaemon(t *testing.T) {
 func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	cfg := stopped(t)
-	if e := examOf(t, cfg, "clock"); e.Result == doctor.Failed {
+	if e := checkOf(t, cfg, "clock"); e.Result == doctor.Failed {
 		t.Fatalf("before: %+v", e)
 	}
 	ahead := openAhead(t, cfg)
 	must.Get(ahead.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}))(t)
 	must.Do(t, ahead.Close(t.Context()))
-	if e := examOf(t, cfg, "clock"); e.Result != doctor.Failed || !strings.Contains(e.Remedy, "Set the clock") {
+	if e := checkOf(t, cfg, "clock"); e.Result != doctor.Failed || !strings.Contains(e.Remedy, "Set the clock") {
 		t.Errorf("clock: %+v", e)
 	}
 }

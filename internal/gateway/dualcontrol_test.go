@@ -19,8 +19,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/call/dualcontrol"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
@@ -40,8 +40,8 @@ func csr(t *testing.T) []byte {
 	return block.Bytes
 }
 
-// changes has one change for every row of the table that takes two, in an order in
-// which each changes something; before prepares it by what one person may do.
+// changes has one change for every row of the table that requires two people, in an order in which
+// each has an effect; before prepares it with an act that one person may do.
 func (d *team) changes() []struct {
 	procedure, by string
 	before        func()
@@ -50,7 +50,7 @@ func (d *team) changes() []struct {
 	t := d.t
 	eve, device := csr(t), csr(t)
 	var version, pending, notes string
-	local, said := d.as("local"), newSaid(t)
+	local, said := d.as("local"), newToolServer(t)
 	first, second := d.installed("packed", "1.0"), d.installed("packed", "1.1")
 	return []struct {
 		procedure, by string
@@ -144,7 +144,7 @@ func (d *team) installed(server, version string) string {
 	return digest
 }
 
-// addPacked adds the server of what is installed, with the yes of a second person.
+// addPacked adds the server of an installed package, with the approval of a second person.
 func (d *team) addPacked(prefix string) {
 	d.t.Helper()
 	w := d.as("bob").ask("local", func(ctx context.Context, p person) error {
@@ -157,9 +157,9 @@ func (d *team) addPacked(prefix string) {
 	must.Do(d.t, api.ReasonOf(<-w.done))
 }
 
-// TestNoChangeWithoutTwo walks the table: no change is made while nobody answered, nor
-// after a no, nor by the asker's own yes or that of somebody without the role; it is
-// made once another owner or admin says yes, and the journal names both.
+// TestNoChangeWithoutTwo tries every row of the table: no change is made without an answer, after a
+// denial, with the requester's own approval, or with that of a member without the role. It is made
+// after another owner or admin approves, and the journal names both.
 func TestNoChangeWithoutTwo(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -208,7 +208,7 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 	}
 	for procedure, row := range changetable.Rows() {
 		// Changes are taken back by a call, unless the gateway is frozen: TestUndoWhileFrozen.
-		if row.Kind != "" && row.Kind != dualcontrol.UndoChanges && !covered[procedure] {
+		if row.Kind != "" && row.Kind != change.UndoChanges && !covered[procedure] {
 			t.Errorf("%s is not tried", procedure)
 		}
 	}
@@ -218,8 +218,8 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 	}
 }
 
-// TestNoAndLaterChanges: a no is no, and what was approved is what is done: with
-// another base it is another question.
+// TestNoAndLaterChanges: a denial is final, and only the approved change is made: with another base
+// it requires another approval.
 func TestNoAndLaterChanges(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -267,7 +267,7 @@ func TestNoAndLaterChanges(t *testing.T) {
 	}
 }
 
-// TestRequesterLosesTheRole: whoever asked and may not any more changes nothing.
+// TestRequesterLosesTheRole: a requester that loses the role before the approval changes nothing.
 func TestRequesterLosesTheRole(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -325,8 +325,8 @@ func TestActivationUnderEverySet(t *testing.T) {
 	}
 }
 
-// TestLostDevice: with two owners, the one whose colleague lost a device revokes it by
-// their own word and goes on alone; the journal and status say so.
+// TestLostDevice: with two owners, one revokes the lost device of the other by a single vote and
+// continues alone. The journal and the status report this.
 func TestLostDevice(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -346,7 +346,7 @@ func TestLostDevice(t *testing.T) {
 	}
 	for _, when := range []string{"at once", "after a start"} {
 		notices := strings.Join(d.status().GetNotices(), "\n")
-		for _, want := range []string{"dual control is off", "user:bob has no device", "user:cyd is disabled", "by the word of user:local alone"} {
+		for _, want := range []string{"dual control is off", "user:bob has no device", "user:cyd is disabled", "by user:local alone"} {
 			if !strings.Contains(notices, want) {
 				t.Errorf("%s: status lacks %q:\n%s", when, want, notices)
 			}
@@ -358,9 +358,9 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// What is added on the gateway's host says which question it waits for, and how that is
-// answered.
-func TestHostSaysWhatItWaitsFor(t *testing.T) {
+// TestHostPrintsThePendingApproval: a change made on the gateway's host prints the approval that it
+// waits for, and how to approve it.
+func TestHostPrintsThePendingApproval(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, testConfig(t))
 	for _, name := range []string{"add", "bundle"} {
@@ -395,8 +395,8 @@ func TestHostSaysWhatItWaitsFor(t *testing.T) {
 	d.end()
 }
 
-// TestDualControlSwitchedOff is the negative control: with the setting off, one
-// person's word is enough, and the start and status say so.
+// TestDualControlSwitchedOff is the negative control: with the setting off, one person's act is
+// enough, and the start and the status report this.
 func TestDualControlSwitchedOff(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -419,9 +419,9 @@ func TestDualControlSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsAProposal: while changes take two, the directory alone changes nothing:
-// neither while palyrad runs, nor by a signal, nor over a start, until a second person
-// says yes, or the host does.
+// TestDirectoryIsAProposal: while changes require two people, the directory alone changes nothing:
+// neither while palyrad runs, nor by a signal, nor after a restart, until a second person approves,
+// or the host does.
 func TestDirectoryIsAProposal(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -483,9 +483,9 @@ func TestDirectoryIsAProposal(t *testing.T) {
 	}
 }
 
-// TestThawAlone: the host ends a freeze while palyrad does not run, and everybody is
-// told; a restart withdraws what waited.
-func TestThawAlone(t *testing.T) {
+// TestThawWithoutPalyrad: the host ends a freeze while palyrad does not run, and all members are
+// notified. A restart withdraws pending approvals.
+func TestThawWithoutPalyrad(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
 	d := newTeam(t, cfg)
@@ -519,16 +519,16 @@ func TestThawAlone(t *testing.T) {
 	}
 }
 
-// said is an MCP server over HTTP with one tool, whose description a test changes.
-type said struct {
+// toolServer is an MCP server over HTTP with one tool, whose description a test changes.
+type toolServer struct {
 	*httptest.Server
 
 	description atomic.Value
 }
 
-func newSaid(t *testing.T) *said {
+func newToolServer(t *testing.T) *toolServer {
 	t.Helper()
-	s := &said{}
+	s := &toolServer{}
 	s.description.Store("Does something.")
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {

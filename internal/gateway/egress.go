@@ -10,7 +10,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// reach is what programs may reach: all of it in mode strict, the rules alone in
+// reach returns the hosts that programs may reach: the full reach in mode strict, only the rules in
 // mode preflight.
 func reach(cfg *config.Config) (egress.Reach, error) {
 	p := cfg.ProcessRunner

@@ -108,9 +108,9 @@ func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestCallsAskForLess: a call names what it needs of what is allowed, or that it
-// needs nothing, and is refused what is not.
-func TestCallsAskForLess(t *testing.T) {
+// TestCallsNarrowTheirNetwork: a call declares the part of the allowed hosts that it needs, or
+// none, and other hosts are refused.
+func TestCallsNarrowTheirNetwork(t *testing.T) {
 	t.Parallel()
 	s := startTwin(t)
 	g := startGoverned(t, func(cfg *config.Config) { cfg.ProcessRunner.AllowedEgressHosts = []string{s.allowed, s.denied} })
@@ -133,8 +133,8 @@ func TestCallsAskForLess(t *testing.T) {
 	}
 }
 
-// TestExecReaches: `palyrad sandbox exec` lets through what --allow says.
-func TestExecReaches(t *testing.T) {
+// TestExecAllowedHosts: `palyrad sandbox exec` allows the hosts of --allow.
+func TestExecAllowedHosts(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
 	for _, tier := range []string{"b", "c"} {

@@ -17,8 +17,8 @@ func runnerWith(change func(*config.ProcessRunner)) *config.Config {
 	return cfg
 }
 
-// TestReach: each setting about the network is in what programs are granted.
-func TestReach(t *testing.T) {
+// TestNetworkSettings: the grants of programs contain each network setting.
+func TestNetworkSettings(t *testing.T) {
 	t.Parallel()
 	cfg := runnerWith(func(p *config.ProcessRunner) {
 		p.AllowedEgressHosts, p.AllowedDNSSuffixes = []string{"api.example.org:8443"}, []string{".example.net"}
@@ -57,7 +57,7 @@ func TestDefaultBudget(t *testing.T) {
 	}
 }
 
-func TestReachRefuses(t *testing.T) {
+func TestNetworkSettingsRefused(t *testing.T) {
 	t.Parallel()
 	inspect := func(host string) func(*config.ProcessRunner) {
 		return func(p *config.ProcessRunner) {
@@ -69,11 +69,11 @@ func TestReachRefuses(t *testing.T) {
 		change func(*config.ProcessRunner)
 		want   reason.Code
 	}{
-		"a rule without a port":             {func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"example.org"} }, reason.HostInvalid},
-		"a rule in disguise":                {func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"0x7f.1:443"} }, reason.HostInvalid},
-		"a denial in disguise":              {func(p *config.ProcessRunner) { p.DeniedEgressHosts = []string{"exämple.org"} }, reason.HostInvalid},
-		"inspection of what is not allowed": {inspect("example.net:443"), reason.ConfigInvalid},
-		"control":                           {inspect("api.example.org:443"), ""},
+		"a rule without a port":                    {func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"example.org"} }, reason.HostInvalid},
+		"a rule in disguise":                       {func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"0x7f.1:443"} }, reason.HostInvalid},
+		"a denial in disguise":                     {func(p *config.ProcessRunner) { p.DeniedEgressHosts = []string{"exämple.org"} }, reason.HostInvalid},
+		"inspection of a host that is not allowed": {inspect("example.net:443"), reason.ConfigInvalid},
+		"control": {inspect("api.example.org:443"), ""},
 	} {
 		if _, err := reach(runnerWith(row.change)); reason.Of(err) != row.want {
 			t.Errorf("%s: %v", name, err)

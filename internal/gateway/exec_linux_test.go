@@ -135,8 +135,8 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 	}
 }
 
-// TestExecShowsNoControls: names and contents that a program chose do not reach
-// the terminal of who decides about them as they are.
+// TestExecShowsNoControls: control characters in names and contents that a program chose are not
+// printed on the approver's terminal.
 func TestExecShowsNoControls(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)

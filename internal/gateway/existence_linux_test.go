@@ -23,10 +23,9 @@ import (
 // varying are the parts of an answer that differ from one request to the next.
 var varying = regexp.MustCompile(`sha256:[0-9a-f]{64}|01[0-9A-HJKMNP-TV-Z]{24}|20\d\d-\d\d-\d\dT[0-9:.]+Z|(seconds|nanos):\d+|eyJ[A-Za-z0-9._-]+`)
 
-// TestExistenceIsNotTold: who may not read files gets the same answer about a file that is there,
-// that is not, that is a link and that is a directory. The control is the same people where they
-// may read.
-func TestExistenceIsNotTold(t *testing.T) {
+// TestExistenceIsNotRevealed: a caller that may not read files gets the same error for an existing
+// file, a missing one, a link and a directory. The control is the same callers where they may read.
+func TestExistenceIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
 	const others = ` when { principal != User::"local" }`
@@ -83,7 +82,7 @@ func TestExistenceIsNotTold(t *testing.T) {
 }
 
 // answers are what the people are told of a call, by each way to ask of it.
-func (g *overheardGateway) answers(t *testing.T, tool, input string) map[string]string {
+func (g *inspectedGateway) answers(t *testing.T, tool, input string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	note := func(way string, m proto.Message, err error) {

@@ -23,18 +23,18 @@ func eachFlag(c *cobra.Command, fn func(*cobra.Command, *pflag.Flag)) {
 	}
 }
 
-// unsaid reports whether a flag does not say what it is: by nothing, by its own
-// name, or by a value without a name.
-func unsaid(f *pflag.Flag) bool {
+// hasNoDescription reports whether the usage of a flag is empty, only its own name, or has a value
+// without a name.
+func hasNoDescription(f *pflag.Flag) bool {
 	value, what := pflag.UnquoteUsage(f)
 	return what == "" || strings.HasPrefix(what, "set ") || strings.HasPrefix(what, "(default") || value == "string" && f.Annotations != nil
 }
 
-// TestEveryFlagSaysWhatItIs goes over all flags of palyrad and its subcommands.
-func TestEveryFlagSaysWhatItIs(t *testing.T) {
+// TestEveryFlagIsDescribed goes over all flags of palyrad and its subcommands.
+func TestEveryFlagIsDescribed(t *testing.T) {
 	t.Parallel()
 	eachFlag(Command(io.Discard, io.Discard), func(c *cobra.Command, f *pflag.Flag) {
-		if unsaid(f) {
+		if hasNoDescription(f) {
 			t.Errorf("%s --%s does not say what it is: %q", c.CommandPath(), f.Name, f.Usage)
 		}
 	})
@@ -43,7 +43,7 @@ func TestEveryFlagSaysWhatItIs(t *testing.T) {
 	bad.String("a", "", "set a")
 	bad.String("b", "", "")
 	bad.VisitAll(func(f *pflag.Flag) {
-		if !unsaid(f) {
+		if !hasNoDescription(f) {
 			t.Errorf("--%s passes", f.Name)
 		}
 	})

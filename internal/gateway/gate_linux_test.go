@@ -270,8 +270,8 @@ func TestAStoppedProgramCommitsNothing(t *testing.T) {
 	}
 }
 
-// TestCachesLastFromRunToRun: a build tool finds what the last run left, without
-// anybody who commits it, and no other workspace does.
+// TestCachesLastFromRunToRun: a build tool finds the caches of the previous run without a commit,
+// and no other workspace does.
 func TestCachesLastFromRunToRun(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {
@@ -300,7 +300,7 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	cfg.ProcessRunner.Enabled = true
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	exams := make(map[string]doctor.Exam)
+	exams := make(map[string]doctor.Check)
 	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
 		exams[e.Name] = e
 	}
@@ -318,7 +318,7 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	// A required layer that no sandbox has is a failure.
 	cfg.ProcessRunner.RequiredLayers = []string{"seatbelt_files"}
 	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
-		if e.Name == "sandbox" && (e.Result != doctor.Failed || !strings.Contains(e.Detail, "wants what is not in force: seatbelt_files")) {
+		if e.Name == "sandbox" && (e.Result != doctor.Failed || !strings.Contains(e.Detail, "contains inactive layers: seatbelt_files")) {
 			t.Errorf("%+v", e)
 		}
 	}

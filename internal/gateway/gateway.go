@@ -29,13 +29,13 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// control is what operators ask of the gateway as a whole.
+// control implements the API's operations on the gateway as a whole.
 type control struct{ g *gateway }
 
 var _ api.Gateway = control{}
 
-// Problems says why the gateway is not ready. It reads only memory, since anybody
-// may ask, any number of times; mend tries the disk.
+// Problems returns the reasons why the gateway is not ready. It reads only memory, since any client
+// may call it at any rate; mend tests the disk.
 func (c control) Problems(context.Context) []string {
 	if c.g.stopping.Load() {
 		return append(problemsOf(c.g.stores.disk), "the gateway is stopping")
@@ -50,15 +50,14 @@ func problemsOf(store disk) []string {
 	return nil
 }
 
-// How often a store that cannot be written is tried: the wait doubles from
-// the shortest to the longest.
+// The interval between write attempts while the store cannot be written. It doubles from the
+// shortest to the longest.
 const (
 	shortestMend = time.Second
 	longestMend  = 30 * time.Second
 )
 
-// mend makes the gateway ready again once a write succeeds. Calls that are
-// proposed meanwhile try the disk as well.
+// mend makes the gateway ready again once a write succeeds. New calls test the disk as well.
 func mend(ctx context.Context, log *slog.Logger, store disk) error {
 	wait := shortestMend
 	for {
@@ -81,7 +80,7 @@ func mend(ctx context.Context, log *slog.Logger, store disk) error {
 	}
 }
 
-// Status is what operators ask of the gateway.
+// Status returns the state of the gateway for operators.
 func (c control) Status(ctx context.Context) (api.Status, error) {
 	g := c.g
 	set := g.engine.Current()
@@ -102,7 +101,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 	return s, nil
 }
 
-// notices are what an operator should know about the settings.
+// notices returns warnings about the settings.
 func notices(g *gateway) []string {
 	var list []string
 	if g.cfg.AllowSensitiveTools {
@@ -112,7 +111,7 @@ func notices(g *gateway) []string {
 		list = append(list, "programs have the network of the machine (process_runner.egress_enforcement_mode = \"unrestricted\"): calls of them are denied unless a policy permits context.egress.mode == \"none\"")
 	}
 	if deciders := slices.DeleteFunc(g.registry.List(), func(m access.Member) bool { return !m.Decides() }); len(deciders) == 1 {
-		list = append(list, deciders[0].Principal.String()+" alone answers approvals, also those of their own calls; add a second with `palyrad operator add`")
+		list = append(list, deciders[0].Principal.String()+" alone answers approvals, including approvals of their own calls; add a second person with `palyrad operator add`")
 	}
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
@@ -136,7 +135,7 @@ func notices(g *gateway) []string {
 	if err := g.stores.keepsResults(); err != nil {
 		list = append(list, "what calls return cannot be kept, so that they are refused with "+string(reason.Of(err))+" before they run; what was kept cannot be read")
 	}
-	// There are no policies before the start.
+	// Policies are not loaded before the start.
 	if set := g.engine.Current(); set != nil {
 		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Devices()), g.passkeys.Proving()...)); problem != "" {
 			list = append(list, problem+". "+remedy)
@@ -155,8 +154,8 @@ func notices(g *gateway) []string {
 	return list
 }
 
-// limitedNotice says what is limited now: the classes of which a request was refused
-// within the last minute, how many keys failures have locked out, and how many calls wait for a sandbox; "" for nothing.
+// limitedNotice describes the limits in effect: the classes with a refused request within the last
+// minute, the number of locked-out keys, and the number of calls waiting for a sandbox; "" if none.
 func limitedNotice(refused map[limit.Class]limit.Refusals, locked map[limit.Class]int, waiting int, now time.Time) string {
 	var parts, classes []string
 	for class, n := range refused {
@@ -178,7 +177,7 @@ func limitedNotice(refused map[limit.Class]limit.Refusals, locked map[limit.Clas
 	return strings.Join(parts, "; ")
 }
 
-// prepared is how many sandboxes are built before calls come.
+// prepared returns the number of sandboxes built in advance.
 func prepared(g *gateway) int {
 	if _, ok := g.isolation.Backend.(sandbox.Pooled); ok && g.isolation.watch.Status().Available {
 		return g.cfg.ProcessRunner.Prepared
@@ -186,9 +185,8 @@ func prepared(g *gateway) int {
 	return 0
 }
 
-// Freeze refuses new calls and cancels those that run, and then makes the freeze
-// durable. In that order, a freeze that cannot be recorded stops the calls all the
-// same.
+// Freeze refuses new calls and cancels the running ones, and then makes the freeze durable. In this
+// order, a freeze that cannot be recorded still stops the calls.
 func (c control) Freeze(ctx context.Context, by access.Caller, why string) (api.FreezeState, int, error) {
 	stopped := c.g.router.Freeze()
 	c.g.isolation.Invalidate()
@@ -201,7 +199,7 @@ func (c control) Freeze(ctx context.Context, by access.Caller, why string) (api.
 	return freezeState(ctx, c.g), stopped, nil
 }
 
-// Thaw lets calls run again once that is durable.
+// Thaw permits calls again once the thaw is durable.
 func (c control) Thaw(ctx context.Context, by access.Caller) (api.FreezeState, error) {
 	if err := c.g.desk.Thaw(ctx, by); err != nil {
 		return api.FreezeState{}, err
@@ -224,20 +222,20 @@ func freezeOf(s approval.FreezeState) api.FreezeState {
 	return api.FreezeState{Frozen: true, Reason: s.Reason, By: s.By.String(), At: s.At}
 }
 
-// openCalls makes what lets calls outlive their clients, for every surface whose
-// clients have less time than people take.
+// openCalls creates the service with which calls outlive their clients, for every surface whose
+// clients time out before people answer.
 func openCalls(_ context.Context, g *gateway, _ Options) error {
 	g.holding = make(chan struct{})
 	g.calls = resume.New(g.pipeline, g.holding)
 	return nil
 }
 
-// openMCP makes the face of the gateway to MCP clients.
+// openMCP creates the gateway's MCP server.
 func openMCP(_ context.Context, g *gateway, _ Options) error {
 	g.mcp = mcpserver.New(mcpserver.Config{
 		Tools: g.router, Pipeline: g.pipeline, Calls: g.calls, Caller: api.CallerOf, Catalog: catalog(g.engine, g.router), Offered: offered(g.engine, g.router),
 		Upstreams: g.upstreams.List, Unsubscribe: g.upstreams.Unsubscribe,
-		Arrive: func(c access.Caller, callID, name string, input []byte) *call.Vouch {
+		Arrive: func(c access.Caller, callID, name string, input []byte) *call.PriorAnswer {
 			return g.hooks.Arrive(c, callID, name, input)
 		},
 		EndSession: func(ctx context.Context, session string) error { return g.desk.EndSession(ctx, session) },
@@ -251,7 +249,7 @@ func openMCP(_ context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// swapped tells those who look at policies that others are in force.
+// swapped notifies the dependents of the policies about a new set.
 func swapped(g *gateway) {
 	g.isolation.Invalidate()
 	if g.mcp != nil {
@@ -265,7 +263,7 @@ func swapped(g *gateway) {
 	}
 }
 
-// openNotify makes what tells people elsewhere. Nobody is told yet.
+// openNotify creates the notification service. It sends nothing yet.
 func openNotify(_ context.Context, g *gateway, _ Options) error {
 	list, err := targets.New(g.cfg.Notify, targets.Parts{
 		Gateway: g.authority.TrustDomain(), Lend: g.lending.Own, Denied: g.cfg.HTTP.DeniedHosts, Own: g.own, Log: g.log,
@@ -297,14 +295,14 @@ func permit(g *gateway) func(access.Caller, access.Permission) error {
 	}
 }
 
-// votesGoOn reports whether a vote that was cast by a device, or by a user of a chat,
-// still counts.
+// votesGoOn returns a function that reports whether a vote cast by a device, or by a user of a
+// chat, is still valid.
 func votesGoOn(g *gateway) func(id string) bool {
 	device := liveDevice(g.identity)
 	return func(id string) bool { return device(id) || g.chatUsers.Live(id) }
 }
 
-// webhookVotes takes votes that receivers of webhooks bring.
+// webhookVotes handles votes delivered by webhook receivers.
 func webhookVotes(g *gateway) http.Handler {
 	return presenceproof.Handler{
 		Gateway: g.authority.TrustDomain(), Desk: g.desk, Authenticate: g.identity.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
@@ -322,7 +320,7 @@ func webhookVotes(g *gateway) http.Handler {
 	}
 }
 
-// runNotify tells people elsewhere until ctx ends. Nothing else waits for it.
+// runNotify sends notifications until ctx ends. No other part waits for it.
 func runNotify(ctx context.Context, g *gateway) error {
 	err := g.notify.Run(access.Precede(ctx, access.PrecedenceEnding))
 	if err != nil && ctx.Err() == nil {
@@ -331,7 +329,8 @@ func runNotify(ctx context.Context, g *gateway) error {
 	return nil
 }
 
-// forbidden says why policy forbids a caller to commit changes, whatever people answer.
+// forbidden returns the reason why policy forbids a caller to commit changes regardless of
+// approvals.
 func forbidden(g *gateway, by access.Caller, f tool.CommitFacts) error {
 	verdict := g.engine.Current().Evaluate(policy.Request{
 		Caller: by, Tool: changesets.UndoTool, Capabilities: changesets.Tool{}.Descriptor().Capabilities, Commit: &f, Time: time.Now().UTC(),

@@ -149,8 +149,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestTheLogSaysWhoFroze: a freeze and its end are in the log, with who and why.
-func TestTheLogSaysWhoFroze(t *testing.T) {
+// TestLogNamesWhoFroze: the start and end of a freeze are logged, with the member and the reason.
+func TestLogNamesWhoFroze(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
@@ -257,8 +257,7 @@ func (d *ill) tries() []time.Time {
 	return slices.Clone(d.probed)
 }
 
-// TestProblemsOnlyReads: anybody may ask for the health, so that it must not
-// cost a write.
+// TestProblemsOnlyReads: any caller may request the health, so a health check must not write.
 func TestProblemsOnlyReads(t *testing.T) {
 	t.Parallel()
 	store := &ill{err: errors.New("disk full"), well: true}
@@ -275,9 +274,9 @@ func TestProblemsOnlyReads(t *testing.T) {
 	}
 }
 
-// TestMend: a store that cannot be written is tried with growing pauses, and
-// the gateway is ready again after the first write that succeeds.
-func TestMend(t *testing.T) {
+// TestStoreWriteIsRetried: a failing store write is retried with increasing intervals, and the
+// gateway is ready again after the first successful write.
+func TestStoreWriteIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &ill{}
@@ -310,9 +309,9 @@ func TestMend(t *testing.T) {
 	})
 }
 
-// TestSandboxMissingIsSaidBeforeAsking: with bubblewrap missing, process.run
-// is refused when it is planned, and nobody is asked.
-func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
+// TestMissingSandboxIsReportedBeforeAsking: without bubblewrap, process.run is refused when it is
+// planned, and no approval is requested.
+func TestMissingSandboxIsReportedBeforeAsking(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled = true

@@ -154,9 +154,8 @@ func TestHooksOfADaemon(t *testing.T) {
 	}
 }
 
-// TestStolenHookToken lists everything that a hook's token can do: it walks every method
-// and every route, on every listener. Beside that it can do what anybody can without a
-// credential.
+// TestStolenHookToken lists everything that a hook's token can do, by trying every method and route
+// on every listener. It can also make the calls that need no credential.
 func TestStolenHookToken(t *testing.T) {
 	t.Parallel()
 	h := startHooked(t)

@@ -2,6 +2,5 @@
 
 package gateway
 
-// KeepInherited has nothing to do: only Linux hands descriptors down to
-// sandboxes.
+// KeepInherited does nothing: only Linux passes descriptors to sandboxes.
 func KeepInherited() error { return nil }

@@ -110,9 +110,9 @@ func rotateJournalKey(t *testing.T, online bool) {
 	}
 }
 
-// A rotation that a crash cut off ends at the next start: forward when the
-// journal has it, backward when not.
-func TestRotationCutOff(t *testing.T) {
+// TestInterruptedRotation: a rotation that a crash interrupted is completed at the next start if
+// the journal contains it, and reverted if not.
+func TestInterruptedRotation(t *testing.T) {
 	t.Parallel()
 	for name, durable := range map[string]bool{"the journal has it": true, "the journal does not have it": false} {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +171,9 @@ func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
 	}
 }
 
-// TestFiveYears: what a gateway signed over five years verifies, although every
-// certificate but the newest ran out long ago: each is judged when it was made.
+// TestFiveYears: everything that a gateway signed over five years verifies, although all
+// certificates but the newest expired long ago. Each certificate is checked for the time of the
+// signature.
 func TestFiveYears(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -55,7 +55,7 @@ func TestGatewayInATPM(t *testing.T) {
 	if text := string(d.export()); !strings.Contains(text, `"keys":{"issuing":"tpm","journal":"tpm","notary":"tpm","root":"tpm"}`) {
 		t.Error("the journal does not say where the keys lived")
 	}
-	if x := examOf(t, cfg, "key places"); x.Result != doctor.OK || !strings.Contains(x.Detail, "root: tpm ("+e.Device) || !strings.Contains(x.Detail, "operator: file") {
+	if x := checkOf(t, cfg, "key places"); x.Result != doctor.OK || !strings.Contains(x.Detail, "root: tpm ("+e.Device) || !strings.Contains(x.Detail, "operator: file") {
 		t.Errorf("beside a daemon that runs: %+v", x)
 	}
 	before := d.keySet()
@@ -73,7 +73,7 @@ func TestGatewayInATPM(t *testing.T) {
 	other, files := *cfg, *cfg
 	other.Keys.TPMDevice = tpmtest.Start(t).Device
 	doesNotStart(t, "with another TPM", &other)
-	if x := examOf(t, &other, "keys"); x.Result != doctor.Failed || !strings.Contains(x.Remedy, "Start palyrad with the TPM that made the keys") {
+	if x := checkOf(t, &other, "keys"); x.Result != doctor.Failed || !strings.Contains(x.Remedy, "Start palyrad with the TPM that made the keys") {
 		t.Errorf("with another TPM: %+v", x)
 	}
 	files.Keys.Store = config.KeysInFiles
@@ -81,8 +81,9 @@ func TestGatewayInATPM(t *testing.T) {
 	start(t, cfg).end()
 }
 
-// A TPM that cannot hold the keys of a new gateway leaves none behind.
-func TestUnfitTPMMakesNoGateway(t *testing.T) {
+// TestUnsuitableTPMLeavesNoKeys: a TPM that cannot hold the keys of a new gateway leaves no keys
+// behind.
+func TestUnsuitableTPMLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
 	e.SetOwnerPassword(t, "secret")

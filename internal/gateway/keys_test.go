@@ -129,7 +129,7 @@ func (d *running) journaledKeys() {
 	}
 }
 
-func TestRotateWhatCannotBe(t *testing.T) {
+func TestRotateInvalidKeys(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	start(t, cfg).end()
@@ -140,10 +140,10 @@ func TestRotateWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A rotation that ends at any of its writes leaves the old key or the new one, whole:
-// the gateway starts, signs, and what it signed before verifies; and the rotation can
-// be done again.
-func TestRotationOfGatewayKeysCutOff(t *testing.T) {
+// TestInterruptedGatewayKeyRotation: a rotation that ends at any of its writes leaves either the
+// old key or the new one intact. The gateway starts and signs, earlier signatures verify, and the
+// rotation can be repeated.
+func TestInterruptedGatewayKeyRotation(t *testing.T) {
 	t.Parallel()
 	// What each rotation writes, in this order.
 	writes := map[string][]string{keyadmin.Issuing: {"issuing.pem"}, keyadmin.Notary: {"notary-past.json", "notary.pem"}}

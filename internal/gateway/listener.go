@@ -22,21 +22,24 @@ import (
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
-	// metrics is true for those of the metrics, which no setting bounds.
+	// metrics is true for the metrics listener, which no setting limits.
 	metrics bool
-	// most and mostOfOne bound the connections of all addresses and of one; those of
-	// this machine, where all have one address, count among all alone.
+	// most and mostOfOne limit the connections of all addresses and of one address. Connections of
+	// this machine, which share one address, count only against most. All users of a machine share
+	// that address. A bound on its authenticated connections would let one user exclude the others;
+	// one on its unauthenticated connections made `palyra freeze` fail during a flood
+	// (TestFreezeBesideIdleConnections), because fewer places are replaced sooner.
 	most, mostOfOne int
-	told            time.Time
+	warnedAt        time.Time
 	connections
 }
 
-// connections are those of a listener that are open.
+// connections are the open connections of a listener.
 type connections struct {
 	mu   sync.Mutex
 	open int
 	of   map[string]int
-	// unauthenticated are those on which no request had a valid credential yet, the oldest first.
+	// unauthenticated are the connections without a request with a valid credential, oldest first.
 	unauthenticated list.List // of *countedConn
 }
 
@@ -68,16 +71,16 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	}
 }
 
-// mayTell lets the operator be told at most once a minute.
+// mayTell limits warnings to the operator to one per minute.
 func (a *acceptor) mayTell() bool {
-	if !a.told.IsZero() && time.Since(a.told) <= time.Minute {
+	if !a.warnedAt.IsZero() && time.Since(a.warnedAt) <= time.Minute {
 		return false
 	}
-	a.told = time.Now()
+	a.warnedAt = time.Now()
 	return true
 }
 
-// about is what every warning of this listener names.
+// about returns the attributes of every warning of this listener.
 func (a *acceptor) about(why string) []any {
 	name := "api"
 	if a.metrics {
@@ -86,8 +89,8 @@ func (a *acceptor) about(why string) []any {
 	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
 }
 
-// admit counts a connection, or returns why it is one too many. evicted reports whether an
-// unauthenticated connection was closed for it.
+// admit counts a connection, or returns the reason why it exceeds a limit. evicted reports whether
+// an unauthenticated connection was closed for it.
 func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (counted net.Conn, evicted bool, why string) {
 	from, local := conn.RemoteAddr().String(), false
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -115,8 +118,8 @@ func (o *connections) admit(conn net.Conn, most, mostOfOne int, mayEvict bool) (
 	return c, evicted, ""
 }
 
-// evict closes the oldest unauthenticated connection, of one address unless from is "",
-// and reports whether there was one. The caller holds o.mu.
+// evict closes the oldest unauthenticated connection, of one address unless from is "", and reports
+// whether it closed one. The caller holds o.mu.
 func (o *connections) evict(from string) bool {
 	for e := o.unauthenticated.Front(); e != nil; e = e.Next() {
 		if c, ok := e.Value.(*countedConn); ok && (from == "" || c.from == from) {
@@ -150,13 +153,13 @@ func (o *connections) unlist(c *countedConn) {
 	}
 }
 
-// countedConn is counted until it is closed.
+// countedConn is a connection that counts against the limits until it is closed.
 type countedConn struct {
 	net.Conn
 	in   *connections
 	from string
-	// in.mu guards these: gone is true once it is no longer counted, and place is its place among
-	// the unauthenticated ones, nil for an authenticated one.
+	// Guarded by in.mu: gone is true once the connection is no longer counted, and place is its
+	// place among the unauthenticated ones, nil for an authenticated one.
 	gone  bool
 	place *list.Element
 }
@@ -182,8 +185,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// countedOf returns the counted connection of a server's connection, which may be one of TLS;
-// nil for one of another listener.
+// countedOf returns the counted connection behind a server's connection, which may be a TLS
+// connection; nil for another listener's.
 func countedOf(c net.Conn) *countedConn {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
@@ -192,8 +195,8 @@ func countedOf(c net.Conn) *countedConn {
 	return counted
 }
 
-// authenticationContext is the ConnContext of the servers: requests report through it whether
-// their credential is valid.
+// authenticationContext is the ConnContext of the servers: requests report through it whether their
+// credential is valid.
 func authenticationContext(ctx context.Context, c net.Conn) context.Context {
 	if counted := countedOf(c); counted != nil {
 		return api.WithAuthenticationReport(ctx, counted.SetAuthenticated)

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/agent/watch"
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
@@ -24,8 +25,8 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// members is what the API does with members and devices; what it only reads is
-// the registry's and the service's.
+// members implements the API's changes of members and devices; reads go to the registry and the
+// service.
 type members struct {
 	*access.Registry
 	*identity.Service
@@ -35,7 +36,7 @@ type members struct {
 
 var _ api.Members = (*members)(nil)
 
-// Add adds a member. Policy knows the member when Add returns.
+// Add adds a member. The policy engine includes the member when Add returns.
 func (m *members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
 	added, err := m.Service.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
 	if err != nil {
@@ -54,17 +55,22 @@ func credential(authority *ca.Authority, a identity.Admission) api.Credential {
 	}
 }
 
-// Collect returns the credential of a member that was added already.
+// Collect returns the credential of a member that was added already. The policy engine includes the
+// member when Collect returns: the daemon that applies the change may have written the member and
+// not yet rebuilt the policies.
 func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, bool, error) {
 	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
 	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)
 	if !found || err != nil {
 		return api.Credential{}, found, err
 	}
+	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
+		return api.Credential{}, true, err
+	}
 	return credential(m.authority, added), true, nil
 }
 
-// liveDevice reports whether a device may still act.
+// liveDevice returns a function that reports whether a device may still act.
 func liveDevice(service *identity.Service) func(id string) bool {
 	return func(id string) bool {
 		d, known := service.Device(id)
@@ -72,7 +78,7 @@ func liveDevice(service *identity.Service) func(id string) bool {
 	}
 }
 
-// sessionDevice reports whether a device is the session of a login.
+// sessionDevice returns a function that reports whether a device is the session of a login.
 func sessionDevice(service *identity.Service) func(id string) bool {
 	return func(id string) bool {
 		d, known := service.Device(id)
@@ -80,7 +86,7 @@ func sessionDevice(service *identity.Service) func(id string) bool {
 	}
 }
 
-// revokedDevice reports whether a device was taken from whoever had it.
+// revokedDevice returns a function that reports whether a device was revoked.
 func revokedDevice(service *identity.Service) func(id string) bool {
 	return func(id string) bool {
 		d, known := service.Device(id)
@@ -88,7 +94,8 @@ func revokedDevice(service *identity.Service) func(id string) bool {
 	}
 }
 
-// standing says why a caller may not go on, by what its credential stands for now.
+// standing returns a function that reports why a caller must stop, by the current state of its
+// credential.
 func standing(g *gateway) func(access.Caller) error {
 	return func(c access.Caller) error {
 		switch {
@@ -114,7 +121,7 @@ func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte)
 	return api.Credential{Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
 }
 
-// Revoke refuses a device from now on. Policy knows who is left when it returns.
+// Revoke refuses a device from now on. The policy engine includes the change when it returns.
 func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
 	dev, err := m.Service.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
 	if err != nil {
@@ -130,8 +137,7 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 	if err != nil {
 		return api.Credential{}, err
 	}
-	// The device of the very request may be one of those that were revoked, and the new
-	// one is lost without an answer.
+	// The device of this request may be revoked itself, and the new one is lost without an answer.
 	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
 		return api.Credential{}, err
 	}
@@ -142,7 +148,7 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 
 func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	var err error
-	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
+	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles, guard(g))
 	if err != nil {
 		return err
 	}
@@ -155,7 +161,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.installed, err = watch.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
 		return err
 	}
-	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity, time.Now); err != nil {
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity, guard(g), time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -167,7 +173,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-// openPasskeys is shared with what works on a state directory whose daemon does not run.
+// openPasskeys also serves commands on a state directory whose daemon does not run.
 func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
 	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
 	if file := cfg.Presence.AttestationRoots; file != "" {
@@ -179,14 +185,14 @@ func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *
 	return passkeys.New(ctx, passkeys.Config{
 		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
 		Independent: func(a, b access.Principal) bool {
-			return service.History().Hands().Independence().Independent(a, b)
+			return service.History().Controllers().Independence().Independent(a, b)
 		},
 		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
 	})
 }
 
-// agentConnected reports whether an agent was ever connected: there is, or was, one among
-// the members, a token, or a call.
+// agentConnected reports whether an agent was ever connected: a present or removed agent member, a
+// token, or a call exists.
 func agentConnected(ctx context.Context, s stores, registry *access.Registry) (bool, error) {
 	if slices.ContainsFunc(registry.List(), func(m access.Member) bool { return m.Principal.Kind == access.KindAgent }) {
 		return true, nil
@@ -199,13 +205,17 @@ func agentConnected(ctx context.Context, s stores, registry *access.Registry) (b
 	return len(calls) > 0, err
 }
 
-// openIdentity is shared with what works on a state directory whose daemon
-// does not run.
-func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
+// guard permits the changes of the gateway that its gate has had approved.
+func guard(g *gateway) change.Guard {
+	return func(ctx context.Context, kind change.Kind) error { return g.changing.Guard(ctx, kind) }
+}
+
+// openIdentity also serves commands on a state directory whose daemon does not run.
+func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role, guard change.Guard) (*access.Registry, *identity.Service, error) {
 	registry, err := access.NewRegistry(ctx, store, roles)
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: store, Registry: registry})
+	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: store, Registry: registry, Guard: guard})
 	return registry, service, err
 }

@@ -62,7 +62,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 	var log bytes.Buffer
 	d := startWith(t, Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	status := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
-	for i, want := range []string{"", "others than its owner may use it", "no such file", "there are no turns"} {
+	for i, want := range []string{"", "others than its owner may use it", "no such file", "the script has no turns"} {
 		m := status.GetModels()[i]
 		if m.GetName() != cfg.Models[i].Name || m.GetAvailable() != (want == "") || !strings.Contains(m.GetProblem(), want) || (m.GetRemedy() == "") != (want == "") {
 			t.Errorf("listed as %v, want %q", m, want)
@@ -99,8 +99,9 @@ func TestNoModels(t *testing.T) {
 	}
 }
 
-// The model is told of what its principal could ever call, and of nothing else.
-func TestModelsAreToldOfTheirTools(t *testing.T) {
+// TestModelsReceiveTheirTools: a model receives the tools that its principal could ever call, and
+// no others.
+func TestModelsReceiveTheirTools(t *testing.T) {
 	t.Parallel()
 	server := modeltest.Local(t, modeltest.File("text"))
 	cfg := testConfig(t)
@@ -168,7 +169,7 @@ func TestModelKeysFromTheVault(t *testing.T) {
 		t.Errorf("offered are: %s", told)
 	}
 	fetch := `{"url": "https://api.example.org/", "headers": {"authorization": "Bearer palyra-sec-global~m"}}`
-	if told := d.called("http.fetch", fetch); !strings.Contains(told, "is none of this call") {
+	if told := d.called("http.fetch", fetch); !strings.Contains(told, "a placeholder that this caller cannot use") {
 		t.Errorf("a call that names it: %s", told)
 	}
 	d.end()

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/call/approval"
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir"
@@ -30,23 +31,24 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// NewOperator is a person, or an agent, to be added on this host.
+// NewOperator describes a person or an agent that is to be added on this host.
 type NewOperator struct {
 	Name string
-	// Roles are those of a user; an agent has the role agent.
+	// Roles are the roles of a user; an agent has the role agent.
 	Roles []access.Role
-	// Owner makes it an agent that acts for this user.
+	// Owner makes the member an agent that acts for this user.
 	Owner access.Principal
-	// Dir is where the credential bundle goes; it must not exist.
+	// Dir is the directory of the new credential bundle; it MUST NOT exist.
 	Dir string
-	// AcceptLoss says that the operator was told who loses the power to answer
+	// AcceptLoss means that the operator has seen which members lose the ability to answer
 	// approvals.
 	AcceptLoss bool
 }
 
-// AddOperator adds a member and writes a credential bundle for it. It works on
-// the state directory when no daemon holds it, and through the daemon's API,
-// as the local operator, when one does. It returns the device's id.
+// AddOperator adds a member and writes a credential bundle for it. It works on the state directory
+// when no daemon holds it, and through the daemon's API, as the local operator, when one does. It
+// returns the device's id. One process at a time may write the store, because it keeps the head of
+// the chain in memory. The private key is created by this process in both cases.
 func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (device string, err error) {
 	err = writeBundle(n.Dir, func(csr []byte) (made identity.Bundle, err error) {
 		err = onHost(ctx, cfg, func(own identity.Bundle) (err error) {
@@ -64,25 +66,25 @@ func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (device
 	return device, err
 }
 
-// NewBundle is a credential for a member who lost theirs.
+// NewBundle describes a new credential for a member who lost theirs.
 type NewBundle struct {
 	// Member is "user:bob", "agent:helper", or a name alone.
 	Member string
-	// Dir is where the credential bundle goes; it must not exist.
+	// Dir is the directory of the new credential bundle; it MUST NOT exist.
 	Dir        string
 	RevokeOld  bool
 	AcceptLoss bool
 }
 
-// MadeBundle is the new device, whose it is, and what was revoked for it.
+// MadeBundle holds the new device, its owner, and the devices revoked for it.
 type MadeBundle struct {
 	Device  string
 	Member  string
 	Revoked []string
 }
 
-// MakeBundle gives a member another device and writes a credential bundle for it,
-// in the way of AddOperator.
+// MakeBundle gives a member another device and writes a credential bundle for it. Like AddOperator,
+// it works with or without a running daemon.
 func MakeBundle(ctx context.Context, cfg *config.Config, n NewBundle) (made MadeBundle, err error) {
 	err = writeBundle(n.Dir, func(csr []byte) (bundle identity.Bundle, err error) {
 		r := identity.Recovery{Member: n.Member, Request: csr, RevokeOld: n.RevokeOld, AcceptLoss: n.AcceptLoss}
@@ -111,11 +113,11 @@ func (n NewOperator) kind() access.Kind {
 	return access.KindAgent
 }
 
-// writeBundle makes a key in a directory and writes the bundle of the certificate
-// that certify gets for it. Nothing is left of it when there is none.
+// writeBundle creates a key in a directory and writes the bundle of the certificate that certify
+// gets for it. On an error it removes the directory.
 func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) error {
 	if _, err := os.Stat(dir); err == nil {
-		return reason.Errorf(reason.AlreadyExists, "%s exists already", dir).
+		return reason.Errorf(reason.AlreadyExists, "%s already exists", dir).
 			WithRemedy("Name another directory with --out, or remove this one.")
 	}
 	key, err := identity.BundleKey(dir)
@@ -134,19 +136,19 @@ func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) 
 	return identity.WriteBundle(dir, made)
 }
 
-// onHost takes the way that is open: only one process may write the store. Online
-// asks the daemon that runs, as the local operator; offline has the state directory
-// to itself, and gets what makes a bundle of a certificate.
+// onHost calls online or offline: only one process may write the store. online sends its request to
+// the running daemon as the local operator. offline runs while this process holds the state
+// directory, and receives a function that creates a bundle from a certificate.
 func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bundle) error,
 	offline func(*identity.Service, func(ca.Issued) identity.Bundle) error,
 ) error {
-	return held(cfg, online, func() error {
+	return onlineOrOffline(cfg, online, func() error {
 		address, err := offlineAddress(cfg)
 		if err != nil {
 			return err
 		}
 		return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-			_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+			_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles, change.Unguarded)
 			if err != nil {
 				return err
 			}
@@ -161,24 +163,24 @@ func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bu
 	})
 }
 
-// held asks the daemon that holds the state directory, as the local operator, or works
-// on the directory while it holds it itself.
-func held(cfg *config.Config, online func(own identity.Bundle) error, offline func() error) (err error) {
-	lock, err := statedir.Take(cfg.StateDir)
+// onlineOrOffline calls online with the credential of the local operator if a daemon holds the
+// state directory. Otherwise it takes the state directory, calls offline, and releases it.
+func onlineOrOffline(cfg *config.Config, online func(own identity.Bundle) error, offline func() error) (err error) {
+	lock, err := takeState(cfg.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
 		if err != nil {
 			return err
 		}
 		if own.Kept != nil {
-			return reason.Errorf(reason.NotConnected, "palyrad runs, and asking it as the local operator takes the operator's key, which is kept elsewhere (%s)", own.Kept.Place).
-				WithRemedy("Use `palyra` for what it can do (`palyra members add`); or stop palyrad, repeat this, and start it again.")
+			return reason.Errorf(reason.NotConnected, "palyrad is running, and a request to it needs the local operator's key, which is kept elsewhere (%s)", own.Kept.Place).
+				WithRemedy("Use the equivalent `palyra` command, such as `palyra members add`; or stop palyrad, repeat this command, and start it again.")
 		}
 		if err := online(own); reason.Of(err) != reason.Unauthenticated {
 			return err
 		}
-		return reason.Errorf(reason.Unauthenticated, "the running palyrad does not know the local operator any more: its device was revoked").
-			WithRemedy("Stop palyrad, repeat this, and start it again.")
+		return reason.Errorf(reason.Unauthenticated, "the running palyrad no longer accepts the local operator: its device was revoked").
+			WithRemedy("Stop palyrad, repeat this command, and start it again.")
 	}
 	if err != nil {
 		return err
@@ -187,10 +189,9 @@ func held(cfg *config.Config, online func(own identity.Bundle) error, offline fu
 	return offline()
 }
 
-// offlineAddress is the address for a bundle while no daemon runs: that of
-// listen.api. When its port is 0, the next daemon gets another port at its start;
-// the address of the last daemon is then the best guess, and without one there is
-// an error.
+// offlineAddress returns the address for a bundle while no daemon runs: the setting listen.api. If
+// its port is 0, the next daemon gets another port at its start; the address of the last daemon is
+// then the best guess, and without one it returns an error.
 func offlineAddress(cfg *config.Config) (string, error) {
 	_, port, err := net.SplitHostPort(cfg.Listen.API)
 	if err != nil {
@@ -202,11 +203,11 @@ func offlineAddress(cfg *config.Config) (string, error) {
 	if own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir)); err == nil {
 		return own.Address, nil
 	}
-	return "", reason.Errorf(reason.ConfigInvalid, "listen.api is %q: which port palyrad will have is not known before it runs", cfg.Listen.API).
+	return "", reason.Errorf(reason.ConfigInvalid, "listen.api is %q: the port is not known until palyrad runs", cfg.Listen.API).
 		WithRemedy("Set a port in listen.api, or start palyrad first and add the member while it runs.")
 }
 
-// ListKeys lists the gateway's own keys, in the way of onHost.
+// ListKeys lists the gateway's own keys, from the running daemon or from its state directory.
 func ListKeys(ctx context.Context, cfg *config.Config) (list []keyadmin.Key, err error) {
 	err = withKeys(ctx, cfg, func(own identity.Bundle) error {
 		list, err = api.ListKeys(ctx, own)
@@ -218,7 +219,8 @@ func ListKeys(ctx context.Context, cfg *config.Config) (list []keyadmin.Key, err
 	return list, err
 }
 
-// RotateKey replaces one of the gateway's own keys, in the way of onHost.
+// RotateKey replaces one of the gateway's own keys, through the running daemon or in its state
+// directory.
 func RotateKey(ctx context.Context, cfg *config.Config, name string) (r keyadmin.Rotation, err error) {
 	err = withKeys(ctx, cfg, func(own identity.Bundle) error {
 		r, err = api.RotateKey(ctx, own, name)
@@ -230,10 +232,10 @@ func RotateKey(ctx context.Context, cfg *config.Config, name string) (r keyadmin
 	return r, err
 }
 
-// withKeys reaches the gateway's own keys: through the daemon that runs, or in a state
-// directory that none holds.
+// withKeys accesses the gateway's own keys: through the running daemon, or in a stopped gateway's
+// state directory.
 func withKeys(ctx context.Context, cfg *config.Config, online func(own identity.Bundle) error, offline func(*keyadmin.Keys) error) error {
-	return held(cfg, online, func() error {
+	return onlineOrOffline(cfg, online, func() error {
 		return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
 			log, err := journalkey.Open(ctx, s.journal, authority, journal.Options{})
 			if err != nil {
@@ -244,12 +246,12 @@ func withKeys(ctx context.Context, cfg *config.Config, online func(own identity.
 	})
 }
 
-// SealKeys moves the keys of a state directory that no daemon holds into the TPM of
-// the settings. moved is false when they are there already.
+// SealKeys moves the keys of a state directory that no daemon holds into the configured TPM. moved
+// is false if they are already there.
 func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) {
 	if cfg.Keys.Store != config.KeysInTPM {
 		return nil, false, reason.Errorf(reason.ConfigInvalid, "keys.store is %q", cfg.Keys.Store).
-			WithRemedy("Set keys.store to \"tpm\" first, and keys.tpm_device where it is not %s.", cfg.Keys.TPMDevice)
+			WithRemedy("Set keys.store to \"tpm\" first, and keys.tpm_device if the device is not %s.", cfg.Keys.TPMDevice)
 	}
 	lock, err := takeStopped(cfg.StateDir, "Stop palyrad, move the keys, and start it again.")
 	if err != nil {
@@ -267,11 +269,11 @@ func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) 
 	return keyPlaces(authority, cfg), moved, nil
 }
 
-// PresenceKeys reaches the presence keys on the word of the gateway's host: over the
-// socket of the daemon that runs, since the local operator's key is not enough, or in a
-// state directory that none holds.
+// PresenceKeys manages presence keys with the authority of the gateway's host: over the socket of
+// the running daemon, since the local operator's key is not sufficient, or in a stopped gateway's
+// state directory.
 func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.Keys) error) (err error) {
-	lock, err := statedir.Take(cfg.StateDir)
+	lock, err := takeState(cfg.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		return do(presencehost.Over(statedir.Socket(cfg.StateDir)))
 	}
@@ -280,7 +282,7 @@ func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-		registry, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+		registry, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles, change.Unguarded)
 		if err != nil {
 			return err
 		}
@@ -292,43 +294,36 @@ func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.
 	})
 }
 
-// ConfirmMembers says on the gateway's host that members are who they are said to be,
-// in a state directory that no daemon holds: all of them when none is named. It
-// returns those that it confirmed.
-func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (confirmed []access.Principal, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Stop palyrad for it: while it runs, only `palyra members confirm` is there, which counts as a member's word.")
+// ConfirmMembers confirms members on behalf of the gateway's host: over the socket of the running
+// palyrad, or in a stopped gateway's state directory. It confirms all members when names is empty,
+// and returns the principals of the confirmed members.
+func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (confirmed []string, err error) {
+	lock, err := takeState(cfg.StateDir)
+	if errors.Is(err, statedir.ErrInUse) {
+		return presencehost.Over(statedir.Socket(cfg.StateDir)).ConfirmMembers(ctx, names)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	err = withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
-		registry, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+		_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles, change.Unguarded)
 		if err != nil {
 			return err
 		}
-		if len(names) == 0 {
-			for _, m := range registry.List() {
-				if !m.Removed() {
-					names = append(names, m.Principal.String())
-				}
-			}
+		members, err := service.ConfirmOnHost(ctx, names)
+		for _, p := range members {
+			confirmed = append(confirmed, p.String())
 		}
-		for _, name := range names {
-			m, err := service.ConfirmMember(ctx, identity.Daemon(), name)
-			if err != nil {
-				return err
-			}
-			confirmed = append(confirmed, m.Principal)
-		}
-		return nil
+		return err
 	})
 	return confirmed, err
 }
 
-// ThawAlone ends the freeze on the word of the gateway's host, in a state directory
-// that no daemon holds. It returns the freeze that was.
+// ThawAlone ends the freeze with the authority of the gateway's host, in a state directory that no
+// daemon holds. It returns the freeze that it ended.
 func ThawAlone(ctx context.Context, cfg *config.Config) (was approval.FreezeState, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Stop palyrad for it: while it runs, `palyra thaw` asks a second person.")
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad first; while it runs, `palyra thaw` requires a second person.")
 	if err != nil {
 		return was, err
 	}
@@ -340,10 +335,10 @@ func ThawAlone(ctx context.Context, cfg *config.Config) (was approval.FreezeStat
 	return was, err
 }
 
-// ResetPolicy lets the policy directory count from the next start on, in a state
-// directory that no daemon holds. It returns the version that was in force.
+// ResetPolicy makes the policy directory apply from the next start on, in a stopped gateway's state
+// directory. It returns the version that was active.
 func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`, or stop palyrad to reset on this host's word.")
+	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`, or stop palyrad and repeat this command.")
 	if err != nil {
 		return "", err
 	}
@@ -355,7 +350,7 @@ func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err e
 	return version, err
 }
 
-// BackUp writes a backup of the gateway of the settings, whether it runs or not.
+// BackUp writes a backup of the configured gateway, running or not.
 func BackUp(ctx context.Context, cfg *config.Config, to string, recipients []age.Recipient) (backup.Written, error) {
 	outside, err := outsideBackup(cfg)
 	if err != nil {
@@ -374,9 +369,8 @@ func BackUp(ctx context.Context, cfg *config.Config, to string, recipients []age
 	})
 }
 
-// carriedVault is the key of the vault for a backup, nil where files of the state
-// directory hold it. One that cannot be had keeps nobody from making a backup, which
-// says so.
+// carriedVault returns the key of the vault for a backup, or nil if files of the state directory
+// contain it. An unavailable key does not prevent the backup, which records that it is missing.
 func carriedVault(ctx context.Context, cfg *config.Config) (*backup.Vault, error) {
 	gateway, err := storedGateway(cfg)
 	if err != nil {
@@ -394,23 +388,23 @@ func carriedVault(ctx context.Context, cfg *config.Config) (*backup.Vault, error
 	return &backup.Vault{Backend: p.Backend, Pin: p.Pin, Key: p.Key}, nil
 }
 
-// Restore makes a state directory of a backup.
+// Restore creates a state directory from a backup.
 func Restore(ctx context.Context, from string, t backup.Target) (backup.Result, error) {
 	t.Verify, t.Valid = verifyStore, validIn
 	return backup.Restore(ctx, from, t)
 }
 
-// outsideBackup is what the gateway needs and a backup does not hold.
+// outsideBackup lists the files that the gateway needs and that a backup does not contain.
 func outsideBackup(cfg *config.Config) (list []string, err error) {
 	if cfg.Keys.Store == config.KeysInTPM {
-		list = append(list, "the keys in the TPM "+cfg.Keys.TPMDevice+": the backup starts on this machine alone, and not once the TPM was cleared")
+		list = append(list, "the keys in the TPM "+cfg.Keys.TPMDevice+": the backup works only on this machine, and not after the TPM was cleared")
 	}
 	kept, err := identity.KeptIn(statedir.Operator(cfg.StateDir))
 	if err != nil {
 		return nil, err
 	}
 	if kept != nil {
-		list = append(list, fmt.Sprintf("the local operator's key, which is kept elsewhere (%s): `palyrad operator bundle local` makes another credential", kept.Place))
+		list = append(list, fmt.Sprintf("the local operator's key, which is kept elsewhere (%s): `palyrad operator bundle local` creates another credential", kept.Place))
 	}
 	for _, p := range private(cfg) {
 		if p.Path != cfg.StateDir && p.Path != cfg.Policy.Dir && p.Path != cfg.Source {
@@ -423,7 +417,7 @@ func outsideBackup(cfg *config.Config) (list []string, err error) {
 	return list, nil
 }
 
-// MoveVault moves the vault's key, in a state directory that no daemon holds.
+// MoveVault moves the vault's key to another backend, in a state directory that no daemon holds.
 func MoveVault(ctx context.Context, cfg *config.Config, to kek.Target) (s kek.Status, err error) {
 	err = withVault(ctx, cfg, "Stop palyrad, move the key, and start it again.", func(origin string, st stores) error {
 		s, err = vaultkey.Move(ctx, cfg, origin, st.journal, to)
@@ -432,7 +426,7 @@ func MoveVault(ctx context.Context, cfg *config.Config, to kek.Target) (s kek.St
 	return s, err
 }
 
-// RecoverVault puts the vault's key back, in a state directory that no daemon holds.
+// RecoverVault restores the vault's key from an export, in a state directory that no daemon holds.
 func RecoverVault(ctx context.Context, cfg *config.Config, export, identity io.Reader) (s kek.Status, err error) {
 	err = withVault(ctx, cfg, "Stop palyrad, recover the key, and start it again.", func(origin string, st stores) error {
 		s, err = vaultkey.Recover(ctx, cfg, origin, st.journal, []vault.Boxes{st.secrets, st.resultsKeys}, export, identity)
@@ -441,7 +435,8 @@ func RecoverVault(ctx context.Context, cfg *config.Config, export, identity io.R
 	return s, err
 }
 
-// withVault does something with the vault's key of a gateway that does not run.
+// withVault calls do with the stores of a gateway that does not run. remedy is the next step if it
+// runs.
 func withVault(ctx context.Context, cfg *config.Config, remedy string, do func(origin string, st stores) error) error {
 	lock, err := takeStopped(cfg.StateDir, remedy)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/provenance"
 	"palyra/internal/identity"
@@ -26,8 +27,8 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// graph is a gateway's members, whom one another make and change through the identity
-// service, and one of them who does all that its credential lets it.
+// graph contains a gateway's members, who create and change each other through the identity
+// service. One of them does everything that its credential permits.
 type graph struct {
 	*identity.Service
 	t        *testing.T
@@ -49,11 +50,11 @@ func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathran
 	t.Helper()
 	store := identitytest.NewStore()
 	registry := must.Get(access.NewRegistry(t.Context(), store, nil))(t)
-	service := must.Get(identity.New(t.Context(), identity.Config{Authority: authority, Store: store, Registry: registry}))(t)
+	service := must.Get(identity.New(t.Context(), identity.Config{Guard: change.Unguarded, Authority: authority, Store: store, Registry: registry}))(t)
 	g := &graph{Service: service, t: t, random: random, registry: registry, csr: csr, held: map[access.Principal]bool{}}
 	_, _, err := service.Start(t.Context(), identity.LocalConfig{Dir: filepath.Join(t.TempDir(), "operator"), Address: "127.0.0.1:1", ServerName: serverName})
 	must.Do(t, err)
-	g.chats = must.Get(notify.NewUsers(t.Context(), deliveries.New(sqlitetest.Open(t)), registry, service, time.Now))(t)
+	g.chats = must.Get(notify.NewUsers(t.Context(), deliveries.New(sqlitetest.Open(t)), registry, service, change.Unguarded, time.Now))(t)
 	roots := []access.Principal{access.User("local")}
 	for i := range 1 + random.IntN(2) {
 		p := access.User(fmt.Sprintf("root%d", i))
@@ -66,7 +67,7 @@ func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathran
 	return g
 }
 
-// did is what an act of somebody comes to for who holds which key.
+// did is the effect of an act on who holds which key.
 func (g *graph) did(by, member access.Principal, what string, err error) {
 	if err != nil {
 		return
@@ -135,8 +136,8 @@ func (g *graph) act() {
 	}
 }
 
-// scheme is what an attacker would plan: a member and an agent of its making, an account
-// that votes as the member, and the word of the host for the member after that.
+// scheme is the plan of an attacker: to create a member and an agent, map an account that votes as
+// the member, and then have the host confirm the member.
 func (g *graph) scheme() {
 	ctx := g.t.Context()
 	made, agent := access.User(fmt.Sprintf("s%d", len(g.registry.List()))), access.Agent(fmt.Sprintf("t%d", len(g.registry.List())))
@@ -168,7 +169,7 @@ func (g *graph) caller(p access.Principal) access.Caller {
 	return access.Caller{Principal: p, OnBehalfOf: p}
 }
 
-// ballots are the members as whom the attacker can vote; with every, by all its accounts.
+// ballots returns the members as whom the attacker can vote; with every, by all its accounts.
 func (g *graph) ballots(every bool) []access.Member {
 	return slices.DeleteFunc(g.registry.List(), func(m access.Member) bool {
 		byChat := slices.ContainsFunc(g.chats.List(), func(u notify.ChatUser) bool { return u.Member == m.Principal && (every || u.Votes()) })
@@ -176,12 +177,12 @@ func (g *graph) ballots(every bool) []access.Member {
 	})
 }
 
-// judge loads a rule that wants two people, beside the members as they are.
-func (g *graph) judge(hands provenance.Hands) *policy.Set {
+// judge loads a rule that requires two people, with the current members.
+func (g *graph) judge(hands provenance.Controllers) *policy.Set {
 	cfg := policytest.Config(policytest.Options{Policies: `@id("two")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.approvers >= 2 };`})
-	cfg.Members, cfg.Hands = g.registry.List(), hands
+	cfg.Members, cfg.Controllers = g.registry.List(), hands
 	return must.Get(policy.Load(cfg))(g.t)
 }
 
@@ -196,10 +197,10 @@ func enough(set *policy.Set, requester access.Principal, voters []access.Member)
 	return set.Judge(r, policytest.Approval(votes...)).Allowed
 }
 
-// TestOneCredentialIsNeverTwo: whoever has one credential, and makes, changes and
-// confirms with it what the gateway lets it, is never two people for policy, neither
-// for a call of their own nor for another's. Without the history they are, and
-// if accounts voted without consent, which are the controls; and with others beside, two people are two.
+// TestOneCredentialIsNeverTwo: a caller with one credential that creates, changes and confirms
+// members as the gateway permits never counts as two people for policy, neither for its own calls
+// nor for another's. The controls omit the history, or count votes of accounts without consent:
+// then it does count. With other members present, two people are two.
 func TestOneCredentialIsNeverTwo(t *testing.T) {
 	t.Parallel()
 	authority, _, err := ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{})
@@ -218,7 +219,7 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 		}
 		all := g.registry.List()
 		held := g.ballots(false)
-		set, without := g.judge(g.History().Hands()), g.judge(nil)
+		set, without := g.judge(g.History().Controllers()), g.judge(nil)
 		for _, m := range all {
 			if m.Principal.Kind == access.KindAgent && !g.held[m.Principal] {
 				continue

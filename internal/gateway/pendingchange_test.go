@@ -3,9 +3,11 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +16,11 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/identity"
 	"palyra/internal/surface/api"
 	"palyra/internal/surface/api/changetable"
 )
@@ -65,7 +70,7 @@ func giveDan(role string) func(context.Context, person) error {
 func TestPendingChanges(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
-	said, eve := newSaid(t), csr(t)
+	said, eve := newToolServer(t), csr(t)
 	write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	addEve := func(ctx context.Context, p person, request []byte) (*palyrav1.AddMemberResponse, error) {
 		return p.access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: "eve", Kind: "user", Roles: []string{"auditor"}, CertificateRequest: request})
@@ -115,6 +120,36 @@ func TestPendingChanges(t *testing.T) {
 	}
 }
 
+// TestCollectedMemberIsInThePolicies: a credential that is collected between the write of the
+// member and the rebuild of the policies is accepted at once.
+func TestCollectedMemberIsInThePolicies(t *testing.T) {
+	t.Parallel()
+	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(func() { _ = g.close(nil) })
+	must.Do(t, g.policies.Load(t.Context()))
+	local := access.Caller{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}
+	eve, request := access.User("eve"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr(t)})
+	add := func(by access.Principal, name string, role access.Role, request []byte) {
+		must.Do(t, permitted(t, g, change.AddMember, func(ctx context.Context) error {
+			_, err := g.identity.AddMember(ctx, by, name, access.KindUser, []access.Role{role}, access.Principal{}, request, true)
+			return err
+		}))
+	}
+	add(identity.Daemon(), "local", access.RoleOwner, csr(t))
+	add(local.Principal, "eve", access.RoleAuditor, request)
+	if g.engine.Current().LetsIn(eve) {
+		t.Fatal("the policies include the member before they were rebuilt: this test shows nothing")
+	}
+	m := &members{g.registry, g.identity, g.authority, g.policies}
+	_, found, err := m.Collect(t.Context(), local, api.NewMember{Name: "eve", Kind: access.KindUser, Roles: []access.Role{access.RoleAuditor}, Request: request})
+	if must.Do(t, err); !found {
+		t.Fatal("the credential is not found")
+	}
+	if !g.engine.Current().LetsIn(eve) {
+		t.Error("the policies do not include the member whose credential was collected")
+	}
+}
+
 // TestPendingChangeEndsWithItsRequester: a change whose caller has gone ends when the
 // requester is disabled, loses the role or the device. The control stays and is applied.
 func TestPendingChangeEndsWithItsRequester(t *testing.T) {
@@ -155,7 +190,7 @@ func TestPendingChangeEndsWithItsRequester(t *testing.T) {
 				return
 			}
 			must.Do(t, lose(t, d.as("bob")))
-			if v := d.ended(id); v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED || !strings.Contains(v.GetEndedBecause(), "may not make this change any more") {
+			if v := d.ended(id); v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED || !strings.Contains(v.GetEndedBecause(), "no longer permitted to make this change") {
 				t.Errorf("%s: %q", v.GetState(), v.GetEndedBecause())
 			}
 			if err := d.as("bob").vote(d.approval(id), true); reason.Of(err) != reason.ApprovalConflict {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
@@ -161,13 +163,13 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	// A reload that still does not fit changes nothing.
 	by := access.Caller{Principal: access.User("local")}
 	w.policy(about("test.a", `context.args.x == "never"`))
-	must.Get(w.g.policies.Reload(t.Context(), by))(t)
+	reload(t, w.g, by)
 	if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
 		t.Errorf("after a reload that does not fit: %q", code)
 	}
 	// One that fits lifts the suspension.
 	w.policy(about("test.a", `context.args.x == 7`))
-	must.Get(w.g.policies.Reload(t.Context(), by))(t)
+	reload(t, w.g, by)
 	if code := w.callable("test.a", `{"x":1}`); code != "" {
 		t.Errorf("after the policy was corrected: %q", code)
 	}
@@ -177,9 +179,8 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	w.stop()
 }
 
-// TestOldDefinitionComesBack: the tool is as its pin again, so that nothing
-// stands against it.
-func TestOldDefinitionComesBack(t *testing.T) {
+// TestRestoredDefinition: a tool whose definition matches its pin again is no longer suspended.
+func TestRestoredDefinition(t *testing.T) {
 	t.Parallel()
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
@@ -194,9 +195,9 @@ func TestOldDefinitionComesBack(t *testing.T) {
 	w.stop()
 }
 
-// TestBrokenPoliciesAreNotTheToolsFault: policies that fit neither definition
-// still keep the daemon from starting, and suspend nothing.
-func TestBrokenPoliciesAreNotTheToolsFault(t *testing.T) {
+// TestBrokenPoliciesSuspendNoTools: policies that fit neither definition still prevent palyrad from
+// starting, and suspend no tool.
+func TestBrokenPoliciesSuspendNoTools(t *testing.T) {
 	t.Parallel()
 	w := newPinWorld(t)
 	w.mustStart(shaped("test.a", "x", "string"))
@@ -250,11 +251,12 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	states("after a restart", reason.ToolSuspended)
 	w.wantEvents("docs/list", "")
 	w.policy(about("docs/search", `context.args.y == "no"`))
-	must.Get(w.g.policies.Reload(t.Context(), by))(t)
+	reload(t, w.g, by)
 	states("with a policy that fits", "")
 	w.wantEvents("docs/list", "pinned")
 	w.policy(about("docs/search", `context.args.x == "no"`))
-	if _, err := w.g.policies.Reload(t.Context(), by); reason.Of(err) != reason.PolicyInvalid {
+	err := permitted(t, w.g, change.ReloadPolicy, func(ctx context.Context) error { _, err := w.g.policies.Reload(ctx, by); return err })
+	if reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("a policy that does not fit a server in force: %v", err)
 	}
 	states("after a policy that does not fit was refused", "")

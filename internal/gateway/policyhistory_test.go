@@ -190,7 +190,7 @@ func TestResetPolicy(t *testing.T) {
 		t.Errorf("while palyrad runs: %v", err)
 	}
 	d.end()
-	change(t, cfg, `UPDATE policy_versions SET sources = CAST('[{"Name":"x.cedar","Text":"permit(principal"}]' AS BLOB) WHERE version = '`+version+`'`)
+	editStore(t, cfg, `UPDATE policy_versions SET sources = CAST('[{"Name":"x.cedar","Text":"permit(principal"}]' AS BLOB) WHERE version = '`+version+`'`)
 	err := runBriefly(t, cfg)
 	var known *reason.Error
 	if !errors.As(err, &known) || known.Code != reason.PolicyInvalid || !strings.Contains(known.NextStep(), "palyrad policy reset") {
@@ -207,8 +207,8 @@ func TestResetPolicy(t *testing.T) {
 	again.end()
 }
 
-// change edits the store of a daemon that does not run.
-func change(t *testing.T, cfg *config.Config, statement string) {
+// editStore edits the store of a daemon that does not run.
+func editStore(t *testing.T, cfg *config.Config, statement string) {
 	t.Helper()
 	conn := must.Get(zs.OpenConn(statedir.Store(cfg.StateDir), zs.OpenReadWrite))(t)
 	err := sqlitex.ExecuteTransient(conn, statement, nil)
@@ -270,14 +270,14 @@ func TestExplainThePast(t *testing.T) {
 		"kept without inputs": `UPDATE snapshots SET inputs = NULL`,
 		"other inputs":        `UPDATE snapshots SET inputs = CAST(replace(CAST(inputs AS TEXT), 'own.no-echo', 'own.no-ecko') AS BLOB)`,
 	} {
-		change(t, cfg, `CREATE TABLE IF NOT EXISTS kept AS SELECT * FROM snapshots`)
-		change(t, cfg, damage)
+		editStore(t, cfg, `CREATE TABLE IF NOT EXISTS kept AS SELECT * FROM snapshots`)
+		editStore(t, cfg, damage)
 		again := openDesk(t, cfg)
 		if _, err := again.explained(decided); reason.Of(api.ReasonOf(err)) != reason.VerificationFailed {
 			t.Errorf("%s: %v", name, err)
 		}
 		again.end()
-		change(t, cfg, `UPDATE snapshots SET inputs = (SELECT inputs FROM kept WHERE kept.digest = snapshots.digest)`)
+		editStore(t, cfg, `UPDATE snapshots SET inputs = (SELECT inputs FROM kept WHERE kept.digest = snapshots.digest)`)
 	}
 }
 
@@ -291,8 +291,9 @@ func (d policyDesk) as(name string, owner access.Principal, role access.Role) po
 	return policyDesk{&other, palyrav1connect.NewPolicyServiceClient(other.client(), other.url())}
 }
 
-// What somebody else's call was is for those who may read the journal.
-func TestThePastIsOnesOwn(t *testing.T) {
+// TestPastDecisionsArePrivate: reading the decision of another caller's call requires access to the
+// journal.
+func TestPastDecisionsArePrivate(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, policyConfigAt(t))
 	dora := d.as("dora", access.Principal{}, access.RoleDeveloper)
@@ -360,8 +361,8 @@ func TestAgentsReadNoPolicy(t *testing.T) {
 	d.end()
 }
 
-// A secret on which the verdict rests is not in the journal: then nothing is
-// explained.
+// TestExplainWithoutTheSecretThatDecided: if the verdict depends on a secret that the journal does
+// not contain, there is no explanation.
 func TestExplainWithoutTheSecretThatDecided(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)

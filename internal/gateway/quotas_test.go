@@ -71,9 +71,8 @@ func floodUntilRefused(t *testing.T, d *running) (int, *errdetails.ErrorInfo) {
 	return 40, nil
 }
 
-// TestFloodEndsAtTheQuota: on a disk with room, a client that floods is refused
-// and leaves nothing more; the same person at a terminal goes on, and a restart
-// gives no new day.
+// TestFloodEndsAtTheQuota: on a disk with free space, a flooding client is refused and stores
+// nothing more. The same person at a terminal can continue, and a restart does not reset the quota.
 func TestFloodEndsAtTheQuota(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

@@ -25,20 +25,20 @@ import (
 	"palyra/internal/gateway/doctor"
 )
 
-// isolation is what programs run in: a backend that works, or why there is none,
-// the caches that they share, and what was replaced by what they changed.
+// isolation holds the sandbox of programs: a working backend or the reason why none works, the
+// shared caches, and the log of replaced changes.
 type isolation struct {
 	sandbox.Choice
 	// watch is the chosen backend, whose status follows the machine.
 	watch  *sandbox.Watch
 	caches *caches.Caches
-	// toolchains are what people installed beside the system.
+	// toolchains are the programs installed outside the system directories.
 	toolchains *toolchain.Toolchains
 	author     *author.Author
 	history    overlay.History
 }
 
-// runner is what programs run in, nil when nothing was chosen.
+// runner returns the sandbox of programs, or nil if none was chosen.
 func (i isolation) runner() sandbox.Runner {
 	if i.watch == nil {
 		return nil
@@ -46,8 +46,7 @@ func (i isolation) runner() sandbox.Runner {
 	return i.watch
 }
 
-// degraded says what the gateway cannot do at present although the settings ask for
-// it.
+// degraded lists the configured features that are currently unavailable.
 func (i isolation) degraded(p config.ProcessRunner) []string {
 	st := i.watch.Status()
 	if !p.Enabled || st.Available {
@@ -56,8 +55,8 @@ func (i isolation) degraded(p config.ProcessRunner) []string {
 	return []string{"programs cannot run: " + st.Problem}
 }
 
-// openSandbox finds the best sandbox that the settings allow. A machine without
-// one still serves the other tools; process.run then says what is missing.
+// openSandbox selects the best sandbox that the settings allow. A machine without one still serves
+// the other tools; process.run then reports the missing feature.
 func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	at, remove, err := places.Make(g.cfg.StateDir)
 	if err != nil {
@@ -88,8 +87,8 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// logToolchains says what is found and what is left out: at a level that is seen
-// where the configuration asks for it.
+// logToolchains logs the toolchains found and omitted: at a visible level if the configuration
+// names any.
 func logToolchains(ctx context.Context, log *slog.Logger, found toolchain.Found) {
 	for _, t := range found.Toolchains {
 		log.InfoContext(ctx, "programs are looked for in a toolchain, too", slog.String("toolchain", strings.Join(t.Bins, ":")))
@@ -108,7 +107,7 @@ func openNetwork(p config.ProcessRunner) bool {
 	return p.Enabled && p.EgressEnforcementMode == config.EgressUnrestricted
 }
 
-// asPrograms is the sandbox as programs have it: where none run it names no tier.
+// asPrograms returns the sandbox status for programs: if no programs may run, it names no tier.
 func asPrograms(p config.ProcessRunner, probed sandbox.Status) sandbox.Status {
 	if p.Enabled {
 		return probed
@@ -117,7 +116,8 @@ func asPrograms(p config.ProcessRunner, probed sandbox.Status) sandbox.Status {
 	return sandbox.Status{Problem: strings.TrimSuffix(off.Sentence, "."), Remedy: off.Remedy}
 }
 
-// logIsolation logs what programs get, so that less than asked for is never silent.
+// logIsolation logs the isolation of programs, so that a level below the configured one is never
+// silent.
 func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner, chosen sandbox.Choice) {
 	st := chosen.Status
 	switch {
@@ -131,24 +131,24 @@ func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner,
 		log.InfoContext(ctx, "sandbox", slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("limits", st.Limits))
 	}
 	if openNetwork(p) {
-		log.WarnContext(ctx, "programs have the network of the machine (process_runner.egress_enforcement_mode), and nothing bounds what they reach",
+		log.WarnContext(ctx, "programs have the network of the machine (process_runner.egress_enforcement_mode), and their connections are not restricted",
 			slog.String("remedy", "Set it to \"strict\", or permit context.egress.mode == \"none\" by a policy; the default policies deny such calls."))
 	}
 	if p.Enabled && st.Available && st.Tight != "" {
-		log.WarnContext(ctx, "programs at their limits do not fit beside palyrad", slog.String("problem", st.Tight), slog.String("remedy", doctor.MoreRoom))
+		log.WarnContext(ctx, "programs at their limits do not fit in addition to palyrad", slog.String("problem", st.Tight), slog.String("remedy", doctor.MoreRoom))
 	}
 	if p.Enabled && st.Available && doctor.Unconfined(p, st) {
 		log.WarnContext(ctx, "hosts are allowed that nothing would hold programs to: calls that reach for them are refused", slog.String("rung", string(st.Rung)))
 	}
 }
 
-// guests is what WebAssembly guests run in (Tier A), or why none can.
+// guests holds the runtime of WebAssembly guests (Tier A), or the reason why it is unavailable.
 type guests struct {
 	runner  *wasm.Runner
 	problem *reason.Error
 }
 
-// openGuests makes Tier A where its worker and Tier C are. Nothing else depends on it.
+// openGuests creates Tier A if its worker and Tier C are available. No other part depends on it.
 func openGuests(ctx context.Context, g *gateway, _ Options) error {
 	if !g.cfg.WASM.Enabled {
 		g.guests.problem = reason.Errorf(reason.SandboxDisabled, "wasm_runtime.enabled is false").WithRemedy("Set it to true.")
@@ -181,7 +181,7 @@ func wasmWorker(cfg *config.Config) string {
 	return besidePalyrad(wasm.Worker)
 }
 
-// probeGuests tries whether a worker starts in a sandbox, and returns its engine.
+// probeGuests tests whether a worker starts in a sandbox, and returns its engine.
 func probeGuests(ctx context.Context, cfg *config.Config, tierC sandbox.Runner, dir string) (engine string, err error) {
 	runner, err := wasm.Open(wasm.Config{Sandbox: tierC, Worker: wasmWorker(cfg), Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -200,7 +200,7 @@ func besidePalyrad(name string) string {
 	return filepath.Join(filepath.Dir(own), name)
 }
 
-// ready says why no guest can run.
+// ready returns the reason why no guest can run.
 func (g guests) ready() error {
 	if g.problem != nil {
 		return g.problem
@@ -216,7 +216,7 @@ func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	}
 }
 
-// guestLimits are those of a guest whose tool states nothing.
+// guestLimits returns the default limits of a guest.
 func guestLimits(c config.WASMRuntime) guest.Limits {
 	return guest.Limits{
 		Fuel: uint64(c.FuelBudget), MemoryBytes: c.MaxMemoryBytes, TableElements: c.MaxTableElements, Wall: c.TimeLimit(), Output: int(c.MaxOutputBytes),

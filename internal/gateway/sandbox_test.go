@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/needs"
@@ -36,8 +37,8 @@ func (*fakeBackend) Sweep(context.Context) error                     { return ni
 func (f *fakeBackend) Invalidate()                                   { f.invalidated++ }
 func (f *fakeBackend) Close() error                                  { *f.closed++; return nil }
 
-// TestLessIsNeverSilent: log, status and notices say what programs get.
-func TestLessIsNeverSilent(t *testing.T) {
+// TestReducedIsolationIsReported: log, status and notices report the isolation of programs.
+func TestReducedIsolationIsReported(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
 	closed := 0
@@ -63,14 +64,14 @@ func TestLessIsNeverSilent(t *testing.T) {
 	g.isolation = was
 }
 
-// TestNoProgramsNoTier: the status of a gateway that runs no programs names no tier that they would
-// have. The control is one that runs them.
-func TestNoProgramsNoTier(t *testing.T) {
+// TestStatusWithoutPrograms: the status of a gateway that runs no programs names no tier. The
+// control is one that runs them.
+func TestStatusWithoutPrograms(t *testing.T) {
 	t.Parallel()
 	probed := sandbox.Status{Available: true, Tier: sandbox.TierC, Rung: sandbox.Full, Backend: "bubblewrap 0.8.0", Layers: []string{"a"}}
 	for enabled, want := range map[bool]sandbox.Status{
 		true:  probed,
-		false: {Problem: "Running programs is switched off", Remedy: "Set process_runner.enabled = true."},
+		false: {Problem: "Running programs is disabled", Remedy: "Set process_runner.enabled = true."},
 	} {
 		if got := asPrograms(config.ProcessRunner{Enabled: enabled}, probed); !reflect.DeepEqual(got, want) {
 			t.Errorf("enabled %t: %+v", enabled, got)
@@ -79,13 +80,14 @@ func TestNoProgramsNoTier(t *testing.T) {
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
 	must.Do(t, g.policies.Load(t.Context()))
-	if st := must.Get(control{g}.Status(t.Context()))(t); st.Sandbox.Tier != "" || !strings.Contains(st.Sandbox.Problem, "switched off") {
+	if st := must.Get(control{g}.Status(t.Context()))(t); st.Sandbox.Tier != "" || !strings.Contains(st.Sandbox.Problem, "disabled") {
 		t.Errorf("the status is %+v", st.Sandbox)
 	}
 }
 
-// TestWhatEndsPreparedSandboxes: what they were built for may have changed.
-func TestWhatEndsPreparedSandboxes(t *testing.T) {
+// TestEventsThatDiscardPreparedSandboxes: prepared sandboxes are discarded when the parameters that
+// they were built with may have changed.
+func TestEventsThatDiscardPreparedSandboxes(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
@@ -103,14 +105,17 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 		do   func() error
 		want int
 	}{
-		{"a reload that changes nothing", func() error { _, err := g.policies.Reload(t.Context(), by); return err }, 0},
+		{"a reload that changes nothing", func() error {
+			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Reload(ctx, by); return err })
+		}, 0},
 		{"other policies", func() error {
 			write(t, cfg.Policy.Dir+"/10-own.cedar", "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
-			_, err := g.policies.Reload(t.Context(), by)
-			return err
+			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Reload(ctx, by); return err })
 		}, 1},
 		{"a freeze", func() error { _, _, err := control{g}.Freeze(t.Context(), by, "drill"); return err }, 1},
-		{"a thaw", func() error { _, err := control{g}.Thaw(t.Context(), by); return err }, 1},
+		{"a thaw", func() error {
+			return permitted(t, g, change.Thaw, func(ctx context.Context) error { _, err := control{g}.Thaw(ctx, by); return err })
+		}, 1},
 	} {
 		before := fake.invalidated
 		if err := what.do(); err != nil {

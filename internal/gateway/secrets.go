@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir"
 	"palyra/internal/egress"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/identity/ca"
 	"palyra/internal/ops/journalkey"
@@ -22,8 +22,8 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// openVault has the vault's key looked for. What keeps it from being used keeps no
-// gateway from starting: the next that needs it tries again.
+// openVault starts the search for the vault's key. A failure does not prevent the start: the next
+// use of the key tries again.
 func openVault(ctx context.Context, g *gateway, _ Options) (err error) {
 	if g.kek, err = vaultkey.Open(g.cfg, g.journal.Gateway(), g.stores.journal, g.log); err != nil {
 		return err
@@ -36,7 +36,7 @@ func openVault(ctx context.Context, g *gateway, _ Options) (err error) {
 	return nil
 }
 
-// openSecrets makes the vault, on the store and the keys, which may be locked.
+// openSecrets creates the vault from the store and the keys, which may be locked.
 func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 	own, err := ownSecrets(g.cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 	return nil
 }
 
-// holders looks up whom the secrets of an agent or a skill belong to.
+// holders returns the lookup of the owner of an agent's or a skill's secrets.
 func holders(members *access.Registry, skills *registry.Registry) vault.Holders {
 	return func(kind vault.Kind, id string) string {
 		switch kind {
@@ -71,8 +71,8 @@ func holders(members *access.Registry, skills *registry.Registry) vault.Holders 
 	}
 }
 
-// ownSecrets are the secrets that the gateway leases itself: keys of models, and what
-// notifications are signed and sent with.
+// ownSecrets returns the secrets that the gateway leases itself: keys of models, and the signing
+// and sending credentials of notifications.
 func ownSecrets(cfg *config.Config) (own []vault.Ref, err error) {
 	for _, m := range cfg.Models {
 		if m.APIKeySecret == "" {
@@ -96,24 +96,24 @@ func ownSecrets(cfg *config.Config) (own []vault.Ref, err error) {
 	return own, nil
 }
 
-// resumeEvery is how often a rekey that the last stop interrupted is tried to its end
-// while the keys are locked.
+// resumeEvery is the interval of attempts to complete an interrupted rekey while the keys are
+// locked.
 const resumeEvery = time.Minute
 
-// resumeRekey ends a rekey that the last stop interrupted. Nothing waits for it: until
-// then everything is read by the old key.
+// resumeRekey completes a rekey that the last stop interrupted. Other parts do not wait for it:
+// until then the old key decrypts everything.
 func resumeRekey(ctx context.Context, g *gateway) error {
 	for ctx.Err() == nil {
 		done, err := g.vault.Resume(ctx)
 		switch {
 		case err == nil:
 			if len(done.Unreadable) > 0 {
-				g.log.WarnContext(ctx, "keys of before are kept for secrets that cannot be read", slog.Int("secrets", len(done.Unreadable)))
+				g.log.WarnContext(ctx, "earlier keys are kept for secrets that cannot be read", slog.Int("secrets", len(done.Unreadable)))
 			} else if len(done.Dropped) > 0 {
 				g.log.InfoContext(ctx, "the vault was rekeyed to its end", slog.Int("keys", done.Rewrapped))
 			}
 			return nil
-		case reason.Of(err) != reason.VaultLocked && ctx.Err() == nil: // the keys say themselves that they are locked
+		case reason.Of(err) != reason.VaultLocked && ctx.Err() == nil: // the keys report themselves that they are locked
 			g.log.WarnContext(ctx, "the vault is not rekeyed to its end", slog.Any("error", err))
 		}
 		select {
@@ -124,14 +124,14 @@ func resumeRekey(ctx context.Context, g *gateway) error {
 	return nil
 }
 
-// keepLeases ends the leases of secrets when their time is over.
+// keepLeases ends expired leases of secrets.
 func keepLeases(ctx context.Context, g *gateway) error {
 	return g.vault.Run(ctx, func(err error) {
 		g.log.WarnContext(ctx, "the end of a lease is not in the journal", slog.Any("error", err))
 	})
 }
 
-// examinedVault looks at the vault's key, of a gateway that runs or not.
+// examinedVault inspects the vault's key, whether or not the gateway runs.
 func examinedVault(ctx context.Context, cfg *config.Config) (kek.Status, error) {
 	gateway, err := storedGateway(cfg)
 	if err != nil {
@@ -140,7 +140,7 @@ func examinedVault(ctx context.Context, cfg *config.Config) (kek.Status, error) 
 	return vaultkey.Examine(ctx, cfg, gateway), nil
 }
 
-// storedGateway is the id of the gateway of a state directory.
+// storedGateway returns the id of the gateway of a state directory.
 func storedGateway(cfg *config.Config) (string, error) {
 	authority, err := ca.Inspect(statedir.Authority(cfg.StateDir), authorityOptions(cfg))
 	if err != nil {
@@ -150,19 +150,20 @@ func storedGateway(cfg *config.Config) (string, error) {
 	return origin, err
 }
 
-// secretFiles are secrets by name. Each is read when it is asked for.
+// secretFiles maps names to secrets. The file of a secret is read each time the secret is
+// requested.
 type secretFiles map[string]config.Secret
 
-// Secret returns what the file of a secret holds.
+// Secret returns the content of a secret's file.
 func (f secretFiles) Secret(_ context.Context, name string) ([]byte, error) {
 	s, ok := f[name]
 	if !ok {
-		return nil, reason.Errorf(reason.NotFound, "there is no secret %s", name)
+		return nil, reason.Errorf(reason.NotFound, "secret %s not found", name)
 	}
 	return s.Value()
 }
 
-// secrets are those of the configuration. Their files are not looked at.
+// secrets returns the configured secrets, without reading their files.
 func secrets(cfg *config.Config) ([]egress.Secret, error) {
 	files := make(secretFiles, len(cfg.Secrets))
 	var list []egress.Secret
@@ -172,7 +173,7 @@ func secrets(cfg *config.Config) ([]egress.Secret, error) {
 			return nil, fmt.Errorf("secrets: hosts of %s: %w", s.Name, err)
 		}
 		if s.Env != "" {
-			if err := sandbox.CheckEnv([]string{s.Env + "="}); err != nil {
+			if err := command.CheckEnv([]string{s.Env + "="}); err != nil {
 				return nil, reason.Errorf(reason.ConfigInvalid, "secrets: env of %s: %w", s.Name, err).
 					WithRemedy("Name a variable that programs read a credential from, such as GITHUB_TOKEN.")
 			}
@@ -183,13 +184,13 @@ func secrets(cfg *config.Config) ([]egress.Secret, error) {
 	return list, nil
 }
 
-// ofPrograms are the secrets whose placeholder programs get.
+// ofPrograms returns the secrets whose placeholders are given to programs.
 func ofPrograms(list []egress.Secret) []egress.Secret {
 	return slices.DeleteFunc(slices.Clone(list), func(s egress.Secret) bool { return s.Env == "" })
 }
 
-// tellSecrets says which secrets cannot be read as of now. Calls that use them
-// are refused until they can.
+// tellSecrets logs the secrets that cannot be read now. Calls that use such a secret are refused
+// until it can be read.
 func tellSecrets(ctx context.Context, list []config.Secret, log *slog.Logger) {
 	for _, s := range list {
 		value, err := s.Value()

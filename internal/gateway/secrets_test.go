@@ -103,8 +103,8 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestSnapshotHoldsSecrets: what a secret is, and nothing of its value, is among
-// the settings behind a decision.
+// TestSnapshotHoldsSecrets: the settings behind a decision contain the secrets' metadata, and no
+// values.
 func TestSnapshotHoldsSecrets(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*config.Secret)) string {

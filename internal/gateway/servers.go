@@ -45,16 +45,16 @@ import (
 	mcpserver "palyra/internal/surface/mcp"
 )
 
-// listeners are the open ones; metrics, agents, console and the sockets are nil when they are
-// switched off, or not offered.
+// listeners holds the open listeners. metrics, agents, console and the sockets are nil if they are
+// disabled or not supported.
 type listeners struct {
 	api, metrics, agents, socket, hooks, shared, console net.Listener
 	at                                                   Addresses
 }
 
-// open opens the listeners, writes the local operator's credential for the
-// address that they have, and puts the policies in force: the first operator
-// is a member that policy has to know. Nobody is served yet.
+// open opens the listeners, writes the local operator's credential with their address, and
+// activates the policies, which must include the first operator as a member. It does not serve
+// requests yet.
 func (g *gateway) open(ctx context.Context) error {
 	var err error
 	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
@@ -107,8 +107,8 @@ func (g *gateway) open(ctx context.Context) error {
 	return g.policies.Load(ctx)
 }
 
-// openSocket opens a socket in the state directory. Where none can be offered, the log
-// is told what that means, and palyrad works without it.
+// openSocket opens a socket in the state directory. If that fails, it logs the consequence, and
+// palyrad runs without the socket.
 func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
 	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {
@@ -122,8 +122,8 @@ func openSocket(ctx context.Context, g *gateway, path, without string) (net.List
 	return l, nil
 }
 
-// addListener keeps what the gateway runs away from a listener, and closes it at the
-// end, if its server has not done so.
+// addListener makes a listener unreachable for programs and tools, and closes it at the end unless
+// its server already has.
 func addListener(g *gateway, l net.Listener) {
 	g.own.Listen(l.Addr())
 	g.parts.add(func(context.Context) error {
@@ -194,8 +194,8 @@ const headerTimeout, answerTimeout, idleTimeout = 5 * time.Second, 30 * time.Sec
 
 const maxHeader = 64 << 10
 
-// mostReaders bounds the connections to the metrics, for which nobody on this machine
-// proves who they are: the files that palyrad may open are for the API.
+// mostReaders limits the connections to the metrics, which local clients use without
+// authentication: palyrad's file descriptors are reserved for the API.
 const mostReaders = 64
 
 // mostLocal bounds the connections to the socket of the local operator.
@@ -204,8 +204,7 @@ const mostLocal = 64
 // agentsSocket is the name of the socket of listen.agents in the units of systemd.
 const agentsSocket = "agents"
 
-// listenAgents is the listener for agents: that which the service manager holds, or one of
-// palyrad's own.
+// listenAgents returns the listener for agents: the service manager's, or palyrad's own.
 func listenAgents(ctx context.Context, address string) (net.Listener, error) {
 	l, err := socket.Listener(agentsSocket, address)
 	if l != nil || err != nil {
@@ -224,13 +223,13 @@ func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	return l, nil
 }
 
-// evidence is what the gateway keeps beside the events.
+// evidence holds the gateway's evidence other than events.
 type evidence struct {
 	*attest.Archive
 	snapshots
 }
 
-// apiServers are that of the API, that of agents on this host, and that of the console.
+// apiServers returns the servers of the API, of agents on this host, and of the console.
 func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Server, err error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	admin := &members{g.registry, g.identity, g.authority, g.policies}
@@ -249,7 +248,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 		Pairings: g.pairings, Workspaces: dualcontrol.Workspaces{Undoer: g.changes, Gate: g.changing, Frozen: g.router.Frozen}, Vault: g.vault, Installed: g.installed, Log: g.log,
 		Notify: g.notify, ChatUsers: dualcontrol.ChatUsers{Users: g.chatUsers, Gate: g.changing},
 		Logins: g.logins, Self: people.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
-		Console: g.console, About: consoleAbout(g),
+		Console: g.console, About: consoleAbout(g), OwnerRunsAgents: ownerRunsAgents(g),
 		Surfaces: surfaces(g), Issuers: g.issuers, Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) },
 	})
 	if err != nil {
@@ -258,14 +257,14 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	g.lookAgain = handler.LookAgain
 	followConsole(g, handler)
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
-	// A revoked device, or one whose member may do less, loses its streams and runs,
-	// too: the streams first, so that none starts a run after the runs were stopped.
+	// A revoked device, or one whose member lost permissions, also loses its streams and runs: the
+	// streams first, so that none starts a run after the runs were stopped.
 	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
 		attrs := append([]any{slog.String("device", d.ID)}, endCredential(ctx, g, handler, d.ID, d.Principal, why)...)
 		if d.Revoked() {
 			g.log.InfoContext(ctx, "a device was revoked", attrs...)
-			// They are refused in any case; this ends what they have open, and says so
-			// in lists and journal.
+			// Such tokens are refused in any case; this ends their open work, and shows the
+			// revocation in lists and journal.
 			if err := g.tokens.RevokeMadeWith(ctx, d.RevokedBy, d.ID); err != nil {
 				g.log.ErrorContext(ctx, "tokens of a revoked device are not marked as revoked", slog.String("device", d.ID), slog.Any("error", err))
 			}
@@ -282,7 +281,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	})
 	endToken := func(t token.Token, why *reason.Error) {
 		attrs := append([]any{slog.String("token", t.ID)}, endCredential(ctx, g, handler, t.ID, t.Principal, why)...)
-		g.log.InfoContext(ctx, "a token ended what was open with it", append(attrs, slog.String("note", why.Message))...)
+		g.log.InfoContext(ctx, "open work of an ended token was stopped", append(attrs, slog.String("note", why.Message))...)
 	}
 	g.tokens.OnRevoke(func(t token.Token) {
 		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Have another one made: `palyra tokens create`."))
@@ -305,7 +304,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	return service, agents, web, err
 }
 
-// newServer is a server with the limits of all that serve callers.
+// newServer returns a server with the limits that apply to all servers with callers.
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: cutOff(h, stalledAfter), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
@@ -313,8 +312,8 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// endCredential ends what a device or a token has open, and returns what that was for the
-// log: the streams first, so that none starts a run or a call after those were stopped.
+// endCredential ends the open work of a device or a token, and returns a description for the log:
+// the streams end first, so that none starts a run or a call afterwards.
 func endCredential(ctx context.Context, g *gateway, handler *api.Server, id string, of access.Principal, why *reason.Error) []any {
 	requests, runs := handler.End(id, why), g.runs.EndDevice(id, why)
 	calls := g.pipeline.EndCallers(func(c access.Caller) bool { return c.DeviceID == id }, why)
@@ -324,8 +323,8 @@ func endCredential(ctx context.Context, g *gateway, handler *api.Server, id stri
 	}
 }
 
-// endHeld ends what outlives the calls of a principal, and returns how many instances of
-// upstream servers that were.
+// endHeld ends state that outlives the calls of a principal, and returns the number of upstream
+// server instances ended.
 func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
 	g.changing.Recheck()
 	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
@@ -342,12 +341,27 @@ func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
 	return len(ended)
 }
 
-// errorsOf answers the errors of a guarded route.
+// errorsOf returns the function that answers the errors of a guarded route.
 func errorsOf(g *gateway, route string) func(http.ResponseWriter, *http.Request, error) {
 	return func(w http.ResponseWriter, r *http.Request, err error) { api.WriteError(w, r, g.log, route, err) }
 }
 
-// agentServer serves agents on this host, whose processes the listener names.
+// ownerRunsAgents reports whether agents may run as palyrad's own user. They do not if that is a
+// service user with which no agent has connected.
+func ownerRunsAgents(g *gateway) func() bool {
+	uid := int64(os.Geteuid())
+	service := localsocket.ServiceUser(uid) && !slices.Contains(g.cfg.Listen.AgentUIDs, uid)
+	return func() bool {
+		for _, l := range []net.Listener{g.listeners.agents, g.listeners.hooks, g.listeners.shared} {
+			if known, ok := l.(*localsocket.Listener); ok && known.OwnerConnected() {
+				return true
+			}
+		}
+		return !service
+	}
+}
+
+// agentServer serves agents on this host; the listener identifies their processes.
 func agentServer(of *http.Server) *http.Server {
 	return &http.Server{
 		Handler: of.Handler, ReadHeaderTimeout: of.ReadHeaderTimeout, IdleTimeout: of.IdleTimeout, MaxHeaderBytes: of.MaxHeaderBytes, ErrorLog: of.ErrorLog,
@@ -357,7 +371,7 @@ func agentServer(of *http.Server) *http.Server {
 	}
 }
 
-// inner is the connection of a listener that an acceptor counts.
+// inner returns the connection inside a counted connection, or c itself.
 func inner(c net.Conn) net.Conn {
 	if counted := countedOf(c); counted != nil {
 		return counted.Conn
@@ -365,7 +379,7 @@ func inner(c net.Conn) net.Conn {
 	return c
 }
 
-// surfaces are the handlers of the guarded routes.
+// surfaces returns the handlers of the guarded routes.
 func surfaces(g *gateway) map[string]http.Handler {
 	handlers := g.authzen.Handlers()
 	for _, pattern := range resource.MetadataRoutes {
@@ -393,9 +407,9 @@ func socketServer(api *http.Server) *http.Server {
 	}
 }
 
-// shown is what machines that pair see of the gateway. The certificate is the one that
+// pairingServer returns the gateway's data for pairing machines. The certificate is the one that
 // the next connection gets.
-func shown(g *gateway) (pairing.Server, error) {
+func pairingServer(g *gateway) (pairing.Server, error) {
 	if g.tls == nil {
 		return pairing.Server{}, reason.Errorf(reason.NotConnected, "the gateway is still starting")
 	}
@@ -415,8 +429,8 @@ func serveUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l 
 	return until(ctx, drained, s, func() error { return s.Serve(l) })
 }
 
-// until serves until ctx ends and the gateway is drained, lets the answers out
-// within closeTime, and then cuts off who has not taken them.
+// until serves until ctx ends and the gateway is drained, sends the remaining answers within
+// closeTime, and then closes the remaining connections.
 func until(ctx context.Context, drained <-chan struct{}, s *http.Server, serve func() error) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
@@ -431,7 +445,7 @@ func until(ctx context.Context, drained <-chan struct{}, s *http.Server, serve f
 	})
 	err := serve()
 	if stop() {
-		// Serve ended by itself: nobody asked it to.
+		// Serve ended unexpectedly.
 		return fmt.Errorf("serving: %w", err)
 	}
 	if !errors.Is(err, http.ErrServerClosed) {
@@ -440,7 +454,7 @@ func until(ctx context.Context, drained <-chan struct{}, s *http.Server, serve f
 	return <-stopped
 }
 
-// local says where the local operator's bundle is and which server it is for.
+// local returns the location of the local operator's bundle and the server address for it.
 func local(g *gateway) identity.LocalConfig {
 	return identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: reachable(g.listeners.at.API), ServerName: serverName}
 }
@@ -457,14 +471,14 @@ func reachable(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// keepTokens notes when tokens were last used until ctx ends.
+// keepTokens stores the times of the last use of tokens until ctx ends.
 func keepTokens(ctx context.Context, g *gateway) error {
 	return g.tokens.Run(ctx, func(err error) {
 		g.log.WarnContext(ctx, "noting when tokens were last used", slog.String("error", err.Error()))
 	})
 }
 
-// keepIdentity keeps certificates fresh until ctx ends.
+// keepIdentity renews certificates until ctx ends.
 func keepIdentity(ctx context.Context, g *gateway) error {
 	renewed := func() error {
 		key := g.authority.Notary()
@@ -474,7 +488,7 @@ func keepIdentity(ctx context.Context, g *gateway) error {
 	return g.identity.Run(ctx, local(g), renewed, failed)
 }
 
-// openConsole opens the listener of the console, and makes what lets browsers in.
+// openConsole opens the listener of the console, and creates its login service.
 func openConsole(ctx context.Context, g *gateway) (err error) {
 	c := console.Config{
 		Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) }, Members: g.identity,
@@ -511,7 +525,7 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 	return err
 }
 
-// consoleAbout is the gateway as the pages of the console show it.
+// consoleAbout describes the gateway for the pages of the console.
 func consoleAbout(g *gateway) people.About {
 	about := people.About{
 		ID: g.authority.TrustDomain(), Version: version.Get().Version, Fingerprint: canonical.Digest(g.authority.Root().Raw),
@@ -520,9 +534,9 @@ func consoleAbout(g *gateway) people.About {
 			return frozen
 		},
 		Pending: func() int { return g.desk.Counts().Pending }, Settings: g.cfg, Origins: g.origins,
-		Examine: func(ctx context.Context) (list []people.Exam) {
+		Examine: func(ctx context.Context) (list []people.CheckResult) {
 			for _, e := range doctor.Examine(ctx, examined(g.cfg)) {
-				list = append(list, people.Exam{Check: e.Name, Result: e.Result, Detail: e.Detail, Remedy: e.Remedy, TookMS: e.TookMS})
+				list = append(list, people.CheckResult{Check: e.Name, Result: e.Result, Detail: e.Detail, Remedy: e.Remedy, TookMS: e.TookMS})
 			}
 			return list
 		},
@@ -537,13 +551,12 @@ func consoleAbout(g *gateway) people.About {
 	return about
 }
 
-// followConsole ends what is open in sessions that end, and sessions whose device was
-// revoked.
+// followConsole ends the open work of sessions that end, and of sessions whose device was revoked.
 func followConsole(g *gateway, handler *api.Server) {
 	g.console.OnEnd(func(s console.Session, why *reason.Error) { handler.EndSession(s.Device, s.ID, why) })
 }
 
-// endConsole ends the sessions that a device began.
+// endConsole ends the sessions that were started with a device.
 func endConsole(ctx context.Context, g *gateway, device string, by access.Principal) {
 	if n := g.console.EndDevice(ctx, device, by, "the device "+device+" was revoked, or logged out"); n > 0 {
 		g.log.InfoContext(ctx, "sessions of the console ended with their device", slog.String("device", device), slog.Int("sessions", n))
@@ -568,8 +581,8 @@ func consoleServer(ctx context.Context, g *gateway, handler *api.Server, of *htt
 	return server, nil
 }
 
-// consoleCertificate is what the console is served with over TLS. The CA of devices signs
-// none: browsers would have to trust it.
+// consoleCertificate returns the source of the console's TLS certificate. The CA of devices does
+// not sign it: browsers would have to trust that CA.
 func consoleCertificate(ctx context.Context, g *gateway) (certificate.Source, error) {
 	c := g.cfg.Console
 	if !c.OwnCA {

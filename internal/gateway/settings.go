@@ -18,6 +18,7 @@ import (
 	"palyra/internal/core/version"
 	"palyra/internal/egress"
 	"palyra/internal/exec/builtin"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
 	"palyra/internal/exec/workspace/overlay"
@@ -27,7 +28,7 @@ import (
 	"palyra/internal/surface/authzen"
 )
 
-// rateLimits gives each class its buckets.
+// rateLimits returns the rate limits of each class.
 func rateLimits(cfg *config.Config) map[limit.Class]limit.Rates {
 	limits := make(map[limit.Class]limit.Rates)
 	for class, l := range map[limit.Class]config.RateLimit{
@@ -44,7 +45,7 @@ func rateLimits(cfg *config.Config) map[limit.Class]limit.Rates {
 	return limits
 }
 
-// loginConfig is how people log in, as the file says it.
+// loginConfig returns the login configuration of the file.
 func loginConfig(cfg *config.Config) login.Config {
 	o := cfg.OIDC
 	c := login.Config{
@@ -64,7 +65,7 @@ func loginConfig(cfg *config.Config) login.Config {
 	return c
 }
 
-// builtinConfig gives the daemon's own tools their limits.
+// builtinConfig returns the configuration of the daemon's own tools.
 func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin.Config, error) {
 	allowed, err := egress.ParseRules(cfg.HTTP.AllowedHosts)
 	if err != nil {
@@ -84,7 +85,7 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin
 	}
 	process.OpenCaches, process.History = in.caches.Open, in.history
 	process.Turns = limit.NewQueue(cmp.Or(cfg.ProcessRunner.MaxConcurrent, in.Status.AtOnce, builtin.DefaultConcurrent), cfg.ProcessRunner.MaxWaiting)
-	process.Toolchains = func() []sandbox.Toolchain { return in.toolchains.Now().Toolchains }
+	process.Toolchains = func() []command.Toolchain { return in.toolchains.Now().Toolchains }
 	process.Author = in.author.Now
 	return builtin.Config{
 		Workspaces: ws, Runner: in.runner(), Sandbox: in.Status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
@@ -93,7 +94,7 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin
 	}, nil
 }
 
-// processPolicy is what process.run is allowed, but for the caches.
+// processPolicy returns the policy of process.run, without the caches.
 func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	p := cfg.ProcessRunner
 	mode, err := egress.ParseMode(p.EgressEnforcementMode)
@@ -124,7 +125,7 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	}, nil
 }
 
-// openIssuers makes what reads access tokens of other issuers. None is asked yet.
+// openIssuers creates the verifier of other issuers' access tokens. It contacts no issuer yet.
 func openIssuers(_ context.Context, g *gateway, _ Options) error {
 	c := resource.Config{Members: g.registry, Log: g.log}
 	for n, o := range g.cfg.OAuthIssuers {
@@ -143,7 +144,7 @@ func openIssuers(_ context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-// issuer is one that the file names. Its own host and that of its keys may be asked.
+// issuer converts a configured issuer. Its own host and the host of its keys may be queried.
 func issuer(o config.OAuthIssuer) (resource.Issuer, error) {
 	i := resource.Issuer{
 		Name: o.Issuer, Audience: o.Audience, Algorithms: o.Algorithms, JWKS: o.JWKSURI, SubjectClaim: o.SubjectClaim, GroupsClaim: o.GroupsClaim,
@@ -172,7 +173,7 @@ func issuer(o config.OAuthIssuer) (resource.Issuer, error) {
 	return i, nil
 }
 
-// openAuthZEN makes what answers other gateways.
+// openAuthZEN creates the handler of authorization requests from other gateways.
 func openAuthZEN(_ context.Context, g *gateway, _ Options) error {
 	subjects, err := evaluators(g.cfg.Evaluators)
 	if err != nil {
@@ -188,7 +189,7 @@ func openAuthZEN(_ context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-// evaluators are the members about whom each may ask.
+// evaluators maps each evaluator to the members that it may ask about.
 func evaluators(list []config.Evaluator) (map[access.Principal][]access.Principal, error) {
 	subjects := make(map[access.Principal][]access.Principal)
 	for n, e := range list {
@@ -207,7 +208,7 @@ func evaluators(list []config.Evaluator) (map[access.Principal][]access.Principa
 	return subjects, nil
 }
 
-// callLimits are how long clients of MCP wait for a call, by their names.
+// callLimits returns the call timeouts of MCP clients, by their names.
 func callLimits(cfg *config.Config) map[string]time.Duration {
 	limits := make(map[string]time.Duration, len(cfg.MCPClients))
 	for _, c := range cfg.MCPClients {

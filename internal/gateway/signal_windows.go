@@ -2,5 +2,5 @@ package gateway
 
 import "os"
 
-// reloadSignal is none: Windows has no such signal; use `palyra policy reload`.
+// reloadSignal is nil: Windows has no such signal; use `palyra policy reload`.
 var reloadSignal os.Signal

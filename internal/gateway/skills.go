@@ -19,20 +19,20 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// skills are those that are installed, and their tools.
+// skills holds the installed skills and their tools.
 type skills struct {
 	registry *registry.Registry
 	catalog  *skillcatalog.Catalog
-	// set are the skills that have tools.
+	// set lists the skills that have registered tools.
 	set []string
 }
 
-// openSkills reads what is installed and sets its tools. The policies that are loaded next
-// may name them. Nothing else depends on a skill: one that was changed has no tools.
+// openSkills loads the installed skills and registers their tools. The policies loaded next may
+// name them. No other part depends on a skill: a modified skill has no tools.
 func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 	l := guestLimits(g.cfg.WASM)
 	g.skills.registry, err = registry.New(ctx, registry.Config{
-		Store: g.stores.skills, Dir: statedir.Skills(g.cfg.StateDir), Limits: skillLimits(g.cfg, l), Log: g.log,
+		Store: g.stores.skills, Guard: guard(g), Dir: statedir.Skills(g.cfg.StateDir), Limits: skillLimits(g.cfg, l), Log: g.log,
 		Compile: func(ctx context.Context, m guest.Module) error { return compileGuest(ctx, g, m) },
 		Changed: func(ctx context.Context) error { return setSkills(ctx, g) },
 	})
@@ -51,14 +51,14 @@ func openSkills(ctx context.Context, g *gateway, _ Options) (err error) {
 	return nil
 }
 
-// skillLimits are what packages are held to.
+// skillLimits returns the limits of packages.
 func skillLimits(cfg *config.Config, l guest.Limits) skill.Limits {
 	s := module.DefaultLimits()
 	s.ModuleBytes, s.TableElements, s.MemoryPages = int(cfg.WASM.MaxModuleBytes), uint64(l.TableElements), uint64(l.MemoryBytes)>>16
 	return skill.Limits{Structure: s, FuelCeiling: uint64(cfg.WASM.FuelCeiling), Wildcards: cfg.Skills.AllowWildcards, Palyra: version.Get().Version}
 }
 
-// skillsReady says why no tool of a skill can run.
+// skillsReady returns the reason why the tools of skills cannot run, or nil.
 func skillsReady(g *gateway) error {
 	if !g.cfg.Skills.Enabled {
 		return reason.Errorf(reason.SandboxDisabled, "skills.enabled is false").WithRemedy("Set it to true.")
@@ -66,8 +66,8 @@ func skillsReady(g *gateway) error {
 	return g.guests.ready()
 }
 
-// compileGuest compiles a module when its skill is installed, so that no call waits for it.
-// Where no guest can run it is compiled when one can.
+// compileGuest compiles a module when its skill is installed, so that no call waits for it. If
+// guests cannot run yet, the module is compiled when they can.
 func compileGuest(ctx context.Context, g *gateway, m guest.Module) error {
 	if g.guests.runner == nil {
 		return nil
@@ -75,8 +75,8 @@ func compileGuest(ctx context.Context, g *gateway, m guest.Module) error {
 	return g.guests.runner.Prepare(ctx, m)
 }
 
-// setSkills sets the tools of the current versions, whatever their status: policy says why
-// one that is not active does not run.
+// setSkills registers the tools of the current versions, regardless of their status: policy reports
+// why an inactive one does not run.
 func setSkills(ctx context.Context, g *gateway) error {
 	var errs []error
 	var set []string

@@ -94,7 +94,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 	d := newTeam(t, policyConfigAt(t))
 	local, bob := d.as("local"), d.as("bob")
 	w := bob.ask("local", installSkill(local.stage(skillFile(t, "1.0.0", "first"))))
-	for _, want := range []string{"notes@1.0.0", "example.org", "SHA256:", "is new here", "ask for nothing"} {
+	for _, want := range []string{"notes@1.0.0", "example.org", "SHA256:", "is new to this gateway", "request no capabilities"} {
 		if !strings.Contains(wording(w), want) {
 			t.Errorf("the question lacks %q:\n%s", want, wording(w))
 		}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// stalledAfter is how long a client may leave an answer unread. A call waits
-// for whoever watches it, and holds its sandbox meanwhile.
+// stalledAfter is how long a client may leave an answer unread. A call waits for its observers, and
+// holds its sandbox meanwhile.
 const stalledAfter = 30 * time.Second
 
-// cutOff breaks off requests whose client has not taken an answer for that
-// long, as if it had left.
+// cutOff aborts requests whose client has not read an answer for that long, as if it had
+// disconnected.
 func cutOff(h http.Handler, after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watched := &watchedWriter{ResponseWriter: w, control: http.NewResponseController(w), after: after}
@@ -38,12 +38,12 @@ type watchedWriter struct {
 	ended bool
 }
 
-// cut ends a write that is under way. A deadline in the future would end the stream
-// also while nothing is written.
+// cut ends a pending write. A deadline in the future would also end the stream while no write is
+// pending.
 func (w *watchedWriter) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended { // the server takes the writer back then
+	if !w.ended { // the server then reuses the writer
 		_ = w.control.SetWriteDeadline(time.Unix(1, 0))
 	}
 }

@@ -73,9 +73,9 @@ func (w *slowWriter) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestStalledIsWhoeverTakesNothing: only a write or a flush that lasts too long
-// cuts a client off, and never one that waits for the handler.
-func TestStalledIsWhoeverTakesNothing(t *testing.T) {
+// TestOnlyStalledWritesDisconnect: only a write or flush that exceeds the limit disconnects a
+// client, never one that waits for the handler.
+func TestOnlyStalledWritesDisconnect(t *testing.T) {
 	t.Parallel()
 	const after = 30 * time.Second
 	for name, c := range map[string]struct {

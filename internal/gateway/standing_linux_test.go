@@ -19,10 +19,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestReducedCallersEnd: a program that ignores signals, and whose call goes on without its
-// client, ends with the credential that began it, and nothing of what it wrote reaches the
-// workspace. The call of somebody else goes on.
-func TestReducedCallersEnd(t *testing.T) {
+// TestRevokedCallerEndsItsProgram: a program that ignores signals, and whose call continues without
+// its client, ends with the credential that started it, and none of its changes reaches the
+// workspace. The call of another caller continues.
+func TestRevokedCallerEndsItsProgram(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, func(cfg *config.Config) { cfg.DualControl = false })
 	members := palyrav1connect.NewAccessServiceClient(g.client(), g.url())

@@ -34,16 +34,16 @@ import (
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/deliveries"
 	"palyra/internal/store/sqlite/guestdata"
+	"palyra/internal/store/sqlite/retention"
 	sqliteskills "palyra/internal/store/sqlite/skills"
-	"palyra/internal/store/sqlite/tending"
 	"palyra/internal/surface/api/people"
 	"palyra/internal/surface/notify"
 	"palyra/internal/vault"
 	"palyra/internal/vault/atrest"
 )
 
-// stores are the store as each package sees it. Another store than the embedded one
-// is a package that fills this in, and one line in openStores.
+// stores holds the interfaces of the store that the packages use. Another store needs a package
+// that fills this struct, and one line in openStores.
 type stores struct {
 	journal      journal.Store
 	identity     identity.Store
@@ -65,17 +65,17 @@ type stores struct {
 	attestations attest.Store
 	usage        quota.Store
 	disk         disk
-	// load is how many writes wait for a commit and how many reads go on.
+	// load returns the number of writes waiting for a commit and of running reads.
 	load func() (queued, reading int)
-	// reserve is what the disk has left, and what of it is held and should be held
-	// for operators, in bytes; keepReserve fills it.
+	// reserve returns the free disk space, the current reserve for operators, and the configured
+	// one, in bytes; keepReserve fills it.
 	reserve     func() (free, held, size int64)
 	keepReserve func(ctx context.Context) error
-	// useVault says what wraps the keys of results, without which none is kept or read.
+	// useVault sets the key wrapping for results, without which no result is stored or read.
 	useVault    func(atrest.Ring)
 	resultsKeys vault.Boxes
-	// tendResults seals and expires what calls left behind; keepsResults is why that
-	// cannot be kept, nil when it can.
+	// tendResults seals and expires results; keepsResults returns the reason why results cannot be
+	// stored, or nil.
 	tendResults  func(ctx context.Context) error
 	keepsResults func() error
 	close        func(ctx context.Context) error
@@ -86,13 +86,13 @@ type snapshots interface {
 	Snapshot(ctx context.Context, digest string) ([]byte, error)
 }
 
-// disk is the store as far as its health goes.
+// disk is the health interface of the store.
 type disk interface {
 	Healthy() error
 	Probe() error
 }
 
-// watchers are told of what the store does. They must not wait for anything.
+// watchers are called on store events. They MUST NOT block.
 type watchers struct {
 	// now is the clock; nil means time.Now.
 	now       func() time.Time
@@ -129,13 +129,12 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
 		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,
 		tendResults: func(ctx context.Context) error {
-			return tending.Run(ctx, tending.Config{Store: db, Retention: cfg.Results.Retention, Now: w.now, Log: w.log})
+			return retention.Run(ctx, retention.Config{Store: db, Retention: cfg.Results.Retention, Now: w.now, Log: w.log})
 		},
 	}, nil
 }
 
-// openReadOnly opens the store of a state directory beside a daemon or without
-// one.
+// openReadOnly opens the store of a state directory for reading, with or without a running daemon.
 func openReadOnly(ctx context.Context, stateDir string) (doctor.Store, error) {
 	db, err := sqlite.OpenReadOnly(ctx, statedir.Store(stateDir))
 	if err != nil {
@@ -147,12 +146,12 @@ func openReadOnly(ctx context.Context, stateDir string) (doctor.Store, error) {
 	}{db, db.Identity()}, nil
 }
 
-// snapshotStore copies the store of a state directory as it is at one moment.
+// snapshotStore copies a consistent snapshot of the store of a state directory.
 func snapshotStore(ctx context.Context, stateDir, into string) error {
 	return sqlite.Snapshot(ctx, statedir.Store(stateDir), into)
 }
 
-// signStoredHead signs the head of the journal in a store that nobody writes.
+// signStoredHead signs the head of the journal in a store that no process writes.
 func signStoredHead(ctx context.Context, store string, key *journal.Key) (cp journal.Checkpoint, err error) {
 	db, err := sqlite.OpenReadOnly(ctx, store)
 	if err != nil {
@@ -162,7 +161,7 @@ func signStoredHead(ctx context.Context, store string, key *journal.Key) (cp jou
 	return journal.SignHead(ctx, db, key)
 }
 
-// verifyStore verifies a whole store that holds the checkpoints.
+// verifyStore verifies a whole store. The store must contain the checkpoints in holds.
 func verifyStore(ctx context.Context, store, gateway string, known note.Verifiers, holds ...journal.Checkpoint) error {
 	_, err := sqlite.Verify(ctx, store, gateway, known, holds...)
 	return err
@@ -187,14 +186,12 @@ func validIn(ctx context.Context, store string) (list []backup.Credential, err e
 	return backup.Valid(members, devices, tokens), err
 }
 
-// reserveOf is how much of the disk is held for operators, and how much should
-// be, in bytes.
+// reserveOf returns the current and the configured disk reserve for operators, in bytes.
 func reserveOf(cfg *config.Config) (held, size int64, err error) {
 	return sqlite.ReserveOf(statedir.Store(cfg.StateDir), cfg.Storage.ReserveBytes)
 }
 
-// logDisk logs how the disk stands. It is told when that changes, from the
-// middle of a commit.
+// logDisk logs the state of the disk. It is called when that changes, during a commit.
 func logDisk(log *slog.Logger, s sqlite.ReserveState) {
 	attrs := []any{slog.Int64("free", s.Free), slog.Int64("reserve", s.Held), slog.Int64("reserve_size", s.Size)}
 	switch {
@@ -207,7 +204,7 @@ func logDisk(log *slog.Logger, s sqlite.ReserveState) {
 	}
 }
 
-// reserveNotice says how much of the reserve is left when it is not whole.
+// reserveNotice returns the remaining reserve if it is partly used, or "".
 func reserveNotice(held, size int64) string {
 	if held == size {
 		return ""
@@ -215,17 +212,25 @@ func reserveNotice(held, size int64) string {
 	return fmt.Sprintf("%d of %d MiB are left of the disk's reserve for operators, which is filled when the disk has room: free some on the disk that holds state_dir", held>>20, size>>20)
 }
 
-// takeStopped takes a state directory that no daemon holds.
+// takeState locks a state directory. It refuses a store of a schema that this palyrad does not
+// upgrade before anything in the directory is written.
+func takeState(dir string) (*statedir.Lock, error) {
+	if err := sqlite.CheckSchema(statedir.Store(dir)); err != nil {
+		return nil, err
+	}
+	return statedir.Take(dir)
+}
+
+// takeStopped locks the state directory of a stopped daemon.
 func takeStopped(stateDir, remedy string) (*statedir.Lock, error) {
-	lock, err := statedir.Take(stateDir)
+	lock, err := takeState(stateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%w", err).WithRemedy("%s", remedy)
 	}
 	return lock, err
 }
 
-// withStores does something with the store of a state directory that the caller
-// has taken.
+// withStores runs do with the store of a state directory that the caller has locked.
 func withStores(ctx context.Context, cfg *config.Config, do func(stores, *ca.Authority) error) (err error) {
 	authority, _, err := openAuthority(cfg)
 	if err != nil {

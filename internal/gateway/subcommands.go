@@ -60,7 +60,7 @@ func addCommand(s *settings) *cobra.Command {
 	add.Flags().StringSliceVar(&roles, "role", nil, "owner, admin, operator, auditor, developer, agent, or a declared role; may be repeated")
 	add.Flags().StringVar(&owner, "owner", "", "make an agent that acts for this `USER`")
 	add.Flags().StringVar(&out, "out", "", "directory of the bundle (default: ./NAME.palyra)")
-	add.Flags().BoolVar(&yes, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	add.Flags().BoolVar(&yes, "yes", false, "do not ask if a member loses the power to answer approvals")
 	return add
 }
 
@@ -69,8 +69,8 @@ func bundleCommand(s *settings) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "bundle NAME",
-		Short: "Give a member another device, and write its credential bundle",
-		Long:  "Give a member whose credential is lost another device, and write its credential bundle: the same directory that `operator add` writes. NAME is a user or an agent; user:NAME and agent:NAME tell them apart.\n\nWith --revoke-old the devices that the member has are refused from now on, and what they voted for and still waits has to be answered again; without it they keep their power. The member and the owners are told for seven days (`palyra status`), and the journal says so (PAL-I108).",
+		Short: "Add a device to a member, and write its credential bundle",
+		Long:  "Add a device to a member who lost their credential, and write its credential bundle, a directory as `operator add` writes it. NAME is a user or an agent; user:NAME and agent:NAME are unambiguous.\n\nWith --revoke-old the member's other devices are revoked, and pending approvals with their votes must be answered again; otherwise these devices stay valid. `palyra status` shows it to the member and the owners for seven days, and the journal records it (PAL-I108).",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.Member = args[0]
@@ -79,7 +79,7 @@ func bundleCommand(s *settings) *cobra.Command {
 	}
 	c.Flags().BoolVar(&n.RevokeOld, "revoke-old", false, "revoke the devices that the member has")
 	c.Flags().StringVar(&n.Dir, "out", "", "directory of the bundle (default: ./NAME.palyra)")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask if a member loses the power to answer approvals")
 	return c
 }
 
@@ -142,7 +142,7 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", n.Dir)
-	cmd.PrintErrf("%s has another device, %s; the member and the owners are told\n", made.Member, made.Device)
+	cmd.PrintErrf("%s has another device, %s; the member and the owners are notified\n", made.Member, made.Device)
 	for _, old := range made.Revoked {
 		cmd.PrintErrf("revoked device %s\n", old)
 	}
@@ -160,9 +160,8 @@ func bundleDir(out, name string) string {
 	return out
 }
 
-// afterWarning makes a change. Where it takes somebody's power to answer approvals away,
-// the loss is named first; the change is then made after a yes at the terminal, or
-// with --yes.
+// afterWarning makes a change. If a member loses the ability to answer approvals, it first prints
+// the loss and requires a confirmation at the terminal, or --yes.
 func afterWarning(cmd *cobra.Command, yes bool, change func(accept bool) error) error {
 	err := change(false)
 	if reason.Of(err) != reason.LossNotAccepted {
@@ -244,7 +243,7 @@ func backupCommand(s *settings) *cobra.Command {
 	}})
 }
 
-// restoreCommand reads no settings: those of the gateway are in the backup.
+// restoreCommand reads no settings: the backup contains the gateway's settings.
 func restoreCommand() *cobra.Command {
 	return backup.RestoreCommand(backup.Ways{Arguments: arguments, Restore: Restore})
 }
@@ -257,7 +256,7 @@ func sealCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "seal",
 		Short: "Move the keys of an existing gateway into the TPM that keys.tpm_device names",
-		Long:  "Move the keys of an existing gateway into the TPM that keys.tpm_device names, while palyrad does not run and keys.store is \"tpm\". The seeds of the notary and the journal are sealed, and the TPM makes a new issuing key. The root stays a file: only a new gateway has its root made in the TPM. Backups of before still hold the keys; rotate them where that matters.\n\nThere is no way back out of the TPM. What is sealed is of no use on another machine, or once the TPM was cleared.",
+		Long:  "Move the keys of an existing gateway into the TPM that keys.tpm_device names, while palyrad does not run and keys.store is \"tpm\". The seeds of the notary and the journal are sealed, and the TPM makes a new issuing key. The root stays a file: only a new gateway has its root made in the TPM. Earlier backups still contain the keys; rotate the keys if that matters.\n\nKeys cannot be moved out of the TPM. Sealed keys cannot be used on another machine, or after the TPM was cleared.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			places, moved, err := SealKeys(cfg)
@@ -278,16 +277,16 @@ func sealCommand(s *settings) *cobra.Command {
 }
 
 func policyCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "policy", Short: "Let the policy directory count, on the word of this host"}
+	group := &cobra.Command{Use: "policy", Short: "Reset the policies on the gateway's host"}
 	group.AddCommand(&cobra.Command{
 		Use:   "reset",
-		Short: "Let the policy directory count from the next start on",
-		Long:  "Let the policy directory count from the next start of palyrad on, in place of an activated version, of one that does not load any more, and of what was in force last where a changed directory takes a second person. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P107), and `palyra status` for seven days. A palyrad that runs does this with `palyra policy reload`.",
+		Short: "Use the policy directory from the next start on",
+		Long:  "Use the policy directory from the next start of palyrad on, in place of an activated version, also one that no longer loads, and of the last active policies if a changed directory requires a second person. It requires the uid of the state directory, and that palyrad does not run. The journal records it (PAL-P107), and `palyra status` shows it for seven days. While palyrad runs, use `palyra policy reload`.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			version, err := ResetPolicy(cmd.Context(), cfg)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s does not count any more; the policy directory counts from the next start\n", version)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s is no longer active; the policy directory is used from the next start\n", version)
 			}
 			return err
 		}),
@@ -299,12 +298,12 @@ func thawCommand(s *settings) *cobra.Command {
 	var alone bool
 	c := &cobra.Command{
 		Use:   "thaw --alone",
-		Short: "End a freeze on the word of this host, while palyrad does not run",
-		Long:  "End a freeze on the word of this host, where nobody is there who could be the second person of `palyra thaw`. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P103), and `palyra status` for seven days.",
+		Short: "End a freeze from this host alone, while palyrad does not run",
+		Long:  "End a freeze from this host alone, if no second person for `palyra thaw` is available. It requires the uid of the state directory, and that palyrad does not run. The journal records it (PAL-P103), and `palyra status` shows it for seven days.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			if !alone {
-				return misused(cmd, errors.New("say --alone: it is this host's word and nobody else's"))
+				return misused(cmd, errors.New("pass --alone: this host alone decides"))
 			}
 			was, err := ThawAlone(cmd.Context(), cfg)
 			if err == nil {
@@ -313,7 +312,7 @@ func thawCommand(s *settings) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&alone, "alone", false, "on the word of this host alone")
+	c.Flags().BoolVar(&alone, "alone", false, "decide from this host alone")
 	return c
 }
 
@@ -322,12 +321,14 @@ func membersCommand(s *settings) *cobra.Command {
 	var all bool
 	confirm := &cobra.Command{
 		Use:   "confirm NAME...",
-		Short: "Say that members are who they are said to be, while palyrad does not run",
-		Long:  "Say that members are who they are said to be, while palyrad does not run. Whoever adds a member, changes its roles or gives it a device could act as it, so where policy wants two people they count as one. A word on the gateway's host ends that for everybody. The journal says so (PAL-I114), and so does `palyra status` for seven days.",
+		Short: "Confirm that members are people of their own",
+		Long: "Confirm that members are people of their own, while palyrad runs or not. A member who adds another one, changes its roles or gives it a device could act as it, so where policy requires two people the two count as one. A confirmation by the gateway's host ends that for every member.\n\n" +
+			"While palyrad runs, the request goes over the socket in the state directory. Root may send it, and palyrad's own user where it is a service user that runs no agents. On other hosts run `palyra members confirm --host NAME`, which asks for the presence key of this device, or stop palyrad first.\n\n" +
+			"The journal records it (PAL-I114), owners are notified, and `palyra status` shows it for seven days.",
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			names := cmd.Flags().Args()
 			if all == (len(names) > 0) {
-				return misused(cmd, errors.New("name the members, or say --all"))
+				return misused(cmd, errors.New("name the members, or set --all"))
 			}
 			confirmed, err := ConfirmMembers(cmd.Context(), cfg, names)
 			for _, p := range confirmed {
@@ -338,7 +339,7 @@ func membersCommand(s *settings) *cobra.Command {
 			return err
 		}),
 	}
-	confirm.Flags().BoolVar(&all, "all", false, "all members that there are")
+	confirm.Flags().BoolVar(&all, "all", false, "all members")
 	group.AddCommand(confirm)
 	return group
 }
@@ -346,8 +347,8 @@ func membersCommand(s *settings) *cobra.Command {
 func doctorCommand(s *settings) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "doctor", Short: "Look at everything that the gateway stands on", Args: arguments(cobra.NoArgs),
-		Long: "Look at everything that the gateway stands on: keys, journal, disk, clock, ports, policies and the sandbox. Each layer of the sandbox is tried twice: the forbidden thing has to fail with it, and to happen with this one layer left out.\n\nIt works with no daemon and beside one, and changes nothing. Run it as the user that palyrad runs as. It exits 1 when something failed; warnings do not count.",
+		Use: "doctor", Short: "Check the gateway's installation", Args: arguments(cobra.NoArgs),
+		Long: "Check the gateway's installation: keys, journal, disk, clock, ports, policies and the sandbox. Each layer of the sandbox is tested twice: a forbidden action must fail with it, and succeed without it.\n\nIt works whether palyrad runs or not, and changes nothing. Run it as the user that palyrad runs as. It exits 1 when something failed; warnings do not count.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
@@ -363,8 +364,7 @@ func doctorCommand(s *settings) *cobra.Command {
 	return c
 }
 
-// examined is what the doctor looks at: the gateway that the settings would
-// make.
+// examined returns the configuration of the doctor: the gateway that the settings describe.
 func examined(cfg *config.Config) doctor.Config {
 	return doctor.Config{
 		Settings: cfg,
@@ -391,8 +391,8 @@ func examined(cfg *config.Config) doctor.Config {
 	}
 }
 
-// describedTools are the definitions of the daemon's own tools, which do not
-// depend on whether they could run.
+// describedTools returns the definitions of the daemon's own tools, which do not depend on whether
+// they could run.
 func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 	ws, err := openWorkspaces(cfg)
 	if err != nil {
@@ -421,11 +421,11 @@ func sandboxCommand() *cobra.Command {
 	return c
 }
 
-// ExitError ends palyrad with a code of its own.
+// ExitError makes palyrad exit with a specific exit code.
 type ExitError = exec.ExitError
 
-// sandboxChildCommand is palyrad as the helper of package seatbelt, which
-// starts it inside a sandbox. Nobody else has a use for it.
+// sandboxChildCommand runs palyrad as the helper of package seatbelt, which starts it inside a
+// sandbox. It has no other use.
 func sandboxChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: seatbelt.ChildCommand, Hidden: true, Args: arguments(cobra.NoArgs),

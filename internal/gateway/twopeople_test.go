@@ -11,10 +11,11 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/core/access"
 	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
-// TestTwoPeopleAreTwo: whom the one owner made counts for nobody beside it, also after
-// a start, until the gateway's host confirms it; then everybody is told.
+// TestTwoPeopleAreTwo: a member whom the only owner created does not count as a second person, also
+// after a restart, until the gateway's host confirms the member. All members are then notified.
 func TestTwoPeopleAreTwo(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -36,9 +37,6 @@ unless { context.approval.approvers >= 2 };`), 0o600))
 	if v := evaluate(d); v.GetVerdict() != "deny" || !strings.Contains(v.GetRemedy(), "palyrad members confirm") {
 		t.Errorf("before: %s, %s", v.GetVerdict(), v.GetRemedy())
 	}
-	if _, err := ConfirmMembers(t.Context(), cfg, []string{"bob"}); err == nil {
-		t.Error("confirmed beside a palyrad that runs")
-	}
 	d.end()
 	d = start(t, cfg)
 	if v := evaluate(d); v.GetVerdict() != "deny" {
@@ -46,7 +44,7 @@ unless { context.approval.approvers >= 2 };`), 0o600))
 	}
 	d.end()
 	confirmed := must.Get(ConfirmMembers(t.Context(), cfg, nil))(t)
-	if !slices.Contains(confirmed, access.User("bob")) || !slices.Contains(confirmed, access.User("carol")) {
+	if !slices.Contains(confirmed, "user:bob") || !slices.Contains(confirmed, "user:carol") {
 		t.Errorf("confirmed %v", confirmed)
 	}
 	d = start(t, cfg)
@@ -57,6 +55,31 @@ unless { context.approval.approvers >= 2 };`), 0o600))
 	told := strings.Join(st.GetNotices(), "\n")
 	if !strings.Contains(told, "confirmed on the gateway's host") || !strings.Contains(told, "user:carol") {
 		t.Errorf("nobody is told: %q", st.GetNotices())
+	}
+	d.end()
+}
+
+// TestConfirmMembersWhileRunning: root confirms members over the socket of the palyrad that
+// runs. Another user, as who agents may run too, is refused, and nothing changes.
+func TestConfirmMembersWhileRunning(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Listen.SocketOperator = true
+	d := start(t, cfg)
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{
+		Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob"), AcceptLoss: true,
+	}))(t)
+	notices := func() string {
+		st := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
+		return strings.Join(st.GetNotices(), "\n")
+	}
+	confirmed, err := ConfirmMembers(t.Context(), cfg, []string{"bob"})
+	if os.Geteuid() == 0 {
+		if err != nil || !slices.Equal(confirmed, []string{"user:bob"}) || !strings.Contains(notices(), "confirmed on the gateway's host in the last seven days") {
+			t.Errorf("root confirmed %v: %v, and status shows %q", confirmed, err, notices())
+		}
+	} else if reason.Of(err) != reason.PresenceNotProven || strings.Contains(notices(), "confirmed on the gateway's host") {
+		t.Errorf("uid %d confirmed %v: %v", os.Geteuid(), confirmed, err)
 	}
 	d.end()
 }

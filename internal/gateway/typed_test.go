@@ -15,10 +15,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestKeysThatAreTyped puts a key in the place of every argument and of every option of
-// each command of this host: it is refused before anything is read or made, and is not
-// repeated. A command that keeps nothing of what is typed is named here.
-func TestKeysThatAreTyped(t *testing.T) {
+// TestTypedKeysAreRefused passes a key as every argument and option of each host command: it is
+// refused before anything is read or created, and is not repeated in the error. Commands that store
+// none of their arguments are listed here.
+func TestTypedKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	key := "ghp_" + strings.Repeat("aB3", 12)
 	keepsNothing := map[string]bool{"completion": true, "help": true, "version": true, "man": true, "sandbox": true, "restore": true}
@@ -58,7 +58,7 @@ func TestKeysThatAreTyped(t *testing.T) {
 		c := Command(&stdout, &stderr)
 		c.SetArgs(append(line, "--state-dir", state))
 		err := c.ExecuteContext(t.Context())
-		if reason.Of(err) != reason.InvalidInput || !strings.Contains(err.Error(), "has the form of a key") || strings.Contains(err.Error()+stdout.String()+stderr.String(), key) {
+		if reason.Of(err) != reason.InvalidInput || !strings.Contains(err.Error(), "has the form of a secret key") || strings.Contains(err.Error()+stdout.String()+stderr.String(), key) {
 			t.Errorf("%q: %v\n%s%s", line, err, &stdout, &stderr)
 		}
 		if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// TestUndoThroughTheAPI takes back what a program committed, once, and journals
-// it; what somebody changed since is a conflict.
+// TestUndoThroughTheAPI undoes the committed changes of a program, once, and journals it; a later
+// change of the same file is a conflict.
 func TestUndoThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, nil)
@@ -123,8 +123,7 @@ func (u undoing) undo(ctx context.Context, name string) error {
 	return api.ReasonOf(err)
 }
 
-// asking begins an undo as somebody, and returns what people are asked about it, and how it
-// ends.
+// asking starts an undo as a member, and returns the approval request and the outcome.
 func (u undoing) asking(name string) (*palyrav1.Approval, <-chan error) {
 	t := u.team.t
 	t.Helper()
@@ -142,8 +141,8 @@ func (u undoing) asking(name string) (*palyrav1.Approval, <-chan error) {
 	return nil, nil
 }
 
-// TestUndoPassesTheGate: what people had to allow takes people to take back; what policy
-// forbids somebody to commit, they do not take back either.
+// TestUndoPassesTheGate: changes that required approval require it for their undo. Changes that
+// policy forbids a member to commit cannot be undone by that member either.
 func TestUndoPassesTheGate(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "install", "-D", "-m", "755", "source.txt", ".git/hooks/pre-commit")
@@ -164,8 +163,8 @@ func TestUndoPassesTheGate(t *testing.T) {
 	}
 }
 
-// TestUndoBringsBackAProgram: what would come back is asked about, also where its going was
-// ordinary, and an undo of an undo shows the diff of what returns.
+// TestUndoBringsBackAProgram: an undo that restores a program requires approval, even if its
+// removal did not. An undo of an undo shows the diff of the restored files.
 func TestUndoBringsBackAProgram(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "mv", "source.txt", "run")
@@ -185,7 +184,7 @@ func TestUndoBringsBackAProgram(t *testing.T) {
 	}
 	u.set = u.newest()
 	question, done = u.asking("bob")
-	if notes := strings.Join(question.GetPrompt().GetNotes(), " "); !strings.Contains(question.GetPrompt().GetDiff(), "-new") || !strings.Contains(notes, "which returns") {
+	if notes := strings.Join(question.GetPrompt().GetNotes(), " "); !strings.Contains(question.GetPrompt().GetDiff(), "-new") || !strings.Contains(notes, "which is restored") {
 		t.Errorf("asked %v", question.GetPrompt())
 	}
 	must.Do(t, u.as("dan").vote(question, true))
@@ -195,8 +194,8 @@ func TestUndoBringsBackAProgram(t *testing.T) {
 	}
 }
 
-// TestUndoOfTheForbidden: a rule that keeps somebody from committing keeps them from taking
-// back; others may.
+// TestUndoOfTheForbidden: a rule that forbids a member to commit also forbids the undo; other
+// members can undo.
 func TestUndoOfTheForbidden(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "mv", "source.txt", "moved.txt")
@@ -236,9 +235,8 @@ func TestUndoOfTheForbidden(t *testing.T) {
 	must.Do(t, u.undo(t.Context(), "bob")) // the control
 }
 
-// TestUndoWhileFrozen: while the gateway is frozen an owner or admin takes changes back,
-// with a second person where there is one, and nobody else; and what policy forbids them to
-// commit stays.
+// TestUndoWhileFrozen: while the gateway is frozen, only an owner or admin can undo changes, with a
+// second person if there is one. Changes that policy forbids them to commit stay.
 func TestUndoWhileFrozen(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "mv", "source.txt", "moved.txt")
@@ -270,9 +268,9 @@ func TestUndoWhileFrozen(t *testing.T) {
 	}
 }
 
-// TestFrozenUndoShowsNoForbiddenFile: the question about an undo while the gateway is frozen has
-// the diff for those who may decide it and for those who may read the files, and the answer is
-// bound to the files, which nobody is shown by digest. The control is a requester who may read.
+// TestFrozenUndoShowsNoForbiddenFile: the approval request of an undo while the gateway is frozen
+// shows the diff to approvers and to members that may read the files. The answer is bound to the
+// files, whose digests are not displayed. The control is a requester that may read.
 func TestFrozenUndoShowsNoForbiddenFile(t *testing.T) {
 	t.Parallel()
 	for policies, shown := range map[string]bool{

@@ -73,7 +73,9 @@ func (u *upgraded) as(name string) (access.Caller, error) {
 	var chain []*x509.Certificate
 	for rest := must.Get(os.ReadFile(filepath.Join(u.dir, "bundles", name, "cert.pem")))(u.t); len(rest) > 0; {
 		var block *pem.Block
-		block, rest = pem.Decode(rest)
+		if block, rest = pem.Decode(rest); block.Type != "CERTIFICATE" {
+			continue // the key
+		}
 		chain = append(chain, must.Get(x509.ParseCertificate(block.Bytes))(u.t))
 	}
 	c, err := u.g.identity.Authenticate(chain)
@@ -108,8 +110,8 @@ func (u *upgraded) decide(name string, a upgradetest.Ask, b approval.Ballot) app
 	return rec.State
 }
 
-// TestUpgradeSoon: what waited and what was allowed before the upgrade waits and is
-// allowed after it, for everybody's credential of before.
+// TestUpgradeSoon: pending approvals and grants from before the upgrade remain pending and valid
+// after it, for every earlier credential.
 func TestUpgradeSoon(t *testing.T) {
 	t.Parallel()
 	upgradeAt(t, time.Hour, func(u *upgraded) {
@@ -145,8 +147,8 @@ func TestUpgradeSoon(t *testing.T) {
 	})
 }
 
-// TestUpgradeLate: years after, whoever was on the host gets in, the record is whole,
-// and nothing that ran out meanwhile answers.
+// TestUpgradeLate: years later, the host's user can connect, the journal is complete, and expired
+// approvals no longer apply.
 func TestUpgradeLate(t *testing.T) {
 	t.Parallel()
 	upgradeAt(t, 5*365*24*time.Hour, func(u *upgraded) {

@@ -43,8 +43,8 @@ func (d *running) awaitVault(locked bool) *palyrav1.VaultStatus {
 	}
 }
 
-// command runs palyrad with a command line on a gateway's settings.
-func command(t *testing.T, cfg *config.Config, args ...string) (out, said string, err error) {
+// runCommand runs palyrad with a command line on a gateway's settings.
+func runCommand(t *testing.T, cfg *config.Config, args ...string) (out, said string, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "palyra.toml")
 	write(t, file, fmt.Sprintf("state_dir = %q\n[storage]\nreserve_bytes = 1048576\n[vault]\nbackend = %q\n", cfg.StateDir, cfg.Vault.Backend))
@@ -68,7 +68,7 @@ func TestVaultInAKeyring(t *testing.T) {
 	if v := d.status().GetVault(); v.GetLocked() || v.GetBackend() != kek.SecretService || v.GetSummary() != "secret service" || v.GetKeyId() == "" {
 		t.Fatalf("%v", v)
 	}
-	if x := examOf(t, cfg, "vault"); x.Result != doctor.OK || !strings.HasPrefix(x.Detail, "secret service, key kek_") {
+	if x := checkOf(t, cfg, "vault"); x.Result != doctor.OK || !strings.HasPrefix(x.Detail, "secret service, key kek_") {
 		t.Errorf("%+v", x)
 	}
 	id := d.status().GetVault().GetKeyId()
@@ -79,7 +79,7 @@ func TestVaultInAKeyring(t *testing.T) {
 	if v.GetBackend() != kek.SecretService || v.GetReason() != string(reason.VaultLocked) || !strings.HasPrefix(v.GetSummary(), "secret service, locked: ") || v.GetRemedy() == "" {
 		t.Errorf("%v", v)
 	}
-	if x := examOf(t, cfg, "vault"); x.Result != doctor.Warning || !strings.Contains(x.Detail, "locked") || x.Remedy == "" {
+	if x := checkOf(t, cfg, "vault"); x.Result != doctor.Warning || !strings.Contains(x.Detail, "locked") || x.Remedy == "" {
 		t.Errorf("%+v", x)
 	}
 	if !d.status().GetReady() {
@@ -105,17 +105,17 @@ func TestVaultMove(t *testing.T) {
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	id := d.status().GetVault().GetKeyId()
-	_, _, err := command(t, cfg, "vault", "move", "--to", "secret_service")
+	_, _, err := runCommand(t, cfg, "vault", "move", "--to", "secret_service")
 	reasontest.Want(t, "while palyrad runs", err, reason.ConfigInvalid)
 	d.end()
 	for name, args := range map[string][]string{
 		"nowhere": nil, "no such place": {"--to", "pocket"}, "a passphrase for a keyring": {"--to", "secret_service", "--without-passphrase"},
 		"two passphrases": {"--to", "file", "--without-passphrase", "--new-passphrase-file", "x"},
 	} {
-		_, _, err := command(t, cfg, append([]string{"vault", "move"}, args...)...)
+		_, _, err := runCommand(t, cfg, append([]string{"vault", "move"}, args...)...)
 		reasontest.Want(t, name, err, reason.InvalidInput)
 	}
-	out, said, err := command(t, cfg, "vault", "move", "--to", "secret_service")
+	out, said, err := runCommand(t, cfg, "vault", "move", "--to", "secret_service")
 	must.Do(t, err)
 	if out != "the key of the vault is in: secret service ("+id+")\n" || !strings.Contains(said, `next: set vault.backend to "secret_service"`) {
 		t.Errorf("%q, %q", out, said)
@@ -147,7 +147,7 @@ func TestVaultPassphrase(t *testing.T) {
 	d.end()
 	file := filepath.Join(t.TempDir(), "phrase")
 	write(t, file, "correct horse\n")
-	out, _, err := command(t, cfg, "vault", "move", "--to", "file", "--new-passphrase-file", file)
+	out, _, err := runCommand(t, cfg, "vault", "move", "--to", "file", "--new-passphrase-file", file)
 	must.Do(t, err)
 	if !strings.Contains(out, id) {
 		t.Error(out)
@@ -165,10 +165,11 @@ func TestVaultPassphrase(t *testing.T) {
 	d.end()
 }
 
-// A key that is gone is said, and none is made in its place; a pin that is gone, too.
-func TestVaultKeyIsGone(t *testing.T) {
+// TestVaultKeyMissing: a missing key is reported and not replaced by a new one; the same holds for
+// a missing pin.
+func TestVaultKeyMissing(t *testing.T) {
 	t.Parallel()
-	for name, says := range map[string]string{"vault.kek": "is gone", "vault.json": ""} {
+	for name, says := range map[string]string{"vault.kek": "is missing in the backend file", "vault.json": ""} {
 		cfg := testConfig(t)
 		d := start(t, cfg)
 		id := d.status().GetVault().GetKeyId()
@@ -183,7 +184,7 @@ func TestVaultKeyIsGone(t *testing.T) {
 		if v.GetReason() != string(reason.VaultKeyMissing) || !strings.Contains(v.GetSummary(), says) {
 			t.Errorf("%s: %v", name, v)
 		}
-		if x := examOf(t, cfg, "vault"); name == "vault.kek" && x.Result != doctor.Failed {
+		if x := checkOf(t, cfg, "vault"); name == "vault.kek" && x.Result != doctor.Failed {
 			t.Errorf("%s: %+v", name, x)
 		}
 		d.end()

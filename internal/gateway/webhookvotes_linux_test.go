@@ -20,10 +20,10 @@ import (
 	"palyra/internal/identity/signedvote"
 )
 
-// TestSignedVotesPassAFlood: while requests without a valid signature come from many
-// addresses, and are refused by their rate, signed votes count. The controls are unsigned
-// requests from addresses that sent nothing before: they are refused by the rate, too.
-func TestSignedVotesPassAFlood(t *testing.T) {
+// TestSignedVotesCountDuringAFlood: signed votes count while many addresses send requests without a
+// valid signature, which the rate limit refuses. The controls are unsigned requests from new
+// addresses: the rate limit refuses them as well.
+func TestSignedVotesCountDuringAFlood(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.RateLimits.Decide, cfg.RateLimits.GlobalFactor = config.RateLimit{PerSecond: 0.001, Burst: 8}, 4

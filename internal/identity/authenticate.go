@@ -13,23 +13,23 @@ import (
 // maxVerified bounds the memory of verified certificates.
 const maxVerified = 4096
 
-// verifiedLeaf is what was proven of a certificate's bytes.
+// verifiedLeaf is the verified content of a certificate's bytes.
 type verifiedLeaf struct {
-	// deviceID and key are as in shown.
+	// deviceID and key are as in presented.
 	deviceID, key string
 	from, to      time.Time
 }
 
-// shown is whose certificate somebody shows.
-type shown struct {
+// presented identifies the owner of a presented certificate.
+type presented struct {
 	deviceID string
 	// key is the digest of its key (Key.SHA256).
 	key  string
 	leaf *x509.Certificate
 }
 
-// Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent that
-// waits for consent comes in, to be told so: Authenticate refuses each request.
+// Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent without its owner's
+// consent is accepted, so that it receives the reason: Authenticate refuses each request.
 func (s *Service) Allow(chain []*x509.Certificate) error {
 	who, err := s.verify(chain)
 	if err != nil {
@@ -41,9 +41,9 @@ func (s *Service) Allow(chain []*x509.Certificate) error {
 	return letIn(s.callerOf(who))
 }
 
-// letIn lets a key into the handshake that was replaced: only behind it the peer has
-// proven to hold the key, can be told the way back, and is an alarm. Each request
-// is refused.
+// letIn accepts a replaced key in the handshake. Only a completed handshake proves that the peer
+// holds the key: the peer can then receive the remedy, and the use of the key is reported as an
+// alarm. Each request is refused.
 func letIn(_ access.Caller, err error) error {
 	if reason.Of(err) == reason.KeyReplaced {
 		return nil
@@ -51,14 +51,13 @@ func letIn(_ access.Caller, err error) error {
 	return err
 }
 
-// Authenticate maps a client's certificate chain to the caller it stands for.
-// The certificate must lead to the gateway's root and be valid now, the device
-// must be known and not revoked, the member not disabled, and an agent's owner
-// not either, who also consented to the agent. It is called for each request, so that a long-lived connection
-// ends with its certificate; its errors have the reason Unauthenticated.
+// Authenticate maps a client's certificate chain to its caller. The certificate MUST lead to the
+// gateway's root and be valid now. The device must be known and not revoked, and the member not
+// disabled; the same holds for an agent's owner, who must also have consented to the agent. It is
+// called for each request, so that a long-lived connection ends with its certificate. Its errors
+// have the reason Unauthenticated.
 //
-// Surface is left for the API to set, and Present is false: a certificate
-// proves a key, not a person.
+// The API sets Surface, and Present is false: a certificate proves a key, not a person.
 func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verify(chain)
 	if err != nil {
@@ -67,16 +66,15 @@ func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	return s.callerOf(who)
 }
 
-// AllowExpired is the check of a handshake with an expired certificate, for
-// ca.Authority.RenewalTLS.
+// AllowExpired checks a handshake with an expired certificate, for ca.Authority.RenewalTLS.
 func (s *Service) AllowExpired(chain []*x509.Certificate) error {
 	return letIn(s.AuthenticateExpired(chain))
 }
 
-// AuthenticateExpired maps the chain of a certificate that ended at most
-// ca.RenewableFor ago to the caller that may renew it, and do nothing else. All but
-// the time is as for Authenticate; and no newer key of the device must have been used,
-// so that one that was replaced never comes back.
+// AuthenticateExpired maps the chain of a certificate that expired at most ca.RenewableFor ago to
+// the caller, who may only renew it. The requirements of Authenticate apply except the validity in
+// time. In addition, no newer key of the device may have been used, so that a replaced key cannot
+// be renewed.
 func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verifyExpired(chain)
 	if err != nil {
@@ -93,16 +91,15 @@ func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller,
 	return c, nil
 }
 
-// localBack is the way back of the local operator.
+// localBack is the remedy for the local operator.
 const localBack = "Stop palyrad, run `palyrad operator bundle local --out DIR` on its host, and start it again."
 
-// AuthenticateHost returns the local operator as the caller that it is without its
-// key: for a connection of which the system says whose process it is. It stands and
-// falls with the local device, and is not paired.
+// AuthenticateHost returns the local operator as a caller without its key, for a connection whose
+// process the system identifies. It depends on the local device, and is not paired.
 func (s *Service) AuthenticateHost() (access.Caller, error) {
 	dev, found := s.localDevice()
 	if !found {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "there is no local operator")
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator does not exist")
 	}
 	if dir := s.localDir.Load(); dir != nil {
 		if kept, err := KeptIn(*dir); kept != nil || err != nil {
@@ -122,10 +119,10 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	return c, nil
 }
 
-// SessionCaller is the caller that a session stands for which a device began: the
-// device's member as it is now, without a key of the device. One that the local operator
-// began over the socket stands and falls with that. Surface and Paired are left for who
-// keeps the session.
+// SessionCaller returns the caller of a session that a device started: the current state of the
+// device's member, without a key of the device. A session that the local operator started over the
+// socket depends on the access over the socket. SessionCaller leaves Surface and Paired to the
+// owner of the session.
 func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.Caller, error) {
 	if over == access.TransportSocket {
 		c, err := s.AuthenticateHost()
@@ -143,14 +140,13 @@ func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.
 	return c, err
 }
 
-// AuthenticateAgent returns an agent of the local operator as the caller that its hook
-// is: for a connection of which the system says that its process is the local
-// operator's. It may report what the agent does, and nothing else, so that it may do
-// less than whoever has that uid can do anyway.
+// AuthenticateAgent returns an agent of the local operator as the caller of its hook, for a
+// connection whose process belongs to the local operator according to the system. It may only
+// report the agent's actions, which is less than any process with that uid can do.
 func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	dev, found := s.localDevice()
 	if !found {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "there is no local operator")
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator does not exist")
 	}
 	dev, err := s.live(dev.ID)
 	if err != nil {
@@ -170,10 +166,9 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	return c, nil
 }
 
-// Stands says why a caller that came with a device, or over the local operator's socket,
-// may not go on: its device was revoked, its member was disabled, or what it may do was
-// reduced. Its errors have the reason Unauthenticated. A key that was replaced since does
-// not end what it began.
+// Stands returns the reason why a caller with a device, or over the local operator's socket, must
+// stop: its device was revoked, its member was disabled, or its permissions were reduced. Its
+// errors have the reason Unauthenticated. Replacing a key does not end the work started with it.
 func (s *Service) Stands(c access.Caller) error {
 	var now access.Caller
 	var err error
@@ -188,8 +183,8 @@ func (s *Service) Stands(c access.Caller) error {
 	return c.Reduced(now)
 }
 
-// callerOf is the caller that a device stands for, whose certificate is shown.
-func (s *Service) callerOf(who shown) (access.Caller, error) {
+// callerOf returns the caller of the device whose certificate is presented.
+func (s *Service) callerOf(who presented) (access.Caller, error) {
 	dev, err := s.live(who.deviceID)
 	if err != nil {
 		return access.Caller{}, err
@@ -200,7 +195,7 @@ func (s *Service) callerOf(who shown) (access.Caller, error) {
 	return s.caller(dev)
 }
 
-// caller is the caller that a device stands for, however it showed itself.
+// caller returns the caller that a device represents, regardless of how the device authenticated.
 func (s *Service) caller(dev Device) (access.Caller, error) {
 	m, ok := s.registry.Active(dev.Principal)
 	if !ok && m.AwaitsConsent {
@@ -214,12 +209,12 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 	return c, nil
 }
 
-// verify proves a certificate, or remembers that it did: the two signatures
-// cost far more than the digest of the bytes. Validity in time is checked
-// against the clock either way.
-func (s *Service) verify(chain []*x509.Certificate) (shown, error) {
+// verify verifies a certificate, or uses the result for the same bytes: verifying two signatures
+// costs far more than hashing the bytes. Validity in time is checked against the clock in both
+// cases.
+func (s *Service) verify(chain []*x509.Certificate) (presented, error) {
 	if len(chain) == 0 {
-		return shown{}, reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+		return presented{}, reason.Errorf(reason.Unauthenticated, "there is no client certificate")
 	}
 	key := sha256.Sum256(chain[0].Raw)
 	now := s.now()
@@ -227,11 +222,11 @@ func (s *Service) verify(chain []*x509.Certificate) (shown, error) {
 	known, ok := s.verified[key]
 	s.mu.RUnlock()
 	if ok && !now.Before(known.from) && !now.After(known.to) {
-		return shown{known.deviceID, known.key, chain[0]}, nil
+		return presented{known.deviceID, known.key, chain[0]}, nil
 	}
 	id, err := s.authority.VerifyDevice(chain)
 	if err != nil {
-		return shown{}, err
+		return presented{}, err
 	}
 	who := shownBy(id, chain)
 	s.mu.Lock()
@@ -243,15 +238,15 @@ func (s *Service) verify(chain []*x509.Certificate) (shown, error) {
 	return who, nil
 }
 
-// verifyExpired is verify for a certificate that ended at most ca.RenewableFor ago.
-func (s *Service) verifyExpired(chain []*x509.Certificate) (shown, error) {
+// verifyExpired is verify for a certificate that expired at most ca.RenewableFor ago.
+func (s *Service) verifyExpired(chain []*x509.Certificate) (presented, error) {
 	id, err := s.authority.VerifyExpired(chain)
 	if err != nil {
-		return shown{}, err
+		return presented{}, err
 	}
 	return shownBy(id, chain), nil
 }
 
-func shownBy(id string, chain []*x509.Certificate) shown {
-	return shown{id, canonical.Digest(chain[0].RawSubjectPublicKeyInfo), chain[0]}
+func shownBy(id string, chain []*x509.Certificate) presented {
+	return presented{id, canonical.Digest(chain[0].RawSubjectPublicKeyInfo), chain[0]}
 }

@@ -29,25 +29,25 @@ const (
 	certFile     = CredentialFile
 	keyName      = "key.pem"
 	endpointFile = "endpoint"
-	// loginFile marks a bundle that palyra login made, which nobody renews.
+	// loginFile marks a bundle created by palyra login, which is not renewed.
 	loginFile = "login"
 )
 
-// CredentialFile has a bundle's key and certificates, and is replaced when they are.
+// CredentialFile contains a bundle's key and certificates, and is replaced together with them.
 const CredentialFile = "cert.pem"
 
-// Bundle is a credential: what a client needs to reach one gateway as one
-// device. It prints without its key.
+// Bundle is a credential: the data with which a client reaches one gateway as one device. It prints
+// without its key.
 type Bundle struct {
 	Root  *x509.Certificate
 	Chain []*x509.Certificate
 	Key   crypto.Signer
-	// Kept says where the key is when the bundle does not hold it; nil when it does. Key
-	// is then locked until somebody puts the unlocked one in its place.
+	// Kept is the location of the key if the bundle does not contain it, else nil. Key is then
+	// locked until it is replaced by the unlocked one.
 	Kept *keptkey.Kept
 	// Token is an API token in place of Chain and Key; "" for a device.
 	Token string
-	// Login says that the certificate is a session's, which is not renewed.
+	// Login means that the certificate belongs to a login session, which is not renewed.
 	Login bool
 	// Address is host:port, ServerName the name in the server's certificate.
 	Address    string
@@ -71,16 +71,16 @@ func (b Bundle) GoString() string { return b.String() }
 // LogValue is for slog.
 func (b Bundle) LogValue() slog.Value { return slog.StringValue(b.String()) }
 
-// NotAfter is when the bundle's certificate ends.
+// NotAfter returns the time at which the bundle's certificate ends.
 func (b Bundle) NotAfter() time.Time { return b.Chain[0].NotAfter }
 
-// RenewAt is when two thirds of the certificate's life are over.
+// RenewAt returns the time at which two thirds of the certificate's life are over.
 func (b Bundle) RenewAt() time.Time {
 	c := b.Chain[0]
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }
 
-// NewKey makes a P-256 key in memory.
+// NewKey creates a P-256 key in memory.
 func NewKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,9 +89,9 @@ func NewKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// BundleKey returns the private key in dir, or makes a P-256 key there. It is
-// the first step to a new bundle: the key stays, a request made with Request goes
-// to the gateway. A bundle that there is gets its next key by RenewBundle.
+// BundleKey returns the private key in dir, or creates a P-256 key there. It is the first step to a
+// new bundle: the key remains in dir, and a request created with Request is sent to the gateway.
+// RenewBundle creates the next key of an existing bundle.
 func BundleKey(dir string) (crypto.Signer, error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
@@ -111,8 +111,8 @@ func BundleKey(dir string) (crypto.Signer, error) {
 	return made, keyfile.Write(filepath.Join(dir, keyName), text)
 }
 
-// Request makes a certificate request (PKCS #10, PEM) for a key. It names
-// nobody: the gateway decides whose key it is.
+// Request creates a certificate request (PKCS #10, PEM) for a key. It contains no name: the gateway
+// decides the owner of the key.
 func Request(key crypto.Signer) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -121,14 +121,13 @@ func Request(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its
-// certificates are one file, cert.pem, which is written last and replaced by one
-// rename: whatever stops in between leaves a credential that works. key.pem is
-// another name of that file, for programs that ask for two. A key that is kept
-// elsewhere is not written.
+// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its certificates
+// are one file, cert.pem, which is written last and replaced by one rename: an interruption leaves
+// a working credential. key.pem is another name of that file, for programs that expect two. A key
+// stored elsewhere is not written.
 func WriteBundle(dir string, b Bundle) error { return writeBundle(dir, b, func(string) {}) }
 
-// writeBundle tells reached of each file that was written.
+// writeBundle calls reached for each written file.
 func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing credential bundle: %w", err)
@@ -166,8 +165,8 @@ func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	return nil
 }
 
-// WriteLogin replaces what is in dir by the bundle of a session. Whoever is
-// interrupted in the middle has no bundle, and logs in again.
+// WriteLogin replaces the content of dir by the bundle of a session. An interruption leaves no
+// bundle and requires a new login.
 func WriteLogin(dir string, b Bundle) error {
 	made := dir + ".new"
 	if err := errors.Join(os.RemoveAll(made), WriteBundle(made, b)); err != nil {
@@ -182,16 +181,15 @@ func WriteLogin(dir string, b Bundle) error {
 	return nil
 }
 
-// IsLogin reports whether a directory has the bundle of a session, also one that is
-// damaged.
+// IsLogin reports whether a directory contains the bundle of a session, even a damaged one.
 func IsLogin(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, loginFile))
 	return err == nil
 }
 
-// ReadBundle reads a bundle. A directory or file that group or others may use is
-// refused, and so are parts that do not belong together. A certificate that has
-// expired is no error: the bundle still says where to renew it.
+// ReadBundle reads a bundle. It refuses a directory or file that group or others may access, and
+// parts that do not belong together. An expired certificate is not an error: the bundle still
+// contains the address for its renewal.
 func ReadBundle(dir string) (Bundle, error) {
 	b, err := readBundle(dir)
 	if err != nil {
@@ -236,8 +234,8 @@ func readBundle(dir string) (Bundle, error) {
 	return b, nil
 }
 
-// readKey finds a key that is not in the file of the certificates: in a file of its own,
-// as older releases wrote it, or kept elsewhere.
+// readKey finds a key that is not in the file of the certificates: in a separate file, as older
+// releases wrote it, or stored elsewhere.
 func (b *Bundle) readKey(dir string) error {
 	key, _, err := readCredential(filepath.Join(dir, keyName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || key != nil {
@@ -252,12 +250,12 @@ func (b *Bundle) readKey(dir string) error {
 	return elsewhere
 }
 
-// ReadGateway returns what a bundle says of its gateway: the root, the address and
-// the name. It needs neither the key nor the certificate.
+// ReadGateway returns the gateway data of a bundle: the root, the address and the name. It needs
+// neither the key nor the certificate.
 func ReadGateway(dir string) (Bundle, error) {
 	b, err := readGateway(dir)
 	if err != nil {
-		return Bundle{}, fmt.Errorf("reading what the credential bundle says of its gateway: %w", missing(dir, err))
+		return Bundle{}, fmt.Errorf("reading the gateway of the credential bundle: %w", missing(dir, err))
 	}
 	return b, nil
 }
@@ -288,7 +286,7 @@ func endpointText(b Bundle) []byte {
 
 func missing(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return reason.Errorf(reason.NotConnected, "there is no complete credential bundle in %s: %w", dir, err).
+		return reason.Errorf(reason.NotConnected, "%s contains no complete credential bundle: %w", dir, err).
 			WithRemedy("Start palyrad once on this host, or point at another bundle.")
 	}
 	return err
@@ -312,8 +310,8 @@ func (b *Bundle) setEndpoint(text string) error {
 	return nil
 }
 
-// readCredential reads a private key, certificates, or a key with its certificates
-// behind it. What the file does not have is nil.
+// readCredential reads a private key, certificates, or a key followed by its certificates. Missing
+// parts are nil.
 func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
@@ -341,8 +339,8 @@ func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 	return key, chain, nil
 }
 
-// readChain reads certificates. They are public, but whoever may change them
-// may redirect the client, so the same modes are asked for.
+// readChain reads certificates. They are public, but write access to them could redirect the
+// client, so the same modes are required.
 func readChain(path string) ([]*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {

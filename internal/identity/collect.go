@@ -11,12 +11,12 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// Collect returns another certificate for the device with which actor added m, if its
-// key signed csr and was never used. The change that added m may have been applied after
-// its requester had gone, and the first certificate was lost with the answer. It is
-// false for every other member: AddMember then returns why it cannot be added.
+// Collect returns another certificate for the device with which actor added m, if its key signed
+// csr and was never used. The change that added m may have been applied after its requester
+// disconnected, and the first certificate was lost with the answer. It is false for every other
+// member: AddMember then returns why it cannot be added.
 //
-// It gives nobody power: the device has the key already, and could renew its certificate.
+// It grants no permission: the device already has the key, and could renew its certificate.
 func (s *Service) Collect(ctx context.Context, actor access.Principal, m access.Member, csr []byte) (Admission, bool, error) {
 	was, known := s.registry.Get(m.Principal)
 	if !known || was.Owner != m.Owner || !slices.Equal(was.Roles, tidy(m.Roles)) || !s.added(actor, m.Principal) {

@@ -7,20 +7,21 @@ import (
 	"strings"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
 )
 
-// History is what was done to the members, the oldest act first.
+// History returns the acts on members, oldest first.
 func (s *Service) History() provenance.History {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.history)
 }
 
-// acts are what a change does to members (provenance.Table). To renew, rename or revoke one is not: none of it puts a key into other
-// hands.
+// acts returns the acts of a change on members (provenance.Table). Renewing, renaming or revoking a
+// member is not an act: none of these gives a key to another holder.
 func (s *Service) acts(actor access.Principal, c Change) (acts provenance.History) {
 	by := s.authors(actor)
 	add := func(kind provenance.Kind, p access.Principal) {
@@ -31,23 +32,23 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 	for _, m := range c.NewMembers {
 		add(provenance.Made, m.Principal)
 	}
-	if !c.consent { // which puts no key into other hands
+	if !c.consent { // a consent gives no key to another holder
 		for _, m := range c.Members {
 			add(provenance.Changed, m.Principal)
 		}
 	}
 	for _, d := range c.NewDevices {
 		if d.Session() {
-			continue // like a renewal: whoever is the person at the provider has it
+			continue // like a renewal: the provider's user already has it
 		}
 		add(provenance.DeviceGiven, d.Principal)
 	}
 	return acts
 }
 
-// authors are those who could be behind an actor. What is done on the gateway's host
-// could be done by every member that holds a device there. What the identity provider
-// says is nobody's: the administrator of the host chose it.
+// authors returns the possible authors behind an actor. An act on the gateway's host could come
+// from every member that holds a device there. An act of the identity provider has no author: the
+// administrator of the host chose the provider.
 func (s *Service) authors(actor access.Principal) []access.Principal {
 	switch actor {
 	case Daemon():
@@ -65,11 +66,13 @@ func (s *Service) authors(actor access.Principal) []access.Principal {
 	return holders
 }
 
-// ConfirmMember says that a member is who it is said to be, so that it counts as a
-// person of its own again for everybody in whose hands the actor is not. The daemon
-// as the actor is the administrator of the gateway's host, whose word counts for
-// everybody. Nobody confirms themselves.
+// ConfirmMember confirms the identity of a member, so that it counts as independent again for
+// everyone except those who control the actor. The daemon as the actor is the administrator of the
+// gateway's host, whose confirmation counts for everyone. A member cannot confirm itself.
 func (s *Service) ConfirmMember(ctx context.Context, actor access.Principal, name string) (access.Member, error) {
+	if err := s.permitted(ctx, change.ConfirmMember); err != nil {
+		return access.Member{}, err
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	m, err := s.confirm(ctx, actor, name)
@@ -88,34 +91,82 @@ func (s *Service) confirm(ctx context.Context, actor access.Principal, name stri
 	case err != nil:
 		return m, err
 	case !known || m.Removed():
-		return m, reason.Errorf(reason.NotFound, "there is no member %s", name).WithRemedy("See `palyra members list`.")
+		return m, unknownMember(name)
 	case m.Principal == actor:
-		return m, reason.Errorf(reason.PermissionDenied, "nobody confirms themselves").
-			WithRemedy("Ask another owner or admin, or confirm %s on the gateway's host while palyrad is stopped: `palyrad members confirm %s`.", actor, actor.Name)
+		return m, reason.Errorf(reason.PermissionDenied, "members cannot confirm themselves").
+			WithRemedy("Ask another owner or admin, or confirm %s on the gateway's host: `palyrad members confirm %s`.", actor, actor.Name)
 	}
 	if err := s.counts(actor, m.Principal); err != nil {
 		return m, err
 	}
-	if err := s.confirmAll(ctx, actor, []access.Principal{m.Principal}, ""); err != nil {
+	if err := s.confirmAll(ctx, actor, []access.Principal{m.Principal}); err != nil {
 		return m, err
 	}
 	return m, s.known(ctx, actor)
 }
 
-// counts refuses a word that changes nothing: one of somebody who is in the same
-// hands as the member.
+// ConfirmOnHost confirms members on behalf of the gateway's host, whose confirmation counts for
+// every principal. It confirms the members with the given names or principals, or all members if
+// names is empty. It confirms either all of them, with one event, or none. The caller MUST have
+// checked that the administrator of the host sent the request.
+func (s *Service) ConfirmOnHost(ctx context.Context, names []string) ([]access.Principal, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	members, err := s.membersNamed(names)
+	if err == nil {
+		err = s.confirmAll(ctx, Daemon(), members)
+	}
+	if err == nil {
+		err = s.known(ctx, Daemon())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("confirming members: %w", err)
+	}
+	return members, nil
+}
+
+// membersNamed returns the members with the names, each once. Without names it returns all members
+// that were not removed.
+func (s *Service) membersNamed(names []string) (members []access.Principal, err error) {
+	for _, name := range names {
+		m, known, err := s.named(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case !known || m.Removed():
+			return nil, unknownMember(name)
+		case !slices.Contains(members, m.Principal):
+			members = append(members, m.Principal)
+		}
+	}
+	if len(names) == 0 {
+		for _, m := range s.registry.List() {
+			if !m.Removed() {
+				members = append(members, m.Principal)
+			}
+		}
+	}
+	return members, nil
+}
+
+func unknownMember(name string) error {
+	return reason.Errorf(reason.NotFound, "member %s does not exist", name).WithRemedy("See `palyra members list`.")
+}
+
+// counts refuses a confirmation without effect: the actor and the member are controlled by the same
+// principal.
 func (s *Service) counts(actor, member access.Principal) error {
 	history := s.History()
-	before := history.Hands()[member]
-	word := provenance.Act{Member: member, Kind: provenance.Confirmed}
+	before := history.Controllers()[member]
+	confirmation := provenance.Act{Member: member, Kind: provenance.Confirmed}
 	if actor != Daemon() {
-		word.By = []access.Principal{actor}
+		confirmation.By = []access.Principal{actor}
 	}
-	if len(before) == 0 || len(append(history, word).Hands()[member]) < len(before) {
+	if len(before) == 0 || len(append(history, confirmation).Controllers()[member]) < len(before) {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s is in hands of %s, and so is %s: the word changes nothing", member, named(before), actor).
-		WithRemedy("Have an owner or admin confirm it whom they neither made nor changed, or confirm it on the gateway's host while palyrad is stopped: `palyrad members confirm %s`.", member.Name)
+	return reason.Errorf(reason.PermissionDenied, "%s is controlled by %s, and so is %s: the confirmation would have no effect", member, named(before), actor).
+		WithRemedy("Ask an owner or admin who is not under the same control to confirm it, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
 }
 
 // named lists principals in a sentence.
@@ -128,7 +179,7 @@ func named(list []access.Principal) string {
 }
 
 // confirmAll makes confirmations durable, with one event that lists them.
-func (s *Service) confirmAll(ctx context.Context, actor access.Principal, members []access.Principal, why string) error {
+func (s *Service) confirmAll(ctx context.Context, actor access.Principal, members []access.Principal) error {
 	var by []access.Principal
 	if actor != Daemon() {
 		by = []access.Principal{actor}
@@ -142,30 +193,16 @@ func (s *Service) confirmAll(ctx context.Context, actor access.Principal, member
 		subject = members[0].String()
 	}
 	var d drafts
-	d.add(event.MembersConfirmed, actor, subject, membersConfirmed{Members: members, Host: len(by) == 0, Reason: why})
+	d.add(event.MembersConfirmed, actor, subject, membersConfirmed{Members: members, Host: len(by) == 0})
 	if c.Events = d.list; d.err != nil {
 		return d.err
 	}
 	return s.apply(ctx, actor, c)
 }
 
-// confirmOlder confirms the members that a release made which kept no history of
-// them: nobody can tell any more who made whom.
-func (s *Service) confirmOlder(ctx context.Context) error {
-	list := s.registry.List()
-	if len(s.history) > 0 || len(list) == 0 {
-		return nil
-	}
-	members := make([]access.Principal, len(list))
-	for i, m := range list {
-		members[i] = m.Principal
-	}
-	return s.confirmAll(ctx, Daemon(), members, "an older release kept no history of them")
-}
-
-// Confirmed are the members that the gateway's host confirmed in the last seven days.
+// Confirmed returns the members that the gateway's host confirmed in the last seven days.
 func (s *Service) Confirmed() []access.Principal {
-	since := s.now().Add(-told)
+	since := s.now().Add(-noticePeriod)
 	var list []access.Principal
 	for _, act := range s.History() {
 		if act.Kind == provenance.Confirmed && len(act.By) == 0 && act.At.After(since) && !slices.Contains(list, act.Member) {

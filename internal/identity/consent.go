@@ -10,18 +10,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Consent is what an agent's owner says of it.
+// Consent is an owner's statement about its agent.
 type Consent struct {
 	// Agent is as in MemberChange.
 	Agent string
-	// Withdraw takes consent back: the agent waits again, and what it has open ends.
+	// Withdraw withdraws consent: the agent waits again, and its open work ends.
 	Withdraw bool
 }
 
-// ConsentToAgent lets an agent act in the name of its owner, or no longer. Only the
-// owner may say so, with a device of their own: no token, no agent, no admin and
-// nobody on the gateway's host says it for them. To say the same twice changes
-// nothing.
+// ConsentToAgent gives or withdraws the owner's consent for an agent to act in its name. Only the
+// owner may call it, with a device of their own: no token, agent, admin or operator on the
+// gateway's host may do so. Repeating a call changes nothing. The host needs no such operation,
+// because an owner without a device gets one there (`palyrad operator bundle`).
 func (s *Service) ConsentToAgent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -37,7 +37,7 @@ func (s *Service) consent(ctx context.Context, by access.Caller, c Consent) (acc
 	switch {
 	case err != nil:
 		return m, err
-	// Whether there is an agent of somebody else is not told.
+	// The error does not reveal whether another member has such an agent.
 	case !known || m.Removed() || m.Principal.Kind != access.KindAgent || m.Owner != by.Principal:
 		return m, reason.Errorf(reason.NotFound, "%s has no agent %s", by.Principal, c.Agent).
 			WithRemedy("Only the owner of an agent consents; `palyra status` of the owner names the agents that wait.")
@@ -68,7 +68,7 @@ func (s *Service) consent(ctx context.Context, by access.Caller, c Consent) (acc
 	return m, err
 }
 
-// ownDevice refuses a caller who shows less than the certificate of a live device.
+// ownDevice refuses a caller that does not have the certificate of a live device.
 func (s *Service) ownDevice(by access.Caller) error {
 	dev, err := s.live(by.DeviceID)
 	if by.Token == nil && by.Paired && err == nil && dev.Principal == by.Principal {
@@ -86,15 +86,15 @@ func (s *Service) OwnWord(by access.Caller) error {
 	if err := s.ownDevice(by); err != nil {
 		return err
 	}
-	held := s.History().Hands()[by.Principal]
+	held := s.History().Controllers()[by.Principal]
 	if len(held) == 0 {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s made or changed %s, or gave it a device, and could consent in its name", named(held), by.Principal).
-		WithRemedy("Have somebody whom neither made confirm it first: `palyra members confirm %s`, or on the gateway's host while palyrad is stopped `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
+		WithRemedy("Have a member whom neither created confirm it first: `palyra members confirm %s`, or on the gateway's host `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
 }
 
-// Waiting are the agents of an owner that wait for consent and could act with it.
+// Waiting returns the agents of an owner that could act if the owner consented.
 func (s *Service) Waiting(owner access.Principal) []access.Principal {
 	var list []access.Principal
 	for _, m := range s.registry.List() {
@@ -105,16 +105,15 @@ func (s *Service) Waiting(owner access.Principal) []access.Principal {
 	return list
 }
 
-// waits reports whether nothing but consent keeps a member from acting.
+// waits reports whether consent is the only thing that a member lacks in order to act.
 func (s *Service) waits(p access.Principal) bool {
 	m, active := s.registry.Active(p)
 	return !active && m.AwaitsConsent
 }
 
-// withConsent is an agent as the actor leaves it, made or given another owner: the
-// owner's own act is their consent, and anybody else's is not. On the gateway's host
-// it is the owner's only where nobody else holds a device of it. All else leaves
-// consent as it was.
+// withConsent returns an agent after the actor created it or changed its owner: the owner's own act
+// implies consent, an act of another principal does not. On the gateway's host it implies consent
+// only if no other member holds a device there. Other changes keep the consent.
 func (s *Service) withConsent(actor access.Principal, m access.Member) access.Member {
 	was, known := s.registry.Get(m.Principal)
 	switch {
@@ -128,7 +127,7 @@ func (s *Service) withConsent(actor access.Principal, m access.Member) access.Me
 	return m
 }
 
-// settleConsent is the fence behind every change, whoever asked for it.
+// settleConsent enforces consent on every change, regardless of the requester.
 func (s *Service) settleConsent(actor access.Principal, c *Change) {
 	if c.consent {
 		return

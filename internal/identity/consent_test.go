@@ -30,14 +30,14 @@ func (w *world) consent(p access.Principal, agent string, withdraw bool) error {
 	return err
 }
 
-// adopt has somebody add an agent.
+// adopt adds an agent as a member.
 func (w *world) adopt(by, owner access.Principal, name string) identity.Admission {
 	w.t.Helper()
 	return must.Get(w.AddMember(w.t.Context(), by, name, access.KindAgent, []access.Role{access.RoleAgent}, owner, csr(w.t), true))(w.t)
 }
 
-// An agent that somebody else made waits: its device is let in to be told so, and
-// nothing else. The owner consents, and may take it back.
+// TestAgentWaitsForItsOwner: an agent that another member created waits for consent: its device can
+// connect only to be told so. The owner consents, and may withdraw the consent.
 func TestAgentWaitsForItsOwner(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -65,7 +65,7 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 		}
 	}
 	waits("made by alice")
-	hands := w.hands(access.Agent("scout"))
+	hands := w.controllers(access.Agent("scout"))
 	w.restart()
 	waits("after a restart")
 	if err := w.consent(bob, "scout", false); err != nil {
@@ -82,12 +82,12 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 	}
 	waits("withdrawn")
 	w.journaled(n, event.MemberAdded, event.CertificateMade, event.ConsentGiven, event.ConsentWithdrawn)
-	if got := w.hands(access.Agent("scout")); got != hands {
+	if got := w.controllers(access.Agent("scout")); got != hands {
 		t.Errorf("consent changed in whose hands it is from %q to %q", hands, got)
 	}
 }
 
-// Only the owner consents, with a device, and to an agent.
+// TestWhoConsents: only the owner can consent, with a device, and only for an agent.
 func TestWhoConsents(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -110,10 +110,10 @@ func TestWhoConsents(t *testing.T) {
 		"the host":                {access.Caller{Principal: identity.Daemon()}, "scout", reason.NotFound},
 		"a token of the owner":    {token, "scout", reason.PermissionDenied},
 		"no certificate":          {unpaired, "scout", reason.PermissionDenied},
-		"somebody else's device":  {borrowed, "scout", reason.PermissionDenied},
+		"another member's device": {borrowed, "scout", reason.PermissionDenied},
 		"no device":               {revoked, "scout", reason.PermissionDenied},
 		"to a user":               {w.by(bob), "bob", reason.NotFound},
-		"to nobody":               {w.by(bob), "nobody", reason.NotFound},
+		"to no member":            {w.by(bob), "nobody", reason.NotFound},
 	} {
 		if _, err := w.ConsentToAgent(t.Context(), x.by, identity.Consent{Agent: x.who}); reason.Of(err) != x.want {
 			t.Errorf("%s: %v", name, err)
@@ -123,7 +123,8 @@ func TestWhoConsents(t *testing.T) {
 	must.Do(t, w.consent(bob, "scout", false)) // the control
 }
 
-// The owner's own act is consent; on the host, it is where nobody else has its device.
+// TestOwnActIsConsent: the owner's own act is consent. On the host, it is so only if no other
+// member has the host's device.
 func TestOwnActIsConsent(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -139,39 +140,39 @@ func TestOwnActIsConsent(t *testing.T) {
 	}
 }
 
-// deeds is a world of agents beside what their owners said, kept by the test alone.
-type deeds struct {
+// randomActs is a world of agents, with the consents of their owners as the test recorded them.
+type randomActs struct {
 	*world
 	users []access.Principal
 	made  map[string]identity.Admission
-	// said is the owner whose word each agent has since it was given to them.
-	said map[string]access.Principal
+	// consented maps each agent to the owner who has consented since the agent was assigned to them.
+	consented map[string]access.Principal
 }
 
-// step does one thing at random, and keeps what it means.
-func (d *deeds) step(r *rand.Rand) string {
+// step does one random act, and records its expected effect.
+func (d *randomActs) step(r *rand.Rand) string {
 	names := []string{"one", "two"}
 	name, by, to := names[r.IntN(len(names))], d.users[r.IntN(len(d.users))], d.users[r.IntN(len(d.users))]
 	m, known := d.registry.Get(access.Agent(name))
 	if !known {
 		d.made[name] = d.adopt(by, to, name)
-		d.heard(name, by, to)
+		d.recordConsent(name, by, to)
 		return fmt.Sprintf("%s makes %s for %s", by, name, to)
 	}
 	switch r.IntN(6) {
 	case 0, 1:
 		if _, err := d.UpdateMember(d.t.Context(), by, identity.MemberChange{Member: name, Owner: to}); err == nil && to != m.Owner {
-			d.heard(name, by, to)
+			d.recordConsent(name, by, to)
 		}
 		return fmt.Sprintf("%s gives %s to %s", by, name, to)
 	case 2, 3:
 		if d.consent(by, name, false) == nil {
-			d.said[name] = by
+			d.consented[name] = by
 		}
 		return fmt.Sprintf("%s consents to %s", by, name)
 	case 4:
 		if d.consent(by, name, true) == nil {
-			delete(d.said, name)
+			delete(d.consented, name)
 		}
 		return fmt.Sprintf("%s no longer consents to %s", by, name)
 	}
@@ -184,33 +185,33 @@ func (d *deeds) step(r *rand.Rand) string {
 	return "enabled " + name
 }
 
-func (d *deeds) heard(name string, by, to access.Principal) {
-	delete(d.said, name)
+func (d *randomActs) recordConsent(name string, by, to access.Principal) {
+	delete(d.consented, name)
 	if by == to {
-		d.said[name] = to
+		d.consented[name] = to
 	}
 }
 
-// wrong names an agent that acts for somebody who did not say so, or that does not
-// although somebody did and nothing else keeps it from that.
-func (d *deeds) wrong() string {
+// wrong names an agent that acts for an owner without consent, or that does not act despite
+// consent, without another reason.
+func (d *randomActs) wrong() string {
 	for name, a := range d.made {
 		c, err := d.Authenticate(chainOf(a))
 		m, _ := d.registry.Get(access.Agent(name))
-		said := d.said[name]
+		consented := d.consented[name]
 		switch {
-		case err == nil && c.OnBehalfOf != said:
-			return fmt.Sprintf("%s acts for %s, and has the word of %q", name, c.OnBehalfOf, said.String())
-		case err != nil && !said.IsZero() && !m.Disabled:
-			return fmt.Sprintf("%s has the word of %s: %v", name, said, err)
+		case err == nil && c.OnBehalfOf != consented:
+			return fmt.Sprintf("%s acts for %s, and has the word of %q", name, c.OnBehalfOf, consented.String())
+		case err != nil && !consented.IsZero() && !m.Disabled:
+			return fmt.Sprintf("%s has the word of %s: %v", name, consented, err)
 		}
 	}
 	return ""
 }
 
-// TestNobodyActsWithoutConsent: whatever is done in whatever order, an agent acts for
-// nobody who did not agree after somebody else gave it to them. As a control, an agent
-// is let through without a word, and that is seen.
+// TestNobodyActsWithoutConsent: after any sequence of acts, an agent acts only for an owner who
+// consented after another member assigned the agent to them. In the control, an agent is accepted
+// without consent, and this is detected.
 func TestNobodyActsWithoutConsent(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -219,7 +220,7 @@ func TestNobodyActsWithoutConsent(t *testing.T) {
 			_, err := w.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true})
 			must.Do(t, err)
 		}
-		d := &deeds{w, []access.Principal{access.User("alice"), access.User("bob"), access.User("carol")}, map[string]identity.Admission{}, map[string]access.Principal{}}
+		d := &randomActs{w, []access.Principal{access.User("alice"), access.User("bob"), access.User("carol")}, map[string]identity.Admission{}, map[string]access.Principal{}}
 		r := rand.New(rand.NewPCG(seed, 16))
 		var done []string
 		for range 80 {
@@ -245,9 +246,9 @@ func TestNobodyActsWithoutConsent(t *testing.T) {
 	}
 }
 
-// What speaks for a member takes its own word: with a device of its own, while nobody else
-// made or controls it.
-func TestOwnWord(t *testing.T) {
+// TestOwnConsent: a binding to a member requires the member's own consent, with a device of its
+// own, while no other member created or controls it.
+func TestOwnConsent(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
 	bob, alice := access.User("bob"), access.User("alice")
@@ -280,8 +281,8 @@ func TestOwnWord(t *testing.T) {
 	must.Do(t, w.OwnWord(w.by(bob)))
 }
 
-// What ends with the owner of an agent is in the transaction of the change, and a change
-// that cannot end it is not made.
+// TestOwnerChangeEnds: the effects of a change of owner are in the transaction of the change, and a
+// change that cannot end them is not made.
 func TestOwnerChangeEnds(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)

@@ -1,9 +1,13 @@
-// Package identity knows the gateway's members and devices: who holds which
-// certificate, who may get one, and which caller a certificate stands for.
-// Its subpackage ca issues the certificates, keyfile keeps private files.
+// Package identity manages the gateway's members and devices: the holder of each certificate, who
+// may get one, and the caller that a certificate represents. Its subpackage ca issues the
+// certificates, keyfile stores private files.
 //
-// Every change is one transaction with its journal event. A private key never
-// travels: the device that uses it makes it and sends a certificate request.
+// Every change is one transaction with its journal event. A private key never leaves its device,
+// which creates it and sends a certificate request.
+//
+// The name of a removed member is never reused, because journal, votes, grants and policies name
+// members: a new member would receive the grants of the old one, and an auditor would read two
+// people as one.
 package identity
 
 import (
@@ -18,7 +22,7 @@ import (
 // Local returns the principal of the local operator, made on first start.
 func Local() access.Principal { return access.User("local") }
 
-// Device is something that holds a key: a person's machine or an agent's.
+// Device is a holder of a key: a person's machine or an agent's.
 type Device struct {
 	// ID is a ULID, the last part of its certificates' URI name.
 	ID        string           `json:"id"`
@@ -26,22 +30,19 @@ type Device struct {
 	Name      string           `json:"name"`
 	// Local is true for the device that palyrad keeps on its own host.
 	Local bool `json:"local"`
-	// Serial (hex), KeySHA256 ("sha256:" and hex) and NotAfter are of the
-	// newest certificate.
+	// Serial (hex), KeySHA256 ("sha256:" and hex) and NotAfter describe the newest certificate.
 	Serial    string    `json:"serial"`
 	KeySHA256 string    `json:"key_sha256"`
 	CreatedAt time.Time `json:"created_at"`
 	NotAfter  time.Time `json:"not_after"`
-	// Keys are those that it may act with, the newest last: more than one while a
-	// renewal goes on.
+	// Keys are the valid keys, newest last: more than one during a renewal.
 	Keys []Key `json:"keys"`
-	// OldKeyAt is when the use of a replaced key was last journaled; zero for never.
+	// OldKeyAt is the time of the last journaled use of a replaced key; zero for never.
 	OldKeyAt time.Time `json:"old_key_at,omitzero"`
-	// LoginUntil is when the session ends that a person began by logging in at the
-	// identity provider; zero for a device that did not come about so. Its
-	// certificate ends no later, and is not renewed.
+	// LoginUntil is the end of the session started by a login at the identity provider; zero for
+	// other devices. Its certificate ends no later, and is not renewed.
 	LoginUntil time.Time `json:"login_until,omitzero"`
-	// Presence is the key by which it proves that a person is there.
+	// Presence is the key with which the device proves that a person is present.
 	Presence PresenceKey `json:"presence,omitzero"`
 	// RevokedAt is zero unless the device was revoked.
 	RevokedAt    time.Time        `json:"revoked_at,omitzero"`
@@ -57,30 +58,29 @@ func (d Device) Revoked() bool { return !d.RevokedAt.IsZero() }
 // Session reports whether the device is the session of a person who logged in.
 func (d Device) Session() bool { return !d.LoginUntil.IsZero() }
 
-// Binding says which member a person of an identity provider is. It is made once
-// and stays: another person never gets the member, whatever their name.
+// Binding maps a person of an identity provider to a member. It is created once and is permanent:
+// another person never gets the member, even with the same name.
 type Binding struct {
-	// Issuer and Subject are those of OpenID Connect Core 1.0, section 2: together
-	// they name one person, and are never used for another.
+	// Issuer and Subject are defined by OpenID Connect Core 1.0, section 2: together they identify
+	// one person and are never reused.
 	Issuer, Subject string
 	Member          access.Principal
 	MadeAt          time.Time
 }
 
-// Store keeps members and devices.
+// Store stores members and devices.
 type Store interface {
 	access.MemberStore
 	// Devices returns all devices, revoked ones included, ordered by ID.
 	Devices(ctx context.Context) ([]Device, error)
-	// Bindings returns who logs in as which member, in no order.
+	// Bindings returns the mapping of logins to members, in no particular order.
 	Bindings(ctx context.Context) ([]Binding, error)
-	// Provenance returns what was done to the members, the oldest act first.
+	// Provenance returns the acts on members, oldest first.
 	Provenance(ctx context.Context) (provenance.History, error)
-	// Apply makes the change durable as a whole or not at all. It fails with
-	// reason.AlreadyExists when something new exists, with reason.NotFound
-	// when a changed member or device does not, and with ErrConflict when a
-	// changed device does not have the version before the one given, or a
-	// changed member was removed.
+	// Apply makes the change durable completely, or not at all. It returns reason.AlreadyExists if
+	// a new object already exists, and reason.NotFound if a changed member or device does not
+	// exist. It returns ErrConflict if the stored version of a changed device is not the previous
+	// one, or if a changed member was removed.
 	Apply(ctx context.Context, c Change) error
 }
 
@@ -90,15 +90,15 @@ type Change struct {
 	// Members replace the members with the same principals.
 	Members    []access.Member
 	NewDevices []Device
-	// Devices replace those with the same ID and the version before.
+	// Devices replace the devices with the same ID and the previous version.
 	Devices []Device
-	// NewBindings are of persons and members that have none.
+	// NewBindings are bindings of persons and members that have none yet.
 	NewBindings []Binding
-	// Forgotten are devices of sessions that are dropped, by ID.
+	// Forgotten lists the IDs of the devices of old sessions to delete.
 	Forgotten []string
 	// Acts are added to the history of the members.
 	Acts   provenance.History
 	Events []event.Draft
-	// consent is true for an owner's word about an agent.
+	// consent is true if an owner consents to an agent, or withdraws consent.
 	consent bool
 }

@@ -17,10 +17,10 @@ import (
 // maxReason bounds the text of a revocation, in bytes.
 const maxReason = 500
 
-// Renew certifies a key for a device that is known and not revoked, and whose
-// member is not disabled: the one that it has, or a new one, whose first use ends
-// those before it. The caller of Renew must have authenticated the device by mTLS; by
-// is the digest of the key that it showed.
+// Renew certifies a key for a device that is known and not revoked, and whose member is not
+// disabled. The key is the current one, or a new one whose first use ends the previous keys. The
+// caller of Renew must have authenticated the device by mTLS. by is the digest of the key that the
+// device used.
 func (s *Service) Renew(ctx context.Context, deviceID, by string, csr []byte) (ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -66,18 +66,17 @@ func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte
 	return s.recertified(ctx, dev, cert)
 }
 
-// mostRenewals is how often a device renews its certificate in an hour at most. A client that
-// works does so once in 16 hours, and each time has up to two events in the journal.
+// mostRenewals limits a device's certificate renewals per hour. A working client renews once in 16
+// hours, and each renewal writes up to two journal events.
 const mostRenewals = 300
 
-// renewals counts those of a device in the hour that began with the first of them.
+// renewals counts the renewals of a device in the hour that started with the first one.
 type renewals struct {
 	since time.Time
 	n     int
 }
 
-// countRenewal refuses a device that renews its certificate over and over. The caller holds
-// s.changing.
+// countRenewal refuses a device that renews its certificate too often. The caller holds s.changing.
 func (s *Service) countRenewal(device string) error {
 	now := s.now()
 	r := s.renewals[device]
@@ -92,7 +91,7 @@ func (s *Service) countRenewal(device string) error {
 	return nil
 }
 
-// recertified makes a device hold a new certificate.
+// recertified stores a new certificate of a device.
 func (s *Service) recertified(ctx context.Context, dev Device, cert ca.Issued) (ca.Issued, error) {
 	dev.holds(cert, s.now())
 	dev.Version++
@@ -104,10 +103,9 @@ func (s *Service) recertified(ctx context.Context, dev Device, cert ca.Issued) (
 	return cert, s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
 }
 
-// Revoke ends a device for good: its next handshake fails and its live streams
-// end. Owners revoke any device, admins those of everybody but owners, and a
-// member its own. Revoking twice changes nothing. Where somebody loses the power to
-// answer approvals with it, that has to be accepted.
+// Revoke ends a device permanently: its next handshake fails and its live streams end. Owners may
+// revoke any device, admins any except owners' devices, and a member its own. Revoking twice
+// changes nothing. If a member loses its ability to answer approvals, the actor must accept that.
 func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, why string, acceptLoss bool) (dev Device, err error) {
 	if len(why) > maxReason {
 		return Device{}, reason.Errorf(reason.InvalidInput, "the reason has %d bytes, the limit is %d", len(why), maxReason)
@@ -127,7 +125,7 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, 
 func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, deviceID, why string, acceptLoss bool) (Device, error) {
 	dev, ok := s.Device(deviceID)
 	if !ok {
-		return Device{}, reason.Errorf(reason.NotFound, "there is no device %s", deviceID)
+		return Device{}, reason.Errorf(reason.NotFound, "device %s not found", deviceID)
 	}
 	if err := s.mayRevoke(actor, dev); err != nil {
 		return Device{}, err
@@ -150,12 +148,12 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 	return dev, nil
 }
 
-// tellRevoked ends what a revoked device has open.
+// tellRevoked ends the open streams of a revoked device.
 func (s *Service) tellRevoked(dev Device) {
 	s.tell(dev, revoked("device %s was revoked", dev.ID))
 }
 
-// revoked is the error of a request with a revoked device.
+// revoked returns the error for a request with a revoked device.
 func revoked(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.Unauthenticated, format, args...).
 		WithRemedy("Pair this machine as another device with `palyra pair`, or have a new bundle made on the gateway's host: `palyrad operator bundle NAME`.")
@@ -172,8 +170,8 @@ func (s *Service) tell(dev Device, why *reason.Error) {
 
 var deviceName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$`)
 
-// RenameDevice gives a device another name, which is for people alone. Who may do it
-// is as for Revoke.
+// RenameDevice gives a device another name, for people only. It requires the same permission as
+// Revoke.
 func (s *Service) RenameDevice(ctx context.Context, actor access.Principal, deviceID, name string) (dev Device, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -189,11 +187,11 @@ func (s *Service) RenameDevice(ctx context.Context, actor access.Principal, devi
 
 func (s *Service) renameOnce(ctx context.Context, actor access.Principal, deviceID, name string) (Device, error) {
 	if !deviceName.MatchString(name) {
-		return Device{}, reason.Errorf(reason.InvalidInput, "%q is no name of a device: 1 to 63 letters, digits, spaces, '.', '_' and '-'", name)
+		return Device{}, reason.Errorf(reason.InvalidInput, "%q is not a valid device name: use 1 to 63 letters, digits, spaces, '.', '_' and '-'", name)
 	}
 	dev, ok := s.Device(deviceID)
 	if !ok {
-		return Device{}, reason.Errorf(reason.NotFound, "there is no device %s", deviceID)
+		return Device{}, reason.Errorf(reason.NotFound, "device %s not found", deviceID)
 	}
 	if err := s.mayRevoke(actor, dev); err != nil {
 		return Device{}, err
@@ -232,8 +230,8 @@ func (s *Service) mayRevoke(actor access.Principal, dev Device) error {
 	return nil
 }
 
-// again repeats a change once when another process changed the device first,
-// with the devices as they are now.
+// again repeats a change once, with the current devices, if another process changed the device
+// first.
 func (s *Service) again(ctx context.Context, change func() error) error {
 	err := change()
 	if !errors.Is(err, ErrConflict) {

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// The payloads of this package's events; docs/events.md describes them.
+// The payloads of this package's events; docs/reference/events.md describes them.
 type (
 	caCreated struct {
 		TrustDomain string    `json:"trust_domain"`
@@ -38,15 +38,15 @@ type (
 		WasRoles  []access.Role    `json:"was_roles"`
 		Owner     access.Principal `json:"owner"`
 		WasOwner  access.Principal `json:"was_owner"`
-		// AwaitsConsent is how it is after.
+		// AwaitsConsent is the state after the change.
 		AwaitsConsent bool `json:"awaits_consent,omitempty"`
 	}
-	// agentConsent is of consent given and of consent withdrawn.
+	// agentConsent records that consent was given or withdrawn.
 	agentConsent struct {
 		Principal access.Principal `json:"principal"`
 		Owner     access.Principal `json:"owner"`
 	}
-	// memberStands is of disabling and of enabling.
+	// memberStands records that a member was disabled or enabled.
 	memberStands struct {
 		Principal access.Principal `json:"principal"`
 		Reason    string           `json:"reason"`
@@ -71,8 +71,7 @@ type (
 	membersConfirmed struct {
 		Members []access.Principal `json:"members"`
 		// Host is true for the word of the administrator of the gateway's host.
-		Host   bool   `json:"host"`
-		Reason string `json:"reason,omitempty"`
+		Host bool `json:"host"`
 	}
 	deviceKeyReplaced struct {
 		DeviceID  string           `json:"device_id"`
@@ -81,8 +80,8 @@ type (
 		// Replaced are the keys before it, which work until Until.
 		Replaced []string  `json:"replaced"`
 		Until    time.Time `json:"until"`
-		// Lost is true for a key that was certified after the backup that the gateway goes
-		// on from.
+		// Lost is true for a key that was certified after the backup from which the gateway was
+		// restored.
 		Lost bool `json:"lost,omitempty"`
 	}
 	oldKeyUsed struct {
@@ -95,12 +94,12 @@ type (
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`
 		KeySHA256 string           `json:"key_sha256"`
-		// WasSHA256 is the key that signed for it, "" for none.
+		// WasSHA256 is the previous key, which signed for the new one; "" for none.
 		WasSHA256 string `json:"was_sha256"`
-		// Waits says that it proves nothing before it is confirmed.
+		// Waits is true if the key proves nothing until it is confirmed.
 		Waits bool `json:"waits"`
 	}
-	// presenceKeyEvent is of a presence key confirmed and of one taken away.
+	// presenceKeyEvent records that a presence key was confirmed or removed.
 	presenceKeyEvent struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`
@@ -111,9 +110,9 @@ type (
 		Principal access.Principal `json:"principal"`
 		Issuer    string           `json:"issuer"`
 		Subject   string           `json:"subject"`
-		// Until is when the session ends.
+		// Until is the end of the session.
 		Until time.Time `json:"until"`
-		// Loss is who lost which power to answer approvals.
+		// Loss names the members that lost the ability to answer approvals.
 		Loss string `json:"loss,omitempty"`
 		// Forgotten are sessions that ended long ago, whose devices were dropped.
 		Forgotten []string `json:"forgotten"`
@@ -140,7 +139,7 @@ type (
 	}
 )
 
-// drafts collects events and the first error of making them.
+// drafts collects events and the first error of creating one.
 type drafts struct {
 	list []event.Draft
 	err  error

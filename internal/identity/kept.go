@@ -17,12 +17,11 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// keptFile stands in a bundle in place of key.pem when the key is kept elsewhere.
-// Where both are there, somebody was interrupted between the two, and key.pem counts.
+// keptFile replaces key.pem in a bundle whose key is stored elsewhere. If both exist, the change
+// was interrupted, and key.pem is valid.
 const keptFile = "key.kept"
 
-// lockedKey is the key of a bundle that nobody has unlocked: it is known whose it is,
-// and it signs nothing.
+// lockedKey is the locked key of a bundle: its public key is known, and it cannot sign.
 type lockedKey struct{ kept *keptkey.Kept }
 
 // Public implements crypto.Signer.
@@ -33,7 +32,7 @@ func (k lockedKey) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
 	return nil, reason.Errorf(reason.NotConnected, "the key of the credential bundle is locked (%s)", k.kept.Place)
 }
 
-// readKept says where the key of a bundle is kept; fs.ErrNotExist when no file says so.
+// readKept returns the location of a bundle's key; fs.ErrNotExist if it is not recorded.
 func readKept(dir string) (*keptkey.Kept, error) {
 	text, err := keyfile.Read(filepath.Join(dir, keptFile))
 	if err != nil {
@@ -42,8 +41,7 @@ func readKept(dir string) (*keptkey.Kept, error) {
 	return keptkey.Read(text)
 }
 
-// KeptIn says where the key of a bundle is kept; nil when it lies there in a file, or
-// there is none.
+// KeptIn returns the location of a bundle's key; nil if the key is in a file there, or missing.
 func KeptIn(dir string) (*keptkey.Kept, error) {
 	for _, name := range []string{keyName, certFile} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -71,8 +69,8 @@ func holdsKey(text []byte) bool {
 	return false
 }
 
-// Keep takes the key out of a bundle once it is kept elsewhere, which the caller has
-// tried: from now on the bundle says where, and no file of it has the key.
+// Keep removes the key from a bundle after it was stored elsewhere, which the caller has verified.
+// The bundle then records the location, and no file of it contains the key.
 func Keep(ctx context.Context, dir string, k *keptkey.Kept) (err error) {
 	release, err := lockBundle(ctx, dir, true)
 	if err != nil {
@@ -128,9 +126,9 @@ func withoutFile(dir, name string) error {
 	return keyfile.SyncDir(dir)
 }
 
-// startKept reissues the certificate of the local device for the key that it has, whose
-// private half palyrad does not see. It makes no other key: whoever put the key
-// elsewhere does not want it as a file.
+// startKept reissues the certificate of the local device for its existing key, whose private half
+// palyrad cannot access. It creates no new key: an operator who moved the key does not want it in a
+// file.
 func (s *Service) startKept(ctx context.Context, c LocalConfig, dev Device, kept *keptkey.Kept) (Device, bool, error) {
 	if kept == nil || dev.ID == "" || dev.KeySHA256 != canonical.Digest(kept.PublicKey) {
 		return dev, false, nil

@@ -28,10 +28,10 @@ func (w *world) elsewhere() (key crypto.Signer) {
 	return b.Key
 }
 
-// TestKeyKeptElsewhere: palyrad goes on issuing certificates for a key that it does not
-// see, at every start and when one is due, and never makes another as a file; the uid
-// alone is no operator any more. When the key is back, all is as before.
-func TestKeyKeptElsewhere(t *testing.T) {
+// TestExternalKey: palyrad continues to issue certificates for a key that it does not find, at
+// every start and when one is due, and never creates another key as a file. The uid alone no longer
+// authenticates an operator. When the key is available again, everything is as before.
+func TestExternalKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()

@@ -13,15 +13,15 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// KeyGrace is how long a key works after the first use of the one that took its
-// place: another shell may be in the middle of something with it.
+// KeyGrace is how long a key works after the first use of its replacement: another shell may be
+// using it.
 const KeyGrace = 5 * time.Minute
 
 const (
 	// alarmEvery is how often the use of a replaced key is journaled, per device.
 	alarmEvery = time.Hour
-	// maxKeys bounds the keys of one device that are good at a time. More than two are
-	// there when renewals were cut off before the new key was stored.
+	// maxKeys is the maximum number of valid keys of one device. It has more than two if renewals
+	// were interrupted before the new key was stored.
 	maxKeys = 8
 )
 
@@ -29,19 +29,18 @@ const (
 type Key struct {
 	// SHA256 is "sha256:" and hex, of the public key.
 	SHA256 string `json:"sha256"`
-	// NotAfter is when its newest certificate ends.
+	// NotAfter is the end of its newest certificate.
 	NotAfter time.Time `json:"not_after"`
-	// UsedAt is when it was first used; zero while it was not.
+	// UsedAt is the time of its first use; zero before.
 	UsedAt time.Time `json:"used_at,omitzero"`
-	// EndsAt is when it is good no more because a newer one was used; zero while none
-	// was.
+	// EndsAt is the time at which it ends because a newer key was used; zero before.
 	EndsAt time.Time `json:"ends_at,omitzero"`
 }
 
 func (k Key) ended(now time.Time) bool { return !k.EndsAt.IsZero() && !now.Before(k.EndsAt) }
 
-// key returns a key of the device that is good now. All others that the authority
-// ever certified for it were replaced.
+// key returns a currently valid key of the device. All other keys that the authority certified for
+// the device were replaced.
 func (d Device) key(digest string, now time.Time) (Key, bool) {
 	for _, k := range d.Keys {
 		if k.SHA256 == digest {
@@ -51,7 +50,7 @@ func (d Device) key(digest string, now time.Time) (Key, bool) {
 	return Key{}, false
 }
 
-// certified are the keys of a device after one was certified: the newest is last.
+// certified returns the keys of a device after a certificate was issued; the newest is last.
 func certified(keys []Key, c ca.Issued, now time.Time) []Key {
 	list := slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.ended(now) })
 	if i := slices.IndexFunc(list, func(k Key) bool { return k.SHA256 == c.KeySHA256 }); i >= 0 {
@@ -59,7 +58,7 @@ func certified(keys []Key, c ca.Issued, now time.Time) []Key {
 		return list
 	}
 	if len(list) >= maxKeys {
-		// Of those that nobody used, the oldest: it was made for a renewal that was cut off.
+		// Of the unused keys, remove the oldest: it belongs to an interrupted renewal.
 		if i := slices.IndexFunc(list, func(k Key) bool { return k.UsedAt.IsZero() }); i >= 0 {
 			list = slices.Delete(list, i, i+1)
 		}
@@ -67,8 +66,7 @@ func certified(keys []Key, c ca.Issued, now time.Time) []Key {
 	return append(list, Key{SHA256: c.KeySHA256, NotAfter: c.NotAfter})
 }
 
-// used are the keys of a device after one was used for the first time: those that
-// were certified before it end.
+// used returns the keys of a device after the first use of one: the keys certified before it end.
 func used(keys []Key, digest string, now time.Time) (list []Key, ending []string) {
 	list = slices.Clone(keys)
 	for i := range list {
@@ -84,24 +82,26 @@ func used(keys []Key, digest string, now time.Time) (list []Key, ending []string
 	return list, ending
 }
 
-// replaced is the error of a device that shows a key which it has no more.
+// replaced returns the error for a device that uses a key that was replaced.
 func replaced(id string) *reason.Error {
 	return reason.Errorf(reason.KeyReplaced, "the key of device %s was replaced by a newer one, and is refused since", id).
-		WithRemedy("Use the bundle that holds the newer key. Where nobody of yours has one, somebody else does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
+		WithRemedy("Use the bundle with the newer key. If none of your bundles has it, another person does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
 }
 
-// GoesOnFrom says that the gateway goes on from a backup, since a time: keys that were
-// certified between the backup and then are in no store. Call it before serving.
+// GoesOnFrom sets the time at which the gateway was restored from a backup: keys certified between
+// the backup and that time are in no store. Call it before serving.
 func (s *Service) GoesOnFrom(restoredAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restoredAt = restoredAt
 }
 
-// lost reports whether a key was certified for a device by the part of the journal that
-// a restore lost: the gateway does not know it, and it is newer than each that it
-// knows, so that it replaced them. One of after the restore is of another copy of the
-// gateway, and one of before was replaced.
+// lost reports whether a key was certified for a device in the part of the journal that a restore
+// lost: the gateway does not have it, and it is newer than every known key, so it replaced them. A
+// key from after the restore belongs to another copy of the gateway, and an earlier one was
+// replaced. Without this exception a gateway restored from the last backup would refuse nearly all
+// devices, because each gets a new key every 16 hours. The price: for 31 days after a restore, a
+// stolen issuing key can make such a certificate.
 func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
 	s.mu.RLock()
 	restoredAt := s.restoredAt
@@ -113,14 +113,14 @@ func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
 	return !slices.ContainsFunc(dev.Keys, func(k Key) bool { return !leaf.NotAfter.After(k.NotAfter) })
 }
 
-// holdsKey reports whether a device may act with the key of the certificate that is shown.
-func (s *Service) holdsKey(dev Device, who shown) bool {
+// holdsKey reports whether a device may act with the key of the presented certificate.
+func (s *Service) holdsKey(dev Device, who presented) bool {
 	_, good := dev.key(who.key, s.now())
 	return good || s.lost(dev, who.leaf)
 }
 
-// renewable refuses a renewal by a key that a newer one is taking the place of, and
-// one of such a key: else a copy of the old credential would go on for ever.
+// renewable refuses a renewal by a key that is being replaced by a newer one, and a renewal of such
+// a key. Otherwise a copy of the old credential could be renewed indefinitely.
 func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 	for _, digest := range []string{by, c.KeySHA256} {
 		if k, known := dev.key(digest, s.now()); known && !k.EndsAt.IsZero() {
@@ -130,13 +130,13 @@ func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 	return nil
 }
 
-// NoteUse notes that a request was made with a certificate, whose key the peer
-// proved to hold, from an address. The first use of a key ends those before it; the use
-// of one that has ended is an alarm. Authenticate says whether the request goes on.
+// NoteUse records a request with a certificate, whose key the peer proved to hold, from an address.
+// The first use of a key ends the previous keys; the use of an ended key is an alarm. Authenticate
+// decides whether the request proceeds.
 func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
 	who, dev, known := s.bearer(chain)
 	if !known {
-		return nil // it is of nobody, and Authenticate says so
+		return nil // it has no owner, and Authenticate returns the error
 	}
 	if !s.holdsKey(dev, who) {
 		return s.alarm(ctx, dev.ID, who.key, from)
@@ -148,21 +148,21 @@ func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from s
 	return nil
 }
 
-// bearer is who shows a certificate, valid or expired, and the device.
-func (s *Service) bearer(chain []*x509.Certificate) (shown, Device, bool) {
+// bearer returns the owner of a presented certificate, valid or expired, and the device.
+func (s *Service) bearer(chain []*x509.Certificate) (presented, Device, bool) {
 	who, err := s.verify(chain)
 	if err != nil {
 		who, err = s.verifyExpired(chain)
 	}
 	if err != nil {
-		return shown{}, Device{}, false
+		return presented{}, Device{}, false
 	}
 	dev, err := s.live(who.deviceID)
 	return who, dev, err == nil
 }
 
-// firstUse makes the key of a certificate the one of its device.
-func (s *Service) firstUse(ctx context.Context, who shown) error {
+// firstUse makes the key of a certificate the current one of its device.
+func (s *Service) firstUse(ctx context.Context, who presented) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.again(ctx, func() error {
@@ -174,7 +174,7 @@ func (s *Service) firstUse(ctx context.Context, who shown) error {
 		key, good := dev.key(digest, s.now())
 		lost := !good && s.lost(dev, leaf)
 		if !good && !lost || !key.UsedAt.IsZero() {
-			return nil // somebody was faster
+			return nil // another caller was first
 		}
 		now := s.instant()
 		if lost {
@@ -202,8 +202,7 @@ func (s *Service) firstUse(ctx context.Context, who shown) error {
 	return nil
 }
 
-// alarm journals that somebody used a key which was replaced, once per device and
-// hour.
+// alarm journals the use of a replaced key, once per device and hour.
 func (s *Service) alarm(ctx context.Context, id, digest, from string) error {
 	if dev, _ := s.Device(id); s.alarmed(dev) {
 		return nil
@@ -230,7 +229,7 @@ func (s *Service) alarm(ctx context.Context, id, digest, from string) error {
 	return nil
 }
 
-// noteDevice notes that a device was used; LastUse is as exact as a minute.
+// noteDevice records the use of a device. LastUse is accurate to a minute.
 func (s *Service) noteDevice(id string) {
 	now := s.instant()
 	s.mu.RLock()
@@ -244,8 +243,8 @@ func (s *Service) noteDevice(id string) {
 	s.lastUse[id] = now
 }
 
-// LastUse is when a device was last used, zero where that is not known: since the
-// start it is known to the minute, and before it, when its key was first used.
+// LastUse returns the time of a device's last use, zero if unknown. Since the start it is accurate
+// to the minute; before, it is the first use of its key.
 func (s *Service) LastUse(d Device) (at time.Time) {
 	for _, k := range d.Keys {
 		at = later(at, k.UsedAt)
@@ -266,26 +265,26 @@ func (s *Service) alarmed(d Device) bool {
 	return !d.OldKeyAt.IsZero() && s.now().Sub(d.OldKeyAt) < alarmEvery
 }
 
-// OldKeys are the devices of which a replaced key was used in the last seven days,
-// and that a principal has to know of: its own and its agents', and an owner all.
+// OldKeys returns the devices visible to a principal of which a replaced key was used in the last
+// seven days: its own and its agents', and for an owner all.
 func (s *Service) OldKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
-	since := s.now().Add(-told)
+	since := s.now().Add(-noticePeriod)
 	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
 		mine := d.Principal == p || s.owns(p, d.Principal)
 		return !known || d.Revoked() || !d.OldKeyAt.After(since) || !mine && !m.Holds(access.RoleOwner)
 	})
 }
 
-// OnKeyEnd registers a call for every key that ended, so that what was opened with it
-// can be ended. Register before serving.
+// OnKeyEnd registers a function that is called for every key that ends, so that the sessions opened
+// with it can end. Register before serving.
 func (s *Service) OnKeyEnd(fn func(deviceID, keySHA256 string, why *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onKeyEnd = append(s.onKeyEnd, fn)
 }
 
-// wake makes RunKeys look at the keys anew.
+// wake makes RunKeys recompute the end of the keys.
 func (s *Service) wake() {
 	select {
 	case s.keysChanged <- struct{}{}:
@@ -293,7 +292,7 @@ func (s *Service) wake() {
 	}
 }
 
-// RunKeys ends what was opened with a key when the key ends, until ctx ends.
+// RunKeys ends the sessions of a key when the key ends, until ctx ends.
 func (s *Service) RunKeys(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -325,7 +324,7 @@ func (s *Service) RunKeys(ctx context.Context) error {
 // ending is a key of a device that has ended.
 type ending struct{ device, key string }
 
-// endings are the keys that have ended, and when the next one does.
+// endings returns the keys that have ended, and the time at which the next key ends.
 func (s *Service) endings() (next time.Time, ended []ending) {
 	now := s.now()
 	for _, d := range s.Devices() {

@@ -279,8 +279,8 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// RunKeys tells of each key that ends, when it ends, and of no other.
-func TestRunKeysTellsOfEnds(t *testing.T) {
+// TestRunKeysReportsExpiredKeys: RunKeys reports each key that ends, at its end, and no other.
+func TestRunKeysReportsExpiredKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -7,26 +7,26 @@ import (
 	"strings"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 )
 
-// MemberChange is what is to become of a member.
+// MemberChange is a change of a member.
 type MemberChange struct {
-	// Member is "user:bob", "agent:helper", or a name alone: the user of that name,
-	// or the agent where there is no such user.
+	// Member is "user:bob", "agent:helper", or only a name: the user of that name, or the agent if
+	// no such user exists.
 	Member string
-	// AddRoles are given and RemoveRoles taken. To give what it holds, or to take
-	// what it does not hold, changes nothing.
+	// AddRoles are added and RemoveRoles removed. Adding a role that the member holds, or removing
+	// one that it does not hold, changes nothing.
 	AddRoles, RemoveRoles []access.Role
-	// Owner is the user for whom an agent acts from now on; zero leaves it.
+	// Owner is the new owner of an agent; zero keeps it.
 	Owner access.Principal
-	// AcceptLoss says that the actor was told who loses the power to answer
-	// approvals.
+	// AcceptLoss means that the actor has seen which members lose the ability to answer approvals.
 	AcceptLoss bool
 }
 
-// Standing is a member that is to be disabled, enabled or removed.
+// Standing identifies a member that is to be disabled, enabled or removed.
 type Standing struct {
 	// Member is as in MemberChange.
 	Member string
@@ -35,15 +35,18 @@ type Standing struct {
 	AcceptLoss bool
 }
 
-// Removal is a removed member with the devices that were revoked for it.
+// Removal is a removed member with the devices that were revoked with it.
 type Removal struct {
 	Member  access.Member
 	Revoked []Device
 }
 
-// UpdateMember gives and takes roles, and gives an agent another owner. Where
-// something is taken, or the owner is another one, what the member has open ends.
+// UpdateMember adds and removes roles, and changes the owner of an agent. If a role is removed or
+// the owner changes, the member's open work ends.
 func (s *Service) UpdateMember(ctx context.Context, actor access.Principal, c MemberChange) (access.Member, error) {
+	if err := s.permitted(ctx, change.UpdateMember); err != nil {
+		return access.Member{}, err
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	m, err := s.update(ctx, actor, c)
@@ -84,7 +87,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	return m, err
 }
 
-// backTo is the command that undoes a change of roles.
+// backTo returns the command that undoes a change of roles.
 func backTo(was, m access.Member) string {
 	words := []string{"palyra members roles", m.Principal.String()}
 	for _, r := range without(was.Roles, m.Roles) {
@@ -96,7 +99,7 @@ func backTo(was, m access.Member) string {
 	return "`" + strings.Join(words, " ") + "`"
 }
 
-// changed is the member as it is to become.
+// changed returns the member as it will be after the change.
 func (s *Service) changed(was access.Member, c MemberChange) (access.Member, error) {
 	m := was
 	if both := without(c.AddRoles, without(c.AddRoles, c.RemoveRoles)); len(both) > 0 {
@@ -125,15 +128,18 @@ func (s *Service) changed(was access.Member, c MemberChange) (access.Member, err
 	return m, s.checkOwner(m)
 }
 
-// DisableMember keeps a member from acting until it is enabled: its requests, runs
-// and votes count no more, and for a user, neither do its agents'. Its devices stay
-// its own. To disable twice changes nothing.
+// DisableMember prevents a member from acting until it is enabled: its requests, runs and votes are
+// not valid, and neither are those of a user's agents. The member keeps its devices. Disabling
+// twice changes nothing.
 func (s *Service) DisableMember(ctx context.Context, actor access.Principal, st Standing) (access.Member, error) {
 	return s.stand(ctx, actor, st, true)
 }
 
-// EnableMember lets a disabled member act again. One that was removed stays so.
+// EnableMember enables a disabled member. A removed member remains removed.
 func (s *Service) EnableMember(ctx context.Context, actor access.Principal, st Standing) (access.Member, error) {
+	if err := s.permitted(ctx, change.EnableMember); err != nil {
+		return access.Member{}, err
+	}
 	return s.stand(ctx, actor, st, false)
 }
 
@@ -172,11 +178,13 @@ func (s *Service) standOnce(ctx context.Context, actor access.Principal, st Stan
 	return m, err
 }
 
-// RemoveMember ends a member for good: its devices are revoked, and its name is
-// never free again, since the journal, votes and grants name it. A user's agents
-// have to be given to somebody else, or removed, before. To remove twice changes
-// nothing.
+// RemoveMember removes a member permanently: its devices are revoked, and its name is never reused,
+// since the journal, votes and grants refer to it. A user's agents must be transferred or removed
+// before. Removing twice changes nothing.
 func (s *Service) RemoveMember(ctx context.Context, actor access.Principal, st Standing) (Removal, error) {
+	if err := s.permitted(ctx, change.RemoveMember); err != nil {
+		return Removal{}, err
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	r, err := s.remove(ctx, actor, st)
@@ -230,14 +238,16 @@ func (s *Service) put(ctx context.Context, actor access.Principal, m access.Memb
 	return s.apply(ctx, actor, Change{Members: []access.Member{m}, Events: d.list})
 }
 
-// changeable finds the member that is meant, if the actor may change it so: given
-// are the roles that are given or taken, and owner the one that an agent gets.
+// changeable returns the member to change, if the actor may make the change: given are the added or
+// removed roles, and owner is the new owner of an agent. For a new owner the actor must be able to
+// change the agent and both owners. An admin could otherwise transfer an agent to another user and
+// approve its calls.
 func (s *Service) changeable(actor access.Principal, name string, given []access.Role, owner access.Principal) (access.Member, error) {
 	m, known, err := s.named(name)
 	if err != nil {
 		return m, err
 	}
-	// Whoever may change nobody does not learn who there is.
+	// An actor without permission to change members must not learn which members exist.
 	roles := slices.Concat(given, m.Roles)
 	if !owner.IsZero() && owner != m.Owner {
 		// An agent acts in its owner's name.
@@ -250,7 +260,7 @@ func (s *Service) changeable(actor access.Principal, name string, given []access
 	case err != nil:
 		return m, err
 	case !known:
-		return m, reason.Errorf(reason.NotFound, "there is no member %s", name).WithRemedy("See `palyra members list`.")
+		return m, reason.Errorf(reason.NotFound, "member %s not found", name).WithRemedy("See `palyra members list`.")
 	case m.Removed():
 		return m, reason.Errorf(reason.NotFound, "%s was removed at %s, which is for good", m.Principal, m.RemovedAt.Format("2006-01-02 15:04:05Z07:00")).
 			WithRemedy("Add a member with another name: `palyra members add NAME --role ROLE`.")
@@ -265,9 +275,8 @@ func (s *Service) changeableFor(actor access.Principal, st Standing) (access.Mem
 	return s.changeable(actor, st.Member, nil, access.Principal{})
 }
 
-// replaceable refuses a change that leaves no owner who can act, or that takes
-// somebody's power to answer approvals away and was not accepted. Back is what
-// undoes the change, "" for nothing.
+// replaceable refuses a change that leaves no owner able to act, or an unaccepted change that takes
+// a member's ability to answer approvals. back is the command that reverts the change, or "".
 func (s *Service) replaceable(m access.Member, acceptLoss bool, back string) error {
 	before := s.registry.List()
 	after := slices.Clone(before)
@@ -286,14 +295,14 @@ func (s *Service) replaceable(m access.Member, acceptLoss bool, back string) err
 		return nil
 	}
 	if back == "" {
-		return s.accepted(lost+" (there is no way back: a removed member stays removed)", acceptLoss)
+		return s.accepted(lost+" (this cannot be undone: a removed member stays removed)", acceptLoss)
 	}
 	return s.accepted(fmt.Sprintf("%s (the way back: %s)", lost, back), acceptLoss)
 }
 
 func enabled(m access.Member) bool { return !m.Disabled }
 
-// owners counts the owners that can do something.
+// owners counts the owners for whom can returns true.
 func owners(members []access.Member, can func(access.Member) bool) (n int) {
 	for _, m := range members {
 		if m.Holds(access.RoleOwner) && can(m) {
@@ -303,8 +312,8 @@ func owners(members []access.Member, can func(access.Member) bool) (n int) {
 	return n
 }
 
-// known lets policy know the members as they are. It does so although the change may
-// have ended the very request that asked for it. An error leaves the change in force.
+// known passes the members to policy, even if the change ended the request that made it. The change
+// stays in force after an error.
 func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	s.mu.RLock()
 	fn := s.onChange
@@ -318,8 +327,7 @@ func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	return nil
 }
 
-// Cut ends what a member has open, so that nothing goes on that was let in by what it
-// was before.
+// Cut ends the open work of a member, so that no work authorised by its previous state continues.
 func (s *Service) Cut(p access.Principal, why *reason.Error) {
 	for _, dev := range s.devicesOf(p) {
 		s.tell(dev, why)
@@ -332,7 +340,7 @@ func (s *Service) Cut(p access.Principal, why *reason.Error) {
 	}
 }
 
-// cutAll is cut for a member that may not act any more, and for its agents.
+// cutAll calls Cut for a member that may no longer act, and for its agents.
 func (s *Service) cutAll(p access.Principal) {
 	for _, m := range s.registry.List() {
 		if m.Principal == p || m.Owner == p {
@@ -341,12 +349,12 @@ func (s *Service) cutAll(p access.Principal) {
 	}
 }
 
-// devicesOf are the devices of a member that were not revoked.
+// devicesOf returns the devices of a member that were not revoked.
 func (s *Service) devicesOf(p access.Principal) []Device {
 	return slices.DeleteFunc(s.Devices(), func(d Device) bool { return d.Principal != p || d.Revoked() })
 }
 
-// agentsOf are the agents of a user that were not removed.
+// agentsOf returns the agents of a user that were not removed.
 func (s *Service) agentsOf(owner access.Principal) (list []string) {
 	for _, m := range s.registry.List() {
 		if m.Owner == owner && !m.Removed() {
@@ -356,7 +364,7 @@ func (s *Service) agentsOf(owner access.Principal) (list []string) {
 	return list
 }
 
-// without is the list but for some.
+// without returns the list without the elements of but.
 func without(list, but []access.Role) []access.Role {
 	return slices.DeleteFunc(slices.Clone(list), func(r access.Role) bool { return slices.Contains(but, r) })
 }

@@ -123,7 +123,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"by an operator":          {access.User("bob"), "eve", reason.PermissionDenied},
 		"of oneself":              {access.User("bob"), "bob", reason.PermissionDenied},
 		"by an agent":             {access.Agent("helper"), "bob", reason.PermissionDenied},
-		"of nobody":               {access.User("alice"), "mallory", reason.NotFound},
+		"unknown member":          {access.User("alice"), "mallory", reason.NotFound},
 	} {
 		st := identity.Standing{Member: x.member, AcceptLoss: true}
 		_, err := w.DisableMember(t.Context(), x.actor, st)
@@ -326,9 +326,10 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 	}
 }
 
-// Policy knows a change before what the member has open ends: what begins in between
-// is judged by what the member is now. It ends also when policy could not be told.
-func TestPolicyKnowsBeforeStreamsEnd(t *testing.T) {
+// TestPolicyChangesBeforeStreamsEnd: policy receives a change before the member's streams end, so
+// that requests in between are decided with the new state. The streams end also if policy could not
+// be updated.
+func TestPolicyChangesBeforeStreamsEnd(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
 	var order []string
@@ -384,9 +385,9 @@ func TestChangesThatFail(t *testing.T) {
 	}
 }
 
-// TestStands: whoever came in goes on as long as its device does, and what it may do is not
-// reduced. What it gains, and what becomes of others, ends nothing.
-func TestStands(t *testing.T) {
+// TestConnectionsSurviveUnrelatedChanges: a connection continues as long as its device is valid and
+// its permissions are not reduced. Added permissions, and changes of other members, end nothing.
+func TestConnectionsSurviveUnrelatedChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*world, map[string]identity.Admission) error

@@ -11,20 +11,17 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// LocalConfig says where the local operator's bundle is kept and which server
-// it is for.
+// LocalConfig is the location of the local operator's bundle and its server.
 type LocalConfig struct {
 	Dir        string
 	Address    string
 	ServerName string
 }
 
-// Start makes the local operator on the first start (the member user:local
-// with the role owner, and its device) and reissues its certificate on every
-// start. A local device that was revoked, or whose member is disabled, gets
-// nothing, and neither does one whose bundle says that the key is kept elsewhere and
-// is not that of the device: ok is then false, and `palyrad operator bundle local` is
-// the way back.
+// Start creates the local operator on the first start (the member user:local with the role owner,
+// and its device) and reissues its certificate on every start. It issues nothing if the local
+// device was revoked, if its member is disabled, or if the bundle names a key stored elsewhere that
+// is not the device's. ok is then false, and `palyra operator bundle local` is the remedy.
 func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
 	dev, ok, err = s.start(ctx, c)
 	if err != nil {
@@ -34,7 +31,8 @@ func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool
 }
 
 func (s *Service) start(ctx context.Context, c LocalConfig) (_ Device, _ bool, err error) {
-	// The lock of the files first: who holds it may be waiting for a certificate.
+	// The files are locked first, because the holder of their lock may be waiting for a
+	// certificate.
 	release, err := lockLocal(ctx, c.Dir)
 	if err != nil {
 		return Device{}, false, err
@@ -70,8 +68,8 @@ func (s *Service) start(ctx context.Context, c LocalConfig) (_ Device, _ bool, e
 	})
 }
 
-// lockLocal keeps a command that renews the local operator's bundle, and palyrad, from
-// writing it at a time.
+// lockLocal prevents palyrad and a command that renews the local operator's bundle from writing it
+// at the same time.
 func lockLocal(ctx context.Context, dir string) (release func() error, err error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
@@ -81,12 +79,12 @@ func lockLocal(ctx context.Context, dir string) (release func() error, err error
 	return lockBundle(ctx, dir, true)
 }
 
-// lockPatience is how long palyrad waits for a command that renews.
+// lockPatience is how long palyrad waits for a command that is renewing.
 const lockPatience = 30 * time.Second
 
-// certifyLocal renews the local device, or admits it when there is none. The event
-// that the authority was made is written with the first admission, since the
-// authority is made before the journal can be opened.
+// certifyLocal renews the local device, or admits it if it does not exist. The event of the
+// authority's creation is written with the first admission, since the authority is created before
+// the journal can be opened.
 func (s *Service) certifyLocal(ctx context.Context, dev Device, csr []byte) (ca.Issued, Device, error) {
 	if dev.ID != "" {
 		cert, err := s.renew(ctx, dev.ID, "", csr)
@@ -122,14 +120,13 @@ func (s *Service) active(d Device) bool {
 	return ok
 }
 
-// upkeep is how often Run looks whether something is due.
+// upkeep is the interval at which Run checks for due work.
 const upkeep = time.Hour
 
-// Run keeps certificates fresh until ctx ends: the authority's own, and the
-// local operator's when two thirds of its life are over. Renewed is called
-// after each round, so that a notary can take up its renewed certificate; it
-// may be nil. Errors go to failed and do not end it: certificates in use are
-// still good for hours.
+// Run renews certificates until ctx ends: the authority's own, and the local operator's when two
+// thirds of its life are over. Run calls renewed after each round, so that a notary can use its
+// renewed certificate; renewed may be nil. Errors are passed to failed and do not end Run, because
+// certificates in use remain valid for hours.
 func (s *Service) Run(ctx context.Context, c LocalConfig, renewed func() error, failed func(error)) error {
 	tick := time.NewTicker(upkeep)
 	defer tick.Stop()
@@ -161,6 +158,5 @@ func (s *Service) maintain(ctx context.Context, c LocalConfig, renewed func() er
 	return renewed()
 }
 
-// LocalKey is where the key of the local operator's device lives, whose bundle is in
-// dir.
+// LocalKey returns the location of the key of the local operator's device, whose bundle is in dir.
 func LocalKey(dir string) ca.KeyPlace { return ca.FilePlace("operator", dir, keyName) }

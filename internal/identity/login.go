@@ -13,41 +13,39 @@ import (
 )
 
 const (
-	// mostSessions is how many sessions a person has at a time; one more ends the
-	// oldest.
+	// mostSessions limits a person's simultaneous sessions; one more ends the oldest.
 	mostSessions = 10
-	// keptSessions is how long the device of a session that ended is kept. Votes and
-	// grants that were given in it count meanwhile, as those of other devices do whose
-	// certificate ended.
+	// keptSessions is how long the device of an ended session is kept. Votes and grants given in
+	// the session count until then, as for other devices whose certificate has ended.
 	keptSessions = 30 * 24 * time.Hour
 )
 
-// Provider returns the principal in whose name the journal has what follows from a
-// login: the identity provider that the administrator of the host chose.
+// Provider returns the principal recorded in the journal for the effects of a login: the identity
+// provider chosen by the host's administrator.
 func Provider() access.Principal { return access.Principal{Kind: access.KindService, Name: "oidc"} }
 
-// Login is a person for whom the identity provider vouched.
+// Login is a person authenticated by the identity provider.
 type Login struct {
-	// Issuer and Subject are who it is for certain.
+	// Issuer and Subject identify the person uniquely.
 	Issuer, Subject string
 	// Name is the member's, if the person has none yet.
 	Name string
-	// Roles are all that the member holds from now on.
+	// Roles are the complete roles of the member from now on.
 	Roles []access.Role
 	// Request is a certificate request of the session's key.
 	Request []byte
-	// Life is how long the session lasts, at most ca.LeafLife.
+	// Life is the duration of the session, at most ca.LeafLife.
 	Life time.Duration
 }
 
-// LoggedIn is a session that began.
+// LoggedIn is a started session.
 type LoggedIn struct {
 	Member      access.Member
 	Device      Device
 	Certificate ca.Issued
 }
 
-// person is who logs in.
+// person identifies the person who logs in.
 type person struct{ issuer, subject string }
 
 func bindings(ctx context.Context, store Store) (map[person]access.Principal, error) {
@@ -62,7 +60,7 @@ func bindings(ctx context.Context, store Store) (map[person]access.Principal, er
 	return bound, nil
 }
 
-// Binding is who logs in as a member; false for one that does not log in.
+// Binding returns the login of a member; false for a member without one.
 func (s *Service) Binding(p access.Principal) (Binding, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -79,11 +77,10 @@ func (s *Service) bound(p access.Principal) bool {
 	return is
 }
 
-// LogIn begins a session of a person. The first time makes the member; after that
-// the person is that member, whatever their name, and holds the roles that the
-// login says. A member that was there before is never taken over. What somebody
-// loses by it is not refused, and stands in the event: the administrator who maps
-// groups to roles said so.
+// LogIn starts a session of a person. The first login creates the member; from then on the person
+// is that member, even under another name, and holds the roles of the login. It never takes over an
+// existing member. A loss of permissions is not refused but recorded in the event: the
+// administrator who maps groups to roles decided it.
 func (s *Service) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -149,8 +146,8 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 	return LoggedIn{Member: m, Device: dev, Certificate: cert}, err
 }
 
-// loginMember is the member that a person is, before and after the login; before is
-// empty for a new one.
+// loginMember returns the member of a person before and after the login. was is the zero value for
+// a new member.
 func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
 	s.mu.RLock()
 	p, bound := s.bindings[person{l.Issuer, l.Subject}]
@@ -175,7 +172,7 @@ func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
 	if err := s.checkMember(m); err != nil {
 		return was, m, err
 	}
-	// To have it refused for what others lose would be to refuse the administrator.
+	// Refusing the login because of another member's loss would override the administrator.
 	return was, m, s.replaceable(m, true, "")
 }
 
@@ -198,7 +195,7 @@ func (s *Service) free(p access.Principal) error {
 		WithRemedy("Log in with that member's own credential, or have the identity provider give the person another name.")
 }
 
-// lossOfLogin names what somebody loses by a member that comes in as m.
+// lossOfLogin names the loss caused by a member that logs in as m.
 func (s *Service) lossOfLogin(m access.Member) string {
 	before := s.registry.List()
 	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
@@ -206,7 +203,7 @@ func (s *Service) lossOfLogin(m access.Member) string {
 	return losses(before, append(after, m))
 }
 
-// forgettable are the sessions that ended long ago.
+// forgettable returns the sessions that ended long ago.
 func (s *Service) forgettable() (ids []string) {
 	before := s.now().Add(-keptSessions)
 	for _, d := range s.Devices() {
@@ -217,7 +214,7 @@ func (s *Service) forgettable() (ids []string) {
 	return ids
 }
 
-// surplus are the oldest sessions of a member with as many as it may have, ended.
+// surplus ends the oldest sessions of a member that has the maximum number, and returns them.
 func (s *Service) surplus(p access.Principal, d *drafts) (ended []Device) {
 	live := s.sessionsOf(p)
 	for len(live) >= mostSessions {
@@ -227,13 +224,13 @@ func (s *Service) surplus(p access.Principal, d *drafts) (ended []Device) {
 	return ended
 }
 
-// sessionsOf are the sessions of a member that go on, the oldest first.
+// sessionsOf returns the active sessions of a member, the oldest first.
 func (s *Service) sessionsOf(p access.Principal) []Device {
 	now := s.now()
 	return slices.DeleteFunc(s.devicesOf(p), func(d Device) bool { return !d.Session() || !now.Before(d.LoginUntil) })
 }
 
-// end is a session that ends now.
+// end ends a session, and returns it.
 func (s *Service) end(dev Device, why string, d *drafts) Device {
 	dev.LoginUntil = s.instant()
 	dev.Version++
@@ -246,9 +243,10 @@ func loggedOut(d Device) *reason.Error {
 		WithRemedy("Log in again: `palyra login`.")
 }
 
-// LogOut ends the session that a device is, and what is open in it. Votes and grants
-// that were given in it stay: to log out is not to have lost a device. To end an
-// ended one changes nothing.
+// LogOut ends the session of a device, and its open work. Votes and grants given in it remain: a
+// logout is not the loss of a device. Ending an ended session changes nothing. For the same reason
+// a member who logs in counts as reachable between sessions. Revoking the device was rejected: an
+// approver who logs out would withdraw every vote.
 func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -256,7 +254,7 @@ func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 		dev, known := s.Device(deviceID)
 		switch {
 		case !known || !dev.Session():
-			return reason.Errorf(reason.NotFound, "device %s is no login", deviceID).
+			return reason.Errorf(reason.NotFound, "device %s is not a login", deviceID).
 				WithRemedy("`palyra devices revoke %s` ends a device for good.", deviceID)
 		case !s.now().Before(dev.LoginUntil):
 			return nil
@@ -265,8 +263,7 @@ func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 	})
 }
 
-// EndLogins ends the sessions of a person to whom the identity provider gives nothing
-// any more.
+// EndLogins ends the sessions of a person to whom the identity provider no longer grants access.
 func (s *Service) EndLogins(ctx context.Context, issuer, subject, why string) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -279,7 +276,7 @@ func (s *Service) EndLogins(ctx context.Context, issuer, subject, why string) er
 	return s.again(ctx, func() error { return s.endAll(ctx, s.sessionsOf(p), why) })
 }
 
-// EndAllLogins ends the sessions of all people, and says how many there were.
+// EndAllLogins ends the sessions of all people, and returns their number.
 func (s *Service) EndAllLogins(ctx context.Context, why string) (ended int, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -57,8 +57,8 @@ func TestLogIn(t *testing.T) {
 	}
 }
 
-// Nobody becomes a member that is somebody else.
-func TestLoginTakesNobodyOver(t *testing.T) {
+// TestLoginCannotReplaceAMember: a login never becomes an existing member of another person.
+func TestLoginCannotReplaceAMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -85,7 +85,7 @@ func TestLoginTakesNobodyOver(t *testing.T) {
 	}
 }
 
-func TestLoginOfWhoMayNotAct(t *testing.T) {
+func TestLoginOfInactiveMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -156,8 +156,8 @@ func TestLogOut(t *testing.T) {
 	}
 }
 
-// Sessions are bounded, and those of long ago are dropped.
-func TestSessionsDoNotPileUp(t *testing.T) {
+// TestSessionsAreBounded: the number of sessions is bounded, and old ones are removed.
+func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -183,24 +183,24 @@ func TestSessionsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// Who logs in is a person of their own: the administrator of the host chose the
-// provider, and no member made them.
-func TestWhoLogsInIsMadeByNobody(t *testing.T) {
+// TestLoginMemberHasNoCreator: a member who logs in is independent: the administrator of the host
+// chose the provider, and no member created the account.
+func TestLoginMemberHasNoCreator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleOperator))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleAuditor))(t)
-	independent := w.History().Hands().Independence()
+	independent := w.History().Controllers().Independence()
 	local, ann, bob := access.User("local"), access.User("ann"), access.User("bob")
 	if !independent.Independent(ann, bob) || !independent.Independent(local, ann) {
-		t.Errorf("hands: %v", w.History().Hands())
+		t.Errorf("hands: %v", w.History().Controllers())
 	}
 	// Control: a local change puts the member into hands, and no login takes it out.
 	must.Get(w.UpdateMember(t.Context(), local, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}, AcceptLoss: true}))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleOperator))(t)
-	if w.History().Hands().Independence().Independent(local, bob) {
+	if w.History().Controllers().Independence().Independent(local, bob) {
 		t.Error("a login freed a member from the hands that changed it")
 	}
 	// A session is no device that the host added.

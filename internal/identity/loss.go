@@ -9,8 +9,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// accepted refuses a change that takes somebody's power to answer approvals away,
-// unless the actor accepts that. Whoever acts has to have been told before.
+// accepted refuses a change that takes a member's ability to answer approvals, unless the actor
+// accepts it. The loss MUST have been displayed to the actor before. This service compares, and not
+// the commands: an API client would otherwise cause a loss without notice.
 func (s *Service) accepted(loss string, accept bool) error {
 	if loss == "" || accept {
 		return nil
@@ -18,7 +19,7 @@ func (s *Service) accepted(loss string, accept bool) error {
 	return reason.Errorf(reason.LossNotAccepted, "%s", loss)
 }
 
-// lossOfAdding names what is lost by a member that is added, or reachable again.
+// lossOfAdding names the loss caused by a member that is added, or reachable again.
 func (s *Service) lossOfAdding(m access.Member) string {
 	before := s.registry.List()
 	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
@@ -29,7 +30,7 @@ func (s *Service) lossOfAdding(m access.Member) string {
 	return fmt.Sprintf("%s (the way back: `palyra members disable %s`)", lost, m.Principal)
 }
 
-// lossOfRevoking names what is lost with a device.
+// lossOfRevoking names the loss caused by revoking a device.
 func (s *Service) lossOfRevoking(dev Device) string {
 	if dev.Revoked() || s.bound(dev.Principal) || slices.ContainsFunc(s.Devices(), func(d Device) bool {
 		return d.Principal == dev.Principal && d.ID != dev.ID && !d.Revoked()
@@ -62,7 +63,7 @@ func losses(before, after []access.Member) string {
 	}
 	switch {
 	case len(was) > 0 && len(is) == 0:
-		lost = append(lost, "nobody is left who answers approvals")
+		lost = append(lost, "no member is left who can answer approvals")
 	case len(was) == 1 && len(is) > 1 && slices.Contains(is, was[0]):
 		others := slices.DeleteFunc(slices.Clone(is), func(p string) bool { return p == was[0] })
 		lost = append(lost, fmt.Sprintf("%s can then answer for their own calls no longer: %s has to", was[0], strings.Join(others, " or ")))

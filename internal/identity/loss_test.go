@@ -45,12 +45,12 @@ func TestLossIsNamedFirst(t *testing.T) {
 	must.Do(t, revoke(carol.Device, true))
 	wantLoss(t, revoke(bob.Device, false), "user:bob can then answer no approval any more", "user:local then answers for their own calls")
 	must.Do(t, revoke(bob.Device, true))
-	wantLoss(t, revoke(local, false), "nobody is left who answers approvals", "palyrad operator bundle local")
+	wantLoss(t, revoke(local, false), "no member is left who can answer approvals", "palyrad operator bundle local")
 }
 
-// Who has no device is told so to everybody who asks who decides, over changes of
-// members, and after a restart.
-func TestDevicesAreNoted(t *testing.T) {
+// TestMembersWithoutDeviceAreReported: a member without a device is reported as such wherever
+// approvers are listed, also after member changes and a restart.
+func TestMembersWithoutDeviceAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
@@ -147,8 +147,8 @@ func TestLostCredential(t *testing.T) {
 	_ = helper
 }
 
-// A device for somebody who could not answer makes them a second person again: the
-// first one is told before.
+// TestLossOfADeviceThatComesBack: a new device for a member without one makes that member a second
+// person again. The requester is warned before.
 func TestLossOfADeviceThatComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

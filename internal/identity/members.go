@@ -6,24 +6,27 @@ import (
 	"slices"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
 )
 
-// Admission is what a new member or device gets.
+// Admission is the result for a new member or device.
 type Admission struct {
 	Member      access.Member
 	Device      Device
 	Certificate ca.Issued
 }
 
-// AddMember adds a person or an agent with one device, whose key signed csr.
-// Kind is access.KindUser or access.KindAgent; an agent needs an owner, a user
-// has none. Roles must be built in or declared; an agent decides nothing and
-// holds, of the built-in roles, RoleAgent alone. Only an owner (or the daemon
-// itself) makes owners and admins. Where somebody loses the power to answer
-// approvals by it, that has to be accepted.
+// AddMember adds a person or an agent with one device, whose key signed csr. Kind is
+// access.KindUser or access.KindAgent; an agent needs an owner, a user has none. Roles MUST be
+// built in or declared; an agent decides nothing and holds, of the built-in roles, only RoleAgent.
+// Only an owner (or the daemon itself) creates owners and admins. If a member loses the ability to
+// answer approvals, the actor must accept that.
 func (s *Service) AddMember(ctx context.Context, actor access.Principal, name string, kind access.Kind, roles []access.Role, owner access.Principal, csr []byte, acceptLoss bool) (Admission, error) {
+	if err := s.permitted(ctx, change.AddMember); err != nil {
+		return Admission{}, err
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	m := access.Member{Principal: access.Principal{Kind: kind, Name: name}, Owner: owner, Roles: tidy(roles), CreatedAt: s.instant()}
@@ -51,8 +54,8 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 	return s.admit(ctx, actor, m, dev, csr, &drafts{})
 }
 
-// admit issues the certificate and commits member, device and events; d may
-// hold events that come before.
+// admit issues the certificate and commits member, device and events. d may contain events that
+// precede them.
 func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Member, dev Device, csr []byte, d *drafts) (Admission, error) {
 	cert, err := s.authority.IssueDevice(csr, dev.ID)
 	if err != nil {
@@ -91,19 +94,19 @@ func (s *Service) checkMember(m access.Member) error {
 func (s *Service) knownRoles(roles []access.Role) error {
 	for _, r := range roles {
 		if !s.registry.HasRole(r) {
-			return reason.Errorf(reason.InvalidInput, "there is no role %q", r).
+			return reason.Errorf(reason.InvalidInput, "role %q does not exist", r).
 				WithRemedy("Use one of %v, or declare it in palyra.toml.", s.registry.Roles())
 		}
 	}
 	return nil
 }
 
-// checkKind refuses roles that are not for a user, or not for an agent.
+// checkKind refuses roles that a user, or an agent, may not hold.
 func checkKind(m access.Member) error {
 	switch m.Principal.Kind {
 	case access.KindUser:
 		if slices.Contains(m.Roles, access.RoleAgent) {
-			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents, and an agent acts for somebody", m.Principal).
+			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents, but an agent acts for an owner", m.Principal).
 				WithRemedy("Say whose agent it is: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
 		}
 		return nil
@@ -119,7 +122,7 @@ func checkKind(m access.Member) error {
 	}
 }
 
-// checkOwner wants an owner of an agent, and none of a user.
+// checkOwner requires an owner for an agent, and none for a user.
 func (s *Service) checkOwner(m access.Member) error {
 	if m.Principal.Kind == access.KindUser {
 		if !m.Owner.IsZero() {
@@ -134,8 +137,8 @@ func (s *Service) checkOwner(m access.Member) error {
 	return nil
 }
 
-// mayGive is a second fence behind the API's permissions: nobody makes a
-// member more powerful than themselves.
+// mayGive is a second check behind the API's permissions: an actor cannot give a member more
+// permissions than it has itself.
 func (s *Service) mayGive(actor access.Principal, roles []access.Role) error {
 	if actor == Daemon() {
 		return nil
@@ -152,7 +155,7 @@ func (s *Service) mayGive(actor access.Principal, roles []access.Role) error {
 	return nil
 }
 
-// tidy sorts roles and drops repeats, so that events compare.
+// tidy sorts roles and removes duplicates, so that events can be compared.
 func tidy(roles []access.Role) []access.Role {
 	out := append(make([]access.Role, 0, len(roles)), roles...)
 	slices.Sort(out)

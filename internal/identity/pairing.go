@@ -17,31 +17,31 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Pairing is a device that its holder asked for over the network and that people
-// allowed.
+// Pairing is a request over the network for a new device, which approvers have allowed.
 type Pairing struct {
-	// DeviceID is the ULID that the device gets, from NewDeviceID.
+	// DeviceID is the ULID of the new device, from NewDeviceID.
 	DeviceID string
-	// Name is what the device calls itself; "" for the name of its member.
+	// Name is the device's own name; "" for the name of its member.
 	Name string
-	// Member is whose device it is. If New is set, the member comes to be with it, with
+	// Member is the member that gets the device. If New is true, Pair also creates the member, with
 	// Roles and Owner.
 	Member access.Principal
 	New    bool
 	Roles  []access.Role
 	Owner  access.Principal
-	// AcceptLoss says that MadeBy was told who loses the power to answer approvals.
+	// AcceptLoss means that MadeBy has seen which members lose the ability to answer approvals.
 	AcceptLoss bool
-	// MadeBy made the code, ApprovedBy allowed the device: any of them could hold it.
+	// MadeBy created the code, and ApprovedBy allowed the device. Each of them may possess the
+	// device.
 	MadeBy     access.Principal
 	ApprovedBy []access.Principal
-	// Request is of the device's key.
+	// Request is the certificate request for the device's key.
 	Request []byte
 	// Code and ApprovalID name the pairing code and the approval, for the journal.
 	Code, ApprovalID string
 }
 
-// NewDeviceID returns the id of a device to come.
+// NewDeviceID returns an id for a new device.
 func NewDeviceID(at time.Time) (string, error) {
 	id, err := ulid.New(ulid.Timestamp(at), rand.Reader)
 	if err != nil {
@@ -50,20 +50,19 @@ func NewDeviceID(at time.Time) (string, error) {
 	return id.String(), nil
 }
 
-// MayPair refuses what Pair would refuse, before there is a device: a member that is
-// not there or may not act, roles that MadeBy may not give, a loss that nobody
-// accepted.
+// MayPair returns the error with which Pair would refuse a pairing, before the device exists: the
+// member is unknown or may not act, MadeBy may not grant the roles, or a loss is not accepted.
 func (s *Service) MayPair(p Pairing) error {
 	_, err := s.pairable(p)
 	return err
 }
 
-// pairable returns the member as it will be.
+// pairable returns the member as it will be after the pairing.
 func (s *Service) pairable(p Pairing) (access.Member, error) {
 	m, known := s.registry.Get(p.Member)
 	switch {
 	case p.New && known:
-		return m, reason.Errorf(reason.AlreadyExists, "there is, or was, a member %s", p.Member).
+		return m, reason.Errorf(reason.AlreadyExists, "the member %s already exists, or existed before", p.Member).
 			WithRemedy("Choose another name; or give that member another device with --member.")
 	case p.New:
 		m = access.Member{Principal: p.Member, Owner: p.Owner, Roles: tidy(p.Roles), CreatedAt: s.instant()}
@@ -77,9 +76,9 @@ func (s *Service) pairable(p Pairing) (access.Member, error) {
 		}
 	}
 	if _, active := s.registry.Active(p.MadeBy); !active {
-		return m, reason.Errorf(reason.PermissionDenied, "%s, who made the pairing code, may not act any more", p.MadeBy)
+		return m, reason.Errorf(reason.PermissionDenied, "%s, who created the pairing code, is no longer an active member", p.MadeBy)
 	}
-	// Everybody may have another device of their own.
+	// All members may add devices of their own.
 	if p.New || p.MadeBy != p.Member {
 		if err := s.mayGive(p.MadeBy, m.Roles); err != nil {
 			return m, err
@@ -90,8 +89,7 @@ func (s *Service) pairable(p Pairing) (access.Member, error) {
 	return m, s.accepted(s.lossOfAdding(reachable), p.AcceptLoss)
 }
 
-// Pair gives a member the device of a pairing. It wants the approval named that
-// allowed it.
+// Pair gives a member the device of a pairing. It requires the approval that allowed it.
 func (s *Service) Pair(ctx context.Context, p Pairing) (Admission, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -104,10 +102,10 @@ func (s *Service) Pair(ctx context.Context, p Pairing) (Admission, error) {
 
 func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	if p.ApprovalID == "" || p.DeviceID == "" || len(p.ApprovedBy) == 0 {
-		return Admission{}, reason.Errorf(reason.PermissionDenied, "nobody allowed the device")
+		return Admission{}, reason.Errorf(reason.PermissionDenied, "the device has no approval")
 	}
 	if _, known := s.Device(p.DeviceID); known {
-		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a device %s already", p.DeviceID)
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "the device %s already exists", p.DeviceID)
 	}
 	m, err := s.pairable(p)
 	if err != nil {
@@ -136,7 +134,7 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 		return Admission{}, d.err
 	}
 	c.Events = d.list
-	// Each of those who allowed it could be at the device, as who made the code.
+	// Each approver may possess the device, like the creator of the code.
 	for _, voter := range p.ApprovedBy {
 		if voter != p.MadeBy && voter != p.Member {
 			c.Acts = append(c.Acts, provenance.Act{Member: p.Member, Kind: provenance.DeviceGiven, By: []access.Principal{voter}, At: dev.CreatedAt})
@@ -148,15 +146,15 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	return Admission{Member: m, Device: dev, Certificate: cert}, s.known(ctx, p.MadeBy)
 }
 
-// PairAgain certifies a key once more whose device was made by a pairing at most
-// within ago: its certificate was lost on the way. The caller has to have proved that
-// it holds the key.
+// PairAgain issues another certificate for the key of a device that was paired at most within ago,
+// because the first certificate was lost in transit. The caller MUST have proved that it holds the
+// key.
 func (s *Service) PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (Device, ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	asked, err := x509.ParseCertificateRequest(request)
 	if err != nil || canonical.Digest(asked.RawSubjectPublicKeyInfo) != key {
-		return Device{}, ca.Issued{}, reason.Errorf(reason.InvalidInput, "the certificate request is not of the key")
+		return Device{}, ca.Issued{}, reason.Errorf(reason.InvalidInput, "the certificate request is for another key")
 	}
 	for _, dev := range s.Devices() {
 		if dev.KeySHA256 == key && !dev.Local && !dev.Revoked() && s.now().Sub(dev.CreatedAt) <= within {
@@ -164,6 +162,6 @@ func (s *Service) PairAgain(ctx context.Context, key string, request []byte, wit
 			return dev, cert, err
 		}
 	}
-	return Device{}, ca.Issued{}, reason.Errorf(reason.NotFound, "no pairing of this key is under way, and none gave it a certificate lately").
-		WithRemedy("Pair again with a new code: `palyra pairing code` where you can use the gateway. If a device of this machine is listed by `palyra devices list` all the same, revoke it.")
+	return Device{}, ca.Issued{}, reason.Errorf(reason.NotFound, "no pairing of this key is in progress, and none issued a certificate for it recently").
+		WithRemedy("Pair again with a new code: run `palyra pairing code` on a machine that can use the gateway. If `palyra devices list` already lists a device for this machine, revoke it.")
 }

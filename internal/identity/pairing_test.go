@@ -118,7 +118,7 @@ func TestMayPair(t *testing.T) {
 		"the owner's device by an admin": {w.pairing(identity.Local(), by(admin.Member.Principal)), reason.PermissionDenied},
 		"another's by a developer":       {w.pairing(admin.Member.Principal, by(dan.Member.Principal)), reason.PermissionDenied},
 		"its agent's by a developer":     {w.pairing(access.Agent("helper"), by(dan.Member.Principal)), reason.PermissionDenied},
-		"by nobody":                      {w.pairing(access.User("dan"), by(access.User("eve"))), reason.PermissionDenied},
+		"by an unknown member":           {w.pairing(access.User("dan"), by(access.User("eve"))), reason.PermissionDenied},
 		"one's own by a developer":       {w.pairing(access.User("dan"), by(dan.Member.Principal)), ""},
 		"another's by an admin":          {w.pairing(access.User("dan"), by(admin.Member.Principal)), ""},
 	} {
@@ -137,9 +137,9 @@ func TestMayPair(t *testing.T) {
 	}
 }
 
-// TestPairWantsAnApproval: without the name of one, or without anybody who gave it,
+// TestPairRequiresAnApproval: without the name of one, or without anybody who gave it,
 // there is no device; and an id is for one device.
-func TestPairWantsAnApproval(t *testing.T) {
+func TestPairRequiresAnApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()

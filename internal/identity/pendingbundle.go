@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// WritePending writes all of a bundle but its certificate, beside the key that
-// BundleKey made: where the certificate will come from. WriteBundle completes it.
+// WritePending writes a bundle without its certificate next to the key created by BundleKey, with
+// the source of the certificate. WriteBundle completes it.
 func WritePending(dir string, b Bundle) error {
 	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "address %q or server name %q has a line break", b.Address, b.ServerName)
@@ -34,9 +34,8 @@ func WritePending(dir string, b Bundle) error {
 	return nil
 }
 
-// ReadPending reads a bundle that waits for its certificate; false when dir holds
-// none. A complete one is an error, and so is what is no part of a bundle. What a run
-// that was killed left beside the files of a bundle is removed.
+// ReadPending reads a bundle that waits for its certificate; false if dir contains none. A complete
+// bundle is an error, and so is any other file. Temporary files of a killed run are removed.
 func ReadPending(dir string) (b Bundle, pending bool, err error) {
 	if err := keyfile.Sweep(dir, keyName, rootFile, endpointFile, certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("looking for a credential: %w", err)
@@ -54,10 +53,10 @@ func ReadPending(dir string) (b Bundle, pending bool, err error) {
 	}
 	switch {
 	case len(files) == 0, len(files) == 1 && files[keyName]:
-		return b, false, nil // what a run that was killed early leaves
+		return b, false, nil // the state left by a run that was killed early
 	case files[certFile] || files[tokenFile] || !files[keyName]:
 		return b, false, reason.Errorf(reason.AlreadyExists, "%s holds a credential, or other files", dir).
-			WithRemedy("Choose another name with --name, or another directory with --out; to use what is there: `palyra context list`.")
+			WithRemedy("Choose another name with --name, or another directory with --out; to use the existing one: `palyra context list`.")
 	case !files[rootFile] || !files[endpointFile]:
 		return b, false, nil
 	}
@@ -73,7 +72,7 @@ func readPending(dir string) (Bundle, error) {
 		return Bundle{}, err
 	}
 	if key == nil {
-		return Bundle{}, reason.Errorf(reason.ConfigInvalid, "%s in %s is no private key", keyName, dir)
+		return Bundle{}, reason.Errorf(reason.ConfigInvalid, "%s in %s is not a private key", keyName, dir)
 	}
 	b, err := readGateway(dir)
 	b.Key = key

@@ -12,15 +12,15 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// The files of a presence key in a bundle: that which the gateway knows, and one that it
-// is being told of. Whoever is interrupted in between has both.
+// The files of a presence key in a bundle: the registered key, and one whose registration is
+// pending. An interruption leaves both.
 const (
 	presenceFile     = "presence.kept"
 	nextPresenceFile = "presence.next"
 )
 
-// Presence says where the presence key of a bundle is kept whose public half has a
-// digest ("sha256:" and hex); nil when the bundle has no such key.
+// Presence returns the location of the bundle's presence key whose public half has a digest
+// ("sha256:" and hex); nil if the bundle has no such key.
 func Presence(dir, sha256 string) (*keptkey.Kept, error) {
 	for _, name := range []string{presenceFile, nextPresenceFile} {
 		k, err := readPresence(dir, name)
@@ -30,7 +30,7 @@ func Presence(dir, sha256 string) (*keptkey.Kept, error) {
 		if k == nil || canonical.Digest(k.PublicKey) != sha256 {
 			continue
 		}
-		if name == nextPresenceFile { // somebody was interrupted after the gateway had it
+		if name == nextPresenceFile { // interrupted after the gateway registered it
 			err = settlePresence(dir)
 		}
 		return k, err
@@ -38,7 +38,7 @@ func Presence(dir, sha256 string) (*keptkey.Kept, error) {
 	return nil, nil
 }
 
-// settlePresence makes the next presence key that of the bundle.
+// settlePresence makes the next presence key the bundle's presence key.
 func settlePresence(dir string) error {
 	if err := os.Rename(filepath.Join(dir, nextPresenceFile), filepath.Join(dir, presenceFile)); err != nil {
 		return fmt.Errorf("keeping the presence key: %w", err)
@@ -46,8 +46,7 @@ func settlePresence(dir string) error {
 	return keyfile.SyncDir(dir)
 }
 
-// PresenceKept says where the newest presence key of a bundle is kept; nil when it has
-// none.
+// PresenceKept returns the location of a bundle's newest presence key, or nil.
 func PresenceKept(dir string) (*keptkey.Kept, error) { return readPresence(dir, presenceFile) }
 
 func readPresence(dir, name string) (*keptkey.Kept, error) {
@@ -61,8 +60,8 @@ func readPresence(dir, name string) (*keptkey.Kept, error) {
 	return keptkey.Read(text)
 }
 
-// KeepPresence notes where a new presence key is kept, and keeps it for good once
-// register has told the gateway of it. The one before stays until then.
+// KeepPresence records the location of a new presence key, and makes it permanent once register has
+// registered it at the gateway. The previous key stays until then.
 func KeepPresence(dir string, k *keptkey.Kept, register func() error) error {
 	text, err := k.Text()
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// PresenceKey is the key by which a device proves that a person is there (package
-// presence checks the proofs). The zero value is none.
+// PresenceKey is the key by which a device proves that a person is present (package presence checks
+// the proofs). The zero value means that the device has no such key.
 type PresenceKey struct {
 	// Public is a SubjectPublicKeyInfo (DER); nil for none.
 	Public []byte `json:"public,omitempty"`
 	// At is when it was registered.
 	At time.Time `json:"at,omitzero"`
-	// Waits is true until somebody who counts has confirmed it; nothing is proven by it
-	// before.
+	// Waits is true until an independent member has confirmed the key; until then it proves
+	// nothing.
 	Waits bool `json:"waits,omitempty"`
-	// ResetAt is when the gateway's host last took a key away.
+	// ResetAt is the time at which the gateway's host last removed a key.
 	ResetAt time.Time `json:"reset_at,omitzero"`
 }
 
-// Proves reports whether there is a key that proves something.
+// Proves reports whether the device has a presence key that counts.
 func (k PresenceKey) Proves() bool { return len(k.Public) > 0 && !k.Waits }
 
 // SHA256 is "sha256:" and the digest of the key, "" for none.
@@ -38,8 +38,7 @@ func (k PresenceKey) SHA256() string {
 	return canonical.Digest(k.Public)
 }
 
-// Proving are the people who can prove to be present: each has a device whose presence
-// key counts.
+// Proving returns the people who can prove presence: each has a device whose presence key counts.
 func Proving(devices []Device) (list []access.Principal) {
 	for _, d := range devices {
 		if d.Presence.Proves() && !d.Revoked() && !slices.Contains(list, d.Principal) {
@@ -49,13 +48,12 @@ func Proving(devices []Device) (list []access.Principal) {
 	return list
 }
 
-// RegisterPresence gives a device its presence key, or another in place of was, which
-// has to be the one that it has. The caller has checked that the device showed its
-// certificate and that both keys signed.
+// RegisterPresence gives a device its presence key, or replaces was, which must be the current key.
+// The caller has checked that the device presented its certificate and that both keys signed.
 //
-// The first key of a gateway counts at once. Each later one waits to be confirmed: who
-// holds a device's key can make members and devices, and a presence key for one
-// of them must not make them present.
+// The first key of a gateway counts at once. Each later key waits for a confirmation: the holder of
+// a device's key can create members and devices, and must not be able to prove presence by adding a
+// presence key to one of them.
 func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		switch m, ok := s.registry.Active(dev.Principal); {
@@ -63,7 +61,7 @@ func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public,
 			return reason.Errorf(reason.PermissionDenied, "a login session has no presence key: it ends too soon").
 				WithRemedy("Use the credential of a device: `palyrad operator bundle NAME` on the gateway's host, or `palyra pair`.")
 		case !ok || m.Principal.Kind != access.KindUser:
-			return reason.Errorf(reason.PermissionDenied, "%s is no person, and cannot be present", dev.Principal)
+			return reason.Errorf(reason.PermissionDenied, "%s is not a person, and cannot be present", dev.Principal)
 		case !bytes.Equal(dev.Presence.Public, was):
 			return reason.Errorf(reason.AlreadyExists, "device %s has another presence key than the one that signed", dev.ID).
 				WithRemedy("Sign with the key that it has; if that is lost, run `palyrad presence reset %s` on the gateway's host.", dev.ID)
@@ -85,14 +83,14 @@ func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public,
 	return dev.Presence, nil
 }
 
-// presenceBegun reports whether a device has a presence key that counts, or had one when
-// it was revoked or before the gateway's host took it away.
+// presenceBegun reports whether a device has a presence key that counts, or had one when the device
+// was revoked or before the gateway's host removed the key.
 func (s *Service) presenceBegun() bool {
 	return slices.ContainsFunc(s.Devices(), func(d Device) bool { return d.Presence.Proves() || !d.Presence.ResetAt.IsZero() })
 }
 
-// ConfirmPresence makes a presence key count that waits. The actor may change the
-// device, and has proven to be present; or it is the gateway's host.
+// ConfirmPresence makes a waiting presence key count. The actor may change the device and has
+// proved presence, or is the gateway's host.
 func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if err := s.mayRevoke(actor, *dev); err != nil {
@@ -115,7 +113,8 @@ func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, d
 	return dev.Presence, nil
 }
 
-// ResetPresence takes the presence key from a device. It takes the gateway's host, which the caller has seen to. It returns the key that was.
+// ResetPresence removes the presence key of a device, and returns it. The caller has checked that
+// the request comes from the gateway's host.
 func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (was PresenceKey, err error) {
 	_, err = s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if was = dev.Presence; len(was.Public) == 0 {
@@ -132,14 +131,14 @@ func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, dev
 	return was, nil
 }
 
-// changePresence changes the presence key of a device with the event that records it.
+// changePresence changes the presence key of a device and records the event.
 func (s *Service) changePresence(ctx context.Context, deviceID string, change func(*Device, *drafts) error) (dev Device, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err = s.again(ctx, func() error {
 		known := false
 		if dev, known = s.Device(deviceID); !known {
-			return reason.Errorf(reason.NotFound, "there is no device %s", deviceID).WithRemedy("See `palyra devices list`.")
+			return reason.Errorf(reason.NotFound, "device %s not found", deviceID).WithRemedy("See `palyra devices list`.")
 		}
 		if dev.Revoked() {
 			return reason.Errorf(reason.InvalidInput, "device %s was revoked, and its presence key with it", deviceID)
@@ -157,12 +156,11 @@ func (s *Service) changePresence(ctx context.Context, deviceID string, change fu
 	return dev, err
 }
 
-// PresenceKeys are the devices whose presence key was registered or taken away in the
-// last seven days, or waits to be confirmed, and that a principal has to know of: its
-// own, and an owner all.
+// PresenceKeys returns the devices visible to a principal whose presence key was registered or
+// removed in the last seven days, or waits to be confirmed: its own, and for an owner all.
 func (s *Service) PresenceKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
-	since := s.now().Add(-told)
+	since := s.now().Add(-noticePeriod)
 	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
 		lately := d.Presence.Waits || d.Presence.At.After(since) || d.Presence.ResetAt.After(since)
 		return !known || d.Revoked() || !lately || d.Principal != p && !m.Holds(access.RoleOwner)

@@ -9,10 +9,10 @@ import (
 	"fmt"
 )
 
-// proofPrefix keeps a proof apart from whatever else a device's key signs.
+// proofPrefix separates a proof from other statements signed by a device's key.
 const proofPrefix = "palyra proof of possession\x00"
 
-// Prove signs what with a device's key: SHA-256 and ASN.1 for ECDSA, or pure Ed25519.
+// Prove signs a text with a device's key: SHA-256 and ASN.1 for ECDSA, or pure Ed25519.
 func Prove(key crypto.Signer, what string) ([]byte, error) {
 	message, how := []byte(proofPrefix+what), crypto.Hash(0)
 	if _, ed := key.Public().(ed25519.PublicKey); !ed {
@@ -40,7 +40,6 @@ func Proven(pub crypto.PublicKey, what string, signature []byte) bool {
 	return false
 }
 
-// LoginProof is what the holder of a session's key signs to get its certificate: with
-// the authorization code of a login with a browser, and with "" to ask after one that
-// is confirmed on another device.
+// LoginProof is the text that the holder of a session's key signs to get its certificate: with the
+// authorization code of a browser login, or with "" to query a login confirmed on another device.
 func LoginProof(loginID, code string) string { return "login\x00" + loginID + "\x00" + code }

@@ -8,40 +8,42 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
 )
 
-// told is how long the member and the owners are told of a device that the
-// gateway's host added.
-const told = 7 * 24 * time.Hour
+// noticePeriod is how long the member and the owners are notified of a device added on the gateway's host.
+const noticePeriod = 7 * 24 * time.Hour
 
 // Recovery is a device for a member whose credential is lost.
 type Recovery struct {
-	// Member is "user:bob", "agent:helper", or a name alone: the user of that name,
-	// or the agent where there is no such user.
+	// Member is "user:bob", "agent:helper", or only a name: the user of that name, or the agent if
+	// no such user exists.
 	Member string
-	// Request is of the new device's key.
+	// Request is the certificate request for the key of the new device.
 	Request []byte
 	// RevokeOld revokes the devices that the member has.
 	RevokeOld bool
-	// AcceptLoss says that the actor was told who loses the power to answer
-	// approvals.
+	// AcceptLoss means that the actor has seen which members lose the ability to answer approvals.
 	AcceptLoss bool
 }
 
-// Recovered is the device, its certificate, and what was revoked for it.
+// Recovered holds the device, its certificate, and the devices revoked for it.
 type Recovered struct {
 	Device      Device
 	Certificate ca.Issued
 	Revoked     []Device
 }
 
-// AddDevice gives a member another device. Whoever holds it is the member, so it
-// takes the gateway's own host: actor is the daemon itself, or the local operator
-// by the device that palyrad keeps there (by is its id).
+// AddDevice gives a member another device. The holder of the device acts as the member, so the
+// gateway's own host is required: actor is the daemon itself, or the local operator with the device
+// that palyrad keeps there (by is its id).
 func (s *Service) AddDevice(ctx context.Context, actor access.Principal, by string, r Recovery) (Recovered, error) {
+	if err := s.permitted(ctx, change.AddDevice); err != nil {
+		return Recovered{}, err
+	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	made, err := s.addDevice(ctx, actor, by, r)
@@ -93,7 +95,7 @@ func (s *Service) addDevice(ctx context.Context, actor access.Principal, by stri
 	return made, s.apply(ctx, actor, Change{NewDevices: []Device{dev}, Devices: made.Revoked, Events: d.list})
 }
 
-// replaced are the devices that a new one takes the place of, revoked.
+// replaced revokes and returns the devices that a new device replaces.
 func (s *Service) replaced(actor access.Principal, by Device, d *drafts) []Device {
 	var list []Device
 	for _, old := range s.Devices() {
@@ -106,14 +108,14 @@ func (s *Service) replaced(actor access.Principal, by Device, d *drafts) []Devic
 	return list
 }
 
-// find returns the member that is meant. One that may not act gets no device.
+// find returns the member with this name. It refuses a member that may not act.
 func (s *Service) find(name string) (access.Member, error) {
 	m, known, err := s.named(name)
 	if err != nil {
 		return access.Member{}, err
 	}
 	if !known {
-		return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", name).
+		return access.Member{}, reason.Errorf(reason.NotFound, "member %s not found", name).
 			WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
 	}
 	if _, active := s.registry.Active(m.Principal); !active && !s.waits(m.Principal) {
@@ -122,7 +124,7 @@ func (s *Service) find(name string) (access.Member, error) {
 	return m, nil
 }
 
-// named returns the member that is meant, whatever it may do.
+// named returns the member with a name, regardless of its permissions.
 func (s *Service) named(name string) (m access.Member, known bool, err error) {
 	meant := []access.Principal{access.User(name), access.Agent(name)}
 	if strings.Contains(name, ":") {
@@ -140,12 +142,11 @@ func (s *Service) named(name string) (m access.Member, known bool, err error) {
 	return access.Member{}, false, nil
 }
 
-// Added are the devices, newest last, that the gateway's host gave a member in
-// the last seven days and that a principal has to know of: its own, and an owner
-// all of them.
+// Added returns the devices, newest last, that the gateway's host gave a member in the last seven
+// days and that are visible to a principal: its own, and for an owner all.
 func (s *Service) Added(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
-	since := s.now().Add(-told)
+	since := s.now().Add(-noticePeriod)
 	first := map[access.Principal]bool{}
 	var list []Device
 	for _, d := range s.Devices() { // by id, and so by age

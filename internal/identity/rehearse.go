@@ -3,6 +3,8 @@ package identity
 import (
 	"context"
 	"errors"
+
+	"palyra/internal/core/change"
 )
 
 // errRehearsed ends a change that is only rehearsed, where it would become durable.
@@ -10,17 +12,25 @@ var errRehearsed = errors.New("identity: this is only a rehearsal")
 
 type rehearsalKey struct{}
 
-// Rehearse goes through a change up to where it would become durable, and returns
-// what that is; nil when nothing would change. All that keeps the change from being
-// made is found, since it is the same code. A rehearsal that made a certificate
-// forgets it.
-func Rehearse(ctx context.Context, change func(context.Context) error) (*Change, error) {
+// Rehearse performs a change up to the point of making it durable, and returns it; nil if nothing
+// would change. It finds every error of the change, since it runs the same code. It discards a
+// certificate created meanwhile.
+func Rehearse(ctx context.Context, try func(context.Context) error) (*Change, error) {
 	var planned *Change
-	err := change(context.WithValue(ctx, rehearsalKey{}, &planned))
+	err := try(context.WithValue(ctx, rehearsalKey{}, &planned))
 	if errors.Is(err, errRehearsed) {
 		err = nil
 	}
 	return planned, err
+}
+
+// permitted returns nil if the change may be made now. A rehearsal needs no permit: it makes
+// no change.
+func (s *Service) permitted(ctx context.Context, kind change.Kind) error {
+	if _, rehearsal := ctx.Value(rehearsalKey{}).(**Change); rehearsal {
+		return nil
+	}
+	return s.guard.Check(ctx, kind)
 }
 
 // rehearsed reports whether a change is only rehearsed, and notes it then.

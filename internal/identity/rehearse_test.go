@@ -11,9 +11,9 @@ import (
 	"palyra/internal/identity"
 )
 
-// A rehearsal finds what would keep a change from being made, says what it comes to,
-// and changes nothing: neither the store nor what is in memory.
-func TestRehearse(t *testing.T) {
+// TestDryRunChangesNothing: a dry run finds the errors of a change, reports its effect, and changes
+// neither the store nor the memory.
+func TestDryRunChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()

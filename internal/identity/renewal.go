@@ -21,26 +21,25 @@ const lockFile = ".lock"
 // ErrRenewing means that another process renews the bundle.
 var ErrRenewing = errors.New("another process renews the credential bundle")
 
-// lockPoll is how often a lock that another process holds is tried again.
+// lockPoll is the interval at which a lock held by another process is tried again.
 const lockPoll = 20 * time.Millisecond
 
-// Renewal is how a bundle gets its next key.
+// Renewal configures the renewal of a bundle's key.
 type Renewal struct {
 	Dir string
-	// Due says whether the bundle, as it is once the lock is held, is to be renewed:
-	// another process may have done it meanwhile.
+	// Due reports whether the bundle, as read under the lock, needs renewal: another process may
+	// have renewed it meanwhile.
 	Due func(Bundle) bool
 	// Wait waits for another process that renews; without it the error is ErrRenewing.
 	Wait bool
 	// Certify gets a certificate for a request (PKCS #10, PEM), by the bundle as it is.
 	Certify func(ctx context.Context, b Bundle, csr []byte) ([]*x509.Certificate, error)
-	// reached is told of each step, by tests.
+	// reached is called at each step, by tests.
 	reached func(step string)
 }
 
-// RenewBundle gives a bundle a new key with a certificate of it, and returns the
-// bundle. The old key works until the new one was used: whatever stops in between, at
-// the gateway or here, leaves a bundle that works.
+// RenewBundle gives a bundle a new certified key, and returns the bundle. The old key is valid
+// until the new one is used, so an interruption at the gateway or here leaves a working bundle.
 func RenewBundle(ctx context.Context, r Renewal) (b Bundle, err error) {
 	if r.reached == nil {
 		r.reached = func(string) {}

@@ -16,44 +16,45 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
 )
 
-// ErrConflict means that a member or device was changed by somebody else meanwhile.
+// ErrConflict means that another request changed a member or device meanwhile.
 var ErrConflict = errors.New("it was changed meanwhile")
 
-// Daemon returns the principal of palyrad itself, which acts when a command on
-// its host does: `palyrad operator add`.
+// Daemon returns the principal of palyrad itself. It is the actor of commands on palyrad's host,
+// such as `palyrad operator add`.
 func Daemon() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
 
-// Config is what a Service is made of. All members but Now and Rand are
-// required.
+// Config holds the dependencies of a Service. All fields except Now and Rand are required.
 type Config struct {
 	Authority *ca.Authority
 	Store     Store
 	Registry  *access.Registry
-	// Now is the clock; nil means time.Now. Rand gives device ids; nil means
-	// crypto/rand.
+	// Guard permits changes that take two people; nil permits none of them.
+	Guard change.Guard
+	// Now is the clock; nil means time.Now. Rand generates device ids; nil means crypto/rand.
 	Now  func() time.Time
 	Rand io.Reader
 }
 
-// Service is the one place where members and devices change. It is safe for
-// concurrent use.
+// Service makes all changes of members and devices. It is safe for concurrent use.
 type Service struct {
 	authority *ca.Authority
 	store     Store
 	registry  *access.Registry
+	guard     change.Guard
 	now       func() time.Time
 	rand      io.Reader
 
 	// localDir is the bundle of the local operator; nil before Start.
 	localDir atomic.Pointer[string]
 
-	// changing makes one change at a time; mu guards what follows.
+	// changing serialises changes; mu guards the fields below.
 	changing sync.Mutex
 	mu       sync.RWMutex
 	devices  map[string]Device
@@ -64,18 +65,18 @@ type Service struct {
 	restoredAt time.Time
 	// lastUse is when devices were last used, since the start.
 	lastUse map[string]time.Time
-	// renewals are those of the last hour, by device; s.changing guards them.
+	// renewals counts the renewals of the last hour by device; s.changing guards them.
 	renewals map[string]renewals
-	// onKeyEnd is told of keys that ended; see OnKeyEnd.
+	// onKeyEnd is called for keys that ended; see OnKeyEnd.
 	onKeyEnd []func(deviceID, keySHA256 string, why *reason.Error)
 	// keysChanged wakes RunKeys.
 	keysChanged chan struct{}
 	watchers    []func(Device, *reason.Error)
-	// onCut is told of members that may do less; see OnCut.
+	// onCut is called for members with reduced permissions; see OnCut.
 	onCut []func(access.Principal, *reason.Error)
 	// onOwner is called for an agent whose ownership ends; see OnOwner.
 	onOwner func(ctx context.Context, actor, agent access.Principal) ([]event.Draft, error)
-	// onChange lets policy know of a change of members; nil for nobody.
+	// onChange notifies policy of a change of members; it may be nil.
 	onChange func(ctx context.Context, actor access.Principal) error
 }
 
@@ -91,7 +92,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		c.Rand = rand.Reader
 	}
 	s := &Service{
-		authority: c.Authority, store: c.Store, registry: c.Registry, now: c.Now, rand: c.Rand,
+		authority: c.Authority, store: c.Store, registry: c.Registry, guard: c.Guard, now: c.Now, rand: c.Rand,
 		verified: map[[32]byte]verifiedLeaf{}, lastUse: map[string]time.Time{}, renewals: map[string]renewals{}, keysChanged: make(chan struct{}, 1),
 	}
 	list, err := c.Store.Devices(ctx)
@@ -109,10 +110,10 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	if s.history, err = c.Store.Provenance(ctx); err != nil {
 		return nil, fmt.Errorf("loading the history of members: %w", err)
 	}
-	return s, s.confirmOlder(ctx)
+	return s, nil
 }
 
-// Device returns a device, revoked ones included.
+// Device returns a device, including a revoked one.
 func (s *Service) Device(id string) (Device, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -132,24 +133,24 @@ func (s *Service) Devices() []Device {
 	return list
 }
 
-// OnChange registers the call that lets policy know the members as they are, after a
-// change of one and before what the member has open is ended, so that nothing begins
-// in between by what it was. Register before serving.
+// OnChange registers the call that passes the members to policy. It runs after a change of a member
+// and before its open work ends, so that no work starts in between with the previous state.
+// Register before serving.
 func (s *Service) OnChange(fn func(ctx context.Context, actor access.Principal) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onChange = fn
 }
 
-// OnOwner registers the call for an agent that gets another owner or is removed. The
-// events that it returns are committed with that change. Register before serving.
+// OnOwner registers the function that is called for an agent that gets another owner or is removed.
+// The events that it returns are committed with that change. Register before serving.
 func (s *Service) OnOwner(fn func(ctx context.Context, actor, agent access.Principal) ([]event.Draft, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onOwner = fn
 }
 
-// ownershipEnds are the events of OnOwner for a change.
+// ownershipEnds returns the events of OnOwner for a change.
 func (s *Service) ownershipEnds(ctx context.Context, actor access.Principal, c Change) (list []event.Draft, err error) {
 	s.mu.RLock()
 	fn := s.onOwner
@@ -168,31 +169,28 @@ func (s *Service) ownershipEnds(ctx context.Context, actor access.Principal, c C
 	return list, nil
 }
 
-// OnEnd registers a call for every device that was revoked, or whose member was
-// disabled or may do less than before, so that its live streams can be ended; the
-// error says why. Register before serving.
+// OnEnd registers a call for every device that was revoked, or whose member was disabled or lost
+// permissions, so that its live streams can end; the error contains the reason. Register before
+// serving.
 func (s *Service) OnEnd(fn func(Device, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, fn)
 }
 
-// OnCut registers a call for every member that was disabled or removed, or may do
-// less than before, so that what was let in by other credentials than its devices can
-// be ended. Register before serving.
+// OnCut registers a call for every member that was disabled or removed, or lost permissions, so
+// that work authorised by credentials other than its devices can end. Register before serving.
 func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onCut = append(s.onCut, fn)
 }
 
-// apply makes a change durable and then visible. The caller holds s.changing.
-// Once begun it ends: a caller that hangs up must not leave memory behind the
-// store.
+// apply makes a change durable and then visible. The caller holds s.changing. Once started it
+// completes: a disconnecting caller must not leave memory behind the store.
 //
-// What a change does to members goes into their history here and nowhere else, so
-// that no change is without it; and nothing but an owner's consent lets an agent
-// through that waits for it.
+// The effect of a change on members is added to their history only here, so that every change is
+// recorded. Only an owner's consent enables an agent that waits for it.
 func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -239,7 +237,7 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	return nil
 }
 
-// reach tells the registry who has a device.
+// reach passes the members with a device to the registry.
 func (s *Service) reach() {
 	s.mu.RLock()
 	bound := slices.Collect(maps.Values(s.bindings))
@@ -247,8 +245,8 @@ func (s *Service) reach() {
 	s.registry.Reach(Reachable(s.Devices(), bound))
 }
 
-// Reachable are those who have a device. Who logs in can have one at any time: else who
-// answers approvals would change with every session that ends.
+// Reachable returns the members with a device. A member bound to a login can have one at any time:
+// otherwise every ended session would change the set of approvers.
 func Reachable(devices []Device, bound []access.Principal) map[access.Principal]bool {
 	reachable := map[access.Principal]bool{}
 	for _, p := range bound {
@@ -262,8 +260,8 @@ func Reachable(devices []Device, bound []access.Principal) map[access.Principal]
 	return reachable
 }
 
-// live returns a device that is known and not revoked, with the reason
-// Unauthenticated otherwise.
+// live returns a device that is known and not revoked, and otherwise an error with the reason
+// Unauthenticated.
 func (s *Service) live(id string) (Device, error) {
 	d, ok := s.Device(id)
 	if !ok {
@@ -293,5 +291,5 @@ func (d *Device) holds(c ca.Issued, now time.Time) {
 	d.Keys = certified(d.Keys, c, now)
 }
 
-// instant is now as stores keep it: UTC with microseconds.
+// instant returns the current time in the precision of stores: UTC with microseconds.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Microsecond) }

@@ -118,7 +118,7 @@ func TestAddMember(t *testing.T) {
 		"no request":          {identity.Daemon(), "x", user, operator, none, nil, reason.InvalidInput},
 		"by an operator":      {access.User("alice"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 		"by an agent":         {access.Agent("bot"), "x", user, operator, none, csr(t), reason.PermissionDenied},
-		"by nobody":           {none, "x", user, operator, none, csr(t), reason.PermissionDenied},
+		"without a requester": {none, "x", user, operator, none, csr(t), reason.PermissionDenied},
 		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 	} {
 		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr, true)
@@ -130,7 +130,7 @@ func TestAddMember(t *testing.T) {
 	}
 }
 
-func TestNobodyRaisesAboveThemselves(t *testing.T) {
+func TestNoRoleAboveOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()

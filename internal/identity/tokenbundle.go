@@ -11,10 +11,11 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// tokenFile stands in a bundle in place of a key and its certificate.
+// tokenFile is the file of the token. The bundle of a token contains it instead of a key and a
+// certificate.
 const tokenFile = "token"
 
-// Vacant reports by its error whether dir holds a credential.
+// Vacant returns an error if dir holds a credential, or if it cannot be read.
 func Vacant(dir string) error {
 	for _, name := range []string{keyName, keptFile, certFile, tokenFile} {
 		_, err := keyfile.Read(filepath.Join(dir, name))
@@ -22,19 +23,18 @@ func Vacant(dir string) error {
 			return fmt.Errorf("looking for a credential: %w", err)
 		}
 		if err == nil {
-			return reason.Errorf(reason.AlreadyExists, "%s holds a credential already: %s", dir, name).WithRemedy("Name a directory that does not exist yet.")
+			return reason.Errorf(reason.AlreadyExists, "%s already holds a credential: %s", dir, name).WithRemedy("Specify a directory that does not exist.")
 		}
 	}
 	return nil
 }
 
-// WriteTokenBundle writes the bundle of an API token into dir, which must hold no
-// other credential: the root and the address as in others, and the token, each with
-// mode 0600.
+// WriteTokenBundle writes the bundle of an API token into dir, which must not hold another
+// credential. The bundle has the root, the address and the token, each in a file with mode 0600.
 func WriteTokenBundle(dir string, b Bundle) error {
 	if b.Root == nil {
-		return reason.Errorf(reason.InvalidInput, "the gateway's root certificate is not known here, and a token's bundle needs it").
-			WithRemedy("Leave out --out and note the text, or connect with a credential bundle.")
+		return reason.Errorf(reason.InvalidInput, "a token bundle needs the gateway's root certificate, which is not available here").
+			WithRemedy("Omit --out and copy the printed token, or connect with a credential bundle.")
 	}
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing the token's bundle: %w", err)
@@ -60,17 +60,17 @@ func WriteTokenBundle(dir string, b Bundle) error {
 	return nil
 }
 
-// readTokenBundle reads the bundle of a token; fs.ErrNotExist when dir holds none.
+// readTokenBundle reads the bundle of a token. It returns fs.ErrNotExist if dir does not hold one.
 func readTokenBundle(dir string) (Bundle, error) {
 	var b Bundle
 	text, err := keyfile.Read(filepath.Join(dir, tokenFile))
 	if err != nil {
 		return b, err
 	}
-	of, err := readGateway(dir)
+	bundle, err := readGateway(dir)
 	if err != nil {
 		return b, missing(dir, err)
 	}
-	of.Token = strings.TrimSpace(string(text))
-	return of, nil
+	bundle.Token = strings.TrimSpace(string(text))
+	return bundle, nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/identity"
@@ -53,6 +54,7 @@ func (w *world) restart() {
 	}
 	w.registry = must.Get(access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}))(w.t)
 	w.Service = must.Get(identity.New(w.t.Context(), identity.Config{
+		Guard:     change.Unguarded,
 		Authority: w.authority, Store: w.store, Registry: w.registry, Now: w.Now,
 	}))(w.t)
 }

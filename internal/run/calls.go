@@ -18,11 +18,11 @@ import (
 	"palyra/internal/run/model"
 )
 
-// mostResult bounds the text of one result that the model is given, in bytes.
+// mostResult bounds the text of one result for the model, in bytes.
 const mostResult = 256 << 10
 
-// answerCalls makes the calls of a turn side by side and gives the model their
-// results in the order of the calls, with what the user said meanwhile.
+// answerCalls makes the calls of a turn in parallel and passes their results to the model in the
+// order of the calls, with the user's messages since.
 func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
 	results := make([]model.Result, len(t.Calls))
 	ends := make([]*ending, len(t.Calls))
@@ -37,7 +37,7 @@ func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
 	if i := slices.IndexFunc(ends, func(e *ending) bool { return e != nil }); i >= 0 {
 		return ends[i]
 	}
-	c.hear(results, c.run.mailbox.take())
+	c.addUserMessage(results, c.run.mailbox.take())
 	return nil
 }
 
@@ -55,16 +55,16 @@ func (c *conversation) sideBySide(n int, fn func(int)) {
 	running.Wait()
 }
 
-// reasonMark begins the line of a turn's text in which the model says why it wants the
-// calls of that turn. It is no argument of theirs: tools would get it, strict schemas
-// would refuse it, and the call digest would be of it.
+// reasonMark is the prefix of the line in which the model gives the reason for the calls of its
+// turn. It is not an argument of the calls: tools would receive it, strict schemas would refuse it,
+// and the call digest would contain it.
 const reasonMark = "palyra-reason:"
 
-// reasonBy tells the model so.
-const reasonBy = `Make the same call again, and write in the text of the same answer, before the call, a line that begins with "` + reasonMark +
-	`" and says why. Say what is so: a person reads it. If you do not know it, ask the user.`
+// reasonBy is the remedy that describes reasonMark to the model.
+const reasonBy = `Repeat the call, and write in the text of the same answer, before the call, a line that begins with "` + reasonMark +
+	`" and gives the reason. State the true reason: a user reads it. If you do not know it, ask the user.`
 
-// reasonIn is the reason in a turn's text: the last line that has the mark.
+// reasonIn returns the reason in a turn's text: the last line with the mark.
 func reasonIn(content string) string {
 	said := ""
 	for line := range strings.Lines(content) {
@@ -75,8 +75,8 @@ func reasonIn(content string) string {
 	return said
 }
 
-// call takes one call through the pipeline, with what the model said of why. When the
-// ending is not nil, the run ends with it.
+// call passes one call through the pipeline, with the model's reason. If the ending is not nil, the
+// run ends with it.
 func (c *conversation) call(ctx context.Context, wanted model.Call, why string) (model.Result, *ending) {
 	if err := ctx.Err(); err != nil {
 		return model.Result{}, endOf(ctx, err)
@@ -88,8 +88,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 			u.Calls++
 		}
 	})
-	// The journal shows the first call beyond the budget, and not how many more
-	// a model put into one turn.
+	// The journal contains the first call beyond the budget, but not how many more the turn had.
 	if over {
 		return model.Result{}, outOfCalls(record.Budget)
 	}
@@ -101,9 +100,9 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: led.Drafts, LeadBlobs: led.Blobs,
 	}, c.run.tape.observer(ctx, wanted.ID))
 	if err != nil {
-		c.run.tape.wake() // a refusal is told by no event
+		c.run.tape.wake() // a refusal has no event on the tape
 		if known := (&reason.Error{}); !errors.As(err, &known) && ctx.Err() == nil {
-			c.Log.ErrorContext(ctx, "a call of a run met a fault of the gateway", slog.String("run", record.ID),
+			c.Log.ErrorContext(ctx, "internal error in a call of a run", slog.String("run", record.ID),
 				slog.String("tool", wanted.Tool), slog.Any("error", err))
 		}
 	}
@@ -118,15 +117,14 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 	return result, nil
 }
 
-// inWorkspace is the input of a call, with the run's workspace where the tool has
-// one and the call names none. What is no JSON object stays as it is, for the
-// pipeline to refuse.
+// inWorkspace returns the input of a call, with the run's workspace if the tool has one and the
+// call names none. Input that is not a JSON object is unchanged; the pipeline refuses it.
 func (c *conversation) inWorkspace(name string, wanted model.Call) json.RawMessage {
 	i := slices.IndexFunc(c.tools, func(d tool.Descriptor) bool { return d.Name == wanted.Tool })
 	if i < 0 || name == "" || !c.tools[i].TakesWorkspace() {
 		return wanted.Input
 	}
-	text, err := canonical.JSON(wanted.Input) // refuses a member that is there twice
+	text, err := canonical.JSON(wanted.Input) // refuses duplicate members
 	if err != nil {
 		return wanted.Input
 	}
@@ -147,10 +145,10 @@ func (c *conversation) inWorkspace(name string, wanted model.Call) json.RawMessa
 }
 
 func outOfCalls(b Budget) *ending {
-	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %s and wanted more", text.Plural(b.Calls, "call")))
+	return failed(reason.Errorf(reason.BudgetExceeded, "the run exceeded its budget of %s", text.Plural(b.Calls, "call")))
 }
 
-// led is what becomes durable with the call.
+// led returns the write that becomes durable with the call.
 func (c *conversation) led() Write {
 	if c.lead == nil {
 		return Write{}
@@ -158,10 +156,10 @@ func (c *conversation) led() Write {
 	return *c.lead
 }
 
-// answer is what the model is told of a call that did not succeed; of one that
-// did, it reads the result alone.
+// answer is the model's answer to a failed call; for a successful call the model receives only the
+// result.
 type answer struct {
-	// Edited stands first, also before the result of a call that succeeded.
+	// Edited comes first, also before the result of a successful call.
 	Edited  string          `json:"executed_as_edited,omitempty"`
 	Outcome string          `json:"outcome"`
 	Reason  reason.Code     `json:"reason,omitempty"`
@@ -170,7 +168,7 @@ type answer struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 }
 
-// answerOf says how a call ended, without anything of the rules behind it.
+// answerOf returns the outcome of a call, without details of the policy rules.
 func answerOf(o call.Outcome, err error) answer {
 	known := &reason.Error{}
 	switch {
@@ -186,7 +184,7 @@ func answerOf(o call.Outcome, err error) answer {
 	return answer{Edited: r.Edited.Text(), Outcome: string(r.Outcome), Reason: reason.Code(r.Reason), Message: r.Message, Remedy: r.Remedy, Result: r.Result}
 }
 
-// text is the answer as the model reads it.
+// text returns the answer as the model receives it.
 func (a answer) text() string {
 	if a.Outcome == string(tool.Succeeded) && len(a.Result) > 0 && a.Edited != "" {
 		return cut(a.Edited + "\n" + string(a.Result))
@@ -196,16 +194,16 @@ func (a answer) text() string {
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
-		a.Result = nil // a result that is no JSON is a fault of its tool
+		a.Result = nil // a result that is not JSON is a fault of its tool
 		text, _ = json.Marshal(a)
 	}
 	return cut(string(text))
 }
 
-// ending reasons say that no call of the run can get through any more.
+// endingReasons are the reasons after which no call of the run can succeed.
 var endingReasons = []reason.Code{reason.GatewayFrozen, reason.JournalUnavailable, reason.ShuttingDown, reason.AttestationFailed, reason.Unauthenticated}
 
-// ends is how the run ends after this answer, nil when it goes on.
+// ends returns the end of the run after this answer, or nil if it continues.
 func (a answer) ends(err error) *ending {
 	switch {
 	case a.Reason == reason.ShuttingDown:
@@ -218,11 +216,11 @@ func (a answer) ends(err error) *ending {
 	return failed(reason.Errorf(a.Reason, "%s", a.Message).WithRemedy("%s", a.Remedy))
 }
 
-// cut bounds a result, and says so at its end.
+// cut truncates a result to the bound and appends a notice.
 func cut(content string) string {
 	if len(content) <= mostResult {
 		return content
 	}
 	kept := text.Clip(content, mostResult)
-	return fmt.Sprintf("%s\n[cut by the gateway: these are the first %d of %d bytes; ask for less at once]", kept, len(kept), len(content))
+	return fmt.Sprintf("%s\n[truncated by the gateway: first %d of %d bytes; request a smaller part]", kept, len(kept), len(content))
 }

@@ -8,15 +8,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ending is how a run ends. As the cause of a context it says why the work in
-// it was cut off.
+// ending is how a run ends. As the cause of a context it is why the run's work was stopped.
 type ending struct {
 	state State
 	// why is nil for a completed run.
 	why *reason.Error
 	// by is who cancelled the run.
 	by access.Principal
-	// cause is what lies behind the reason INTERNAL, for the log.
+	// cause is the underlying error of the reason INTERNAL, for the log.
 	cause error
 }
 
@@ -33,10 +32,10 @@ func cancelled(by access.Principal, text string) *ending {
 }
 
 func interrupted() *ending {
-	return &ending{state: Interrupted, why: reason.Errorf(reason.RunInterrupted, "the gateway stopped while the run was under way")}
+	return &ending{state: Interrupted, why: reason.Errorf(reason.RunInterrupted, "the gateway stopped while the run was active")}
 }
 
-// Error says why the run ended.
+// Error returns why the run ended.
 func (e *ending) Error() string {
 	if e.why == nil {
 		return string(e.state)
@@ -57,7 +56,7 @@ func (e *ending) Unwrap() error {
 	return e.why
 }
 
-// endOf is how a run ends whose work in ctx failed with err.
+// endOf returns the end of a run whose work in ctx failed with err.
 func endOf(ctx context.Context, err error) *ending {
 	if ctx.Err() != nil {
 		if cut := (&ending{}); errors.As(context.Cause(ctx), &cut) {

@@ -10,32 +10,31 @@ import (
 	"palyra/internal/core/text"
 )
 
-// mostQueued bounds the messages that wait for the model's next turn.
+// mostQueued bounds the messages that are queued for the model's next turn.
 const mostQueued = 64
 
-// mailbox is what users say to a run.
+// mailbox queues users' messages to a run.
 type mailbox struct {
-	// keep makes a message durable, with who said it.
+	// keep makes a message durable, with its sender.
 	keep func(ctx context.Context, by access.Caller, text string) error
 
-	// ending is held for reading while a message is made durable, so that a run
-	// that ends leaves no message behind.
+	// ending is held for reading while a message is made durable, so that every accepted message
+	// belongs to the run.
 	ending sync.RWMutex
 	closed bool
 
 	mu    sync.Mutex
 	queue []string
-	// attached counts the inboxes that were handed out and not closed, lost those
-	// among them whose clients are gone.
+	// attached counts the open inboxes, lost those whose clients disconnected.
 	attached, lost int
-	// once orders messages that have keys; said are those that were taken.
+	// once serializes messages with keys; said are the accepted ones.
 	once sync.Mutex
 	said map[saidKey]bool
 	// changed has room for one wake-up of the run.
 	changed chan struct{}
 }
 
-// saidKey is the key of a message: keys are their callers' own.
+// saidKey is the key of a message, scoped to its caller.
 type saidKey struct {
 	by  access.Principal
 	key string
@@ -45,7 +44,7 @@ func newMailbox(keep func(context.Context, access.Caller, string) error) *mailbo
 	return &mailbox{keep: keep, said: map[saidKey]bool{}, changed: make(chan struct{}, 1)}
 }
 
-// attach hands out one more inbox, which replaces those that are lost.
+// attach returns another inbox, which replaces the lost ones.
 func (b *mailbox) attach(by access.Caller) *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,22 +74,22 @@ func (b *mailbox) say(ctx context.Context, by access.Caller, text string) error 
 	return nil
 }
 
-// accept makes a message durable, unless it cannot be taken.
+// accept makes a message durable, or returns the reason for its refusal.
 func (b *mailbox) accept(ctx context.Context, by access.Caller, content string) error {
 	switch {
 	case b.closed:
 		return errEnded()
 	case content == "":
-		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
+		return reason.Errorf(reason.InvalidInput, "text is required").WithField("field", "text")
 	case b.waiting() >= mostQueued:
-		return reason.Errorf(reason.RateLimited, "%s wait for the model's next turn", text.Plural(mostQueued, "message")).
+		return reason.Errorf(reason.RateLimited, "the queue for the model's next turn is full: %s", text.Plural(mostQueued, "message")).
 			WithRemedy("Wait for the model's next turn.")
 	}
 	return b.keep(ctx, by, content)
 }
 
-// post takes a message of a client that holds no inbox. The run is then held open
-// as by a client that left, or, after the last message, by no such client.
+// post accepts a message of a client without an inbox. The run then stays open as after a
+// disconnected client; after the last message it does not.
 func (b *mailbox) post(ctx context.Context, by access.Caller, p Post) error {
 	b.ending.RLock()
 	defer b.ending.RUnlock()
@@ -104,7 +103,7 @@ func (b *mailbox) post(ctx context.Context, by access.Caller, p Post) error {
 			return nil
 		}
 	}
-	// The last message may be that there is none.
+	// The last message may be empty.
 	spoke := p.Text != "" || !p.Last
 	if spoke {
 		if err := b.accept(ctx, by, p.Text); err != nil {
@@ -134,7 +133,7 @@ func (b *mailbox) waiting() int {
 	return len(b.queue)
 }
 
-// take returns what was said and empties the queue.
+// take returns the queued messages and empties the queue.
 func (b *mailbox) take() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,18 +148,17 @@ func (b *mailbox) isAttached() bool {
 	return b.attached > 0
 }
 
-// isLeft reports whether all clients that held the run open are gone.
+// isLeft reports whether all clients that held the run open have disconnected.
 func (b *mailbox) isLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.attached > 0 && b.attached == b.lost
 }
 
-// next is called when the model has ended its turn, and returns the messages that
-// came since. It returns none when the run is over: nobody has anything more to say,
-// and the mailbox is closed. An interactive run waits for messages as long as a
-// client has an open inbox; when all clients have left, for as long as patience and
-// no longer, and the error is then RUN_ABANDONED.
+// next returns the messages since the model's last turn. It returns none when the run is complete:
+// no client can send more, and the mailbox is closed. An interactive run waits for messages while a
+// client has an open inbox. After all clients have disconnected it waits for patience; the error is
+// then RUN_ABANDONED.
 func (b *mailbox) next(ctx context.Context, interactive bool, patience time.Duration) ([]string, error) {
 	alone := newStopwatch(patience)
 	defer alone.stop()
@@ -176,7 +174,7 @@ func (b *mailbox) next(ctx context.Context, interactive bool, patience time.Dura
 		case <-b.changed:
 		case <-alone.over:
 			if b.isLeft() && b.closeEmpty() {
-				return nil, reason.Errorf(reason.RunAbandoned, "the client left, and nobody came back within %s to say what comes next", patience)
+				return nil, reason.Errorf(reason.RunAbandoned, "the client disconnected, and no client attached within %s", patience)
 			}
 			alone.runWhile(false)
 		case <-ctx.Done():
@@ -185,7 +183,7 @@ func (b *mailbox) next(ctx context.Context, interactive bool, patience time.Dura
 	}
 }
 
-// stopwatch says when something has lasted for a time without a break.
+// stopwatch signals when a condition has lasted without a break for a given time.
 type stopwatch struct {
 	limit time.Duration
 	timer *time.Timer
@@ -195,7 +193,7 @@ type stopwatch struct {
 
 func newStopwatch(limit time.Duration) *stopwatch { return &stopwatch{limit: limit} }
 
-// runWhile starts the watch unless it runs, or stops it.
+// runWhile starts the watch if lasts is true and it is not running, or stops it.
 func (s *stopwatch) runWhile(lasts bool) {
 	switch {
 	case !lasts:
@@ -213,7 +211,7 @@ func (s *stopwatch) stop() {
 	}
 }
 
-// closeEmpty shuts the mailbox unless a message waits in it.
+// closeEmpty closes the mailbox unless a message is queued.
 func (b *mailbox) closeEmpty() bool {
 	b.ending.Lock()
 	defer b.ending.Unlock()
@@ -221,25 +219,25 @@ func (b *mailbox) closeEmpty() bool {
 	return b.closed
 }
 
-// close shuts the mailbox; every message that was accepted is durable then.
+// close closes the mailbox; all accepted messages are then durable.
 func (b *mailbox) close() {
 	b.ending.Lock()
 	defer b.ending.Unlock()
 	b.closed = true
 }
 
-// inbox is one client's hold of a mailbox.
+// inbox is one client's handle of a mailbox.
 type inbox struct {
 	mailbox *mailbox
 	by      access.Caller
 	once    sync.Once
 }
 
-// Say queues what the user says next.
+// Say queues a message of the user.
 func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, i.by, text) }
 
-// Close says that no more messages come, from this client or from those that left:
-// an interactive run that nobody else holds open then ends with the model's turn.
+// Close ends the messages of this client and of the disconnected ones: an interactive run that no
+// other client holds open then ends with the model's turn.
 func (i *inbox) Close() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()
@@ -250,9 +248,8 @@ func (i *inbox) Close() {
 	})
 }
 
-// Leave says that the client is gone without a Close. The run stays open for it
-// until a client attaches, which takes its place, or another one calls Close; when it
-// waits for a message and nobody does either, until Limits.AbandonedAfter is over.
+// Leave marks the client as disconnected without Close. The run stays open until a client attaches
+// or calls Close. If it waits for a message meanwhile, it ends after Limits.AbandonedAfter.
 func (i *inbox) Leave() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()

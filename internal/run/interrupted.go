@@ -8,17 +8,16 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// CloseInterrupted ends the runs that were under way when the gateway stopped
-// and returns how many there were. It is called on start, before any run is
-// let in and after call.CloseAmbiguous, so that the end of a run is its
-// last event.
+// CloseInterrupted ends the runs that were active when the gateway stopped and returns their
+// number. It is called at the start, before any run is admitted and after call.CloseAmbiguous, so
+// that the end of a run is its last event.
 func (m *Manager) CloseInterrupted(ctx context.Context) (int, error) {
 	closed := 0
 	f := Filter{States: []State{Running}, PageSize: maxPage}
 	for {
 		page, next, err := m.Store.List(ctx, f)
 		if err != nil {
-			return closed, fmt.Errorf("listing runs that were under way: %w", err)
+			return closed, fmt.Errorf("listing active runs: %w", err)
 		}
 		for _, record := range page {
 			if err := m.closeInterrupted(ctx, record); err != nil {
@@ -46,7 +45,7 @@ func (m *Manager) closeInterrupted(ctx context.Context, record Record) error {
 	return err
 }
 
-// usageOf counts what a run used from its events, as far as they can be read.
+// usageOf computes the usage of a run from its events, as far as they are readable.
 func (m *Manager) usageOf(ctx context.Context, record Record) (Usage, error) {
 	counted := newMapper(record)
 	for after := int64(0); ; {
@@ -56,8 +55,8 @@ func (m *Manager) usageOf(ctx context.Context, record Record) (Usage, error) {
 		}
 		for _, e := range page {
 			if _, err := counted.next(e); err != nil {
-				// The gateway has to start all the same.
-				m.Log.ErrorContext(ctx, "an event of an interrupted run cannot be read", slog.String("run", record.ID), slog.Any("error", err))
+				// An unreadable event must not prevent the start.
+				m.Log.ErrorContext(ctx, "reading an event of an interrupted run failed", slog.String("run", record.ID), slog.Any("error", err))
 			}
 			after = e.Seq
 		}

@@ -43,7 +43,7 @@ func (w *world) soFar(id string) []run.Event {
 // The last durable event of a run that goes on is known from memory, and from
 // the journal when memory has lost the tape. What is not journaled does not
 // count.
-func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
+func TestLastSequenceOfAnActiveRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(modelCall("A", "work", `{}`)), waits)

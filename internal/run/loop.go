@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// tapeLife is how long the tape of a run that ended stays in memory.
+	// tapeLife is how long the tape of an ended run stays in memory.
 	tapeLife = 5 * time.Minute
 	// endRetry is the pause after an end that could not be made durable.
 	endRetry = 2 * time.Second
 )
 
-// drive takes a run from its task to its end. What the model does is done in
-// thinking, which ends with all.
+// drive executes a run from its task to its end. The model's work uses the context thinking, which
+// ends with all.
 func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	defer r.stop(nil)
-	// Counted from here: the journal's time may be ahead of a clock that was
-	// set back.
+	// Measured from now: the journal's time may be ahead of a clock that was set back.
 	budget := r.snapshot().Budget
 	clock := time.AfterFunc(budget.WallClock, func() { r.stop(outOfTime(budget)) })
 	defer clock.Stop()
@@ -35,7 +34,7 @@ func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	c := &conversation{Manager: m, run: r, messages: []model.Message{{Role: model.User, Text: task}}}
 	end := c.loop(all, thinking)
 	if end.cause != nil {
-		m.Log.ErrorContext(all, "a run met a fault of the gateway", slog.String("run", r.snapshot().ID), slog.Any("error", end.cause))
+		m.Log.ErrorContext(all, "internal error in a run", slog.String("run", r.snapshot().ID), slog.Any("error", end.cause))
 	}
 	r.mailbox.close()
 	if !m.end(all, r, end, c.lead) {
@@ -45,11 +44,11 @@ func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	close(r.ended)
 	m.Log.InfoContext(all, "run ended", slog.String("run", r.snapshot().ID), slog.String("state", string(end.state)),
 		slog.String("reason", string(r.snapshot().Reason)))
-	m.rest(r)
+	m.retainTape(r)
 }
 
-// rest keeps the tape of a run that ended for those who come back to it.
-func (m *Manager) rest(r *active) {
+// retainTape keeps the tape of an ended run for clients that reconnect.
+func (m *Manager) retainTape(r *active) {
 	timer := time.NewTimer(tapeLife)
 	defer timer.Stop()
 	select {
@@ -63,8 +62,8 @@ func outOfTime(b Budget) *ending {
 	return failed(reason.Errorf(reason.TimeBudget, "the run took longer than %s", b.WallClock))
 }
 
-// end makes the end of a run durable, and tries until it is: only a stop of
-// the gateway leaves that to the next start.
+// end makes the end of a run durable, and retries until it succeeds. If the gateway stops first,
+// its next start records the end.
 func (m *Manager) end(ctx context.Context, r *active, end *ending, lead *Write) bool {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -72,7 +71,7 @@ func (m *Manager) end(ctx context.Context, r *active, end *ending, lead *Write) 
 		if err == nil {
 			return true
 		}
-		m.Log.ErrorContext(ctx, "the end of a run could not be recorded", slog.String("run", r.snapshot().ID), slog.Any("error", err))
+		m.Log.ErrorContext(ctx, "recording the end of a run failed", slog.String("run", r.snapshot().ID), slog.Any("error", err))
 		pause := time.NewTimer(endRetry)
 		select {
 		case <-pause.C:
@@ -83,8 +82,8 @@ func (m *Manager) end(ctx context.Context, r *active, end *ending, lead *Write) 
 	}
 }
 
-// writeEnd writes the run's last event, after the model's last answer when
-// that was to become durable with a call that never began.
+// writeEnd writes the run's last event. If the model's last answer was to become durable with a
+// call that never started, writeEnd also writes the answer, before that event.
 func (m *Manager) writeEnd(ctx context.Context, r *active, end *ending, lead *Write) error {
 	record := end.apply(r.snapshot())
 	w, err := finishedWrite(record)
@@ -112,7 +111,7 @@ func (m *Manager) writeEnd(ctx context.Context, r *active, end *ending, lead *Wr
 	})
 }
 
-// apply returns the record of a run that ended so.
+// apply returns the record of a run with this end.
 func (e *ending) apply(r Record) Record {
 	r.State, r.CancelledBy = e.state, e.by
 	if e.why != nil {
@@ -121,18 +120,18 @@ func (e *ending) apply(r Record) Record {
 	return r
 }
 
-// conversation is a run as its model sees it.
+// conversation is a run from the model's view.
 type conversation struct {
 	*Manager
 	run      *active
 	messages []model.Message
-	// tools are those that the model was told of for its last turn.
+	// tools are the tools that the model received for its last turn.
 	tools []tool.Descriptor
 	// lead is the answer that becomes durable with its only call.
 	lead *Write
 }
 
-// loop asks the model and makes its calls until the run ends.
+// loop requests turns from the model and makes its calls until the run ends.
 func (c *conversation) loop(all, thinking context.Context) *ending {
 	for {
 		if end := c.outOfTokens(); end != nil {
@@ -147,7 +146,7 @@ func (c *conversation) loop(all, thinking context.Context) *ending {
 			return endOf(all, err)
 		}
 		if badStop(turn) != nil || len(turn.Calls) > 0 {
-			if end := c.goOn(all, turn); end != nil {
+			if end := c.processTurn(all, turn); end != nil {
 				return end
 			}
 			continue
@@ -159,12 +158,12 @@ func (c *conversation) loop(all, thinking context.Context) *ending {
 		case len(texts) == 0:
 			return completed
 		}
-		c.hear(nil, texts)
+		c.addUserMessage(nil, texts)
 	}
 }
 
-// goOn does what a turn wants that is not the model's last.
-func (c *conversation) goOn(ctx context.Context, t model.Turn) *ending {
+// processTurn processes a turn that is not the model's last one.
+func (c *conversation) processTurn(ctx context.Context, t model.Turn) *ending {
 	if end := c.outOfTokens(); end != nil {
 		return end
 	}
@@ -174,45 +173,45 @@ func (c *conversation) goOn(ctx context.Context, t model.Turn) *ending {
 	return c.answerCalls(ctx, t)
 }
 
-// outOfTokens is how a run ends that may ask its model nothing more.
+// outOfTokens returns the end of a run without remaining tokens, or nil.
 func (c *conversation) outOfTokens() *ending {
 	record := c.run.snapshot()
 	if used := record.Usage.tokens(); used >= record.Budget.Tokens {
-		return failed(reason.Errorf(reason.ModelBudget, "the run used %s and %d are allowed", text.Plural(used, "token"), record.Budget.Tokens))
+		return failed(reason.Errorf(reason.ModelBudget, "the run used %s, above its budget of %d", text.Plural(used, "token"), record.Budget.Tokens))
 	}
 	return nil
 }
 
 func (u Usage) tokens() int64 { return u.InputTokens + u.OutputTokens }
 
-// badStop is how a run ends whose model did not come to the end of its turn.
+// badStop returns the end of a run whose model did not complete its turn.
 func badStop(t model.Turn) *ending {
 	switch t.Stop {
 	case model.MaxTokens:
-		return failed(reason.Errorf(reason.ModelBudget, "the model's answer reached the bound of one turn, %s, and was cut off", text.Plural(t.Usage.OutputTokens, "token")).
+		return failed(reason.Errorf(reason.ModelBudget, "the model's answer was truncated at the limit of one turn, %s", text.Plural(t.Usage.OutputTokens, "token")).
 			WithRemedy("Raise max_output_tokens of the model in palyra.toml, or give it a smaller task."))
 	case model.Refusal:
-		return failed(reason.Errorf(reason.ModelRejected, "the model refused to go on").
+		return failed(reason.Errorf(reason.ModelRejected, "the model refused to continue").
 			WithRemedy("Read its last answer; word the task differently, or use another model."))
 	}
 	return nil
 }
 
-// generate asks the model for its next turn and tells the tape what comes.
+// generate requests the model's next turn and adds its events to the tape.
 func (c *conversation) generate(ctx context.Context) (model.Turn, error) {
 	record := c.run.snapshot()
 	request := model.Request{
 		Run: record.ID, System: c.systemPrompt(), Messages: c.messages, Tools: modelTools(c.tools),
 		MaxTokens: record.Budget.Tokens - record.Usage.tokens(),
 	}
-	told := context.WithoutCancel(ctx)
+	tapeCtx := context.WithoutCancel(ctx)
 	var mu sync.Mutex
 	ended := false
 	turn, err := c.run.provider.Generate(ctx, request, func(e model.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
-			c.tell(told, e)
+			c.addToTape(tapeCtx, e)
 		}
 	})
 	mu.Lock()
@@ -229,8 +228,8 @@ func (c *conversation) generate(ctx context.Context) (model.Turn, error) {
 	return turn, nil
 }
 
-// tell adds what comes of a turn to the tape.
-func (c *conversation) tell(ctx context.Context, e model.Event) {
+// addToTape adds an event of a turn to the tape.
+func (c *conversation) addToTape(ctx context.Context, e model.Event) {
 	switch {
 	case e.Delta != nil:
 		c.run.tape.add(ctx, Event{Delta: &Delta{Text: e.Delta.Text}})
@@ -239,7 +238,7 @@ func (c *conversation) tell(ctx context.Context, e model.Event) {
 	}
 }
 
-// publicMessage is what may be shown of an error.
+// publicMessage returns the part of an error that clients may receive.
 func publicMessage(err error) string {
 	if known := (&reason.Error{}); errors.As(err, &known) {
 		return tool.RedactText(known.Message)
@@ -247,8 +246,8 @@ func publicMessage(err error) string {
 	return reason.Lookup(reason.Of(err)).Sentence
 }
 
-// keepTurn makes the model's answer durable. The answer with one call becomes
-// durable with that call's first event, which saves a write.
+// keepTurn makes the model's answer durable. An answer with one call becomes durable with that
+// call's first event, which saves a write.
 func (c *conversation) keepTurn(ctx context.Context, t model.Turn) error {
 	record := c.run.snapshot()
 	w, err := turnWrite(record, record.Usage.Turns, t, c.tools)
@@ -266,7 +265,7 @@ func (c *conversation) keepTurn(ctx context.Context, t model.Turn) error {
 	return c.run.tape.write(context.WithoutCancel(ctx), w)
 }
 
-// hear adds what the user's side says next.
-func (c *conversation) hear(results []model.Result, texts []string) {
+// addUserMessage adds the next results and messages of the user's side.
+func (c *conversation) addUserMessage(results []model.Result, texts []string) {
 	c.messages = append(c.messages, model.Message{Role: model.User, Results: results, Text: strings.Join(texts, "\n\n")})
 }

@@ -213,7 +213,7 @@ func sleeps(d time.Duration) work {
 	}
 }
 
-func TestWhatTheModelReadsOfFailures(t *testing.T) {
+func TestFailuresShownToTheModel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		exit := 1
@@ -230,7 +230,7 @@ func TestWhatTheModelReadsOfFailures(t *testing.T) {
 			id, text string
 		}{
 			{"a", `{"outcome":"denied","reason":"POLICY_DENIED","message":"Policy does not allow this call.","remedy":"Ask an operator."}`},
-			{"b", `{"outcome":"refused","reason":"UNKNOWN_TOOL","message":"there is no tool \"none\"","remedy":"List the tools with ` + "`palyra tools`" + `."}`},
+			{"b", `{"outcome":"refused","reason":"UNKNOWN_TOOL","message":"tool \"none\" not found","remedy":"List the tools with ` + "`palyra tools`" + `."}`},
 			{"c", `{"outcome":"failed","reason":"TOOL_FAILED","message":"exit 1","result":{"stderr":"no"}}`},
 		} {
 			if got := result(request, i); got.CallID != want.id || got.Text != want.text || !got.Failed {
@@ -238,7 +238,7 @@ func TestWhatTheModelReadsOfFailures(t *testing.T) {
 			}
 		}
 		big := result(request, 3)
-		if len(big.Text) > run.MostResult+200 || !strings.HasPrefix(big.Text, `"éé`) || !strings.Contains(big.Text, "[cut by the gateway") || strings.ContainsRune(big.Text, '�') {
+		if len(big.Text) > run.MostResult+200 || !strings.HasPrefix(big.Text, `"éé`) || !strings.Contains(big.Text, "[truncated by the gateway") || strings.ContainsRune(big.Text, '�') {
 			t.Errorf("the large result has %d bytes and ends with %q", len(big.Text), big.Text[len(big.Text)-120:])
 		}
 	})

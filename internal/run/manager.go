@@ -17,7 +17,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// Calls takes a call through all stages of the pipeline.
+// Calls passes a call through all stages of the pipeline.
 type Calls interface {
 	Call(ctx context.Context, s call.Submission, observe func(call.Event)) (call.Outcome, error)
 }
@@ -27,7 +27,7 @@ type Approvals interface {
 	Get(ctx context.Context, id string) (approval.Record, error)
 }
 
-// Workspace is a declared workspace as the model is told of it.
+// Workspace is a declared workspace as described to the model.
 type Workspace struct {
 	Name     string
 	ReadOnly bool
@@ -35,33 +35,32 @@ type Workspace struct {
 
 // Limits bound runs.
 type Limits struct {
-	// Budget is what a run may use at most.
+	// Budget is the maximum budget of a run.
 	Budget Budget
-	// ActivePerPrincipal is how many runs of one principal go on at once.
+	// ActivePerPrincipal is how many runs of one principal may be active.
 	ActivePerPrincipal int
-	// ParallelCalls is how many calls of one turn go on at once.
+	// ParallelCalls is how many calls of one turn run in parallel.
 	ParallelCalls int
-	// AbandonedAfter is how long a run waits for the next message when all its
-	// clients have left.
+	// AbandonedAfter is the time for which a run waits for the next message after all its clients
+	// have disconnected.
 	AbandonedAfter time.Duration
 }
 
-// Config is what a Manager needs.
+// Config holds the dependencies of a Manager.
 type Config struct {
 	Calls Calls
-	// Models are by their names in the configuration. With none, no run can be
-	// started.
+	// Models are keyed by their names in the configuration. If empty, no run can be started.
 	Models       map[string]model.Provider
 	DefaultModel string
-	// Catalog lists the tools that policy could ever let the caller call.
+	// Catalog lists the tools that policy could ever allow the caller to call.
 	Catalog func(access.Caller) []tool.Descriptor
-	// Workspaces are what a run can be told to work in, the default one first.
+	// Workspaces are the workspaces that a run can select, the default one first.
 	Workspaces []Workspace
 	Store      Store
 	Approvals  Approvals
 	Limits     Limits
-	// Admit refuses a message of that many bytes when the caller's quota does not
-	// allow it. It may be nil.
+	// Admit returns an error if the caller's quota does not allow a message of this size. It may be
+	// nil.
 	Admit func(c access.Caller, bytes int64) error
 	// Log may be nil.
 	Log *slog.Logger
@@ -71,13 +70,13 @@ type Config struct {
 type Manager struct {
 	Config
 	tapes *tapeCache
-	// stopping is closed when no more runs are let in.
+	// stopping is closed when no more runs are admitted.
 	stopping chan struct{}
 
 	mu      sync.Mutex
 	closing bool
 	runs    map[string]*active
-	// perPrincipal counts the runs of each principal that have not ended.
+	// perPrincipal counts the active runs of each principal.
 	perPrincipal map[access.Principal]int
 	// driving counts the goroutines that drive runs.
 	driving sync.WaitGroup
@@ -86,12 +85,12 @@ type Manager struct {
 // active is a run that has not ended.
 type active struct {
 	caller access.Caller
-	// session is the client's own name for it.
+	// session is the client's name of the session.
 	session  string
 	provider model.Provider
 	mailbox  *mailbox
 	tape     *tape
-	// halt ends what the model does, stop all that the run does.
+	// halt ends the model's work; stop ends all work of the run.
 	halt, stop context.CancelCauseFunc
 	// ended is closed when the end is durable.
 	ended chan struct{}
@@ -100,7 +99,7 @@ type active struct {
 	record Record
 }
 
-// New checks the configuration.
+// New validates the configuration and returns a Manager.
 func New(cfg Config) (*Manager, error) {
 	l := cfg.Limits
 	switch {
@@ -120,8 +119,8 @@ func New(cfg Config) (*Manager, error) {
 	}, nil
 }
 
-// Run lets runs in until ctx ends and waits for those under way, which end as
-// interrupted: requests to models end at once, calls when drain is over.
+// Run admits runs until ctx ends, and then waits for the active ones, which end as interrupted:
+// requests to models end at once, calls after drain.
 func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	<-ctx.Done()
 	for _, r := range m.close() {
@@ -137,7 +136,7 @@ func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	return nil
 }
 
-// close lets no more runs in and returns those under way.
+// close stops admitting runs and returns the active ones.
 func (m *Manager) close() []*active {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,14 +161,14 @@ func (m *Manager) activeLocked() []*active {
 	return list
 }
 
-// Active counts the runs that have not ended.
+// Active returns the number of active runs.
 func (m *Manager) Active() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.runs)
 }
 
-// enter counts a run in.
+// enter registers a run.
 func (m *Manager) enter(r *active) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +177,7 @@ func (m *Manager) enter(r *active) error {
 	case m.closing:
 		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
 	case m.perPrincipal[p] >= m.Limits.ActivePerPrincipal:
-		return reason.Errorf(reason.RateLimited, "%s has %s under way", p, text.Plural(m.perPrincipal[p], "run")).
+		return reason.Errorf(reason.RateLimited, "starting a run: %s has %s active", p, text.Plural(m.perPrincipal[p], "run")).
 			WithRemedy("Wait until one has ended, or cancel one with `palyra runs cancel`.")
 	}
 	m.perPrincipal[p]++
@@ -187,7 +186,7 @@ func (m *Manager) enter(r *active) error {
 	return nil
 }
 
-// leave counts a run out.
+// leave unregisters a run.
 func (m *Manager) leave(r *active) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,14 +203,14 @@ func (m *Manager) find(id string) *active {
 	return m.runs[id]
 }
 
-// snapshot is the record with what was used so far.
+// snapshot returns the record with the usage so far.
 func (r *active) snapshot() Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.record
 }
 
-// use counts what a turn or call used.
+// use adds the usage of a turn or call.
 func (r *active) use(change func(*Usage)) Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +218,8 @@ func (r *active) use(change func(*Usage)) Usage {
 	return r.record.Usage
 }
 
-// Attach returns an inbox of a run under way for what by says. It is RUN_ENDED for
-// one that ended and NOT_FOUND for one that never was.
+// Attach returns an inbox of an active run for messages of by. The error is RUN_ENDED for an ended
+// run and NOT_FOUND for an unknown one.
 func (m *Manager) Attach(ctx context.Context, by access.Caller, id string) (Inbox, error) {
 	r, err := m.underWay(ctx, id)
 	if err != nil {
@@ -229,9 +228,9 @@ func (m *Manager) Attach(ctx context.Context, by access.Caller, id string) (Inbo
 	return r.mailbox.attach(by), nil
 }
 
-// Say gives a message of by to a run under way, which the model reads at its next
-// turn, and returns the run. An interactive run then waits for the next message as
-// for a client that left, until there was a last one. The errors are those of Attach.
+// Say sends a message of by to an active run, which the model receives at its next turn, and
+// returns the run. An interactive run then waits for the next message as after a disconnected
+// client, unless this one is the last. It returns the errors of Attach.
 func (m *Manager) Say(ctx context.Context, by access.Caller, id string, p Post) (Record, error) {
 	r, err := m.underWay(ctx, id)
 	if err != nil {
@@ -269,7 +268,7 @@ func (m *Manager) List(ctx context.Context, f Filter) ([]Record, string, error) 
 	return page, next, err
 }
 
-// current adds to a stored record what the run used since it started.
+// current adds the usage since the start to a stored record.
 func (m *Manager) current(record Record) Record {
 	if record.State == Running {
 		if r := m.find(record.ID); r != nil {
@@ -279,9 +278,9 @@ func (m *Manager) current(record Record) Record {
 	return record
 }
 
-// Cancel stops a run and waits until its end is durable: the request to the
-// model's provider, calls that wait for a human, and calls that run. It is
-// RUN_ENDED for a run that ended otherwise.
+// Cancel stops a run and waits until its end is durable. It cancels the request to the model's
+// provider, calls that wait for approval, and running calls. The error is RUN_ENDED if the run
+// ended for another reason.
 func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) (Record, error) {
 	if r := m.find(id); r != nil {
 		r.stop(cancelled(by.Principal, why))
@@ -301,9 +300,8 @@ func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) 
 	return record, reason.Errorf(reason.RunEnded, "run %s is %s", id, record.State).WithField("state", string(record.State))
 }
 
-// EndDevice stops the runs that a device started which was revoked, or whose member
-// may do less than before, and returns how many there were. They fail with why. It
-// does not wait for their ends.
+// EndDevice stops the runs that a device started, when the device was revoked or its member lost
+// permissions, and returns their number. They fail with why. It does not wait for their ends.
 func (m *Manager) EndDevice(deviceID string, why *reason.Error) int {
 	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.caller.DeviceID != deviceID })
 	for _, r := range list {
@@ -312,8 +310,7 @@ func (m *Manager) EndDevice(deviceID string, why *reason.Error) int {
 	return len(list)
 }
 
-// EndSession cancels the runs of a session, by its full id, and waits until
-// they ended.
+// EndSession cancels the runs of a session, by its full id, and waits for their ends.
 func (m *Manager) EndSession(ctx context.Context, by access.Caller, sessionID string) error {
 	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.snapshot().Session != sessionID })
 	for _, r := range list {

@@ -14,16 +14,14 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// PerEvent is how many sequence numbers of the tape belong to one sequence number
-// of the journal. The events of the tape that come from the journal's event 7 have
-// numbers from 7*PerEvent to 8*PerEvent-1.
+// PerEvent is how many sequence numbers of the tape belong to one sequence number of the journal.
+// The tape's events of the journal's event 7 have numbers from 7*PerEvent to 8*PerEvent-1.
 const PerEvent = 1 << placeBits
 
-// The layout of the PerEvent numbers of one journal event. The journal's event 7
-// yields at most 8 events of the tape, with the numbers 7<<20, 7<<20 + 1<<12,
-// 7<<20 + 2<<12 and so on. The 1<<12 numbers of each are for the parts in which the
-// API sends a result that is larger than a message. What comes after event 7 and is
-// not journaled, such as output, has the numbers from 7<<20 + firstProvisional on.
+// The layout of the PerEvent numbers of one journal event. The journal's event 7 yields at most 8
+// events of the tape, with the numbers 7<<20, 7<<20 + 1<<12, 7<<20 + 2<<12 and so on. The 1<<12
+// numbers of each are for the parts of a result that is larger than an API message. Unjournaled
+// events after event 7, such as output, have the numbers from 7<<20 + firstProvisional on.
 const (
 	placeBits        = 20
 	partBits         = 12
@@ -31,46 +29,45 @@ const (
 	lastProvisional  = PerEvent - 1
 )
 
-// entry is one event of a tape, with the names of what has to be read to make
-// it whole.
+// entry is one event of a tape, with the names of the blobs that complete it.
 type entry struct {
 	Event
 	approvalID string
-	// textBlob is of the message or turn, resultBlob of the result; inputBlobs
-	// are of the turn's calls, by their place.
+	// textBlob contains the message or turn, resultBlob the result; inputBlobs contain the inputs
+	// of the turn's calls, in order.
 	textBlob   string
 	resultBlob string
 	inputBlobs map[int]string
-	// durable is false for what is in memory alone.
+	// durable is false for events that exist only in memory.
 	durable bool
 }
 
-// mapper turns the journal's events of one run into those of its tape. It has
-// to see them all, in order.
+// mapper converts the journal's events of one run to events of its tape. It must receive all of
+// them, in order.
 type mapper struct {
-	// base is the run as it was started.
+	// base is the record as of the start of the run.
 	base Record
-	// calls are the run's own proposals; an event of any other is passed over.
+	// calls are the run's own proposals; events of other proposals are skipped.
 	calls map[string]*callState
 	usage Usage
 	// finished is set by the run's last event.
 	finished bool
 }
 
-// callState is what the tape said of a call so far.
+// callState is the state of a call on the tape.
 type callState struct {
 	id string
-	// asked is the approval that the call waits for.
-	asked   string
-	decided bool
-	ended   bool
+	// pendingApproval is the id of the approval that the call waits for, or "".
+	pendingApproval string
+	decided         bool
+	ended           bool
 }
 
 func newMapper(r Record) *mapper {
 	return &mapper{base: r.asStarted(), calls: make(map[string]*callState)}
 }
 
-// asStarted is the record as it was when the run began.
+// asStarted returns the record as of the start of the run.
 func (r Record) asStarted() Record {
 	return Record{
 		ID: r.ID, State: Running, Principal: r.Principal, OnBehalfOf: r.OnBehalfOf, Device: r.Device, Session: r.Session,
@@ -79,7 +76,7 @@ func (r Record) asStarted() Record {
 	}
 }
 
-// next returns what one event of the journal yields.
+// next returns the tape entries of one journal event.
 func (m *mapper) next(e journal.Event) ([]*entry, error) {
 	if e.Erased() {
 		return nil, nil
@@ -168,17 +165,17 @@ func (m *mapper) end(e journal.Event) ([]*entry, error) {
 	return []*entry{{Event: Event{Finished: &r}}}, nil
 }
 
-// own reports whether the run's principal caused an event; a run of that name
-// of anybody else is another run.
+// own reports whether the run's principal caused an event. A run of another principal is another
+// run, even if it has the same name.
 func (m *mapper) own(e journal.Event) bool { return e.Actor == m.base.Principal.String() }
 
-// callEntry is an entry of a call.
+// callEntry returns an entry of a call.
 func callEntry(proposal string, c *callState, e Event) *entry {
 	e.ProposalID, e.CallID = proposal, c.id
 	return &entry{Event: e}
 }
 
-// propose counts a call in.
+// propose registers a call.
 func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string) *entry {
 	c := &callState{id: callID}
 	m.calls[proposal] = c
@@ -188,8 +185,7 @@ func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string)
 	}})
 }
 
-// ofCall converts what happened to a call. One that was not proposed here is
-// not of the run.
+// ofCall converts an event of a call. A call that was not proposed here does not belong to the run.
 func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
 	payload, err := record.Decode(&e)
 	if err != nil {
@@ -229,8 +225,8 @@ func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
 	return nil, nil
 }
 
-// refused is a decision that policy never made. A proposal whose input was
-// refused is told of here first.
+// refused converts a refusal without a policy decision. If the input of a call was refused, this is
+// the first event of the call, and the call is registered here.
 func (m *mapper) refused(e journal.Event, p *record.Refused) []*entry {
 	if !m.own(e) {
 		return nil
@@ -248,7 +244,7 @@ func (m *mapper) refused(e journal.Event, p *record.Refused) []*entry {
 }
 
 func (m *mapper) asked(e journal.Event) ([]*entry, error) {
-	var p approval.JoinedPayload // what both payloads have
+	var p approval.JoinedPayload // the members that both payloads have
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return nil, err
 	}
@@ -256,25 +252,24 @@ func (m *mapper) asked(e journal.Event) ([]*entry, error) {
 	if c == nil {
 		return nil, nil
 	}
-	c.asked = p.ApprovalID
+	c.pendingApproval = p.ApprovalID
 	en := callEntry(p.ProposalID, c, Event{Asked: &approval.Record{ID: p.ApprovalID}})
 	en.approvalID = p.ApprovalID
 	return []*entry{en}, nil
 }
 
-// resolved tells how the approval was answered that a call waited for, if it
-// waited for one. A call may wait once more for what it changed.
+// resolved adds the answer of an approval that a call waited for, if any. A call may wait again for
+// an edit that it received.
 func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, grant string) []*entry {
-	if c.asked == "" {
+	if c.pendingApproval == "" {
 		return nil
 	}
-	id := c.asked
-	c.asked = ""
+	id := c.pendingApproval
+	c.pendingApproval = ""
 	return []*entry{callEntry(e.Subject, c, Event{Resolved: &Resolved{ApprovalID: id, State: state, GrantID: grant}})}
 }
 
-// answered is how an approval was answered that a call waited for, as the
-// reason of what was decided then says.
+// answered returns how an approval was answered, from the reason of the decision.
 func answered(why reason.Code) approval.State {
 	switch why {
 	case reason.ApprovalDenied:

@@ -13,16 +13,14 @@ import (
 	"palyra/internal/run/model"
 )
 
-// inlineText is the largest text that is written into the journal; a larger
-// one is a blob that the journal names by digest.
+// inlineText is the largest text in a journal payload; a larger one is a blob that the payload
+// names by digest.
 const inlineText = 16 << 10
 
-// longestName is how much of a tool's name is journaled, as a model may write
-// anything there.
+// longestName bounds the journaled name of a tool, because a model may write anything there.
 const longestName = 128
 
-// rowMessage is how much of the task the row of a run shows; its event has all
-// of it.
+// rowMessage bounds the task in the row of a run; its event has all of it.
 const rowMessage = 4 << 10
 
 // StartedPayload is the payload of event.RunStarted.
@@ -33,14 +31,14 @@ type StartedPayload struct {
 	DeviceID   string           `json:"device_id"`
 	Model      string           `json:"model"`
 	Workspace  string           `json:"workspace"`
-	// MessageBlob is set instead of Message when it is large.
+	// MessageBlob is set instead of Message if it is large.
 	Message     string        `json:"message,omitempty"`
 	MessageBlob string        `json:"message_blob,omitempty"`
 	Interactive bool          `json:"interactive"`
 	Budget      BudgetPayload `json:"budget"`
 }
 
-// BudgetPayload is a Budget as it is journaled.
+// BudgetPayload is the journaled form of a Budget.
 type BudgetPayload struct {
 	Calls       int   `json:"calls"`
 	Tokens      int64 `json:"tokens"`
@@ -49,13 +47,13 @@ type BudgetPayload struct {
 
 // MessagePayload is the payload of event.UserMessage.
 type MessagePayload struct {
-	// TextBlob is set instead of Text when it is large.
+	// TextBlob is set instead of Text if it is large.
 	Text     string `json:"text,omitempty"`
 	TextBlob string `json:"text_blob,omitempty"`
 }
 
-// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs;
-// older gateways wrote small ones into the event.
+// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs; older
+// gateways wrote small ones into the event.
 type TurnPayload struct {
 	Turn         int               `json:"turn"`
 	Text         string            `json:"text,omitempty"`
@@ -67,7 +65,7 @@ type TurnPayload struct {
 	Model        string            `json:"model"`
 }
 
-// TurnCallPayload is a call that the model wants.
+// TurnCallPayload is a call that the model requests.
 type TurnCallPayload struct {
 	CallID    string `json:"call_id"`
 	Tool      string `json:"tool"`
@@ -85,7 +83,7 @@ type FinishedPayload struct {
 	Usage   UsagePayload     `json:"usage"`
 }
 
-// UsagePayload is a Usage as it is journaled.
+// UsagePayload is the journaled form of a Usage.
 type UsagePayload struct {
 	Calls        int   `json:"calls"`
 	Turns        int   `json:"turns"`
@@ -105,7 +103,7 @@ func (w *Write) addEvent(code event.Code, r Record, actor string, payload any) e
 	return nil
 }
 
-// store gives a text to the event itself or, when it is large, to a blob.
+// store returns a text for the event itself or, if it is large, the name of a blob with it.
 func (w *Write) store(text string) (inline, blob string) {
 	if len(text) <= inlineText {
 		return text, ""
@@ -113,8 +111,8 @@ func (w *Write) store(text string) (inline, blob string) {
 	return "", w.addBlob(text)
 }
 
-// keep gives a text of the model to a blob: it may quote what a tool returned, and the
-// journal keeps what it is given for ever and in plain.
+// keep stores a text of the model as a blob: it may quote results of tools, and the journal itself
+// is permanent and unencrypted.
 func (w *Write) keep(text string) (blob string) {
 	if text == "" {
 		return ""
@@ -133,15 +131,14 @@ func startedWrite(r Record, task string) (w Write, err error) {
 	return w, w.addEvent(event.RunStarted, r, r.Principal.String(), p)
 }
 
-// messageWrite journals what the user said.
+// messageWrite journals a message of the user.
 func messageWrite(r Record, by access.Principal, text string) (w Write, err error) {
 	p := MessagePayload{}
 	p.Text, p.TextBlob = w.store(tool.RedactText(text))
 	return w, w.addEvent(event.UserMessage, r, by.String(), p)
 }
 
-// turnWrite journals an answer of the model. tools are those that the model
-// was told of.
+// turnWrite journals an answer of the model. tools are the tools that the model received.
 func turnWrite(r Record, n int, t model.Turn, tools []tool.Descriptor) (w Write, err error) {
 	p := TurnPayload{
 		Turn: n, Stop: t.Stop, InputTokens: t.Usage.InputTokens, OutputTokens: t.Usage.OutputTokens, Model: t.Model,
@@ -169,9 +166,9 @@ func finishedWrite(r Record) (w Write, err error) {
 	})
 }
 
-// redactInput returns the input that the model wrote, without secrets. A tool's
-// SecretPaths can be applied only to valid JSON. Other input of a tool that has some
-// is withheld, and so is input of a tool that is not known.
+// redactInput returns the model's input without secrets. A tool's SecretPaths can be applied only
+// to valid JSON. Other input is withheld if the tool has any, and so is the input of an unknown
+// tool.
 func redactInput(c model.Call, tools []tool.Descriptor) string {
 	input, err := canonical.JSON(c.Input)
 	for _, d := range tools {

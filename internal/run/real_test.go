@@ -136,9 +136,9 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 	}
 }
 
-// A call that asks twice: for itself, and for what it changed. The tape tells
-// of both, live and from the journal.
-func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
+// TestRunWithCommitApproval: a call requires two approvals, one for itself and one for its changes.
+// The tape contains both, live and from the journal.
+func TestRunWithCommitApproval(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		allow bool
@@ -165,9 +165,9 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 	}
 }
 
-// Two runs of one session that ask for the same are one question; the tape of
-// each tells of it, of how it was answered, and of nothing of the other.
-func TestRunsThatAskTogether(t *testing.T) {
+// TestRunsShareAnApproval: identical requests of two runs of one session share an approval. The
+// tape of each contains the approval and its answer, and nothing of the other run.
+func TestRunsShareAnApproval(t *testing.T) {
 	t.Parallel()
 	ask := calls(modelCall("c1", "process.run", `{"argv":["make"]}`))
 	w := newReal(t, ask, ask, says("done"), says("done"))
@@ -207,9 +207,9 @@ func TestRunsThatAskTogether(t *testing.T) {
 	}
 }
 
-// The answer with one call costs no write of its own: it is durable before the
-// first event of the call, in the same transaction.
-func TestTurnLeadsItsOnlyCall(t *testing.T) {
+// TestTurnIsStoredWithItsOnlyCall: a turn with one call needs no write of its own: it is durable
+// before the first event of the call, in the same transaction.
+func TestTurnIsStoredWithItsOnlyCall(t *testing.T) {
 	t.Parallel()
 	w := newReal(t, calls(modelCall("c1", "fs.read", `{"path":"a"}`)), says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})

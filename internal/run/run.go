@@ -1,12 +1,10 @@
-// Package run drives runs: a model that proposes tool calls, within budgets,
-// in a session. Every call goes through the pipeline (package toolcall); denials go
-// back to the model with their reason and remedy. What happens is journaled. The
-// tape of a run, its events as clients follow and resume them, is made from the
-// journal; only output that comes in pieces is in memory alone.
+// Package run executes runs: a model that proposes tool calls, within budgets, in a session. Every
+// call passes through the pipeline (package call); denials are returned to the model with their
+// reason and remedy. All events are journaled. The tape of a run, the events that clients follow
+// and resume, is derived from the journal; only partial output exists solely in memory.
 //
-// A run belongs to the Manager and not to the client that started it: it goes
-// on without one. A run that was under way when the gateway stopped is listed
-// as interrupted; it is not resumed.
+// A run belongs to the Manager and not to the client that started it: it continues without one. A
+// run that was active when the gateway stopped is listed as interrupted; it is not resumed.
 package run
 
 import (
@@ -21,7 +19,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// State is where a run stands.
+// State is the state of a run.
 type State string
 
 // The states. All but Running are final.
@@ -33,22 +31,21 @@ const (
 	Interrupted State = "interrupted"
 )
 
-// Start describes a run to be started.
+// Start is a request to start a run.
 type Start struct {
 	// Session is the client's name for its session; "" means "default".
 	Session string
 	// Message is the task.
 	Message string
-	// Model and Workspace are names of the configuration; "" means the default
-	// model and the first workspace.
+	// Model and Workspace are names in the configuration; "" means the default model and the first
+	// workspace.
 	Model     string
 	Workspace string
-	// Budget's zero fields mean the gateway's bounds, which none may exceed.
+	// Zero fields of Budget mean the gateway's bounds, which are also the maximum.
 	Budget Budget
-	// Interactive runs wait for the next message after the model ended its
-	// turn, until Inbox.Close.
+	// Interactive runs wait for the next message after the model ended its turn, until Inbox.Close.
 	Interactive bool
-	// IdempotencyKey makes a retry get the run that the first made.
+	// IdempotencyKey makes a retry return the run that the first request created.
 	IdempotencyKey string
 }
 
@@ -57,11 +54,11 @@ type Budget struct {
 	Calls int `json:"calls"`
 	// Tokens counts input and output of all turns.
 	Tokens int64 `json:"tokens"`
-	// WallClock is from start to end, waiting for humans included.
+	// WallClock is the time from start to end, including waits for approval.
 	WallClock time.Duration `json:"wall_clock"`
 }
 
-// Usage is what a run used.
+// Usage is the usage of a run.
 type Usage struct {
 	Calls        int   `json:"calls"`
 	InputTokens  int64 `json:"input_tokens"`
@@ -69,7 +66,7 @@ type Usage struct {
 	Turns        int   `json:"turns"`
 }
 
-// Record is a run as it is listed.
+// Record is a run as listed.
 type Record struct {
 	// ID is a ULID.
 	ID         string
@@ -89,15 +86,15 @@ type Record struct {
 	EndedAt time.Time
 	Budget  Budget
 	Usage   Usage
-	// Reason, Detail and Remedy say why a run ended that did not complete.
+	// Reason, Detail and Remedy are set if a run did not complete.
 	Reason reason.Code
 	Detail string
 	Remedy string
-	// CancelledBy is zero unless somebody cancelled it.
+	// CancelledBy is zero unless a principal cancelled it.
 	CancelledBy access.Principal
 }
 
-// Filter selects runs; empty fields do not.
+// Filter selects runs; empty fields match all.
 type Filter struct {
 	States    []State
 	Principal access.Principal
@@ -111,12 +108,11 @@ type Filter struct {
 	PageToken string
 }
 
-// Event is one event of a tape; exactly one field beside the first four is
-// set.
+// Event is one event of a tape; exactly one field after the first four is set.
 type Event struct {
-	// Sequence increases along the tape, with gaps, and never changes: it is the
-	// journal's sequence number times 2^20, plus an offset for events that share
-	// one event of the journal or follow it without being journaled.
+	// Sequence increases along the tape, with gaps, and never changes: it is the journal's sequence
+	// number times 2^20, plus an offset for events that share one journal event or follow it
+	// without being journaled.
 	Sequence int64
 	At       time.Time
 	// ProposalID and CallID are set for events of a call.
@@ -146,14 +142,14 @@ type Message struct {
 // Delta is a provisional part of the model's answer.
 type Delta struct{ Text string }
 
-// Retry takes back the deltas of the turn so far.
+// Retry discards the deltas of the turn so far.
 type Retry struct {
 	Attempt int
 	Message string
 	After   time.Duration
 }
 
-// Turn is one whole answer of the model.
+// Turn is one complete answer of the model.
 type Turn struct {
 	// N counts from 1 within the run.
 	N            int        `json:"turn"`
@@ -165,40 +161,39 @@ type Turn struct {
 	Model        string     `json:"model"`
 }
 
-// TurnCall is a call that the model wants.
+// TurnCall is a call that the model requests.
 type TurnCall struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
-	// Input is as the model wrote it, with secrets redacted.
+	// Input is the model's input, with secrets redacted.
 	Input string `json:"input"`
 }
 
-// Resolved says how the wait for an approval ended.
+// Resolved reports how the wait for an approval ended.
 type Resolved struct {
 	ApprovalID string
 	State      approval.State
 	GrantID    string
 }
 
-// Post is what a client says to a run that it does not hold open.
+// Post is a message to a run from a client without an inbox.
 type Post struct {
 	// Text may be empty when Last is set.
 	Text string
-	// Last says that the client has nothing more to say.
+	// Last is true for the client's last message.
 	Last bool
-	// Key is the client's own name for the message, so that a retry says nothing
-	// again; it may be empty.
+	// Key is the client's idempotency key of the message; it may be empty.
 	Key string
 }
 
-// Inbox is how a client steers a run that it holds open.
+// Inbox lets a client send messages to a run that it holds open.
 type Inbox interface {
-	// Say queues what the user says next; the model reads it at its next turn.
+	// Say queues a message of the user; the model receives it at its next turn.
 	Say(ctx context.Context, text string) error
-	// Close says that no more messages come: an interactive run completes when
-	// the model ends its turn and nobody else has more to say.
+	// Close ends the messages: an interactive run completes when the model ends its turn and no
+	// other client may send more.
 	Close()
-	// Leave says that the client is gone without a Close, such as by a broken
-	// connection: an interactive run waits until a client attaches again.
+	// Leave marks the client as disconnected without Close, such as by a broken connection: an
+	// interactive run waits until a client attaches again.
 	Leave()
 }

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Start starts a run, which is durable when it returns, and hands out an inbox
-// of it. A retry with the same idempotency key gets the run of the first.
+// Start starts a run, which is durable when it returns, and returns an inbox of it. A retry with
+// the same idempotency key returns the run of the first request.
 func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Record, Inbox, error) {
 	s, err := m.check(s)
 	if err != nil {
@@ -29,7 +29,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	if err != nil {
 		return Record{}, nil, err
 	}
-	// A retry gets its run also where a new one would be refused.
+	// A retry returns its run even if a new run would be refused.
 	if known, found, err := m.Store.Started(ctx, b); err != nil || found {
 		return m.join(caller, known, err)
 	}
@@ -46,7 +46,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	if err := m.enter(r); err != nil {
 		return Record{}, nil, err
 	}
-	// The tape is there before the row: whoever finds the row can follow it.
+	// The tape exists before the row, so that any client that finds the row can follow the run.
 	r.tape = m.tapes.open(m.Store, b.Record)
 	record, fresh, err := m.Store.Begin(ctx, b)
 	if err != nil || !fresh {
@@ -68,7 +68,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	return record, inbox, nil
 }
 
-// join gives a retry of Start the run that the first made.
+// join returns the existing run to a retry of Start.
 func (m *Manager) join(caller access.Caller, record Record, err error) (Record, Inbox, error) {
 	if err != nil {
 		return Record{}, nil, err
@@ -79,13 +79,13 @@ func (m *Manager) join(caller access.Caller, record Record, err error) (Record, 
 	return record, endedInbox{}, nil
 }
 
-// check fills in what s leaves to the gateway and refuses what is not there.
+// check sets the defaults of s and validates it.
 func (m *Manager) check(s Start) (Start, error) {
 	if err := call.CheckClientName("session", s.Session); err != nil {
 		return s, err
 	}
 	if s.Message == "" {
-		return s, reason.Errorf(reason.InvalidInput, "the run has no task").WithField("field", "message")
+		return s, reason.Errorf(reason.InvalidInput, "message is required: it is the task of the run").WithField("field", "message")
 	}
 	var err error
 	if s.Budget, err = m.budget(s.Budget); err != nil {
@@ -105,7 +105,7 @@ func (m *Manager) unknownModel(name string) error {
 	if len(names) == 0 {
 		return reason.Errorf(reason.UnknownModel, "no model is configured")
 	}
-	return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("%s", text.NearestHelp(name, names))
+	return reason.Errorf(reason.UnknownModel, "the model %q does not exist", name).WithRemedy("%s", text.NearestHelp(name, names))
 }
 
 func (m *Manager) checkWorkspace(s Start) (Start, error) {
@@ -122,11 +122,11 @@ func (m *Manager) checkWorkspace(s Start) (Start, error) {
 	if slices.Contains(names, s.Workspace) {
 		return s, nil
 	}
-	e := reason.Errorf(reason.UnknownWorkspace, "there is no workspace %q", s.Workspace)
+	e := reason.Errorf(reason.UnknownWorkspace, "the workspace %q does not exist", s.Workspace)
 	return s, e.WithRemedy("%s", text.NearestHelp(s.Workspace, names))
 }
 
-// budget fills in the bounds of the gateway and refuses what is above them.
+// budget sets the gateway's defaults and refuses larger values.
 func (m *Manager) budget(b Budget) (Budget, error) {
 	most := m.Limits.Budget
 	for _, part := range []struct {
@@ -158,13 +158,12 @@ func overBudget(field string, most int64) error {
 	if field != "budget.wall_clock" {
 		bound = strconv.FormatInt(most, 10)
 	}
-	return reason.Errorf(reason.InvalidInput, "%s has to be between 0 and %s", field, bound).WithField("field", field).
-		WithRemedy("Ask for less, or ask an operator to raise the bound.")
+	return reason.Errorf(reason.InvalidInput, "%s must be between 0 and %s", field, bound).WithField("field", field).
+		WithRemedy("Use a smaller value, or ask an operator to raise the limit.")
 }
 
-// beginning makes the record of a new run. Without a session of its client's it
-// is one of its own, by its id: what people allow for the session is then for
-// this run alone.
+// beginning returns the record of a new run. If the client names no session, the run has its own
+// one with its id, so that approvals for the session apply to this run alone.
 func beginning(caller access.Caller, s Start) (Beginning, error) {
 	digest, err := startDigest(s)
 	if err != nil {
@@ -181,7 +180,7 @@ func beginning(caller access.Caller, s Start) (Beginning, error) {
 	return Beginning{Record: r, Key: s.IdempotencyKey, Digest: digest, Write: w}, err
 }
 
-// startDigest covers what makes two starts the same.
+// startDigest is the digest of the parameters that identify a start.
 func startDigest(s Start) (string, error) {
 	return canonical.DigestOf(map[string]any{
 		"session": s.Session, "message": canonical.Digest([]byte(s.Message)), "model": s.Model, "workspace": s.Workspace,
@@ -189,7 +188,7 @@ func startDigest(s Start) (string, error) {
 	})
 }
 
-// admit refuses a text that its author may not leave behind.
+// admit refuses a text above the quota of its author.
 func (m *Manager) admit(caller access.Caller, text string) error {
 	if m.Admit == nil {
 		return nil
@@ -197,7 +196,7 @@ func (m *Manager) admit(caller access.Caller, text string) error {
 	return m.Admit(caller, int64(len(text)))
 }
 
-// keep makes what the user said durable, with who that was.
+// keep makes a message of the user durable, with its sender.
 func (m *Manager) keep(ctx context.Context, r *active, by access.Caller, text string) error {
 	if err := m.admit(by, text); err != nil {
 		return err

@@ -100,9 +100,9 @@ func TestMessagesWithoutAnInbox(t *testing.T) {
 	})
 }
 
-// The last message may be none, and ends no run that a stream holds open; a message
-// that cannot be kept changes nothing.
-func TestLastMessageWithoutWords(t *testing.T) {
+// TestEmptyLastMessage: the last message may be empty, and does not end a run that a stream keeps
+// open. A message that cannot be stored changes nothing.
+func TestEmptyLastMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"))
@@ -206,7 +206,7 @@ func TestAbandonedRunEnds(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
+func TestMessagesJoinTheNextRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("one"), says("two"))
@@ -226,7 +226,7 @@ func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 	})
 }
 
-func TestSayIsBounded(t *testing.T) {
+func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("done"))
@@ -241,7 +241,7 @@ func TestSayIsBounded(t *testing.T) {
 	})
 }
 
-func TestUnrecordedMessageIsNotHeard(t *testing.T) {
+func TestUnrecordedMessageIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(modelCall("c1", "slow", `{}`)), says("done"))

@@ -8,30 +8,29 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Store is the journal, and the rows of runs, which are written in one transaction
-// with their events.
+// Store is the journal and the rows of runs, which are written in one transaction with their
+// events.
 type Store interface {
-	// Head is the newest durable head of the journal.
+	// Head returns the newest durable head of the journal.
 	Head() journal.Head
-	// Recent returns the events after a sequence number from memory, or false
-	// when it does not hold them all.
+	// Recent returns the events after a sequence number from memory, or false if it does not have
+	// all of them.
 	Recent(after int64) ([]journal.Event, bool)
 	// Events returns a page of the events that match the filter.
 	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
-	// Blob returns what is stored under a digest.
+	// Blob returns the blob with a digest.
 	Blob(ctx context.Context, digest string) ([]byte, error)
 
-	// Started returns the run that the principal's key has; found is false when
-	// it has none. A key with another digest is IDEMPOTENCY_MISMATCH.
+	// Started returns the run with the principal's key; found is false without one. A key with
+	// another digest is IDEMPOTENCY_MISMATCH.
 	Started(ctx context.Context, b Beginning) (r Record, found bool, err error)
-	// Begin stores the row of a new run, which starts at the time of its
-	// event. When the principal's key has a run already, that run is returned
-	// as by Started, and nothing is written.
+	// Begin stores the row of a new run, which starts at the time of its event. If the principal's
+	// key already has a run, that run is returned as by Started, and nothing is written.
 	Begin(ctx context.Context, b Beginning) (r Record, fresh bool, err error)
 	// Append makes events durable.
 	Append(ctx context.Context, w Write) error
-	// End stores how a run ended, which is at the time of its event. It is
-	// RUN_ENDED when the row says so already.
+	// End stores the end of a run, at the time of its event. The error is RUN_ENDED if the row
+	// already has an end.
 	End(ctx context.Context, r Record, w Write) (Record, error)
 	// Get returns a run, or NOT_FOUND.
 	Get(ctx context.Context, id string) (Record, error)
@@ -39,16 +38,16 @@ type Store interface {
 	List(ctx context.Context, f Filter) ([]Record, string, error)
 }
 
-// Write is what becomes durable in one transaction.
+// Write becomes durable in one transaction.
 type Write struct {
 	Drafts []event.Draft
 	// Blobs are stored by their SHA-256.
 	Blobs [][]byte
-	// texts are the blobs that an event names instead of a text, by what it names.
+	// texts are the texts of blobs, by their names in events.
 	texts map[string]string
 }
 
-// addBlob gives a text to a blob, and returns what an event names it by.
+// addBlob adds a text as a blob, and returns its name for events.
 func (w *Write) addBlob(text string) (digest string) {
 	digest = canonical.Digest([]byte(text))
 	w.Blobs = append(w.Blobs, []byte(text))
@@ -59,10 +58,10 @@ func (w *Write) addBlob(text string) (digest string) {
 	return digest
 }
 
-// mostLed bounds the blobs that become durable with another's write, in bytes.
+// mostLed bounds the blobs that are written with another write, in bytes.
 const mostLed = 64 << 10
 
-// light reports whether w may be a part of another write.
+// light reports whether w may be part of another write.
 func (w *Write) light() bool {
 	size := 0
 	for _, b := range w.Blobs {
@@ -71,10 +70,10 @@ func (w *Write) light() bool {
 	return size <= mostLed
 }
 
-// Beginning is a run to be stored.
+// Beginning is a new run to be stored.
 type Beginning struct {
 	Record Record
-	// Key is the idempotency key, "" for none; Digest is of what was asked.
+	// Key is the idempotency key, "" for none; Digest is the digest of the request.
 	Key    string
 	Digest string
 	Write  Write
@@ -86,7 +85,7 @@ const (
 	maxPage     = 500
 )
 
-// PageSize is how many runs a page of List has, for a wanted size.
+// PageSize returns the page size of List for a requested size.
 func PageSize(wanted int) int {
 	if wanted <= 0 {
 		return defaultPage

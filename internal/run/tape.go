@@ -14,44 +14,42 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// tape is the newest part of a run's tape in memory. The journal does not push
-// events into it: before an event that is not journaled is added, and before a
-// client reads, the tape reads the journal up to its head. So events are in the
-// order in which they happened. What no longer fits into memory is read from the
+// tape is the in-memory newest part of a run's tape. The journal does not push events: the tape
+// reads the journal up to its head before an unjournaled event is added, and before a client reads.
+// Events are therefore in the order of occurrence. Events that exceed the memory are read from the
 // journal again.
 type tape struct {
 	store Store
 	cache *tapeCache
 	run   string
-	// bytes bounds the memory of this tape.
+	// bytes limits the memory of this tape.
 	bytes int
 
 	mu     sync.Mutex
 	mapper *mapper
-	// scanned is the journal's sequence number that was read last, last that of
-	// the run's own newest event, and offset the next one after it.
+	// scanned is the journal's sequence number read last, last the one of the run's newest event,
+	// and offset the next offset after it.
 	scanned int64
 	last    int64
 	offset  int64
-	// durable is the tape's number of the newest event that is journaled.
+	// durable is the tape's number of the newest journaled event.
 	durable int64
-	// items are all events after floor, in order, of some size together.
+	// items are all events after floor, in order, with their total size.
 	items []*entry
 	floor int64
 	size  int
-	// results are those of calls that ended a moment ago.
+	// results are the results of calls that ended recently.
 	results map[string]json.RawMessage
-	// texts are those of writes that are under way, by the digests of their blobs.
+	// texts are the texts of writes in progress, by the digests of their blobs.
 	texts map[string]string
-	// changed is closed, and replaced, when there is something new.
+	// changed is closed and replaced when there are new events.
 	changed chan struct{}
-	// ended is set with the run's last event in items. lost says that the tape
-	// is to be read from the journal.
+	// ended is set with the run's last event in items. lost makes clients read the journal instead.
 	ended bool
 	lost  bool
 }
 
-// overhead is about what an entry takes beside its texts.
+// overhead is the approximate size of an entry without its texts.
 const overhead = 512
 
 // pullLocked reads the journal up to its head.
@@ -79,7 +77,7 @@ func (t *tape) pullLocked(ctx context.Context) error {
 	return nil
 }
 
-// addAll adds what is of the run. An event that cannot be read loses the tape.
+// addAll adds the events of the run. An unreadable event loses the tape.
 func (t *tape) addAll(events []journal.Event) error {
 	for _, e := range events {
 		if e.Run == t.run && !t.mapper.finished {
@@ -114,14 +112,14 @@ func (t *tape) addLocked(en *entry) {
 	t.wakeLocked()
 }
 
-// fitLocked drops the oldest entries until the rest fits into the tape's memory.
+// fitLocked drops the oldest entries until the rest fits.
 func (t *tape) fitLocked() {
 	for len(t.items) > 0 && t.size > t.bytes {
 		t.dropLocked()
 	}
 }
 
-// take fills in the texts that an entry names, as far as they are there.
+// take sets the texts that an entry names, if available.
 func (en *entry) take(texts map[string]string) {
 	if text, there := texts[en.textBlob]; there {
 		en.Event, en.textBlob = en.withText(text), ""
@@ -134,8 +132,8 @@ func (en *entry) take(texts map[string]string) {
 	}
 }
 
-// expect takes the texts of a write that is about to become durable, so that nobody has
-// to read them. forget must be called when its events are on the tape, or never will be.
+// expect provides the texts of a write that is about to become durable, so that they need not be
+// read. forget must be called when its events are on the tape, or will not be.
 func (t *tape) expect(w Write) (forget func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +147,7 @@ func (t *tape) expect(w Write) (forget func()) {
 	}
 }
 
-// write makes events durable, and tells watchers of them.
+// write makes events durable and wakes watchers.
 func (t *tape) write(ctx context.Context, w Write) error {
 	defer t.expect(w)()
 	if err := t.store.Append(ctx, w); err != nil {
@@ -158,13 +156,13 @@ func (t *tape) write(ctx context.Context, w Write) error {
 	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// An error leaves the events to the watchers, who look for themselves.
+	// On an error, watchers read the events themselves.
 	_ = t.pullLocked(ctx)
 	t.wakeLocked()
 	return nil
 }
 
-// weight is about how much memory an entry takes.
+// weight is the approximate memory of an entry.
 func (en *entry) weight() int {
 	n := overhead
 	switch {
@@ -187,7 +185,7 @@ func (en *entry) weight() int {
 	return n
 }
 
-// dropLocked forgets the oldest entry.
+// dropLocked drops the oldest entry.
 func (t *tape) dropLocked() {
 	en := t.items[0]
 	t.floor = en.Sequence
@@ -206,14 +204,14 @@ func (t *tape) wakeLocked() {
 	t.changed = make(chan struct{})
 }
 
-// wake tells watchers to look at the journal.
+// wake makes watchers check the journal.
 func (t *tape) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wakeLocked()
 }
 
-// evict forgets all that is held.
+// evict drops all entries.
 func (t *tape) evict() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,8 +235,8 @@ func (t *tape) loseLocked() {
 	t.wakeLocked()
 }
 
-// finish ends the tape with what write makes durable. Nobody looks at the tape
-// meanwhile: who sees the end of a run finds it ended everywhere.
+// finish ends the tape with the events that write makes durable. The tape is locked meanwhile, so
+// that a watcher that receives the end of a run finds it ended everywhere.
 func (t *tape) finish(ctx context.Context, write func() error) error {
 	defer t.cache.trim()
 	t.mu.Lock()
@@ -255,7 +253,7 @@ func (t *tape) finish(ctx context.Context, write func() error) error {
 	return nil
 }
 
-// turns is how many answers of the model are durable.
+// turns returns how many answers of the model are durable.
 func (t *tape) turns(ctx context.Context) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -263,8 +261,7 @@ func (t *tape) turns(ctx context.Context) (int, error) {
 	return t.mapper.usage.Turns, err
 }
 
-// newest is the number of the newest durable event; known is false when memory
-// has lost the tape.
+// newest returns the number of the newest durable event; known is false if the tape is lost.
 func (t *tape) newest(ctx context.Context) (last int64, known bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -274,8 +271,8 @@ func (t *tape) newest(ctx context.Context) (last int64, known bool, err error) {
 	return t.durable, !t.lost, nil
 }
 
-// add adds an event that is not journaled. One that cannot be put in its place
-// is dropped: its content comes with the durable event that follows.
+// add adds an unjournaled event. If its position cannot be determined it is dropped: the durable
+// event that follows has its content.
 func (t *tape) add(ctx context.Context, e Event) {
 	defer t.cache.trim()
 	t.mu.Lock()
@@ -298,16 +295,16 @@ func (t *tape) addProvisional(ctx context.Context, e Event) {
 	t.addLocked(&entry{Event: e})
 }
 
-// observer follows one call of the run.
+// observer returns the function that records the events of one call of the run.
 func (t *tape) observer(ctx context.Context, callID string) func(call.Event) {
-	ctx = context.WithoutCancel(ctx) // what is durable is told whatever becomes of the call
+	ctx = context.WithoutCancel(ctx) // durable events are recorded regardless of the call
 	proposal := ""
 	return func(e call.Event) {
 		switch {
 		case e.Proposed != nil:
 			proposal = e.Proposed.ProposalID
 		case e.Output != nil:
-			// The tool may use its buffer again.
+			// The tool may reuse its buffer.
 			t.add(ctx, Event{ProposalID: proposal, CallID: callID, Output: &call.Chunk{
 				Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data),
 			}})
@@ -319,7 +316,7 @@ func (t *tape) observer(ctx context.Context, callID string) func(call.Event) {
 	}
 }
 
-// result takes the bytes of a durable result, so that nobody has to read them.
+// result provides the bytes of a durable result, so that they need not be read.
 func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
 	defer t.cache.trim()
 	t.mu.Lock()
@@ -331,15 +328,15 @@ func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
 	default:
 		t.results[proposal] = r.Result
 	}
-	// An error leaves the events to the watchers, who look for themselves.
+	// On an error, watchers read the events themselves.
 	_ = t.pullLocked(ctx)
 	delete(t.results, proposal)
 	t.wakeLocked()
 }
 
-// completeLocked fills in the result of a call whose end is on the tape without it: a watcher read the
-// journal between the write of the event and this notice of it. Entries are shared with watchers and do
-// not change, so a copy replaces the entry.
+// completeLocked adds the result to the end of a call if a watcher read the journal between the
+// write of the event and this notice. Entries are shared with watchers and immutable, so a copy
+// replaces the entry.
 func (t *tape) completeLocked(proposal string, result json.RawMessage) {
 	for i, en := range slices.Backward(t.items) {
 		if en.ProposalID != proposal || en.Result == nil || en.resultBlob == "" {
@@ -355,20 +352,20 @@ func (t *tape) completeLocked(proposal string, result json.RawMessage) {
 	}
 }
 
-// view is what a watcher sees of a tape.
+// view is a watcher's snapshot of a tape.
 type view struct {
 	items []*entry
-	// floor is up to where memory holds nothing.
+	// floor is the sequence number up to which the memory has nothing.
 	floor   int64
 	changed <-chan struct{}
 	ended   bool
 	lost    bool
 }
 
-// viewItems bounds what a watcher takes at once.
+// viewItems bounds the entries that a watcher takes at once.
 const viewItems = 256
 
-// since looks at what comes after a sequence number.
+// since returns the entries after a sequence number.
 func (t *tape) since(ctx context.Context, after int64) (view, error) {
 	defer t.cache.trim()
 	t.mu.Lock()

@@ -24,26 +24,26 @@ import (
 	"palyra/internal/run/model"
 )
 
-// dice is a seeded source of choices that several goroutines may use.
-type dice struct {
+// lockedRandom is a seeded source of choices that several goroutines may use.
+type lockedRandom struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 }
 
-func newDice(seed uint64) *dice { return &dice{rng: rand.New(rand.NewPCG(seed, 1))} }
+func newRandom(seed uint64) *lockedRandom { return &lockedRandom{rng: rand.New(rand.NewPCG(seed, 1))} }
 
-func (d *dice) n(most int) int {
+func (d *lockedRandom) n(most int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rng.IntN(most)
 }
 
 // pause sleeps a moment, often none at all.
-func (d *dice) pause() { time.Sleep(time.Duration(max(d.n(12)-6, 0)) * time.Millisecond) }
+func (d *lockedRandom) pause() { time.Sleep(time.Duration(max(d.n(12)-6, 0)) * time.Millisecond) }
 
 // randomTurn streams some deltas and retries, and ends with some calls; the
 // last ends with none.
-func (d *dice) randomTurn(last bool) step {
+func (d *lockedRandom) randomTurn(last bool) step {
 	return func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
 		text := ""
 		for range d.n(6) {
@@ -71,7 +71,7 @@ func (d *dice) randomTurn(last bool) step {
 }
 
 // randomWork gives chunks and takes a while.
-func (d *dice) randomWork(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
+func (d *lockedRandom) randomWork(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
 	if output == nil {
 		return tool.Report{}, nil
 	}
@@ -86,8 +86,8 @@ func (d *dice) randomWork(_ context.Context, _ toolcall.Submission, output func(
 	return succeeded(fmt.Sprintf(`{"n":%d}`, d.n(1000))), nil
 }
 
-// randomWorld has three runs that go on side by side, in one journal.
-func randomWorld(t *testing.T, d *dice) (w *world, ids []string) {
+// randomWorld has three concurrent runs in one journal.
+func randomWorld(t *testing.T, d *lockedRandom) (w *world, ids []string) {
 	w = newWorld(t)
 	if d.n(2) == 0 {
 		w.store.Kept = 3 // mostly too few, so that the journal is read
@@ -133,9 +133,9 @@ func randomWorld(t *testing.T, d *dice) (w *world, ids []string) {
 	return w, ids
 }
 
-// client watches a run, disconnects at random and comes back after the last
-// event that it saw, until the run has ended.
-func (d *dice) client(w *world, id string) (list []run.Event) {
+// client watches a run, disconnects at random and resumes after the last event that it received,
+// until the run has ended.
+func (d *lockedRandom) client(w *world, id string) (list []run.Event) {
 	after := int64(0)
 	gone := errors.New("gone")
 	for {
@@ -164,7 +164,7 @@ func (d *dice) client(w *world, id string) (list []run.Event) {
 	}
 }
 
-// wantSame compares what a client saw with what it should have seen.
+// wantSame compares the events that a client received with the expected ones.
 func wantSame(t *testing.T, what string, got, want []run.Event) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -188,9 +188,9 @@ func durable(list []run.Event) []run.Event {
 	})
 }
 
-// places are sequence numbers to resume after: those of the tape, in its gaps,
-// before and beyond it.
-func (d *dice) places(list []run.Event) []int64 {
+// places are sequence numbers to resume after: those of the tape, in its gaps, before it and beyond
+// it.
+func (d *lockedRandom) places(list []run.Event) []int64 {
 	places := []int64{0, 1, list[0].Sequence - 1, list[len(list)-1].Sequence, list[len(list)-1].Sequence + 1, 1 << 62}
 	for range 16 {
 		places = append(places, list[d.n(len(list))].Sequence+int64(d.n(5))-2)
@@ -198,9 +198,9 @@ func (d *dice) places(list []run.Event) []int64 {
 	return places
 }
 
-// For random runs, clients that disconnect and come back at any sequence
-// number see every event after it exactly once, in order, as an undisturbed
-// one does; and after a restart the durable ones are the same.
+// TestTapeIsResumableAnywhere: for random runs, clients that disconnect and resume at any sequence
+// number receive every later event exactly once, in order, like a client without interruptions.
+// After a restart, the durable events are the same.
 func TestTapeIsResumableAnywhere(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(30)
@@ -209,7 +209,7 @@ func TestTapeIsResumableAnywhere(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { resumeAnywhere(t, newDice(seed)) })
+			synctest.Test(t, func(t *testing.T) { resumeAnywhere(t, newRandom(seed)) })
 		})
 		if t.Failed() {
 			return
@@ -217,7 +217,7 @@ func TestTapeIsResumableAnywhere(t *testing.T) {
 	}
 }
 
-func resumeAnywhere(t *testing.T, d *dice) {
+func resumeAnywhere(t *testing.T, d *lockedRandom) {
 	w, ids := randomWorld(t, d)
 	undisturbed := make([][]run.Event, len(ids))
 	clients := make([][][]run.Event, len(ids))
@@ -298,8 +298,8 @@ func wantOrder(t *testing.T, list []run.Event) {
 	}
 }
 
-// What memory has no room for is missed, and nothing that is durable: neither
-// a tape alone nor all together outgrow their bounds.
+// TestTapeMemoryIsBounded: events that exceed the memory limit are lost, except durable ones:
+// neither one tape nor all of them exceed their limits.
 func TestTapeMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const each, all = 8 << 10, 12 << 10
@@ -376,13 +376,13 @@ func loudRuns(t *testing.T, n int, most int64, each int, all int64) {
 	})
 }
 
-// A tape that loses its memory while somebody watches goes on for them without
-// a gap in what is durable.
+// TestWatchersSurviveALostTape: if a tape loses its memory while it is watched, its watchers still
+// receive all durable events.
 func TestWatchersSurviveALostTape(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(20) {
-			d := newDice(seed)
+			d := newRandom(seed)
 			w, ids := randomWorld(t, d)
 			var got []run.Event
 			err := w.Watch(t.Context(), ids[0], 0, func(e run.Event) error {
@@ -405,8 +405,8 @@ func TestWatchersSurviveALostTape(t *testing.T) {
 	})
 }
 
-// Events of somebody else's run of the same name, and calls in it, are not of
-// this tape.
+// TestTapeIsOfOnePrincipal: a tape contains no events of another principal's run of the same name,
+// or of calls in it.
 func TestTapeIsOfOnePrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -485,9 +485,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestFreshTextsAreNotRead: what a run wrote a moment ago is on its tape as it is, though
-// the journal names blobs of it, also where a watcher looks at the journal before the run is notified of
-// the end of its call.
+// TestFreshTextsAreNotRead: recent texts of a run are on its tape unchanged, although the journal
+// refers to them as blobs, also if a watcher reads the journal before the run is notified of the
+// end of its call.
 func TestFreshTextsAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{false, true} {

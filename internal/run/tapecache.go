@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// What tapes may hold in memory, in bytes: each of them, and all together.
+// The memory limits of tapes, in bytes: for each, and in total.
 const (
 	tapeBytes      = 4 << 20
 	tapeCacheBytes = 64 << 20
 )
 
-// tapeCache holds the tapes of runs that are under way or ended a moment ago.
+// tapeCache has the tapes of active and recently ended runs.
 type tapeCache struct {
-	// most and each bound the memory of all tapes and of each.
+	// most and each limit the memory of all tapes and of each.
 	most int64
 	each int
 	used atomic.Int64
 
 	mu    sync.Mutex
 	tapes map[string]*tape
-	// order is that in which the runs started.
+	// order is the order in which the runs started.
 	order []*tape
 }
 
@@ -29,7 +29,7 @@ func newTapeCache() *tapeCache {
 	return &tapeCache{most: tapeCacheBytes, each: tapeBytes, tapes: make(map[string]*tape)}
 }
 
-// open makes the tape of a run that is about to start.
+// open creates the tape of a run that is about to start.
 func (s *tapeCache) open(store Store, r Record) *tape {
 	t := &tape{
 		store: store, cache: s, run: r.ID, bytes: s.each, mapper: newMapper(r), scanned: store.Head().Seq,
@@ -42,14 +42,14 @@ func (s *tapeCache) open(store Store, r Record) *tape {
 	return t
 }
 
-// find returns the tape of a run, nil when none is held.
+// find returns the tape of a run, or nil.
 func (s *tapeCache) find(id string) *tape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tapes[id]
 }
 
-// remove forgets a tape; who watches it goes on in the journal.
+// remove removes a tape; its watchers continue in the journal.
 func (s *tapeCache) remove(t *tape) {
 	t.lose()
 	s.mu.Lock()
@@ -63,7 +63,7 @@ func (s *tapeCache) remove(t *tape) {
 	}
 }
 
-// trim makes the oldest tapes forget what they hold until the rest fits.
+// trim evicts the oldest tapes until the rest fits.
 func (s *tapeCache) trim() {
 	if s.used.Load() <= s.most {
 		return

@@ -14,14 +14,13 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// replayPage is how many events of the journal a replay reads at once.
+// replayPage is how many journal events a replay reads at once.
 const replayPage = 256
 
-// Watch calls fn with every event of a run's tape after a sequence number, in
-// order, also with those that come while it watches. It returns nil after the
-// last event of a run that ended, and fn's error or ctx's. It calls idle before
-// it waits for more. A slow fn does not slow the run down. It may miss deltas,
-// retries and output, which are dropped when memory is full, but no durable event.
+// Watch calls fn with every event of a run's tape after a sequence number, in order, including new
+// ones. It returns nil after the last event of an ended run, or the error of fn or ctx. It calls
+// idle before it waits for more. A slow fn does not delay the run. It may miss deltas, retries and
+// output, which are dropped when memory is full, but no durable event.
 func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error, idle func()) error {
 	record, err := m.Store.Get(ctx, id)
 	if err != nil {
@@ -36,8 +35,8 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Eve
 	return w.follow(ctx, t)
 }
 
-// LastSequence is the sequence number of the newest durable event on a run's tape;
-// that of its last event when the run has ended.
+// LastSequence returns the sequence number of the newest durable event on a run's tape; for an
+// ended run, of its last event.
 func (m *Manager) LastSequence(ctx context.Context, r Record) (int64, error) {
 	if r.State != Running {
 		end, err := m.Store.Events(ctx, journal.Filter{Run: r.ID, Code: string(event.RunFinished), Newest: true, Limit: 1})
@@ -63,14 +62,14 @@ type watcher struct {
 	fn        func(Event) error
 	idle      func()
 	record    Record
-	// after is the last sequence number that the client saw.
+	// after is the last sequence number that the client received.
 	after int64
-	// mapper has seen the journal up to read.
+	// mapper has processed the journal up to read.
 	mapper *mapper
 	read   int64
 }
 
-// follow passes a live tape on until it ends.
+// follow forwards a live tape until it ends.
 func (w *watcher) follow(ctx context.Context, t *tape) error {
 	for {
 		v, err := t.since(ctx, w.after)
@@ -103,18 +102,18 @@ func (w *watcher) follow(ctx context.Context, t *tape) error {
 	}
 }
 
-// followLost passes on what the journal has of a tape that memory gave up.
+// followLost forwards the journal of a tape that is not in memory any more.
 func (w *watcher) followLost(ctx context.Context) error {
 	finished, err := w.replay(ctx, math.MaxInt64)
 	if err == nil && !finished {
-		return reason.Errorf(reason.Internal, "the run goes on, but its events cannot be followed").
+		return reason.Errorf(reason.Internal, "following the run failed; the run continues").
 			WithRemedy("Watch it again after event %d.", w.after)
 	}
 	return err
 }
 
-// replay passes on what the journal has up to a sequence number of the tape,
-// and reports whether that includes the end of the run.
+// replay forwards the journal up to a sequence number of the tape, and reports whether that
+// includes the end of the run.
 func (w *watcher) replay(ctx context.Context, upTo int64) (finished bool, err error) {
 	for !w.mapper.finished {
 		page, err := w.store.Events(ctx, journal.Filter{
@@ -142,7 +141,7 @@ func (w *watcher) replay(ctx context.Context, upTo int64) (finished bool, err er
 	return w.mapper.finished, nil
 }
 
-// pass gives one event to the client, unless it has seen it.
+// pass forwards one event, unless the client received it.
 func (w *watcher) pass(ctx context.Context, en *entry) error {
 	if en.Sequence <= w.after {
 		return nil
@@ -158,7 +157,7 @@ func (w *watcher) pass(ctx context.Context, en *entry) error {
 	return nil
 }
 
-// whole reads what an entry only names. Entries are shared and do not change.
+// whole reads the blobs that an entry names. Entries are shared and immutable.
 func (w *watcher) whole(ctx context.Context, en *entry) (Event, error) {
 	e := en.Event
 	if en.approvalID != "" {
@@ -186,7 +185,7 @@ func (w *watcher) whole(ctx context.Context, en *entry) (Event, error) {
 	return w.wholeInputs(ctx, en, e)
 }
 
-// expired stands on a tape for what is not kept any more.
+// expired replaces content on a tape whose retention has ended.
 const expired = "[expired: only its digest is kept]"
 
 // text reads a text of the model or the user.

@@ -46,14 +46,14 @@ func TestModelGivesAReason(t *testing.T) {
 	})
 }
 
-// What stands first in what the model reads of an edited call is that another call ran,
-// whether that succeeded or not; of a call as it was proposed nothing is said.
-func TestModelIsToldOfAnEdit(t *testing.T) {
+// TestModelReceivesTheEdit: the result of an edited call starts with the statement that another
+// call ran, whether it succeeded or not. The result of a call without edits does not mention it.
+func TestModelReceivesTheEdit(t *testing.T) {
 	t.Parallel()
 	edited := &tool.Edited{
 		ApprovalID: "a", By: []string{"user:bob"}, Reason: "only look", Changes: []tool.Difference{{Field: "/argv", Was: `["make"]`, Is: `["make","-n"]`}},
 	}
-	first := `executed_as_edited: user:bob changed this call before it was approved; what ran is not what was proposed. /argv was ["make"] and is ["make","-n"]. They say: only look`
+	first := `executed_as_edited: user:bob changed this call before it was approved; it ran as changed, not as proposed. /argv was ["make"] and is ["make","-n"]. They say: only look`
 	for name, c := range map[string]struct {
 		report tool.Report
 		starts string

@@ -126,7 +126,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 	w := &writing{p: p, s: s, id: id, drafts: slices.Clone(s.Lead), blobs: slices.Clone(s.LeadBlobs)}
 	do, known := p.tools[s.Tool]
 	if !known {
-		why := reason.Errorf(reason.UnknownTool, "there is no tool %q", s.Tool)
+		why := reason.Errorf(reason.UnknownTool, "tool %q not found", s.Tool)
 		return toolcall.Outcome{}, w.refuse(why, why)
 	}
 	observe(toolcall.Event{Proposed: &toolcall.Proposed{ProposalID: id, CallID: s.CallID}})
@@ -288,7 +288,7 @@ func (a *approvals) Get(_ context.Context, id string) (approval.Record, error) {
 	if q, ok := a.all[id]; ok {
 		return q.record, nil
 	}
-	return approval.Record{}, reason.Errorf(reason.NotFound, "there is no approval %s", id)
+	return approval.Record{}, reason.Errorf(reason.NotFound, "approval %s not found", id)
 }
 
 func succeeded(result string) tool.Report {

@@ -21,50 +21,50 @@ import (
 	"palyra/internal/vault/aead"
 )
 
-// keySize is the length of data keys, and of those that are derived of them, in bytes.
+// keySize is the length of data keys and derived keys, in bytes.
 const keySize = aead.KeySize
 
-// The purposes for which keys are derived of a data key.
+// The purposes of the keys that are derived from a data key.
 const (
 	forValue    = "palyra vault value v1"
 	forMetadata = "palyra vault metadata v1"
 )
 
-var errOpen = errors.New("what is stored is not what was sealed")
+var errOpen = errors.New("the stored data does not match its seal")
 
-// Version is one value of a secret as it is kept.
+// Version is one stored value of a secret.
 type Version struct {
 	Number int
-	// KEK is the id of the key-encryption key that Key is wrapped under.
+	// KEK is the id of the key-encryption key that wraps Key.
 	KEK string
 	Key []byte
-	// Box is the nonce and the sealed value; lists leave it out.
+	// Box is the nonce and the sealed value; lists omit it.
 	Box []byte
 }
 
-// Record is a secret as it is kept.
+// Record is a stored secret.
 type Record struct {
 	Ref Ref
-	// Metadata is canonical JSON, which Seal authenticates under the data key of the
-	// newest version.
+	// Metadata is canonical JSON, which Seal authenticates under the data key of the newest
+	// version.
 	Metadata, Seal []byte
 	Newest         int
-	// Placed is true for a secret that has hosts. It only finds those faster, and
-	// nothing follows from it; so with LastUsed, of which the journal is the record.
+	// Placed is true for a secret that has hosts. It is an index only, and not authenticated; the
+	// same applies to LastUsed, whose authoritative source is the journal.
 	Placed   bool
 	LastUsed time.Time
-	// Versions are ordered by number; lists hold the newest alone.
+	// Versions are ordered by number; lists contain only the newest.
 	Versions []Version
-	// HeldBy is the holder of a secret whose sealed metadata have none: the one at the
-	// upgrade to the release that records it.
+	// HeldBy is the holder of a secret whose sealed metadata lacks one: the holder at the upgrade
+	// to the release that introduced it.
 	HeldBy string
-	// Last is what the journal says of the secret last.
-	Last Told
+	// Last is the newest journaled state of the secret.
+	Last LastEvent
 }
 
-// Told is the newest event that put, ended or removed a secret.
-type Told struct {
-	// Code is "" where there is none.
+// LastEvent is the newest event that put, ended or removed a secret.
+type LastEvent struct {
+	// Code is "" if there is no event.
 	Code event.Code
 	// Payload is nil once it was erased.
 	Payload []byte
@@ -80,24 +80,24 @@ func (r Record) version(n int) (Version, bool) {
 	return Version{}, false
 }
 
-// About is what the data key of a version is bound to while it is wrapped.
+// About returns the text that is authenticated with the wrapped data key of a version.
 func About(r Ref, version int) string {
 	return strings.Join([]string{aboutSecret, r.Scope, r.Key, strconv.Itoa(version)}, "\x00")
 }
 
 const aboutSecret = "secret"
 
-// ParseAbout reads what About returns.
+// ParseAbout parses the result of About.
 func ParseAbout(about string) (Ref, int, error) {
 	parts := strings.Split(about, "\x00")
 	if len(parts) != 4 || parts[0] != aboutSecret {
-		return Ref{}, 0, fmt.Errorf("%q is about no secret", about)
+		return Ref{}, 0, fmt.Errorf("%q does not name a secret", about)
 	}
 	n, err := strconv.Atoi(parts[3])
 	return Ref{Scope: parts[1], Key: parts[2]}, n, err
 }
 
-// sealed is the metadata in the form that is authenticated.
+// sealed is the authenticated form of the metadata.
 type sealed struct {
 	Scope     string    `json:"scope"`
 	Key       string    `json:"key"`
@@ -114,7 +114,7 @@ type sealed struct {
 	Versions  []Past    `json:"versions"`
 }
 
-// newKey returns a fresh data key.
+// newKey returns a random data key.
 func newKey() ([]byte, error) {
 	key := make([]byte, keySize)
 	_, err := rand.Read(key)
@@ -125,7 +125,7 @@ func derive(key []byte, purpose string) ([]byte, error) {
 	return hkdf.Expand(sha256.New, key, purpose, keySize)
 }
 
-// authenticated is what the box of a version is bound to.
+// authenticated returns the associated data of a version's box.
 func authenticated(r Ref, p Past) []byte {
 	return []byte(strings.Join([]string{forValue, r.Scope, r.Key, strconv.Itoa(p.Version), p.At.UTC().Format(time.RFC3339Nano), p.By.String()}, "\x00"))
 }
@@ -152,7 +152,7 @@ func openValue(key []byte, r Ref, p Past, box []byte) ([]byte, error) {
 	return value, err
 }
 
-// sealMetadata returns the metadata as it is kept, and what authenticates it.
+// sealMetadata returns the stored form of the metadata, and its authentication tag.
 func sealMetadata(key []byte, m Secret) (text, seal []byte, err error) {
 	text, err = canonical.Marshal(sealed{
 		Scope: m.Ref.Scope, Key: m.Ref.Key, Version: m.Version, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, ExpiresAt: m.ExpiresAt,
@@ -176,8 +176,7 @@ func sum(key, text []byte) ([]byte, error) {
 	return mac.Sum(nil), nil
 }
 
-// openMetadata reads the metadata of a record under the data key of its newest
-// version.
+// openMetadata verifies the metadata of a record under the data key of its newest version.
 func openMetadata(key []byte, r Record) (Secret, error) {
 	want, err := sum(key, r.Metadata)
 	if err != nil {
@@ -200,7 +199,7 @@ func openMetadata(key []byte, r Record) (Secret, error) {
 	return m, nil
 }
 
-// opened is a record whose metadata was verified.
+// opened is a record with verified metadata.
 type opened struct {
 	Secret
 
@@ -224,14 +223,14 @@ func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
 	}
 	if err := r.asTold(); err != nil {
 		return opened{}, unreadable(r.Ref, err).
-			WithRemedy("Somebody put an older state into the store: find out who can write it. Then `palyra vault rm %s`, and put it anew.", r.Ref)
+			WithRemedy("An older state of the store was restored: find out who can write the store. Then run `palyra vault rm %s`, and put the secret again.", r.Ref)
 	}
 	m.Ended = s.ended(m.Ref, m.Holder, r.Last.Code)
 	return opened{m, r}, nil
 }
 
-// asTold refuses a record that is not what the journal says was put last: a whole state
-// of before is authentic by itself.
+// asTold refuses a record that does not match the newest journaled state: a complete older state is
+// authentic by itself.
 func (r Record) asTold() error {
 	var put struct {
 		Version int    `json:"version"`
@@ -239,23 +238,23 @@ func (r Record) asTold() error {
 	}
 	switch {
 	case r.Last.Code == "":
-		return errors.New("the journal does not know it")
-	case r.Last.Code == event.SecretEnded: // whatever the record says, nobody gets it
+		return errors.New("the journal has no event of it")
+	case r.Last.Code == event.SecretEnded: // it must not be used, regardless of the record's content
 		return nil
 	case r.Last.Code != event.SecretPut:
-		return errors.New("the journal says that it was removed, and it is there again")
+		return errors.New("the journal records its removal, but it exists")
 	case r.Last.Payload == nil:
 		return nil
 	}
 	if err := json.Unmarshal(r.Last.Payload, &put); err != nil {
-		return fmt.Errorf("reading what the journal says of it: %w", err)
+		return fmt.Errorf("reading its newest event: %w", err)
 	}
 	if put.Version != r.Newest {
-		return fmt.Errorf("its newest version is %d, and the journal says that it is %d", r.Newest, put.Version)
+		return fmt.Errorf("its newest version is %d, but the journal records %d", r.Newest, put.Version)
 	}
 	// Events of older releases have no seal.
 	if put.Seal != nil && !bytes.Equal(put.Seal, r.Seal) {
-		return errors.New("it is not as the journal says that it was put last")
+		return errors.New("it does not match the journal's last put")
 	}
 	return nil
 }
@@ -273,7 +272,7 @@ func (s *Service) dataKey(ctx context.Context, ref Ref, v Version) ([]byte, erro
 	return key, nil
 }
 
-// value opens a version of a verified record.
+// value decrypts a version of a verified record.
 func (s *Service) value(ctx context.Context, o opened, past Past) ([]byte, error) {
 	v, ok := o.record.version(past.Version)
 	if !ok {
@@ -291,7 +290,7 @@ func (s *Service) value(ctx context.Context, o opened, past Past) ([]byte, error
 	return value, nil
 }
 
-// sameKeys reports whether two records have their data keys under the same wrapping.
+// sameKeys reports whether two records have the same wrapped data keys.
 func (r Record) sameKeys(of Record) bool {
 	return slices.EqualFunc(r.Versions, of.Versions, func(a, b Version) bool {
 		return a.Number == b.Number && a.KEK == b.KEK && bytes.Equal(a.Key, b.Key)

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/event"
 )
 
-// draft makes an event of a secret.
+// draft returns an event of a secret.
 func draft(ctx context.Context, code event.Code, actor access.Principal, ref Ref, payload any) (event.Draft, error) {
 	e, err := event.DraftOf(code, actor.String(), ref.String(), payload)
 	if err != nil {
@@ -17,14 +17,14 @@ func draft(ctx context.Context, code event.Code, actor access.Principal, ref Ref
 	return e.By(access.DeviceOf(ctx))
 }
 
-// The payloads of this package's events; docs/events.md describes them. None has a
-// value, or anything that a value could be guessed by.
+// The payloads of this package's events; docs/reference/events.md describes them. They contain no value, and
+// nothing that reveals one.
 type (
 	putEvent struct {
 		Scope   string `json:"scope"`
 		Key     string `json:"key"`
 		Version int    `json:"version"`
-		// NewValue is false where only the metadata changed.
+		// NewValue is false if only the metadata changed.
 		NewValue  bool      `json:"new_value"`
 		Hosts     []string  `json:"hosts,omitempty"`
 		Header    string    `json:"header,omitempty"`
@@ -32,8 +32,8 @@ type (
 		File      string    `json:"file,omitempty"`
 		ExpiresAt time.Time `json:"expires_at,omitzero"`
 		Holder    string    `json:"holder,omitempty"`
-		// Seal is what authenticates the metadata, under a key that nobody else has: no
-		// other state of the secret is read afterwards.
+		// Seal authenticates the metadata under a key that only the vault has: an older state of
+		// the secret is then refused.
 		Seal []byte `json:"seal"`
 	}
 	readEvent struct {

@@ -8,22 +8,21 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A name is not an identity: an agent can get another owner, and a skill of the same id
-// can be signed with another key. Secrets of these scopes therefore belong to a holder,
-// which the gateway looks up when a secret is put and when it is used.
+// A name is not an identity: an agent can get another owner, and a skill with the same id can be
+// signed with another key. Secrets of these scopes therefore have a holder, which the gateway looks
+// up when a secret is put and when it is used.
 
-// Holders returns whom the secrets of a scope belong to now: the owner of the agent, or
-// the id of the publisher's key of the skill. It returns "" for an agent or skill that the
-// gateway does not have.
+// Holders returns the current holder of the secrets of a scope: the owner of the agent, or the id
+// of the publisher's key of the skill. It returns "" for an unknown agent or skill.
 type Holders func(kind Kind, id string) string
 
-// held is the kind and id of a scope whose secrets have a holder.
+// held returns the kind and id of a scope whose secrets have a holder.
 func held(ref Ref) (kind Kind, id string, is bool) {
 	kind, id, err := ParseScope(ref.Scope)
 	return kind, id, err == nil && (kind == Agent || kind == Skill)
 }
 
-// holder returns the holder of a secret that is put now.
+// holder returns the holder of a new secret.
 func (s *Service) holder(ref Ref) (string, error) {
 	kind, id, is := held(ref)
 	if !is {
@@ -40,8 +39,8 @@ func (s *Service) holder(ref Ref) (string, error) {
 		WithRemedy("Add the agent first: `palyra members add %s --role agent --owner USER`.", id)
 }
 
-// ended is why a secret is not lent any more, nil if it is. Last is the newest event that
-// put or ended it.
+// ended returns why a secret must not be lent, or nil. last is the newest event that put or ended
+// it.
 func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	kind, id, is := held(ref)
 	if !is {
@@ -64,7 +63,7 @@ func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	return why.WithRemedy("Put a value of your own: `palyra vault put %s`. Or remove the secret: `palyra vault rm %[1]s`.", ref)
 }
 
-// withheld leaves out the metadata that the former holder set on an ended secret.
+// withheld removes the metadata that the former holder set on an ended secret.
 func withheld(m Secret) Secret {
 	if m.Ended == nil {
 		return m
@@ -75,8 +74,8 @@ func withheld(m Secret) Secret {
 	}
 }
 
-// Endings are the events that end the secrets of an agent. The caller commits them in the
-// transaction that changes its owner, so that no later owner gets them.
+// Endings returns the events that end the secrets of an agent. The caller commits them in the
+// transaction that changes its owner, so that no later owner gets the secrets.
 func (s *Service) Endings(ctx context.Context, actor, agent access.Principal) (list []event.Draft, err error) {
 	const page = 500
 	for q := (Query{Scope: agent.String(), Limit: page}); ; {

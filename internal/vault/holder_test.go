@@ -168,9 +168,9 @@ func TestPutForNobody(t *testing.T) {
 	}
 }
 
-// TestSecretsOfBefore: a secret that an older release put belongs to the holder at the
-// upgrade, and to nobody if there was none.
-func TestSecretsOfBefore(t *testing.T) {
+// TestSecretsOfAnOlderRelease: a secret of an older release belongs to the holder at the upgrade,
+// or to no member if there was none.
+func TestSecretsOfAnOlderRelease(t *testing.T) {
 	t.Parallel()
 	for heldBy, c := range map[string]struct {
 		now  string

@@ -16,75 +16,73 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Bounds of leases.
+// Limits of leases.
 const (
-	// MaxLeases is how many there are at a time.
+	// MaxLeases is the maximum number of leases.
 	MaxLeases = 10_000
-	// MaxLease is how long a lease lasts at most.
+	// MaxLease is the longest lease.
 	MaxLease = 24 * time.Hour
 )
 
-// Lease is a value that a call may use for a while.
+// Lease allows a call to use a value for a limited time.
 type Lease struct {
 	// ID is a ULID.
 	ID      string
 	Ref     Ref
 	Version int
-	// Holder is who calls.
+	// Holder is the caller.
 	Holder access.Principal
-	// Call or Run is what the lease ends with, at the latest at Until.
+	// Call or Run ends the lease with its end, at the latest at Until.
 	Call, Run string
 	At, Until time.Time
-	// Uses is how often the value was taken.
+	// Uses is how often the value was read.
 	Uses int
 }
 
-// Borrower is who would use a secret.
+// Borrower is the prospective user of a secret.
 type Borrower struct {
 	access.Caller
-	// Skill is the skill whose guest the call is of, "" for every other call.
+	// Skill is the skill whose guest makes the call, "" for other calls.
 	Skill string
 }
 
-// LeaseRequest is what somebody asks for.
+// LeaseRequest is a request for a lease.
 type LeaseRequest struct {
 	Ref Ref
-	// Call or Run is the id of the call or the run that uses the secret; one of both is
-	// required.
+	// Call or Run is the id of the call or run that uses the secret; one of them is required.
 	Call, Run string
-	// Until is the end; one after MaxLease, or after the secret's own end, comes before.
+	// Until is the end of the lease; it is limited by MaxLease and the secret's expiry.
 	Until time.Time
-	// Over, unless nil, is called once, when the lease has ended, by whatever. It does not
-	// wait for anything.
+	// Over, unless nil, is called once when the lease has ended, for any reason. It must not block.
 	Over func()
 }
 
-// leases are those that go on, in memory alone: a restart ends them all.
+// leases are the active leases, in memory alone: a restart ends them all.
 type leases struct {
 	mu   sync.Mutex
 	held map[string]*Handle
-	// cuts counts what ends leases: removed secrets, and holders that may do less.
+	// cuts counts the causes that end leases: removed secrets, and holders that lost permissions.
 	cuts atomic.Int64
-	// wake tells Run that the next end may be another.
+	// wake signals Run that the next end may have changed.
 	wake chan struct{}
 }
 
 func newLeases() *leases { return &leases{held: map[string]*Handle{}, wake: make(chan struct{}, 1)} }
 
-// Handle gives the value of a lease as long as the lease goes on.
+// Handle returns the value of a lease while the lease is active.
 type Handle struct {
 	service *Service
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu    sync.Mutex
 	lease Lease
 	value []byte
-	// told is for whom a use was journaled.
+	// told contains the purposes for which a use was journaled.
 	told map[string]bool
 	over func()
 }
 
-// Lease gives a caller's call the newest value of a secret, by a handle that gives it
-// until the call or the run ends.
+// Lease lends the newest value of a secret to a caller's call. The handle returns it until the call
+// or the run ends.
 func (s *Service) Lease(ctx context.Context, b Borrower, q LeaseRequest) (*Handle, error) {
 	if err := q.Ref.check(); err != nil {
 		return nil, err
@@ -120,7 +118,7 @@ func (s *Service) lease(ctx context.Context, caller access.Caller, q LeaseReques
 	}
 	h := &Handle{service: s, lease: l, value: value, told: map[string]bool{}, over: q.Over}
 	s.leases.add(h)
-	// A cut since the read may have been of this one, and did not see the lease.
+	// A cut since the read may concern this lease, which did not exist at the time of the cut.
 	if s.leases.cuts.Load() != before {
 		return nil, errors.Join(ErrChanged, h.end(ctx, "returned"))
 	}
@@ -131,11 +129,11 @@ func (s *Service) newLease(caller access.Caller, q LeaseRequest) (Lease, error) 
 	now := s.now().UTC().Truncate(time.Microsecond)
 	switch {
 	case q.Call == "" && q.Run == "":
-		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease is for a call or a run")
+		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease requires a call or a run")
 	case !q.Until.After(now):
-		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease of %s would be over already", q.Ref)
+		return Lease{}, reason.Errorf(reason.InvalidInput, "the end of the lease of %s has passed", q.Ref)
 	case s.leases.count() >= MaxLeases:
-		return Lease{}, reason.Errorf(reason.QuotaExceeded, "%d secrets are leased, and no more than that", MaxLeases)
+		return Lease{}, reason.Errorf(reason.QuotaExceeded, "the limit of %d leases is reached", MaxLeases)
 	}
 	return Lease{
 		ID: ulid.Make().String(), Ref: q.Ref, Holder: caller.Principal, Call: q.Call, Run: q.Run, At: now,
@@ -150,15 +148,15 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Lease is what the handle stands for.
+// Lease returns the lease of the handle.
 func (h *Handle) Lease() Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease
 }
 
-// Value returns the value, which the caller clears. purpose says what for, such as the
-// host that gets it, and is journaled the first time. A lease that ended gives nothing.
+// Value returns the value, which the caller clears. purpose describes the use, such as the
+// receiving host, and is journaled the first time. An ended lease returns an error.
 func (h *Handle) Value(ctx context.Context, purpose string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,13 +180,13 @@ func (h *Handle) Value(ctx context.Context, purpose string) ([]byte, error) {
 }
 
 func (s *Service) over(l Lease) error {
-	return reason.Errorf(reason.NotFound, "the lease of %s is over", l.Ref)
+	return reason.Errorf(reason.NotFound, "the lease of %s has ended", l.Ref)
 }
 
-// End ends the lease; ending twice changes nothing.
+// End ends the lease; it may be called twice.
 func (h *Handle) End(ctx context.Context) error { return h.end(ctx, "returned") }
 
-// end takes the value away whether or not the event can be written.
+// end removes the value even if the event cannot be written.
 func (h *Handle) end(ctx context.Context, why string) error {
 	h.mu.Lock()
 	ended := h.value == nil
@@ -222,8 +220,8 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 	return errors.Join(errs...)
 }
 
-// EndOf ends the leases of a caller's calls and runs: it may do less than before, or one
-// of its credentials ended, or it got another owner. What goes on in its name leases anew.
+// EndOf ends the leases of a caller's calls and runs, when it lost permissions or a credential, or
+// got another owner. Its active calls must request new leases.
 func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
 	if holder.Kind == access.KindAgent {
 		s.placed.changedIn(holder.String())
@@ -232,7 +230,7 @@ func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
 	return s.end(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
 }
 
-// Leases are those that go on, of the caller or of secrets that the caller may list.
+// Leases returns the active leases of the caller and of secrets that the caller may list.
 func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
 	if caller.Principal.IsZero() {
 		return nil, s.may(caller, access.PermVaultList, Ref{})
@@ -248,8 +246,8 @@ func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
 	return list, nil
 }
 
-// Run ends leases when their time is over, and all of them when ctx ends. Errors go
-// to failed: of an end, nothing but its event can be lost.
+// Run ends leases when they expire, and all of them when ctx ends. It passes errors to failed: only
+// the event of an end can be lost.
 func (s *Service) Run(ctx context.Context, failed func(error)) error {
 	for s.await(ctx) {
 		now := s.now()
@@ -263,7 +261,7 @@ func (s *Service) Run(ctx context.Context, failed func(error)) error {
 	return nil
 }
 
-// await waits for the end of a lease, or for a new lease; false when ctx ends.
+// await waits for the end of a lease, or for a new lease; false if ctx ends.
 func (s *Service) await(ctx context.Context) bool {
 	var due <-chan time.Time
 	if next, ok := s.leases.next(); ok {
@@ -280,7 +278,7 @@ func (s *Service) await(ctx context.Context) bool {
 	return true
 }
 
-// cut has the leases of a secret end when the secret does.
+// cut limits the leases of a secret to the secret's end.
 func (s *Service) cut(ref Ref, end time.Time) {
 	s.leases.cuts.Add(1)
 	for _, h := range s.leases.all() {
@@ -300,7 +298,7 @@ func (l *leases) add(h *Handle) {
 	l.again()
 }
 
-// again has Run look for the next end once more.
+// again makes Run compute the next end again.
 func (l *leases) again() {
 	select {
 	case l.wake <- struct{}{}:
@@ -330,7 +328,7 @@ func (l *leases) all() []*Handle {
 	return list
 }
 
-// next is when the next lease ends.
+// next returns when the next lease ends.
 func (l *leases) next() (at time.Time, ok bool) {
 	for _, h := range l.all() {
 		if until := h.Lease().Until; !ok || until.Before(at) {

@@ -58,8 +58,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A lease keeps the value that it was given, until the secret goes.
-func TestLeaseOfWhatChanges(t *testing.T) {
+// TestLeaseOfAChangedSecret: a lease keeps its value until the secret is removed.
+func TestLeaseOfAChangedSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
@@ -73,9 +73,9 @@ func TestLeaseOfWhatChanges(t *testing.T) {
 	refused(t, "a removed secret", err, reason.NotFound)
 }
 
-// An end that a secret gets later is one of its leases, too: of those that go on, and of
-// those that are given meanwhile.
-func TestLeaseOfWhatGetsAnEnd(t *testing.T) {
+// TestLeaseOfASecretThatExpires: an expiry that a secret gets later also applies to its leases: to
+// existing ones and to those created meanwhile.
+func TestLeaseOfASecretThatExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
@@ -162,8 +162,8 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Run ends what nobody ended.
-func TestLeasesRunOut(t *testing.T) {
+// TestLeasesExpire: Run ends expired leases.
+func TestLeasesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := vaulttest.NewStore()

@@ -9,26 +9,24 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// placed are the secrets that have hosts, each opened once: to open them all for each
-// call would take as long as there are many. Nothing but this Service changes what the
-// store holds, and it says of each change which secret it was. What somebody writes
-// into the file behind it is seen by whoever reads the secret itself: a lease opens the
-// record anew, and what is here was authentic when it was read.
+// placed is a cache of the secrets that have hosts, each verified once: verifying them all for each
+// call would be slow. Only this Service changes the store, and it reports each changed secret. A
+// direct change of the file is detected when the secret itself is read: a lease verifies the record
+// again, and the cached entry was authentic when it was read.
 type placed struct {
-	// mu is held while known is brought up to date.
+	// mu is held while known is updated.
 	mu sync.Mutex
-	// read is true once the whole store was; known is in order, and never written to
-	// once somebody has it.
+	// read is true once the whole store was read; known is ordered, and immutable once returned.
 	read  bool
 	known []Placeholder
 
 	changing sync.Mutex
-	// stale were changed since they were read, and staleScopes has scopes of which all were.
+	// stale were changed since they were read, staleScopes are scopes of which all were.
 	stale       map[Ref]bool
 	staleScopes map[string]bool
 }
 
-// changed says that a secret may be another one now.
+// changed marks a secret as changed.
 func (p *placed) changed(ref Ref) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -38,7 +36,7 @@ func (p *placed) changed(ref Ref) {
 	p.stale[ref] = true
 }
 
-// changedIn says so of all secrets of a scope.
+// changedIn marks all secrets of a scope as changed.
 func (p *placed) changedIn(scope string) {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -48,7 +46,7 @@ func (p *placed) changedIn(scope string) {
 	p.staleScopes[scope] = true
 }
 
-// taken returns what was changed, and forgets it. The caller holds p.mu.
+// taken returns and clears the changed secrets. The caller holds p.mu.
 func (p *placed) taken() map[Ref]bool {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -65,8 +63,7 @@ func (p *placed) taken() map[Ref]bool {
 	return stale
 }
 
-// list returns all of them, those of a narrower scope first. While the vault is locked
-// there is no list.
+// list returns all of them, narrower scopes first. While the vault is locked it returns an error.
 func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +102,7 @@ func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 
 // readAll reads every secret that has hosts.
 func (p *placed) readAll(ctx context.Context, s *Service) error {
-	p.taken() // whatever changes from now on is read once more
+	p.taken() // later changes are read again
 	const page = 500
 	var known []Placeholder
 	for q := (Query{Placed: true, Limit: page}); ; {
@@ -127,7 +124,7 @@ func (p *placed) readAll(ctx context.Context, s *Service) error {
 	}
 }
 
-// placedNow reads one secret; nil is one that is gone, has no hosts or cannot be opened.
+// placedNow reads one secret; nil if it was removed, has no hosts or cannot be opened.
 func placedNow(ctx context.Context, s *Service, ref Ref) (*Placeholder, error) {
 	o, err := s.record(ctx, ref)
 	switch reason.Of(err) {
@@ -146,7 +143,7 @@ func placeholderOf(m Secret) *Placeholder {
 	return &Placeholder{Ref: m.Ref, Version: m.Version, Hosts: m.Hosts, Header: m.Header, Env: m.Env, Note: m.Note, expires: m.ExpiresAt, breadth: breadth(m.Ref), holder: m.Holder, ended: m.Ended != nil}
 }
 
-// inOrder puts the narrower scope first.
+// inOrder orders narrower scopes first.
 func inOrder(a, b Placeholder) int {
 	return cmp.Or(cmp.Compare(a.breadth, b.breadth), cmp.Compare(a.Ref.Scope, b.Ref.Scope), cmp.Compare(a.Ref.Key, b.Ref.Key))
 }

@@ -26,8 +26,8 @@ func (c *counted) Unwrap(ctx context.Context, about, id string, box []byte) ([]b
 	return c.Keys.Unwrap(ctx, about, id, box)
 }
 
-// TestPlaceholdersAreOpenedOnce: a call costs no more because there are many secrets,
-// and what was changed is opened again, that alone.
+// TestPlaceholdersAreOpenedOnce: a call does not cost more if there are many secrets, and only a
+// changed secret is opened again.
 func TestPlaceholdersAreOpenedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,8 +50,9 @@ func TestPlaceholdersAreOpenedOnce(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersFollow what is done with the secrets, and what can be read.
-func TestPlaceholdersFollow(t *testing.T) {
+// TestPlaceholdersFollowChanges: placeholders follow changes of the secrets and of their
+// readability.
+func TestPlaceholdersFollowChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	wants := func(after string, want ...string) {

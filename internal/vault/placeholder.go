@@ -9,31 +9,30 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Placeholder is a secret that a caller's calls may have put into a header, without
-// its value.
+// Placeholder is a secret that a caller's calls may send in a header, without its value.
 type Placeholder struct {
 	Ref Ref
-	// Version is the newest one.
+	// Version is the newest version.
 	Version int
 	Hosts   []string
-	// Header is the one header in which it travels; Env the variable in which programs
-	// find the placeholder, "" for none.
+	// Header is the only header in which it is sent; Env the variable with the placeholder for
+	// programs, "" for none.
 	Header, Env string
 	Note        string
 
 	// expires is zero for one that does not expire.
 	expires time.Time
-	// breadth is that of its scope.
+	// breadth is the breadth of its scope.
 	breadth int
-	// holder is the secret's, and ended is true for one that had ended when it was read.
+	// holder is the secret's holder, and ended is true if it had ended when it was read.
 	holder string
 	ended  bool
 }
 
-// Placeholders are the secrets that may travel for a caller's calls, those of an agent
-// before those of its user, and those before the gateway's. Those that ended, expired or
-// cannot be read are not among them. Policy is asked of those that are wanted alone; at most
-// limit are returned, and more says that there are others.
+// Placeholders returns the secrets that a caller's calls may send: first an agent's, then
+// its user's, then the gateway's. Ended, expired and unreadable ones are omitted. Policy is
+// evaluated only for those that wanted selects; at most limit are returned, and more is true if
+// there are others.
 func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wanted func(Placeholder) bool) (list []Placeholder, more bool, err error) {
 	if b.Principal.IsZero() {
 		return nil, false, s.mayBorrow(b, access.PermSecretLease, Ref{})
@@ -55,11 +54,11 @@ func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wante
 	return list, false, nil
 }
 
-// maxInjectables is how many secrets programs of one caller may be offered.
+// maxInjectables bounds the secrets that are offered to programs of one caller.
 const maxInjectables = 1000
 
-// Injectable is what is known of a secret that a caller may lease for a program that
-// gets it as it is.
+// Injectable returns the metadata of a secret that a caller may lease for a program that receives
+// its value.
 func (s *Service) Injectable(ctx context.Context, b Borrower, ref Ref) (Secret, error) {
 	if err := ref.check(); err != nil {
 		return Secret{}, err
@@ -76,17 +75,17 @@ func (s *Service) Injectable(ctx context.Context, b Borrower, ref Ref) (Secret, 
 	case o.Expired(s.now()):
 		return Secret{}, expired(o.Secret)
 	case len(o.Hosts) > 0:
-		return Secret{}, reason.Errorf(reason.InvalidInput, "the secret %s has hosts, so that no program gets it as it is", ref).
-			WithRemedy("Leave it out of secrets: programs find its placeholder in the variable that secrets.list names, and http.fetch takes it.")
+		return Secret{}, reason.Errorf(reason.InvalidInput, "the secret %s has hosts, so its value is not passed to programs", ref).
+			WithRemedy("Remove it from secrets: its placeholder is in the variable that secrets.list names, and http.fetch accepts it.")
 	case o.Env == "" && o.File == "":
 		return Secret{}, reason.Errorf(reason.InvalidInput, "the secret %s has neither a variable nor a file for programs", ref).
-			WithRemedy("Its owner says which: `palyra vault put %s --env NAME` or `--as-file NAME`.", ref)
+			WithRemedy("Its owner sets one: `palyra vault put %s --env NAME` or `--as-file NAME`.", ref)
 	}
 	return o.Secret, nil
 }
 
-// Injectables are the secrets that Injectable has for a caller. Those that cannot be
-// read are not among them.
+// Injectables returns all secrets that Injectable accepts for a caller. Unreadable ones are
+// omitted.
 func (s *Service) Injectables(ctx context.Context, b Borrower) ([]Secret, error) {
 	if b.Principal.IsZero() {
 		return nil, s.mayBorrow(b, access.PermSecretLease, Ref{})

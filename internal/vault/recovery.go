@@ -19,7 +19,7 @@ import (
 
 const recoveryFormat = "palyra vault recovery v1"
 
-// Recovery is what a recovery key opens: the keys of one gateway.
+// Recovery is the decrypted export: the keys of one gateway.
 type Recovery struct {
 	Format     string    `json:"format"`
 	Gateway    string    `json:"gateway"`
@@ -28,7 +28,7 @@ type Recovery struct {
 	Keys []kek.Exported `json:"keys"`
 }
 
-// clear takes the keys out of memory.
+// clear wipes the keys.
 func (r Recovery) clear() {
 	for _, k := range r.Keys {
 		clear(k.Key)
@@ -40,24 +40,23 @@ type exportedEvent struct {
 	Recipient string   `json:"recipient"`
 }
 
-// Exported is when keys were exported to a recovery key.
+// Exported is an export of keys to a recovery key.
 type Exported struct {
 	KEK string
 	At  time.Time
 }
 
-// ExportRecovery encrypts the keys of the vault to an age recipient. Keys that were
-// exported before are not exported once more unless again is set. Nothing comes out
-// before the journal says so.
+// ExportRecovery encrypts the keys of the vault to an age recipient. Keys that were exported before
+// are refused unless again is set. The export is journaled before it is returned.
 func (s *Service) ExportRecovery(ctx context.Context, caller access.Caller, recipient string, again bool) (text string, ids []string, err error) {
 	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return "", nil, err
 	}
 	to, err := age.ParseRecipients(strings.NewReader(recipient))
 	if err != nil || len(to) != 1 {
-		// It may be a recovery key that somebody mistook for its recipient.
-		return "", nil, reason.Errorf(reason.InvalidInput, "--recipient is not one recipient of age").
-			WithRemedy("Give the public half, age1..., of a recovery key that you have; or leave --recipient out: `palyra vault export-recovery` then makes a key and shows it once.")
+		// The text may be a recovery key instead of its recipient, so it is not repeated.
+		return "", nil, reason.Errorf(reason.InvalidInput, "--recipient is not a single age recipient").
+			WithRemedy("Specify the public half, age1..., of an existing recovery key. Or omit --recipient: `palyra vault export-recovery` then creates a key and shows it once.")
 	}
 	s.keys.rekeying.Lock()
 	defer s.keys.rekeying.Unlock()
@@ -101,7 +100,7 @@ func (s *Service) onlyOnce(ctx context.Context, current string, again bool) erro
 	for _, e := range list {
 		if e.KEK == current {
 			return reason.Errorf(reason.AlreadyExists, "the keys of the vault were exported at %s", e.At.Format(time.RFC3339)).
-				WithRemedy("Repeat it with --again if that export is lost; `palyra vault rekey` makes another key if somebody else may have it.")
+				WithRemedy("If that export is lost, repeat the command with --again. If it may be compromised, run `palyra vault rekey` to replace the key.")
 		}
 	}
 	return nil
@@ -134,16 +133,16 @@ func encrypt(r Recovery, to age.Recipient) (string, error) {
 // maxRecovery bounds an export in bytes.
 const maxRecovery = 1 << 20
 
-// OpenRecovery opens an export of a gateway with the identity of its recovery key.
+// OpenRecovery decrypts an export of a gateway with the identity of its recovery key.
 func OpenRecovery(gateway string, export, identity io.Reader) (Recovery, error) {
 	ids, err := age.ParseIdentities(io.LimitReader(identity, maxRecovery))
 	if err != nil {
-		return Recovery{}, reason.Errorf(reason.InvalidInput, "the identity cannot be read as one of age").
-			WithRemedy("Name the file that holds the recovery key, AGE-SECRET-KEY-...")
+		return Recovery{}, reason.Errorf(reason.InvalidInput, "reading the identity: it is not an age identity").
+			WithRemedy("Specify the file with the recovery key, AGE-SECRET-KEY-...")
 	}
 	plain, err := age.Decrypt(armor.NewReader(io.LimitReader(export, maxRecovery)), ids...)
 	if err != nil {
-		return Recovery{}, reason.Errorf(reason.SecretUnreadable, "the export does not open with this recovery key").
+		return Recovery{}, reason.Errorf(reason.SecretUnreadable, "decrypting the export: the recovery key does not match").
 			WithRemedy("Use the recovery key that was shown when the export was made.")
 	}
 	text, err := io.ReadAll(plain)
@@ -151,9 +150,9 @@ func OpenRecovery(gateway string, export, identity io.Reader) (Recovery, error) 
 	var r Recovery
 	switch {
 	case err != nil || json.Unmarshal(text, &r) != nil || r.Format != recoveryFormat || len(r.Keys) == 0:
-		return Recovery{}, reason.Errorf(reason.SecretUnreadable, "the export is damaged, or is none of a vault")
+		return Recovery{}, reason.Errorf(reason.SecretUnreadable, "the export is damaged, or is not an export of a vault")
 	case r.Gateway != gateway:
-		return Recovery{}, reason.Errorf(reason.InvalidInput, "the export is that of the gateway %s, and this is %s", r.Gateway, gateway)
+		return Recovery{}, reason.Errorf(reason.InvalidInput, "the export belongs to the gateway %s, but this is %s", r.Gateway, gateway)
 	}
 	return r, nil
 }

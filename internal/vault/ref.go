@@ -10,10 +10,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Scheme begins the text of a reference.
+// Scheme is the prefix of a reference.
 const Scheme = "vault://"
 
-// Kind is whose secrets a scope holds.
+// Kind is the kind of a scope.
 type Kind string
 
 // The kinds of scopes. All but Global have an id: "user:ann".
@@ -30,12 +30,11 @@ var named = []Kind{User, Agent, Channel, Skill, Node}
 
 var (
 	idForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	// fileForm is config.SecretKey's with capital letters.
+	// fileForm is config.SecretKey with capital letters.
 	fileForm = lazyregexp.New(`^[A-Za-z0-9._-]{1,128}$`)
 )
 
-// Ref names a secret: the scope that it belongs to and its key there. The zero value
-// names none.
+// Ref is the scope and the key of a secret. The zero value is no secret.
 type Ref struct {
 	// Scope is "global", or a kind and an id such as "user:ann".
 	Scope string
@@ -43,12 +42,12 @@ type Ref struct {
 	Key string
 }
 
-// ParseRef reads "vault://<scope>/<key>"; the scheme may be left out.
+// ParseRef parses "vault://<scope>/<key>"; the scheme is optional.
 func ParseRef(s string) (Ref, error) {
 	scope, key, ok := strings.Cut(strings.TrimPrefix(s, Scheme), "/")
 	r := Ref{Scope: scope, Key: key}
 	if !ok {
-		return Ref{}, reason.Errorf(reason.InvalidInput, "%q names no secret", s).
+		return Ref{}, reason.Errorf(reason.InvalidInput, "%q is not a secret reference", s).
 			WithRemedy("Write a scope and a key, such as vault://global/github or vault://user:ann/smtp.")
 	}
 	if err := checkForm(scope, key); err != nil {
@@ -57,7 +56,7 @@ func ParseRef(s string) (Ref, error) {
 	return r, r.check()
 }
 
-// ParseScope checks a scope.
+// ParseScope parses a scope.
 func ParseScope(s string) (Kind, string, error) {
 	kind, id, has := strings.Cut(s, ":")
 	switch {
@@ -66,15 +65,15 @@ func ParseScope(s string) (Kind, string, error) {
 	case has && slices.Contains(named, Kind(kind)) && idForm.MatchString(id):
 		return Kind(kind), id, nil
 	}
-	return "", "", reason.Errorf(reason.InvalidInput, "%q is no scope", s).
-		WithRemedy("Use global, or user:, agent: or skill: and a name.")
+	return "", "", reason.Errorf(reason.InvalidInput, "%q is not a valid scope", s).
+		WithRemedy("Use global, or user:, agent: or skill: followed by a name.")
 }
 
-// checkForm refuses a reference whose kind and name stand in two parts of the path, such as
-// user/local/x, and names the form that it takes.
+// checkForm refuses a reference whose kind and name are separate parts of the path, such as
+// user/local/x, and returns the correct form.
 func checkForm(kind, rest string) error {
 	if id, key, split := strings.Cut(rest, "/"); split && slices.Contains(named, Kind(kind)) && idForm.MatchString(id) && config.SecretKey(key) {
-		return reason.Errorf(reason.InvalidInput, "%q is no scope: the name of the %s belongs to it", kind, kind).
+		return reason.Errorf(reason.InvalidInput, "%q is not a valid scope: it lacks the name of the %s", kind, kind).
 			WithRemedy("Write %s%s:%s/%s.", Scheme, kind, id, key)
 	}
 	return nil
@@ -85,16 +84,16 @@ func (r Ref) check() error {
 		return err
 	}
 	if !config.SecretKey(r.Key) {
-		return reason.Errorf(reason.InvalidInput, "%q is no key", r.Key).WithRemedy("Use 1 to 128 of a-z, 0-9, '.', '_' and '-', and not '.' or '..' alone.")
+		return reason.Errorf(reason.InvalidInput, "%q is not a valid key", r.Key).WithRemedy("Use 1 to 128 of a-z, 0-9, '.', '_' and '-', and not '.' or '..' alone.")
 	}
 	return nil
 }
 
-// isRead refuses a scope whose secrets no call may use: a secret there would look as if something
-// used it. One that was put by an older release can still be read and removed.
+// isRead refuses a scope whose secrets no call can use. A secret that an older release stored there
+// can still be read and removed.
 func (r Ref) isRead() error {
 	if kind, _, err := ParseScope(r.Scope); err != nil || kind == Channel || kind == Node {
-		return reason.Errorf(reason.InvalidInput, "nothing uses the secrets of a %s", kind).
+		return reason.Errorf(reason.InvalidInput, "secrets of a %s cannot be used by calls", kind).
 			WithRemedy("Use global, or the scope of the user, agent or skill whose calls need the secret.")
 	}
 	return nil
@@ -108,10 +107,10 @@ func (r Ref) String() string {
 	return Scheme + r.Name()
 }
 
-// Name is the reference without its scheme, as policy names the secret.
+// Name returns the reference without its scheme, the name in policies.
 func (r Ref) Name() string { return r.Scope + "/" + r.Key }
 
-// Principal is the user or agent whose scope it is; zero for any other scope.
+// Principal returns the user or agent of the scope; zero for other scopes.
 func (r Ref) Principal() access.Principal {
 	switch kind, id, _ := strings.Cut(r.Scope, ":"); Kind(kind) {
 	case User:
@@ -122,11 +121,13 @@ func (r Ref) Principal() access.Principal {
 	return access.Principal{}
 }
 
-// loginPrefix begins the keys of the gateway's logins at upstream MCP servers.
+// loginPrefix is the key prefix of the gateway's logins at upstream MCP servers. Only the gateway
+// reads and writes them, regardless of policy: a member that could write a login could choose where
+// its refresh token is sent.
 const loginPrefix = "mcp-login."
 
-// LoginRef names the gateway's login at an upstream server: that of a member, or the
-// one that all share for the zero Principal.
+// LoginRef returns the reference of the gateway's login at an upstream server: of a member, or the
+// shared one for the zero Principal.
 func LoginRef(server string, member access.Principal) (Ref, error) {
 	r := Ref{Scope: string(Global), Key: loginPrefix + server}
 	if !member.IsZero() {

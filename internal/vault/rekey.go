@@ -11,18 +11,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// batch is how many data keys are wrapped anew in one unit.
+// batch is the number of data keys that are wrapped again in one unit.
 const batch = 256
 
-// Rekeyed is what came of taking everything to another key-encryption key.
+// Rekeyed is the result of a rekey.
 type Rekeyed struct {
-	// Key is the id of the current key, Dropped those that are gone for good.
+	// Key is the id of the current key, Dropped are the permanently deleted ones.
 	Key     string
 	Dropped []string
-	// Rewrapped is how many data keys were wrapped anew.
+	// Rewrapped is the number of data keys that were wrapped again.
 	Rewrapped int
-	// Unreadable is what could not be unwrapped, by what it is about. While there is
-	// any no key is dropped: what damaged it may be mended.
+	// Unreadable are the data keys that could not be unwrapped, by About. While there are any, no
+	// key is dropped, because the damage may be repaired.
 	Unreadable []string
 }
 
@@ -34,15 +34,15 @@ type rekeyEvent struct {
 	Unreadable int      `json:"unreadable"`
 }
 
-// Rekey makes another key-encryption key, wraps every data key under it, and drops the
-// keys of before. A stop in the middle loses nothing, and Resume goes on.
+// Rekey creates another key-encryption key, wraps every data key with it, and drops the previous
+// keys. An interruption loses nothing, and Resume continues.
 func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, error) {
 	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return Rekeyed{}, err
 	}
 	w := s.keys
 	if !w.rekeying.TryLock() {
-		return Rekeyed{}, reason.Errorf(reason.AlreadyExists, "the vault is being rekeyed already").WithRemedy("Wait: `palyra vault status` says how far it is.")
+		return Rekeyed{}, reason.Errorf(reason.AlreadyExists, "the vault is already being rekeyed").WithRemedy("Wait; `palyra vault status` shows the progress.")
 	}
 	defer w.rekeying.Unlock()
 	old, err := w.keys.IDs(ctx)
@@ -52,7 +52,7 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	if err := s.journalRekey(ctx, caller.Principal, rekeyEvent{Phase: "begun", OldKeyIDs: old}); err != nil {
 		return Rekeyed{}, err
 	}
-	// Whoever began it may leave; it goes on.
+	// The rekey continues if its caller is cancelled.
 	ctx = context.WithoutCancel(ctx)
 	if err := w.rotate(ctx); err != nil {
 		return Rekeyed{}, err
@@ -60,8 +60,8 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	return s.finish(ctx, caller.Principal)
 }
 
-// Resume ends a rekey that a stop interrupted; where there is none it does nothing. It
-// acts as the gateway itself.
+// Resume completes an interrupted rekey; without one it does nothing. It acts as the gateway
+// itself.
 func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 	s.keys.rekeying.Lock()
 	defer s.keys.rekeying.Unlock()
@@ -72,11 +72,11 @@ func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 	return s.finish(ctx, itself)
 }
 
-// itself is the gateway.
+// itself is the gateway's own principal.
 var itself = access.Principal{Kind: access.KindService, Name: "palyrad"}
 
-// finish moves everything to the current key and drops the others, once the journal
-// says so. The caller holds rekeying.
+// finish wraps everything with the current key, and drops the others once that is journaled. The
+// caller holds rekeying.
 func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
 	w := s.keys
 	old, current, err := w.old(ctx)
@@ -118,8 +118,8 @@ func (s *Service) journalRekey(ctx context.Context, by access.Principal, payload
 	return s.store.Journal(context.WithoutCancel(ctx), e)
 }
 
-// rotate makes another key the current one. Whoever wrapped under the key of before
-// has kept it when rotate returns.
+// rotate makes another key current. When it returns, every key wrapped with the previous one has
+// been stored.
 func (w *Wrapper) rotate(ctx context.Context) error {
 	w.rotating.Lock()
 	defer w.rotating.Unlock()
@@ -132,7 +132,7 @@ func (w *Wrapper) rotate(ctx context.Context) error {
 	return w.passed("rotated")
 }
 
-// old are the keys beside the current one.
+// old returns the keys other than the current one.
 func (w *Wrapper) old(ctx context.Context) (old []string, current string, err error) {
 	if current, err = w.keys.Current(ctx); err != nil {
 		return nil, "", err
@@ -141,7 +141,7 @@ func (w *Wrapper) old(ctx context.Context) (old []string, current string, err er
 	return slices.DeleteFunc(ids, func(id string) bool { return id == current }), current, err
 }
 
-// rewrap wraps the data keys of one kind of things under the current key.
+// rewrap wraps the data keys of one kind with the current key.
 func (w *Wrapper) rewrap(ctx context.Context, kind Boxes, done *Rekeyed) error {
 	for after := (Box{}); ; {
 		stale, err := kind.StaleBoxes(ctx, done.Key, after, batch)
@@ -170,7 +170,7 @@ func (w *Wrapper) rewrap(ctx context.Context, kind Boxes, done *Rekeyed) error {
 	}
 }
 
-// again wraps a data key under the current key.
+// again wraps a data key with the current key.
 func (w *Wrapper) again(ctx context.Context, b Box) (Box, error) {
 	key, err := w.Unwrap(ctx, b)
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *Wrapper) again(ctx context.Context, b Box) (Box, error) {
 	return Box{About: b.About, KEK: id, Key: box}, err
 }
 
-// Unlock opens the keys with a passphrase.
+// Unlock unlocks the keys with a passphrase.
 func (s *Service) Unlock(ctx context.Context, caller access.Caller, passphrase []byte) error {
 	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return err

@@ -145,8 +145,9 @@ func TestRekeyWaitsForPuts(t *testing.T) {
 	}
 }
 
-// What cannot be read keeps no other from the new key, and keeps the old key.
-func TestRekeyOfDamage(t *testing.T) {
+// TestRekeyWithDamagedSecrets: an unreadable secret does not keep others from the new key, and
+// keeps the old key.
+func TestRekeyWithDamagedSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.many(t, 3)
@@ -180,8 +181,8 @@ func TestRekeyWithoutTheJournal(t *testing.T) {
 	}
 }
 
-// Puts and reads go on while the key changes, and none is lost.
-func TestRekeyBesideOthers(t *testing.T) {
+// TestRekeyDuringOtherOperations: puts and reads continue during a rekey, and none is lost.
+func TestRekeyDuringOtherOperations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.many(t, 100)
@@ -237,8 +238,9 @@ func (s *meanwhile) Record(ctx context.Context, ref vault.Ref) (vault.Record, er
 	return r, err
 }
 
-// A key that is replaced and dropped between two looks at a secret is no damage.
-func TestRekeyBetweenLooks(t *testing.T) {
+// TestRekeyBetweenReads: a key that is replaced and dropped between two reads of a secret is not
+// damage.
+func TestRekeyBetweenReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "value")

@@ -1,10 +1,9 @@
-// Package vault keeps secrets. Each version of a secret is sealed under a data key of
-// its own, which the key-encryption key wraps; its metadata are authenticated under
-// the same data key. docs/format/vault.md has the bytes.
+// Package vault stores secrets. Each version of a secret is sealed with its own data key, which the
+// key-encryption key wraps; its metadata are authenticated with the same data key.
+// docs/format/vault.md describes the formats.
 //
-// Nothing is done without a caller: what each method asks policy, what it writes into
-// the journal and what it returns are one operation. When the event cannot be written,
-// no value comes out.
+// Every operation has a caller. Checking policy, journaling and returning the result are one
+// operation: if the event cannot be written, no value is returned.
 package vault
 
 import (
@@ -19,30 +18,30 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Judge asks policy. The zero Ref is the vault as a whole.
+// Judge evaluates policy. The zero Ref is the vault as a whole.
 type Judge interface {
 	Permit(b Borrower, p access.Permission, ref Ref) error
 }
 
-// Config is what a Service is made of. All members but Gateway,
-// Holders, Own and Now are required.
+// Config holds the dependencies of a Service. All members but Gateway, Holders, Own and Now are
+// required.
 type Config struct {
 	Store Store
 	Keys  *Wrapper
 	Judge Judge
-	// Gateway is the gateway's id, which exports name.
+	// Gateway is the gateway's id, which exports contain.
 	Gateway string
-	// Holders looks up the holders of secrets of agents and skills. Without it such secrets
-	// are neither put nor lent.
+	// Holders returns the holders of secrets of agents and skills. Without it such secrets can be
+	// neither put nor lent.
 	Holders Holders
-	// Own are the secrets that the gateway uses itself, such as the keys of its models:
-	// what Gateway may lease, whatever policies say of others.
+	// Own are the secrets that the gateway uses itself, such as the keys of its models: Gateway may
+	// lease them regardless of policy.
 	Own []Ref
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Service is the one way to secrets. It is safe for concurrent use.
+// Service is the only access to secrets. It is safe for concurrent use.
 type Service struct {
 	store Store
 	keys  *Wrapper
@@ -52,7 +51,7 @@ type Service struct {
 	now     func() time.Time
 	leases  *leases
 	placed  placed
-	// gateway is its id.
+	// gateway is the gateway's id.
 	gateway string
 	own     []Ref
 }
@@ -71,8 +70,8 @@ func New(c Config) (*Service, error) {
 	return &Service{store: c.Store, keys: c.Keys, judge: c.Judge, holders: c.Holders, now: c.Now, leases: newLeases(), gateway: c.Gateway, own: slices.Clone(c.Own)}, nil
 }
 
-// may asks policy, before anything else is looked at: whether there is such a secret
-// is not told to who may not ask for it.
+// may checks policy before anything else: a caller without permission cannot find out whether a
+// secret exists.
 func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error {
 	return s.mayBorrow(Borrower{Caller: caller}, p, ref)
 }
@@ -80,26 +79,25 @@ func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error 
 func (s *Service) mayBorrow(b Borrower, p access.Permission, ref Ref) error {
 	caller := b.Caller
 	if caller.Principal.IsZero() {
-		return reason.Errorf(reason.PermissionDenied, "nobody asks the vault")
+		return reason.Errorf(reason.PermissionDenied, "the request to the vault has no caller")
 	}
 	if caller.Principal == itself {
 		return s.mayItself(p, ref)
 	}
 	if ref.login() && (p == access.PermVaultPut || p == access.PermVaultGet) {
-		return reason.Errorf(reason.PermissionDenied, "the gateway alone writes and reads %s: it is its login at an upstream server", ref).
+		return reason.Errorf(reason.PermissionDenied, "only the gateway reads and writes %s: it is its login at an upstream server", ref).
 			WithRemedy("Use `palyra mcp login` and `palyra mcp logout`.")
 	}
 	return s.judge.Permit(b, p, ref)
 }
 
-// Gateway is the caller for what the gateway does of itself. No member and no
-// credential can be it.
+// Gateway returns the caller for the gateway's own use. No member or credential can act as it.
 func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
 
-// mayItself lets the gateway lease what its configuration names for its own use, keep
-// its logins at upstream servers, and nothing else. No policy is asked: who writes the
-// configuration decides here, and of logins whoever may log in. To use a login for a
-// call, whoever calls has to be let.
+// mayItself allows the gateway to lease the secrets that its configuration names for its own use,
+// and to store its logins at upstream servers, and nothing else. Policy is not evaluated: the
+// author of the configuration decides here, and for logins the member that logs in. A call that
+// uses a login still needs permission.
 func (s *Service) mayItself(p access.Permission, ref Ref) error {
 	if ref.login() && slices.Contains([]access.Permission{access.PermVaultPut, access.PermVaultList, access.PermVaultDelete}, p) {
 		return nil
@@ -107,25 +105,24 @@ func (s *Service) mayItself(p access.Permission, ref Ref) error {
 	if p == access.PermSecretLease && slices.Contains(s.own, ref) {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "the gateway itself has no %s of %s", p, ref)
+	return reason.Errorf(reason.PermissionDenied, "the gateway itself may not %s %s", p, ref)
 }
 
-// tries is how often an operation begins again because the secret was changed
-// meanwhile.
+// tries is how often an operation is retried because the secret changed meanwhile.
 const tries = 16
 
-// again repeats what met a change of somebody else.
+// again retries an operation that conflicted with a concurrent change.
 func again(ref Ref, do func() error) error {
 	for range tries {
 		if err := do(); !errors.Is(err, ErrChanged) {
 			return err
 		}
 	}
-	return reason.Errorf(reason.QuotaExceeded, "the secret %s is changed all the time", ref).WithRemedy("Try again.")
+	return reason.Errorf(reason.QuotaExceeded, "the secret %s keeps changing", ref).WithRemedy("Try again.")
 }
 
-// record returns a verified secret. A key that was replaced between the two reads is
-// no damage: the secret is read once more.
+// record returns a verified secret. If its key was replaced between the two reads, the secret is
+// read again.
 func (s *Service) record(ctx context.Context, ref Ref) (opened, error) {
 	r, err := s.store.Record(ctx, ref)
 	if err != nil {
@@ -142,8 +139,7 @@ func (s *Service) record(ctx context.Context, ref Ref) (opened, error) {
 	return s.openRecord(ctx, fresh)
 }
 
-// Put keeps a value as the next version of a secret, or changes its metadata alone
-// when value is nil.
+// Put stores a value as the next version of a secret, or changes only its metadata if value is nil.
 func (s *Service) Put(ctx context.Context, caller access.Caller, ref Ref, value []byte, set Metadata) (Secret, error) {
 	if err := ref.check(); err != nil {
 		return Secret{}, err
@@ -197,7 +193,7 @@ func (s *Service) put(ctx context.Context, caller access.Caller, ref Ref, value 
 	return s.putMetadata(ctx, caller, old, m)
 }
 
-// putValue seals a value under a fresh data key.
+// putValue seals a value with a new data key.
 func (s *Service) putValue(ctx context.Context, caller access.Caller, old opened, m Secret, value []byte) (Secret, error) {
 	if err := checkValue(m, value); err != nil {
 		return Secret{}, err
@@ -219,8 +215,8 @@ func (s *Service) putValue(ctx context.Context, caller access.Caller, old opened
 	})
 }
 
-// putMetadata seals metadata under the data key of the newest version. A value that
-// is to travel in a header from now on has to be fit for it.
+// putMetadata seals metadata with the data key of the newest version. If the value is now sent in a
+// header, it must be valid there.
 func (s *Service) putMetadata(ctx context.Context, caller access.Caller, old opened, m Secret) (Secret, error) {
 	if len(m.Hosts) > 0 {
 		value, err := s.value(ctx, old, m.Versions[len(m.Versions)-1])
@@ -241,7 +237,7 @@ func (s *Service) putMetadata(ctx context.Context, caller access.Caller, old ope
 	return m, s.keep(ctx, caller, old, m, key)
 }
 
-// keep writes a secret and its event.
+// keep stores a secret and its event.
 func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m Secret, key []byte, added ...Version) error {
 	text, seal, err := sealMetadata(key, m)
 	if err != nil {
@@ -258,11 +254,11 @@ func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m 
 	if err != nil {
 		return err
 	}
-	defer s.placed.changed(m.Ref) // whatever the store says
+	defer s.placed.changed(m.Ref) // regardless of the store's result
 	return s.store.PutRecord(context.WithoutCancel(ctx), r, old.record.Seal, e)
 }
 
-// Get returns what is known of a secret beside its value.
+// Get returns the metadata of a secret.
 func (s *Service) Get(ctx context.Context, caller access.Caller, ref Ref) (Secret, error) {
 	if err := ref.check(); err != nil {
 		return Secret{}, err
@@ -287,7 +283,7 @@ func (s *Service) Reveal(ctx context.Context, caller access.Caller, ref Ref, ver
 	})
 }
 
-// read opens a value and journals that it leaves. Nothing leaves otherwise.
+// read decrypts a value and journals its release. Values are released only by it.
 func (s *Service) read(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) (value []byte, m Secret, err error) {
 	err = again(ref, func() (err error) {
 		value, m, err = s.readOnce(ctx, ref, version, says)
@@ -326,7 +322,7 @@ func (s *Service) readOnce(ctx context.Context, ref Ref, version int, says func(
 	return value, o.Secret, nil
 }
 
-// changed is ErrChanged in place of an error that came of a change meanwhile.
+// changed returns ErrChanged if the error was caused by a concurrent change.
 func (s *Service) changed(ctx context.Context, r Record, err error) error {
 	if fresh, failed := s.store.Record(ctx, r.Ref); failed == nil && !fresh.sameKeys(r) {
 		return ErrChanged
@@ -334,15 +330,15 @@ func (s *Service) changed(ctx context.Context, r Record, err error) error {
 	return err
 }
 
-// past is a version that is kept; 0 is the newest.
+// past returns a stored version; 0 is the newest.
 func (s Secret) past(version int) (Past, error) {
 	for _, p := range s.Versions {
 		if p.Version == version || version == 0 && p.Version == s.Version {
 			return p, nil
 		}
 	}
-	return Past{}, reason.Errorf(reason.NotFound, "the secret %s has no version %d", s.Ref, version).
-		WithRemedy("`palyra vault history %s` lists those that are kept.", s.Ref)
+	return Past{}, reason.Errorf(reason.NotFound, "version %[2]d of the secret %[1]s does not exist", s.Ref, version).
+		WithRemedy("List the versions with `palyra vault history %s`.", s.Ref)
 }
 
 func expired(m Secret) error {
@@ -350,7 +346,7 @@ func expired(m Secret) error {
 		WithRemedy("Put a new value: `palyra vault put %s --expires DURATION`.", m.Ref)
 }
 
-// Remove drops a secret with all its versions, and ends its leases.
+// Remove deletes a secret with all its versions, and ends its leases.
 func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) error {
 	if err := ref.check(); err != nil {
 		return err
@@ -362,7 +358,7 @@ func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) err
 	if err != nil {
 		return err
 	}
-	defer s.placed.changed(ref) // whatever the store says
+	defer s.placed.changed(ref) // regardless of the store's result
 	if err := s.store.RemoveRecord(context.WithoutCancel(ctx), ref, e); err != nil {
 		return err
 	}
@@ -370,17 +366,16 @@ func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) err
 	return s.end(ctx, "removed", func(l Lease) bool { return l.Ref == ref })
 }
 
-// Page is what is asked of a list.
+// Page selects a page of a list.
 type Page struct {
-	// Scope is the only one; "" is every scope that the caller may see.
+	// Scope is the only scope to list; "" is every scope that the caller may see.
 	Scope string
 	After Ref
 	Limit int
 }
 
-// List returns secrets by scope and key, of those that the caller may see. One that
-// cannot be read stands there by its name and says why; while the vault is locked
-// there is no list.
+// List returns the secrets that the caller may see, by scope and key. An unreadable one is listed
+// by its name with the problem; while the vault is locked List returns an error.
 func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Secret, error) {
 	if p.Scope != "" {
 		if _, _, err := ParseScope(p.Scope); err != nil {
@@ -399,7 +394,7 @@ func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Sec
 	return list, err
 }
 
-// list returns q.Limit secrets that the caller may see, or all that there are.
+// list returns up to q.Limit secrets that the caller may see.
 func (s *Service) list(ctx context.Context, q Query, seen func(Ref) bool) ([]Secret, error) {
 	var list []Secret
 	for len(list) < q.Limit {
@@ -427,7 +422,7 @@ func (s *Service) list(ctx context.Context, q Query, seen func(Ref) bool) ([]Sec
 	return list, nil
 }
 
-// listed is a secret as lists have it.
+// listed converts a secret for lists.
 func (s *Service) listed(ctx context.Context, r Record) (Secret, error) {
 	o, err := s.openRecord(ctx, r)
 	if code := reason.Of(err); code == reason.SecretUnreadable || code == reason.VaultKeyMissing {

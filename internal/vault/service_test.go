@@ -135,8 +135,8 @@ func TestHostsAddedLater(t *testing.T) {
 	}
 }
 
-// caller, permission and journal stand before every value.
-func TestNothingWithoutACaller(t *testing.T) {
+// TestCallerIsRequired: every access to a value requires a caller, a permission and the journal.
+func TestCallerIsRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
@@ -187,8 +187,9 @@ func TestNothingWithoutACaller(t *testing.T) {
 	}
 }
 
-// When the line cannot be written, no value comes out and nothing changes.
-func TestNothingWithoutTheJournal(t *testing.T) {
+// TestJournalIsRequired: if the event cannot be journaled, no value is returned and nothing
+// changes.
+func TestJournalIsRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
@@ -226,7 +227,7 @@ func TestNothingWithoutTheJournal(t *testing.T) {
 	}
 }
 
-func TestEventsTellNoValue(t *testing.T) {
+func TestEventsContainNoValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "hush-hush-value")

@@ -8,10 +8,10 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// Status is how the vault is.
+// Status is the state of the vault.
 type Status struct {
 	Keys kek.Status
-	// Old are keys of before, while a rekey is not over.
+	// Old are previous keys, while a rekey is in progress.
 	Old []string
 	// ExportedAt is when the current key was exported to a recovery key; zero if it
 	// never was.
@@ -19,7 +19,7 @@ type Status struct {
 	Leases     []Lease
 }
 
-// Status says how the vault is, with the leases that the caller may see.
+// Status returns the state of the vault, with the leases that the caller may see.
 func (s *Service) Status(ctx context.Context, caller access.Caller) (Status, error) {
 	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
 		return Status{}, err

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestInjectedResult has the result of a tool tell the model to go on with something that
-// policy forbids, and the model obeys.
+// TestInjectedResult: the result of a tool instructs the model to do something that policy forbids,
+// and the model obeys.
 func TestInjectedResult(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

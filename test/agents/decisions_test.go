@@ -74,7 +74,7 @@ func (p *person) decided(a *agent, bypass bool, mode string) {
 	}
 }
 
-// TestDaemonDown has palyrad stopped: no agent runs a tool.
+// TestDaemonDown: while palyrad is stopped, no agent runs a tool.
 func TestDaemonDown(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

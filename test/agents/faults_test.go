@@ -138,8 +138,8 @@ func TestGatewayFaults(t *testing.T) {
 	}
 }
 
-// TestSquattedPort has another program on the port of Claude Code's http hook, for
-// which the person asked although no service manager holds it.
+// TestSquattedPort: another program listens on the port of Claude Code's HTTP hook, which the user
+// selected although no service manager holds it.
 func TestSquattedPort(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

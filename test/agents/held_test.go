@@ -11,8 +11,8 @@ import (
 	"palyra/test/systemd"
 )
 
-// TestHeldPort has a service manager hold the port of Claude Code's http hook. While
-// palyrad does not run, nobody else gets it, and no tool runs.
+// TestHeldPort: a service manager holds the port of Claude Code's HTTP hook. While palyrad does not
+// run, no other program can use the port, and no tool runs.
 func TestHeldPort(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

@@ -16,10 +16,10 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestDownLeavesTheHomeAsItWas compares every file of the home before `palyra up` with
+// TestDownRestoresTheHome compares every file of the home before `palyra up` with
 // what is there after `palyra down`. What the gateway keeps (its state, with the journal)
 // is all that may be new.
-func TestDownLeavesTheHomeAsItWas(t *testing.T) {
+func TestDownRestoresTheHome(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
 	before := listing(t, p.home)

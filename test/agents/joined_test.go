@@ -21,11 +21,11 @@ func TestJoined(t *testing.T) {
 	p.up()
 	for _, a := range all {
 		t.Run(a.name, func(t *testing.T) {
-			p := p.in(t)
-			p.serves(a)
+			p, served := p.in(t), p.in(t) // the token is in the environment of the agent alone
+			served.serves(a)
 			asked := p.count(event.Asked)
 			p.model.wants(call{a.ownTool("fs_write"), map[string]any{"path": "joined" + a.name, "content": "by one yes", "workspace": "project"}})
-			c := a.start(p, true)
+			c := a.start(served, true)
 			q := p.waiting(c)
 			p.palyra("approve", q.ID, "--digest", q.Digest).Want(t, 0)
 			r := c.Wait(t)

@@ -60,7 +60,7 @@ func prepareAndRun(m *testing.M, dir string) (code int, err error) {
 			return 1, fmt.Errorf("%w; `make agents` makes it", err)
 		}
 	}
-	if err := alone(); err != nil {
+	if err := checkLoopbackOnly(); err != nil {
 		return 1, err
 	}
 	code = m.Run()
@@ -79,8 +79,8 @@ func program(name string) string {
 	return name
 }
 
-// alone fails unless loopback is the only network: neither agent may reach its vendor.
-func alone() error {
+// checkLoopbackOnly fails unless loopback is the only network: neither agent may reach its vendor.
+func checkLoopbackOnly() error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return err

@@ -35,15 +35,15 @@ func TestPresence(t *testing.T) {
 		p.model.wants(a.shell(line))
 		c = a.start(p, true)
 		q = p.waiting(c)
-		p.thieves(q)
+		p.credentialAttacks(q)
 		r = c.Wait(t)
 		table.want(t, "presence: a program of the same user approves", a, happened(made()), blocked, r.Out+r.Err+p.model.results())
 	}
 }
 
-// thieves are the ways of a program of the person that reads, copies and uses all that they
-// have on the machine, and does not have the passphrase.
-func (p *person) thieves(q ask) {
+// credentialAttacks returns the ways in which a program of the person reads, copies and uses
+// everything that the person has on the machine. The program does not have the passphrase.
+func (p *person) credentialAttacks(q ask) {
 	p.t.Helper()
 	answer := []string{"approve", q.ID, "--digest", q.Digest}
 	p.palyra(answer...)

@@ -20,8 +20,8 @@ func (p *person) fresh() {
 	must.Do(p.t, os.RemoveAll(filepath.Join(p.home, ".config")))
 }
 
-// TestFirstMinute has a fresh account: after `palyra up`, the first shell command of each
-// agent is decided, asked about, and in the journal.
+// TestFirstMinute: with a fresh account, the first shell command of each agent after `palyra up` is
+// decided, approved by a person and journaled.
 func TestFirstMinute(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

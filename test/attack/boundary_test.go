@@ -115,9 +115,8 @@ func (b *boundary) try(t *testing.T, r row) {
 	}
 }
 
-// bare runs the probe as this very user, with nothing around it. What it would
-// reach through the gateway it reaches directly, or by a careless proxy, and it
-// has the very secret.
+// bare runs the probe as this user, without a sandbox. It reaches directly, or by a vulnerable
+// proxy, everything that it would reach through the gateway, and it has the secret itself.
 func (b *boundary) bare(t *testing.T, r row) attempt {
 	t.Helper()
 	c := newScene(t)
@@ -161,7 +160,7 @@ func (b *boundary) mustFail(t *testing.T, r row, without []string) string {
 	return denied
 }
 
-// attempt is what came of one run.
+// attempt is the outcome of one run.
 type attempt struct {
 	done  bool
 	trace string
@@ -233,7 +232,7 @@ func (b *boundary) start(t *testing.T, r row, without []string, s sandbox.Spec) 
 	return attempt{report: report, err: err, said: lastLine(report.Stdout)}
 }
 
-// lastLine is where the probe says what came of it.
+// lastLine is where the probe prints its result.
 func lastLine(s sandbox.Stream) string {
 	text := bytes.TrimSpace(append(slices.Clone(s.Head), s.Tail...))
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])
@@ -249,7 +248,7 @@ func (c *scene) look() [2]map[string]string {
 	return [2]map[string]string{in, out}
 }
 
-// judge tells an attack's success by its effect, and finds traces of others.
+// judge recognizes an attack's success by its effect, and finds traces of other attacks.
 func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	work, world := differences(before[0], after[0]), differences(before[1], after[1])
 	if c.site != nil {
@@ -288,13 +287,12 @@ func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	}
 }
 
-// tells reports whether the record gives one of the reasons.
+// tells reports whether the record contains one of the reasons.
 func (a attempt) tells(reasons []string) bool {
 	return slices.ContainsFunc(a.report.Connections, func(c tool.Connection) bool { return slices.Contains(reasons, c.Reason) })
 }
 
-// processesWith lists the processes of the machine with a word among their
-// arguments.
+// processesWith lists the processes of the machine that have a word among their arguments.
 func processesWith(word string) []int {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var list []int
@@ -307,7 +305,7 @@ func processesWith(word string) []int {
 	return list
 }
 
-// endAll ends what a control left running.
+// endAll ends the processes that a control left running.
 func endAll(word string) {
 	for list := processesWith(word); len(list) > 0; list = processesWith(word) {
 		for _, pid := range list {

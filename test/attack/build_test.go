@@ -38,9 +38,8 @@ exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 	return name
 }
 
-// TestLinkToOldRoot: while it builds the root, a bubblewrap before 0.12 follows
-// links of the workspace to the host. Whoever makes nothing below the workspace
-// is safe from it.
+// TestLinkToOldRoot: while it builds the root, bubblewrap before 0.12 follows links of the
+// workspace to the host. A runner that creates nothing below the workspace is safe from it.
 func TestLinkToOldRoot(t *testing.T) {
 	t.Parallel()
 	try := func(bwrap string) string {

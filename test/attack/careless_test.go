@@ -29,7 +29,7 @@ type careless struct {
 	listening sync.WaitGroup
 }
 
-func newCareless(w *world) (*careless, error) {
+func newVulnerableServer(w *world) (*careless, error) {
 	web, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func namespaceRows() []row {
 	}
 	for _, call := range []string{"kill", "tgkill", "pidfd-kill"} {
 		rows = append(rows, row{id: "NS-02", variant: call + " of a process outside", source: others, walls: layers(pidNS, landlock), rootWalls: layers(otherUser),
-			probe: probe(call), prepare: (*scene).victim})
+			probe: probe(call), prepare: (*scene).signalTarget})
 	}
 	return append(rows, row{id: "NS-02", variant: "tcsetpgrp", source: others, walls: layers(newSession, root, landlock),
 		probe: probe("take-terminal", "/dev/tty", "/host/dev/tty"), terminal: true})

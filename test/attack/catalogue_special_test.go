@@ -30,7 +30,7 @@ func specialRows() []row {
 	}
 	for _, place := range []string{"/tmp", "/dev/shm", "/var/tmp"} {
 		rows = append(rows, row{id: "FS-14", variant: place + " of another run", source: "leakage between runs", walls: layers(root, landlock),
-			first: probe("leave"), probe: probe("read"), prepare: func(c *scene) { c.meetAt(place) }})
+			first: probe("leave"), probe: probe("read"), prepare: func(c *scene) { c.shareFile(place) }})
 	}
 	return append(rows,
 		row{id: "FS-14", variant: "System V memory of another run", source: "leakage between runs", walls: layers(ipcNS),

@@ -77,7 +77,7 @@ func (u *upstreamWorld) server(name string) string {
 // ask calls a tool of a server.
 func (u *upstreamWorld) ask(server, tool, a, b string) string {
 	u.T.Helper()
-	return said(u.palyra("call", server+"/"+tool, "--input", u.arguments(a, b)))
+	return output(u.palyra("call", server+"/"+tool, "--input", u.arguments(a, b)))
 }
 
 func (u *upstreamWorld) arguments(a, b string) string {

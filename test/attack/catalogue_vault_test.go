@@ -120,7 +120,7 @@ func othersAttacks() []vaultAttack {
 		}
 		return told
 	}
-	revealed := func(v *vaultWorld) string { return said(v.palyra("vault", "get", "global/api", "--reveal")) }
+	revealed := func(v *vaultWorld) string { return output(v.palyra("vault", "get", "global/api", "--reveal")) }
 	list := []vaultAttack{
 		{"SEC-07", "secret of another user, named in a call",
 			func(v *vaultWorld) string {
@@ -133,7 +133,7 @@ func othersAttacks() []vaultAttack {
 				return reached(v, strings.Contains(told, mine), told)
 			},
 			func(v *vaultWorld) string {
-				told := said(v.palyra("call", "secrets.list"))
+				told := output(v.palyra("call", "secrets.list"))
 				return reached(v, strings.Contains(told, mine), told)
 			}},
 		{"SEC-07", "secret that was removed",
@@ -160,7 +160,7 @@ func othersAttacks() []vaultAttack {
 		{"value of another user revealed to an operator", []string{"vault", "get", "user:local/mine", "--reveal"}},
 	} {
 		list = append(list, vaultAttack{"SEC-07", a.variant,
-			func(v *vaultWorld) string { return v.as("bob", a.args...) }, func(v *vaultWorld) string { return said(v.palyra(a.args...)) }})
+			func(v *vaultWorld) string { return v.as("bob", a.args...) }, func(v *vaultWorld) string { return output(v.palyra(a.args...)) }})
 	}
 	for _, a := range []struct {
 		variant string
@@ -170,7 +170,7 @@ func othersAttacks() []vaultAttack {
 	}{
 		{"value replaced by an operator", []string{"vault", "put", "global/api"}, func(v *vaultWorld) bool { return strings.Contains(revealed(v), "hijacked") }},
 		{"hosts added by an operator", []string{"vault", "edit", "global/api", "--host", "evil.example:443"}, func(v *vaultWorld) bool {
-			return strings.Contains(said(v.palyra("vault", "show", "global/api")), "evil.example")
+			return strings.Contains(output(v.palyra("vault", "show", "global/api")), "evil.example")
 		}},
 		{"secret removed by an operator", []string{"vault", "rm", "global/api", "--yes"}, func(v *vaultWorld) bool { return !v.holds(revealed(v)) }},
 		{"keys exported by an operator", []string{"vault", "export-recovery", "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", "--out", "exported"}, func(v *vaultWorld) bool {
@@ -208,7 +208,7 @@ func insideAttacks() []vaultAttack {
 	var list []vaultAttack
 	add := func(variant string, argv func(v *vaultWorld) []string) {
 		list = append(list, vaultAttack{"SEC-08", variant,
-			func(v *vaultWorld) string { return said(v.run(argv(v)...)) }, func(v *vaultWorld) string { return v.bare(argv(v)...) }})
+			func(v *vaultWorld) string { return output(v.run(argv(v)...)) }, func(v *vaultWorld) string { return v.bare(argv(v)...) }})
 	}
 	cat := func(path func(v *vaultWorld) string) func(v *vaultWorld) []string {
 		return func(v *vaultWorld) []string { return []string{"cat", path(v)} }
@@ -221,7 +221,9 @@ func insideAttacks() []vaultAttack {
 	// of that user.
 	within := func(variant, format string) {
 		list = append(list, vaultAttack{"SEC-08", variant,
-			func(v *vaultWorld) string { return said(v.run("cat", fmt.Sprintf(format, v.Cmd.Process.Pid, v.State))) },
+			func(v *vaultWorld) string {
+				return output(v.run("cat", fmt.Sprintf(format, v.Cmd.Process.Pid, v.State)))
+			},
 			func(v *vaultWorld) string { return v.bare("cat", fmt.Sprintf(format, neighbor(v.T, v.Env), v.State)) }})
 	}
 	within("vault.kek by palyrad's root", "/proc/%d/root%s/vault.kek")
@@ -244,12 +246,15 @@ func insideAttacks() []vaultAttack {
 		return connect(v, name)
 	})
 	list = append(list, vaultAttack{"SEC-08", "vault.kek by fs.read through a link",
-		func(v *vaultWorld) string { v.link(); return said(v.palyra("call", "fs.read", "path=state/vault.kek")) },
+		func(v *vaultWorld) string {
+			v.link()
+			return output(v.palyra("call", "fs.read", "path=state/vault.kek"))
+		},
 		func(v *vaultWorld) string { return v.bare("cat", "state/vault.kek") }})
 	// A program has the placeholder alone, whatever the call sets beside it.
 	variable := func(v *vaultWorld, more ...string) string {
 		v.file("environment.py", "import os\nprint(dict(os.environ))\n")
-		return said(v.palyra(append([]string{"call", "process.run", `argv=["python3","environment.py"]`}, more...)...))
+		return output(v.palyra(append([]string{"call", "process.run", `argv=["python3","environment.py"]`}, more...)...))
 	}
 	known := func(v *vaultWorld) string {
 		v.palyra("vault", "rm", "global/api", "--yes")

@@ -1,11 +1,9 @@
-// Package attack holds the attacks that Palyra's sandbox and gateway have to
-// withstand. The catalogue names them; each is tried against the whole product
-// and must fail without a trace. Where several walls stand in its way, it is
-// tried against each wall alone. As the negative control it is tried once more
-// without them, where the very same probe must succeed: an attack that cannot
-// succeed proves nothing. A row that cannot be tried is an error.
+// Package attack has the attacks that Palyra's sandbox and gateway must withstand. The catalogue
+// lists them. Each is made against the whole product and must fail without effect. If several
+// layers block it, it is also made against each layer alone. As the negative control it is made
+// without these layers, where the same probe must succeed: the failure of an attack that cannot
+// succeed proves nothing. A row that cannot run is an error.
 //
-// The sandbox's rows run once with palyrad as whoever runs the tests and, where
-// that is root, once more as an ordinary user. The matrix of outcomes is
-// printed at the end of the run.
+// The rows of the sandbox run with palyrad as the user of the tests. If that user is root, they
+// also run as an ordinary user. The matrix of outcomes is printed at the end of the run.
 package attack

@@ -59,17 +59,17 @@ func factRows() []factRow {
 		}},
 		{"GW-10", "link turned while a read waits", readingAsks + secretForbidden, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
-			return g.turnedWhileItWaits(late, "call", "fs.read", "path=link")
+			return g.swapLinkDuringApproval(late, "call", "fs.read", "path=link")
 		}},
 		{"GW-10", "link turned while a search waits", readingAsks + secretForbidden, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
-			return g.turnedWhileItWaits(late, "call", "fs.search", "path=link", "pattern=canary")
+			return g.swapLinkDuringApproval(late, "call", "fs.search", "path=link", "pattern=canary")
 		}},
 		{"GW-10", "directory turned while a write waits", secretForbidden, "", func(g *gateway, late bool) string {
 			g.file("dir/plain", "")
 			g.file("secret/plain", "")
 			g.turn("dir", "link")
-			r := g.turnedWhileItWaits(late, "call", "fs.write", "path=link/made", "content=evil")
+			r := g.swapLinkDuringApproval(late, "call", "fs.write", "path=link/made", "content=evil")
 			return r + strings.ReplaceAll(g.Read("secret/made"), "evil", canary)
 		}},
 		{"GW-10", "exact grant for another file", readingAsks, readingAsks, func(g *gateway, late bool) string {
@@ -203,9 +203,9 @@ func (g *gateway) turn(target, link string) {
 	must.Check(g.T, errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)))
 }
 
-// turnedWhileItWaits turns the link to the secret once somebody is asked, or
-// before, and that person then says yes.
-func (g *gateway) turnedWhileItWaits(late bool, args ...string) string {
+// swapLinkDuringApproval swaps the link to the secret once approval is requested, or before; the
+// request is then approved.
+func (g *gateway) swapLinkDuringApproval(late bool, args ...string) string {
 	target, _ := os.Readlink(filepath.Join(g.Workspace, "link"))
 	turn := func() { g.turn(map[string]string{"plain.txt": "secret.txt", "dir": "secret"}[target], "link") }
 	if !late {
@@ -250,10 +250,9 @@ func (g *gateway) flipping(call func() string) string {
 	return out
 }
 
-// TestWhatIsJudgedIsWhatRuns: no attack on the facts of a call gets at what
-// policy forbids. The control is the same attack where policy does not forbid
-// it: what it is after is there to be had.
-func TestWhatIsJudgedIsWhatRuns(t *testing.T) {
+// TestFactsCannotBeForged: no attack on the facts of a call reaches data that policy forbids. The
+// control is the same attack without the policy: the data can be reached.
+func TestFactsCannotBeForged(t *testing.T) {
 	t.Parallel()
 	rows := factRows()
 	if places.root {

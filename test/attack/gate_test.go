@@ -98,8 +98,8 @@ func TestCommitGate(t *testing.T) {
 	}
 }
 
-// TestGitCommitIsOrdinary: the gate is no nuisance where nothing is protected.
-func TestGitCommitIsOrdinary(t *testing.T) {
+// TestGitCommitNeedsNoApproval: the commit gate requires no approval if nothing is protected.
+func TestGitCommitNeedsNoApproval(t *testing.T) {
 	t.Parallel()
 	g, _ := gated(t, unattended)
 	g.file("new.txt", "new\n")

@@ -39,8 +39,8 @@ type guests struct {
 	good, bad string
 }
 
-// TestGuests tries what a guest without grants does, and what the worker does that it took
-// over.
+// TestGuests tries the operations of a guest without grants, and those of a worker that it has
+// taken over.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	g := &guests{T: t, tierC: wasmtest.TierC(t)}
@@ -56,8 +56,7 @@ func TestGuests(t *testing.T) {
 	g.lies()
 }
 
-// row tries one row; both functions report whether the attacker got what it wanted, and
-// what it got.
+// row tries one row. Both functions report whether the attack succeeded, and what it obtained.
 func (g *guests) row(name string, attack, control func(g *guests) (bool, string)) {
 	g.Run(name, func(t *testing.T) {
 		in := *g
@@ -68,7 +67,7 @@ func (g *guests) row(name string, attack, control func(g *guests) (bool, string)
 	})
 }
 
-// open starts palyrad's side with a worker. Its directory is what it returns beside.
+// open starts palyrad's side with a worker, and also returns its directory.
 func (g *guests) open(worker string) (r *engine.Runner, dir string) {
 	g.Helper()
 	dir = jailtest.Dir(g.T)
@@ -88,7 +87,7 @@ func (g *guests) call(wat string) guest.Call {
 	}
 }
 
-// says is what a call returns, or why it ended.
+// says returns the result of a call, or the reason for its end.
 func says(r *engine.Runner, c guest.Call) string {
 	report, err := r.Run(context.Background(), c)
 	if err != nil {
@@ -112,7 +111,8 @@ func (h *granting) Answer(_ context.Context, function string, _ []int32, _, _ []
 
 const handles = `(import "palyra:plugins/host-capabilities@0.1.0" `
 
-// guestSays is a guest that says "got" if body leaves a number from 0 on, and else "not".
+// guestSays returns a guest that prints "got" if body leaves a number of 0 or more, and "not"
+// otherwise.
 func guestSays(body string) string {
 	return `(module ` + handles + `"grant_open" (func $open (param i32 i32 i32) (result i32)))` + handles + `"secret_read" (func $secret (param i32) (result i32)))
 	(memory (export "memory") 1) (data (i32.const 16) "gotnotname")
@@ -181,8 +181,8 @@ func (g *guests) clock() {
 	g.row("WASM-02 gets randomness", random(false), random(true))
 }
 
-// files is WASM-03: what WASI would open is not there. The control runs the same guest with
-// the engine's own WASI, which was given the directory.
+// files is WASM-03: files that WASI would open do not exist. The control runs the same guest with
+// the engine's own WASI, which has access to the directory.
 func (g *guests) files() {
 	const opens = `(module
 	(import "wasi_snapshot_preview1" "path_open" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
@@ -226,7 +226,7 @@ func (g *guests) unbounded(wat string, times int, give func(*wasmtime.WasiConfig
 	return string(must.Get(os.ReadFile(out))(g.T))
 }
 
-// neighbours are WASM-04: what one call leaves behind another does not find.
+// neighbours is WASM-04: a call cannot find the data of an earlier one.
 func (g *guests) neighbours() {
 	// It says what the call before it left: nothing is "0".
 	const leaves = `(module
@@ -350,8 +350,8 @@ func (g *guests) outside(worker string) string {
 	return string(read(wire.Done))
 }
 
-// lies are WASM-06: what a worker says is held against what it could have done. The
-// controls say what could be so, and are believed.
+// lies is WASM-06: the reports of a worker are checked against its possible actions. The controls
+// report possible actions, and are accepted.
 func (g *guests) lies() {
 	fuel := func(way string) func(g *guests) (bool, string) {
 		return func(g *guests) (bool, string) {

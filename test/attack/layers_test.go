@@ -12,10 +12,9 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestLayersAreTold leaves out one layer after the other: what the sandbox says
-// of itself must change with it, and a tool that requires the layer must be
-// refused.
-func TestLayersAreTold(t *testing.T) {
+// TestLayersAreReported omits one layer at a time: the sandbox must report the omission, and a tool
+// that requires the layer must be refused.
+func TestLayersAreReported(t *testing.T) {
 	t.Parallel()
 	b := newBoundary(t)
 	c := newScene(t)

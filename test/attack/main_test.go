@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"palyra/internal/core/needs"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
@@ -98,7 +98,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := ready(); err != nil {
 		return 1, err
 	}
-	if err := burden(); err != nil {
+	if err := setDaemonEnvironment(); err != nil {
 		return 1, err
 	}
 	// Much of the time rows wait, for a deadline or for an answer that must not
@@ -122,10 +122,10 @@ func run(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// burden gives this process, which is the daemon, an environment that no
-// program must inherit.
-func burden() error {
-	failed := os.Setenv("PATH", os.Getenv("PATH")+":"+sandbox.WorkspaceMount+"/node_modules/.bin")
+// setDaemonEnvironment gives this process, which is the daemon, an environment that no program must
+// inherit.
+func setDaemonEnvironment() error {
+	failed := os.Setenv("PATH", os.Getenv("PATH")+":"+command.WorkspaceMount+"/node_modules/.bin")
 	for _, name := range steering() {
 		value := canary
 		if name == "LD_PRELOAD" {

@@ -93,7 +93,7 @@ func (g *gateway) reduced(late bool, reduce func()) string {
 
 // reducedWith is reduced for the holder of a credential.
 func (g *gateway) reducedWith(late bool, credentials string, reduce func()) string {
-	g.stubborn()
+	g.ignoreSignals()
 	seconds, token := map[bool]string{true: "20", false: "0"}[late], filepath.Base(g.Dir)
 	call := g.begin("--credentials", credentials, "call", "process.run", "argv="+list([]string{"python3", "stubborn.py", seconds, canary, token}))
 	if late {
@@ -104,8 +104,8 @@ func (g *gateway) reducedWith(late bool, credentials string, reduce func()) stri
 	return g.Read("made")
 }
 
-// stubborn is a program that ignores signals and writes a file after a while.
-func (g *gateway) stubborn() {
+// ignoreSignals returns a program that ignores signals and writes a file after some time.
+func (g *gateway) ignoreSignals() {
 	g.file("stubborn.py", "import signal, sys, time\nfor s in signal.SIGTERM, signal.SIGINT, signal.SIGHUP: signal.signal(s, signal.SIG_IGN)\n"+
 		"time.sleep(int(sys.argv[1]))\nopen('made', 'w').write(sys.argv[2])\n")
 }

@@ -17,7 +17,7 @@ import (
 	"palyra/test/process"
 )
 
-// record is what a test of its own says of its row.
+// record is the recorded result of a test of its own.
 func record(t *testing.T, name string, attack, control bool, detail string) {
 	t.Helper()
 	o := outcome{denied, failed}
@@ -33,7 +33,7 @@ func record(t *testing.T, name string, attack, control bool, detail string) {
 	results.record(name, o)
 }
 
-// TestPolicyThatCannotBeRead: palyrad does not go on without its policy.
+// TestPolicyThatCannotBeRead: palyrad does not continue without its policy.
 func TestPolicyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for variant, spoil := range map[string]func(g *gateway) error{
@@ -88,7 +88,7 @@ func TestSandboxMissing(t *testing.T) {
 	}
 }
 
-// TestChangedAfterApproval: what runs is what was approved.
+// TestChangedAfterApproval: only the approved call runs.
 func TestChangedAfterApproval(t *testing.T) {
 	t.Parallel()
 	const script = "open('ran', 'w').write('%s')\n"
@@ -142,7 +142,7 @@ func TestChangedAfterApproval(t *testing.T) {
 	})
 }
 
-// TestForgedAttestation: what a program prints says nothing about itself.
+// TestForgedAttestation: the output of a program is not evidence about itself.
 func TestForgedAttestation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, unattended)
@@ -228,8 +228,7 @@ func parse(t *testing.T, text string, into any) {
 	}
 }
 
-// TestEscapeSequences: what a program prints does not command the terminal of
-// whoever looks on.
+// TestEscapeSequences: the output of a program does not control a viewer's terminal.
 func TestEscapeSequences(t *testing.T) {
 	t.Parallel()
 	const title = "\x1b]0;evil\x07\x1b[2J"

@@ -42,7 +42,7 @@ func revocationRows() []factRow {
 func (g *gateway) left(late bool, reduce func()) string {
 	dev := g.member("dev", "developer", "operator")
 	seconds, token := map[bool]string{true: "20", false: "5"}[late], filepath.Base(g.Dir)
-	g.stubborn()
+	g.ignoreSignals()
 	call := g.begin("--credentials", dev, "call", "process.run", "argv="+list([]string{"python3", "stubborn.py", seconds, canary, token}), "--idempotency-key", "again")
 	must.Eventually(g.T, "the program runs", func() (bool, string) { return inSandbox("python3", token) > 0, call.Err.String() })
 	must.Do(g.T, call.Cmd.Process.Kill())

@@ -21,6 +21,7 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
@@ -121,15 +122,15 @@ func (c *scene) repository() {
 // program runs a program of the machine instead of the probe.
 func (c *scene) program(argv ...string) {
 	c.t.Helper()
-	p, err := sandbox.ResolveExecutable(argv[0], sandbox.SearchPath())
+	p, err := command.ResolveExecutable(argv[0], command.SearchPath())
 	if err != nil {
 		c.t.Fatalf("%v; install %s", err, argv[0])
 	}
 	c.spec.Executable, c.spec.Argv = p.Executable, argv
 }
 
-// victim is a process of palyrad's user that waits for a signal.
-func (c *scene) victim() {
+// signalTarget starts a process of palyrad's user that waits for a signal.
+func (c *scene) signalTarget() {
 	cmd := exec.CommandContext(c.t.Context(), "sleep", "3600")
 	c.must(cmd.Start())
 	c.t.Cleanup(func() {
@@ -158,7 +159,7 @@ func (c *scene) service(name string) {
 	c.aimAt(path)
 }
 
-// serviceInside listens in the workspace itself. It is mounted directly: the
+// serviceInside listens in the workspace itself. The workspace is mounted directly, because the
 // sockets of a copy are not those of the original.
 func (c *scene) serviceInside() {
 	c.listen(filepath.Join(c.workspace, "s"))
@@ -194,7 +195,7 @@ func (c *scene) datagrams() {
 	c.args = []string{c.token}
 }
 
-// handOut gives whoever connects a descriptor of the canary.
+// handOut sends a descriptor of the canary to every client.
 func (c *scene) handOut() {
 	l := c.listen(filepath.Join(c.workspace, "s"))
 	c.spec.Workspace = sandbox.ReadOnly
@@ -217,8 +218,8 @@ func (c *scene) handOut() {
 	c.t.Cleanup(func() { _ = l.Close(); <-done })
 }
 
-// meetAt is a file that one run leaves for the next.
-func (c *scene) meetAt(dir string) {
+// shareFile tests a file that one run leaves for the next.
+func (c *scene) shareFile(dir string) {
 	name := filepath.Join(dir, c.token)
 	c.t.Cleanup(func() { os.Remove(name) })
 	c.args = []string{"/host" + name, name}
@@ -242,7 +243,7 @@ func (c *scene) hijack() {
 	c.must(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\n"), 0o755)))
 }
 
-// snapshot is all that can be told about the files below a directory.
+// snapshot contains everything that is visible of the files below a directory.
 func snapshot(dir string) (map[string]string, error) {
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -274,8 +275,8 @@ func snapshot(dir string) (map[string]string, error) {
 	return all, err
 }
 
-// fileState is a file's content, attributes and flags. Of a large file, which
-// is the probe, the time of its last change says enough.
+// fileState is a file's content, attributes and flags. For a large file, which is the probe, the
+// modification time suffices.
 func fileState(path string, st unix.Stat_t) (string, error) {
 	if st.Size > 1<<20 {
 		return fmt.Sprint(st.Ctim.Nano()), nil
@@ -302,7 +303,7 @@ func fileState(path string, st unix.Stat_t) (string, error) {
 	return fmt.Sprintf("%x %q %x", sum, names[:max(n, 0)], flags), nil
 }
 
-// differences names what two snapshots do not agree on.
+// differences lists the differences of two snapshots.
 func differences(was, is map[string]string) string {
 	var list []string
 	for path, line := range was {

@@ -96,8 +96,8 @@ when { context has shell && context.shell.commands.contains("touch") };
 `
 )
 
-// TestLinesForAShell: no line gets past a rule about its commands. The control has no
-// such rule.
+// TestLinesForAShell: no shell line bypasses a rule about its commands. The control has no such
+// rule.
 func TestLinesForAShell(t *testing.T) {
 	t.Parallel()
 	withRule := map[string]*gateway{"GW-08": shellGateway(t, shellOnlyLs), "GW-09": shellGateway(t, shellNoTouch)}

@@ -130,14 +130,14 @@ func (s *site) close() error {
 	return err
 }
 
-// serve starts good at 443 (TLS), 80 and 8080 (HTTP, read in two ways), 22 (for
-// which no rule stands), and evil at all of them.
+// serve starts good at 443 (TLS), 80 and 8080 (HTTP, parsed in two ways), 22 (without a rule), and
+// evil at all of them.
 func (s *site) serve() error {
 	plain, err := s.listenEverywhere()
 	if err != nil {
 		return err
 	}
-	s.busy.Go(func() { s.each(plain, s.evilPlain) })
+	s.busy.Go(func() { s.each(plain, s.serveAttacker) })
 	secure, err := s.listen()
 	if err != nil {
 		return err
@@ -157,13 +157,13 @@ func (s *site) serve() error {
 		if err != nil {
 			return err
 		}
-		s.busy.Go(func() { s.each(l, func(c net.Conn) { s.goodPlain(c, chunked) }) })
+		s.busy.Go(func() { s.each(l, func(c net.Conn) { s.serveLeniently(c, chunked) }) })
 		s.put(goodHost, l.Addr().String(), port)
 	}
 	return nil
 }
 
-// put says where the server at some ports of a host really is.
+// put sets the real address of the server at some ports of a host.
 func (s *site) put(host byte, really string, ports ...uint16) {
 	for _, p := range ports {
 		for _, addr := range []netip.Addr{s.address(host), s.address6(host)} {
@@ -172,8 +172,8 @@ func (s *site) put(host byte, really string, ports ...uint16) {
 	}
 }
 
-// listen listens at a loopback address that no other site has. At 127.0.0.1 there
-// might come who looks for a port that somebody else has given up.
+// listen listens at a loopback address that no other site has. At 127.0.0.1, a client of a port
+// that another process has closed might connect.
 func (s *site) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 64+s.n>>8, s.n&0xff))
 	if err == nil {
@@ -182,9 +182,9 @@ func (s *site) listen() (net.Listener, error) {
 	return l, err
 }
 
-// listenEverywhere listens by TCP and UDP at one port of this machine, as a
-// careless service of the host does. It is none of those that the kernel gives
-// out, so that nobody comes by mistake.
+// listenEverywhere listens by TCP and UDP at one port of this machine, as an unprotected service of
+// the host does. The port is outside of the kernel's ephemeral range, so that no client connects by
+// mistake.
 func (s *site) listenEverywhere() (net.Listener, error) {
 	var last error
 	for range 100 {
@@ -257,7 +257,7 @@ func (s *site) serveTLS(l net.Listener, isEvil bool) {
 	s.busy.Go(func() { _ = server.ServeTLS(l, "", "") })
 }
 
-// route says where the server at an address of the site really is.
+// route sets the real address of the server at an address of the site.
 func (s *site) route(where netip.AddrPort) (string, bool) {
 	if to, ok := s.servers[where]; ok {
 		return to, true
@@ -268,7 +268,7 @@ func (s *site) route(where netip.AddrPort) (string, bool) {
 	return fmt.Sprint("127.0.0.1:", s.service), where.Port() == s.port || where.Port() == s.service
 }
 
-// names sets what a label stands for: the first answer, the second, and so on.
+// names sets the addresses of a label: the first answer, the second, and so on.
 func (s *site) names(label string, answers ...[]netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +290,7 @@ func (s *site) answer(label string, kind uint16) []netip.Addr {
 	return list[n]
 }
 
-// hit notes what an attacker wants to see.
+// hit records data that an attacker wants to see.
 func (s *site) hit(kind, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +306,7 @@ func (s *site) alarm(kinds ...string) {
 	s.alarms = append(s.alarms, kinds...)
 }
 
-// limits are what may arrive at good; zero is no limit.
+// limits bound the data that may arrive at good; zero means no limit.
 type limits struct{ bytes, requests, connections, concurrent int64 }
 
 func (s *site) reached() string {
@@ -315,5 +315,5 @@ func (s *site) reached() string {
 	return strings.Join(s.hits, "; ")
 }
 
-// settle waits until what was sent has arrived.
+// settle waits until the sent data has arrived.
 func (s *site) settle() { s.settled.Do(func() { s.failed = s.close() }) }

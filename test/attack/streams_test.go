@@ -17,13 +17,13 @@ func streamRows() []factRow {
 	const forbidsTail = `@id("no-tail") @reason("closed") forbid(principal, action == Action::"journal.tail", resource);`
 	return []factRow{
 		{"GW2-18", "tail of the journal after a policy", "", "", func(g *gateway, late bool) string {
-			return g.overhears(late, func() { g.policy(forbidsTail) }, "journal", "tail", "-o", "ndjson")
+			return g.readAfterRevocation(late, func() { g.policy(forbidsTail) }, "journal", "tail", "-o", "ndjson")
 		}},
 		{"GW2-18", "tail of the journal after the loss of a role", "", "", func(g *gateway, late bool) string {
-			return g.overhears(late, g.demote, "journal", "tail", "-o", "ndjson")
+			return g.readAfterRevocation(late, g.demote, "journal", "tail", "-o", "ndjson")
 		}},
 		{"GW2-18", "watch of approvals after the loss of a role", "", "", func(g *gateway, late bool) string {
-			return g.overhears(late, g.demote, "approvals", "watch", "--notify=false", "-o", "ndjson")
+			return g.readAfterRevocation(late, g.demote, "approvals", "watch", "--notify=false", "-o", "ndjson")
 		}},
 		{"GW2-18", "messages of MCP after the end of a token", freeHere, freeHere, func(g *gateway, late bool) string {
 			return g.entrances().listens(late)
@@ -36,9 +36,9 @@ func (g *gateway) demote() {
 	g.palyra("members", "roles", "eve", "--remove", "auditor", "--yes")
 }
 
-// overhears has eve open a stream, ends her right to it, and returns what the stream says of
-// a call after that.
-func (g *gateway) overhears(late bool, end func(), stream ...string) string {
+// readAfterRevocation has eve open a stream, revokes her permission, and returns what the stream
+// reports of a call after that.
+func (g *gateway) readAfterRevocation(late bool, end func(), stream ...string) string {
 	g.T.Helper()
 	eve := g.member("eve", "auditor", "developer")
 	child := g.begin(append([]string{"--credentials", eve}, stream...)...)

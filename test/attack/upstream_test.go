@@ -31,8 +31,8 @@ func planted(token string) string {
 	return "planted-" + hex.EncodeToString(sum[:12])
 }
 
-// evilPlain answers whatever it is asked.
-func (s *site) evilPlain(c net.Conn) {
+// serveAttacker answers every request.
+func (s *site) serveAttacker(c net.Conn) {
 	s.hit(evil, "a connection")
 	r := bufio.NewReader(c)
 	text := ""
@@ -46,10 +46,10 @@ func (s *site) evilPlain(c net.Conn) {
 	_, _ = io.WriteString(c, canary)
 }
 
-// goodPlain is a server that reads HTTP as leniently as some do. It goes by
+// serveLeniently is a server that reads HTTP as leniently as some do. It goes by
 // Transfer-Encoding when chunked is set, else by Content-Length, and serves
 // every name: it is the attacker's as well as everybody's.
-func (s *site) goodPlain(conn net.Conn, chunked bool) {
+func (s *site) serveLeniently(conn net.Conn, chunked bool) {
 	c := s.watch(conn)
 	defer c.Close()
 	r := bufio.NewReader(c)
@@ -186,12 +186,12 @@ func (s *site) judge(method, host, target string, h http.Header) string {
 		s.hit(forbidden, what)
 		return canary
 	}
-	s.confess(what, []byte(fmt.Sprint(method, " ", target, h)))
+	s.recordLeak(what, []byte(fmt.Sprint(method, " ", target, h)))
 	return "fine"
 }
 
-// confess notes a secret, or what stands for one, in what arrived.
-func (s *site) confess(what string, text []byte) {
+// recordLeak records a secret, or a placeholder, in received data.
+func (s *site) recordLeak(what string, text []byte) {
 	forms := [][]byte{text}
 	for _, word := range bytes.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" []:?&", r) }) {
 		if plain, err := base64.StdEncoding.DecodeString(string(word)); err == nil {
@@ -225,8 +225,8 @@ func (s *site) web(isEvil bool) http.Handler {
 func (s *site) good(w http.ResponseWriter, r *http.Request) {
 	text := s.judge(r.Method, r.Host, r.URL.RequestURI(), r.Header)
 	body, _ := io.ReadAll(r.Body)
-	s.confess("the body of "+r.URL.Path, body)
-	s.confess("a trailer of "+r.URL.Path, []byte(fmt.Sprint(r.Trailer)))
+	s.recordLeak("the body of "+r.URL.Path, body)
+	s.recordLeak("a trailer of "+r.URL.Path, []byte(fmt.Sprint(r.Trailer)))
 	switch r.URL.Path {
 	case "/echo":
 		echo(w, r)
@@ -346,7 +346,7 @@ func (c *watched) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.site.hit(anyByte, fmt.Sprintf("%.40q", b[:n]))
-		c.site.confess("a connection", b[:n])
+		c.site.recordLeak("a connection", b[:n])
 		if bytes.Contains(b[:n], []byte("evil."+c.site.zone)) {
 			c.site.hit(evilName, fmt.Sprintf("in %d bytes", n))
 		}

@@ -213,10 +213,10 @@ func (v *vaultWorld) take(from *bytes.Buffer) string {
 // fetch calls http.fetch; more are other inputs.
 func (v *vaultWorld) fetch(url string, more ...string) string {
 	v.T.Helper()
-	return said(v.palyra(append([]string{"call", "http.fetch", "url=" + url}, more...)...))
+	return output(v.palyra(append([]string{"call", "http.fetch", "url=" + url}, more...)...))
 }
 
-func said(r process.Result) string { return r.Out + r.Err }
+func output(r process.Result) string { return r.Out + r.Err }
 
 // header is the input of one header.
 func header(name, value string) string { return fmt.Sprintf(`headers={%q:%q}`, name, value) }
@@ -229,7 +229,7 @@ func (v *vaultWorld) as(who string, args ...string) string {
 	cmd := v.command(args...)
 	cmd.Env = append(cmd.Env, "PALYRA_CREDENTIALS="+filepath.Join(v.Dir, who), "PALYRA_ADDRESS="+address)
 	cmd.Stdin = strings.NewReader("hijacked value")
-	return said(process.Finish(v.T, cmd))
+	return output(process.Finish(v.T, cmd))
 }
 
 // token makes a credential for a token of local's with such scopes.

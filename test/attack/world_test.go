@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{sites: map[string]*site{}}
 	w.authority = catest.New(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	w.names = egresstest.NewNameServer(t, w.answer)
-	w.careless = must.Get(newCareless(w))(t)
+	w.careless = must.Get(newVulnerableServer(w))(t)
 	t.Cleanup(func() { must.Check(t, w.careless.close()) })
 	return w
 }

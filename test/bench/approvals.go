@@ -19,13 +19,12 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// asking is the input of a call that waits for a human, different each time:
-// the same question is asked only once.
+// asking returns the input of a call that waits for a person. Each input differs, because the same
+// question is asked only once.
 func asking(n int) string { return fmt.Sprintf(`{"content":"new\n","path":"file-%d.txt"}`, n) }
 
-// approvalWake is goal 11: from the moment when a yes is sent to the moment
-// when the client that waits hears that its call goes on. In between lie a
-// round trip, the durable vote and the durable decision.
+// approvalWake is goal 11: the time from sending an approval until the waiting client receives the
+// decision. It includes a round trip, the durable vote and the durable decision.
 func approvalWake(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, voter, err := b.running("", "")
 	if err != nil {
@@ -59,8 +58,8 @@ func approvalWake(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// wakeOnce makes one call that asks and answers it, and returns how long the
-// call took from the answer to its decision, in microseconds.
+// wakeOnce makes one call that asks, and answers it. It returns the time from the answer to the
+// decision, in microseconds.
 func wakeOnce(ctx context.Context, caller, voter *client, input string) (took float64, err error) {
 	var voted sync.WaitGroup
 	var answered time.Time
@@ -79,15 +78,15 @@ func wakeOnce(ctx context.Context, caller, voter *client, input string) (took fl
 	return took, errors.Join(err, voteErr)
 }
 
-// waitingCalls is the first half of goal 12: what the daemon's memory grows by
-// for each call that waits for a human.
+// waitingCalls is the first half of goal 12: the growth of the daemon's memory for each call that
+// waits for a person.
 func waitingCalls(ctx context.Context, b *bench) ([]*line, error) {
 	resident := &line{goal: "12", what: fmt.Sprintf("%d calls waiting: resident memory per call", b.size.waiting), unit: "KiB", limit: atMost(64)}
 	heap := &line{goal: "12", what: fmt.Sprintf("%d calls waiting: heap per call", b.size.waiting), unit: "KiB", limit: atMost(64)}
 	return []*line{resident, heap}, b.each(ctx, func() error { return b.waitOnce(ctx, resident, heap) })
 }
 
-// waitOnce lets all calls of a fresh daemon wait at once.
+// waitOnce makes all calls of a new daemon wait at once.
 func (b *bench) waitOnce(ctx context.Context, resident, heap *line) (err error) {
 	g, _, err := b.running("", "")
 	if err != nil {
@@ -99,7 +98,7 @@ func (b *bench) waitOnce(ctx context.Context, resident, heap *line) (err error) 
 		if callers[i], err = g.member(fmt.Sprintf("caller-%d", i)); err != nil {
 			return err
 		}
-		if err := callers[i].call(ctx, "echo", "{}"); err != nil { // its connection is no waiting call
+		if err := callers[i].call(ctx, "echo", "{}"); err != nil { // opens its connection
 			return err
 		}
 	}
@@ -141,7 +140,7 @@ func (b *bench) waitOnce(ctx context.Context, resident, heap *line) (err error) 
 	return nil
 }
 
-// memory is the daemon's, in bytes.
+// memory is the memory of the daemon, in bytes.
 type memory struct{ resident, heap float64 }
 
 func (g *gateway) memory(ctx context.Context) (m memory, err error) {
@@ -185,8 +184,7 @@ func approvalsPage(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// multiply copies the one approval of a daemon that was stopped until there
-// are n.
+// multiply copies the one approval of a stopped daemon until there are n.
 func (g *gateway) multiply(ctx context.Context, n int) (err error) {
 	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{})
 	if err != nil {
@@ -204,7 +202,7 @@ func (g *gateway) multiply(ctx context.Context, n int) (err error) {
 	approvals := sqlite.NewApprovals(s.db)
 	page, _, err := approvals.Records(ctx, approval.Filter{PageSize: 1})
 	if err != nil || len(page) != 1 {
-		return errors.Join(err, errors.New("there is no approval to copy"))
+		return errors.Join(err, errors.New("no approval to copy was found"))
 	}
 	for left := n - 1; left > 0; left -= 1000 {
 		err := approvals.Update(ctx, func(tx approval.Tx) error {
@@ -223,8 +221,7 @@ func (g *gateway) multiply(ctx context.Context, n int) (err error) {
 	return nil
 }
 
-// earlier is a copy of a record as it would be, had it been asked that many
-// minutes before.
+// earlier returns a copy of a record that was requested that many minutes earlier.
 func earlier(r approval.Record, minutes int) approval.Record {
 	r.CreatedAt = r.CreatedAt.Add(-time.Duration(minutes) * time.Minute)
 	r.ID = ulid.MustNew(ulid.Timestamp(r.CreatedAt), rand.Reader).String()

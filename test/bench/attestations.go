@@ -19,8 +19,8 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// attestationVerify is the second half of goal 14, on one core, against
-// Ed25519 alone.
+// attestationVerify is the second half of goal 14, on one core, compared with only the Ed25519
+// verification.
 func attestationVerify(ctx context.Context, b *bench) ([]*line, error) {
 	notary, err := b.notary()
 	if err != nil {
@@ -67,7 +67,7 @@ func attestationVerify(ctx context.Context, b *bench) ([]*line, error) {
 	})
 }
 
-// signature is one Ed25519 signature over a message of some size.
+// signature is one Ed25519 signature over a message of a given size.
 type signature struct {
 	key          ed25519.PublicKey
 	message, sig []byte
@@ -102,7 +102,7 @@ func (b *bench) notary() (*attest.Notary, error) {
 	return attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: authority.TrustDomain()})
 }
 
-// execution is what a notary is told of a call of a builtin tool.
+// execution is the execution of a call of a builtin tool, as the notary receives it.
 func execution() attest.Execution {
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	now := time.Now().UTC()

@@ -60,8 +60,8 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// One round during which the machine was slow counts for neither side.
-func TestRatioIsOfRounds(t *testing.T) {
+// A round in which the machine was slow affects both sides equally.
+func TestRatioIsPerRound(t *testing.T) {
 	t.Parallel()
 	l := line{goal: "1", what: "call", floorName: "floor", unit: "us", limit: atMost(1.4)}
 	l.add(100, 130)
@@ -164,8 +164,8 @@ func TestQuick(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	// By the clock it takes as long as others who are at work let it. Beside other work a
-	// processor does less in a second, too: quiet it uses 10 s.
+	// Wall-clock time depends on other work on the machine. Processor time also grows under load:
+	// on an idle machine it is 10 s.
 	if used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(); used > 40*time.Second {
 		t.Errorf("the quick run used %v of the processors; its sizes are to be so small that 40 s are plenty", used)
 	}
@@ -189,16 +189,16 @@ func TestQuick(t *testing.T) {
 			}
 			continue
 		}
-		if l.Goal == "27" { // it takes a browser and npm
+		if l.Goal == "27" { // it requires a browser and npm
 			if !strings.Contains(l.Note, "-quick starts no browser") {
 				t.Errorf("goal 27 says %q", l.Note)
 			}
 			continue
 		}
 		if !grouped && l.Verdict == notMeasured && strings.Contains(l.Note, "control group") {
-			continue // a sandbox without them would be faster than the one that is meant
+			continue // a sandbox without them would be faster than the required one
 		}
-		// Of what must not happen at all, nothing is what was measured.
+		// If an event must not happen at all, the expected value is zero.
 		nothing := l.Product == 0 && l.Bound != "<= 0"
 		if l.Verdict == notMeasured || nothing || (l.FloorName != "" && l.Ratio <= 0) {
 			t.Errorf("%s %s was not measured: %+v", l.Goal, l.What, l)
@@ -215,18 +215,18 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// A goal that cannot be measured says why and does not end the run.
+// A goal that cannot be measured has a reason, and does not end the run.
 func TestUnmeasured(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var out, log bytes.Buffer
-	err := command(context.Background(), []string{
+	err := runCommand(context.Background(), []string{
 		"-quick", "-run", "^(1|9)-", "-dir", dir, "-palyrad", filepath.Join(dir, "none"), "-json", "",
 	}, strings.NewReader(""), &out, &log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"there is no palyrad to measure", "policy decision", "\nnot measured: 1 of "} {
+	for _, want := range []string{"palyrad was not found", "policy decision", "\nnot measured: 1 of "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &out)
 		}
@@ -236,8 +236,8 @@ func TestUnmeasured(t *testing.T) {
 	}
 }
 
-// TestDay: the day is one that an agent on a laptop may have.
-func TestDay(t *testing.T) {
+// TestDayIsRealistic: the day is realistic for an agent on a laptop.
+func TestDayIsRealistic(t *testing.T) {
 	t.Parallel()
 	calls, err := readDay()
 	if err != nil {

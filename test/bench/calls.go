@@ -19,8 +19,7 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// callFloor is what no governed call can do without: one round trip and two durable
-// writes.
+// callFloor is the minimum of any governed call: one round trip and two durable writes.
 type callFloor struct {
 	trip *roundTrip
 	file *growing
@@ -40,8 +39,7 @@ func (b *bench) newCallFloor(ctx context.Context) (f callFloor, err error) {
 
 func (f callFloor) close() error { return errors.Join(f.file.close(), f.trip.close()) }
 
-// governedCall is goal 1: a call that does nothing, through all stages to its
-// attestation.
+// governedCall is goal 1: a call without work, through all stages to its attestation.
 func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, c, err := b.runningModel()
 	if err != nil {
@@ -101,13 +99,13 @@ func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 const echoGuest = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxB2ZkX3JlYWQAABZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxCGZkX3dyaXRlAAADAgEBBQMBAAIHEwIGbWVtb3J5" +
 	"AgAGX3N0YXJ0AAIKNQEzAEEAQYAINgIAQQRB4NQDNgIAQQBBAEEBQQgQABpBBEEIKAIANgIAQQFBAEEBQQgQARoLABUEbmFtZQEOAgAEcmVhZAEFd3JpdGU="
 
-// guestInput is a call of echoGuest, and takesModules what a daemon needs that takes it.
+// guestInput is a call of echoGuest, and takesModules the setting of a daemon that accepts it.
 const (
 	guestInput   = `{"module":"` + echoGuest + `","input":{"text":"hello"}}`
 	takesModules = "[wasm_runtime]\nallow_inline_modules = true\n"
 )
 
-// guests is a daemon that takes modules with calls, and a call of echoGuest.
+// guests returns a daemon that accepts modules with calls, and a call of echoGuest.
 func (b *bench) guests(ctx context.Context) (*gateway, func() error, error) {
 	g, c, err := b.running(unasked, takesModules)
 	if err != nil {
@@ -120,7 +118,7 @@ func (b *bench) guests(ctx context.Context) (*gateway, func() error, error) {
 	return g, call, nil
 }
 
-// echoManifest is that of a skill whose tool is echoGuest.
+// echoManifest is the manifest of a skill whose tool is echoGuest.
 const echoManifest = `format = "palyra-skill/v1"
 id = %q
 name = "Echo"
@@ -134,7 +132,7 @@ module = "modules/echo.wasm"
 input_schema = '{"type": "object"}'
 `
 
-// ofSkill makes calls of the tool of a skill. Each client has a skill of its own.
+// ofSkill makes calls of the tool of a skill. Each client has its own skill.
 func ofSkill(ctx context.Context, c *client, times int) error {
 	id := "s" + strings.ToLower(rand.Text()[:10])
 	if err := c.installEcho(ctx, id); err != nil {
@@ -169,7 +167,7 @@ func (c *client) installEcho(ctx context.Context, id string) error {
 	return err
 }
 
-// governedGuest is goal 2: a call of a WebAssembly guest against the floor of goal 1.
+// governedGuest is goal 2: a call of a WebAssembly guest, compared with the floor of goal 1.
 func governedGuest(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, call, err := b.guests(ctx)
 	if err != nil {
@@ -192,11 +190,10 @@ func governedGuest(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// side is how many calls of guests are made side by side.
+// side is the number of parallel calls of guests.
 const side = 64
 
-// guestsPerSecond is goal 10: calls of guests side by side against durable appends one
-// after the other.
+// guestsPerSecond is goal 10: parallel calls of guests, compared with sequential durable appends.
 func guestsPerSecond(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, call, err := b.guests(ctx)
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"palyra/internal/identity"
 )
 
-// client speaks to a gateway as `palyra` does: HTTP/2, TLS 1.3, and the
-// certificate of a bundle.
+// client is a client of a gateway like `palyra`: HTTP/2, TLS 1.3, and the certificate of a bundle.
 type client struct {
 	gateway   palyrav1connect.GatewayServiceClient
 	approvals palyrav1connect.ApprovalsServiceClient
 	skills    palyrav1connect.SkillServiceClient
-	// http and base are for what is beside the API.
+	// http and base are for requests outside the API.
 	http *http.Client
 	base string
 }
@@ -36,7 +35,7 @@ func newClient(b identity.Bundle, address string) *client {
 	}
 }
 
-// call makes one call and waits until its attestation is there.
+// call makes one call and waits for its attestation.
 func (c *client) call(ctx context.Context, tool, input string) error {
 	attested := false
 	err := c.follow(ctx, tool, input, func(m *palyrav1.CallToolResponse) error {
@@ -52,7 +51,7 @@ func (c *client) call(ctx context.Context, tool, input string) error {
 	return err
 }
 
-// follow makes one call and hands over its events until one ends it.
+// follow makes one call and passes its events to each until one ends it.
 func (c *client) follow(ctx context.Context, tool, input string, each func(*palyrav1.CallToolResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,7 +71,7 @@ func (c *client) follow(ctx context.Context, tool, input string, each func(*paly
 	return stream.Err()
 }
 
-// vote says yes, once, to what was shown.
+// vote allows, once, the displayed call.
 func (c *client) vote(ctx context.Context, a *palyrav1.Approval) error {
 	_, err := c.approvals.DecideApproval(ctx, &palyrav1.DecideApprovalRequest{
 		ApprovalId: a.GetApprovalId(), Allow: true, ShownDigest: a.GetCallDigest(),

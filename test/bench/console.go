@@ -15,8 +15,8 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// consoleSettings are as delivered, caps and rate limits included; people only have more
-// time to answer.
+// consoleSettings are the default settings, including caps and rate limits, with a longer time to
+// answer.
 const consoleSettings = `state_dir = %q
 vault.backend = "file"
 [listen]
@@ -32,14 +32,14 @@ path = %q
 default_timeout = "6h"
 `
 
-// consoleGoals are what docs/performance.md promises of the console. The figures have
-// these names in the file that Playwright's project speed writes.
+// consoleGoals are the goals of docs/performance.md for the console. The file that Playwright's
+// project speed writes has the figures under these names.
 var consoleGoals = []struct {
 	figure, what, unit string
 	limit              limit
 }{
 	{"first_load", "first load of the inbox, as transferred", "KiB", atMost(250)},
-	{"idle", "longest frame while nothing happens: what the machine adds", "ms", limit{}},
+	{"idle", "longest frame while idle: the machine's share", "ms", limit{}},
 	{"inbox_scroll", "longest frame, inbox: scrolling", "ms", atMost(100)},
 	{"inbox_scroll_task", "longest task, inbox: scrolling", "ms", atMost(100)},
 	{"inbox_filter", "longest frame, inbox: filtering", "ms", atMost(100)},
@@ -58,8 +58,8 @@ var consoleGoals = []struct {
 	{"verify_cpu", "processor time of the browser for one event", "us", limit{}},
 }
 
-// consoleSpeed is goal 27: the console in Chromium, with as many asks that wait and as
-// long a journal as a gateway gets. The browser is driven by Playwright, in web/e2e.
+// consoleSpeed is goal 27: the console in Chromium, with the highest number of pending approvals
+// and a long journal. Playwright drives the browser, in web/e2e.
 func consoleSpeed(ctx context.Context, b *bench) (_ []*line, err error) {
 	if b.quick {
 		return nil, errors.New("-quick starts no browser")
@@ -91,7 +91,7 @@ func consoleSpeed(ctx context.Context, b *bench) (_ []*line, err error) {
 	for i, goal := range consoleGoals {
 		lines[i] = &line{goal: "27", what: goal.what, unit: goal.unit, limit: goal.limit}
 	}
-	// One round: each figure is one of many samples, and has no floor to take turns with.
+	// One round: each figure is one of many samples, and has no floor to alternate with.
 	figures, err := b.drive(ctx, g, asker)
 	if err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func consoleSpeed(ctx context.Context, b *bench) (_ []*line, err error) {
 	return lines, nil
 }
 
-// consoleGateway has run for a long time: its journal is full of events of many
-// sessions, signed as always.
+// consoleGateway returns a gateway with the state of a long operation: its journal is full of
+// signed events of many sessions.
 func (b *bench) consoleGateway(ctx context.Context) (*gateway, error) {
 	g, err := b.emptyGateway()
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *bench) consoleGateway(ctx context.Context) (*gateway, error) {
 	if err := os.WriteFile(g.config(), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	if _, err := g.start(); err != nil { // makes the state directory
+	if _, err := g.start(); err != nil { // creates the state directory
 		return nil, err
 	}
 	if err := g.stop(); err != nil {
@@ -143,9 +143,9 @@ func (b *bench) consoleGateway(ctx context.Context) (*gateway, error) {
 	return g, err
 }
 
-// worked is the nth event of a journal in which 50 agents work in sessions of 10 runs,
-// each of 20 calls, which policy denies: what is allowed would be open. One call in a
-// hundred is refused before that.
+// worked returns the nth event of a journal in which 50 agents work in sessions of 10 runs with 20
+// calls each. Policy denies the calls, because allowed calls would be open. One call in a hundred
+// is refused before the decision.
 func worked(n int) event.Draft {
 	call := n / 3
 	digest := fmt.Sprintf("sha256:%064x", call)
@@ -164,10 +164,10 @@ func worked(n int) event.Draft {
 	return d
 }
 
-// ulidOf is an id that is a number.
+// ulidOf returns an id that encodes a number.
 func ulidOf(n int) string { return fmt.Sprintf("01JD%022d", n) }
 
-// drive runs Playwright's project once, and returns what it measured.
+// drive runs Playwright's project once, and returns the figures.
 func (b *bench) drive(ctx context.Context, g *gateway, asker string) (map[string]float64, error) {
 	b.say("driving Chromium")
 	out := filepath.Join(g.dir, "console.json")

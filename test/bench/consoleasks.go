@@ -14,20 +14,20 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 )
 
-// askWindow is the time in which the gateway takes perMinute asks of one principal, as
-// delivered, with a second to spare.
+// askWindow is the window in which the gateway accepts perMinute requests of one principal by
+// default, plus one second.
 const (
 	askWindow = 61 * time.Second
 	perMinute = 60
 )
 
-// callsBefore are made by each agent, and attested.
+// callsBefore is the number of attested calls that each agent makes first.
 const callsBefore = 20
 
-// asks are calls that wait for people.
+// asks are calls that wait for an approval.
 type asks struct{ calls sync.WaitGroup }
 
-// many has agents propose calls that wait until ctx ends, as fast as the caps let them.
+// many makes agents propose calls that wait until ctx ends, as fast as the caps permit.
 func (a *asks) many(ctx context.Context, b *bench, g *gateway) error {
 	agents := make([]*client, b.size.agents)
 	for i := range agents {
@@ -54,13 +54,12 @@ func (a *asks) many(ctx context.Context, b *bench, g *gateway) error {
 	return ctx.Err()
 }
 
-// agent adds an agent of the local operator's.
+// agent adds an agent of the local operator.
 func (g *gateway) agent(name string) (*client, error) {
 	return g.add(name, "--owner", "local", "--role", "agent")
 }
 
-// each makes the calls from one number to another of each agent, and returns once
-// all of them wait.
+// each makes the calls with numbers in a range for each agent, and returns once all wait.
 func (a *asks) each(ctx context.Context, agents []*client, from, to int) error {
 	errs := make(chan error, len(agents))
 	for i, agent := range agents {
@@ -102,8 +101,8 @@ func (a *asks) one(ctx context.Context, agent *client, path string) error {
 	return <-told
 }
 
-// serve has a program on this machine ask by HTTP: it posts the path of a file and is
-// told when the call was proposed, in milliseconds since 1970, once it waits.
+// serve serves an HTTP endpoint that makes calls. A client on this machine posts the path of a
+// file. Once the call waits, the response is the time of its proposal, in milliseconds since 1970.
 func (a *asks) serve(ctx context.Context, agent *client) (url string, stop func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -34,17 +34,17 @@ var day embed.FS
 
 // dayCall is one call of the day, a line of day.jsonl.
 type dayCall struct {
-	// Sitting counts the times at which the agent worked without a long break;
-	// Task names what it worked at.
+	// Sitting numbers the periods in which the agent worked without a long break; Task names the
+	// work.
 	Sitting int             `json:"sitting"`
 	Task    string          `json:"task"`
 	Tool    string          `json:"tool"`
 	Input   json.RawMessage `json:"input"`
-	// Answer is what the person chose when asked: yes, once or for the session.
+	// Answer is the answer of the person: allowed once or for the session.
 	Answer string `json:"answer"`
 }
 
-// pagePlace stands in the day for the address of the one page that is read.
+// pagePlace is the placeholder for the address of the one page that is read.
 const pagePlace = "PAGE"
 
 func readDay() ([]dayCall, error) {
@@ -63,9 +63,8 @@ func readDay() ([]dayCall, error) {
 	return calls, nil
 }
 
-// daySettings are those of a laptop. Eight hours are replayed in one minute, so
-// that what is bounded by the second or the minute has more room; all that is
-// bounded otherwise is as delivered.
+// daySettings are the settings of a laptop. Eight hours are replayed in one minute, so limits per
+// second or minute are higher; all other limits have their defaults.
 const daySettings = `state_dir = %q
 [listen]
 api = "127.0.0.1:0"
@@ -92,18 +91,18 @@ burst = 1000
 %s
 `
 
-// took is what came of one call.
+// took is the result of one call.
 type took struct {
 	dayCall
-	// time is without that of the person, who answers at once.
+	// time excludes the time of the person, who answers immediately.
 	time    time.Duration
 	asked   int
 	refused string
 	failed  string
 }
 
-// replayDay makes the calls of the day, one after the other, as an agent with a
-// credential of its own, and answers as the person did.
+// replayDay makes the calls of the day sequentially, as an agent with its own credential, and gives
+// the recorded answers.
 func replayDay(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	calls, err := readDay()
 	if err != nil {
@@ -143,7 +142,7 @@ func replayDay(ctx context.Context, o options, stdout, stderr io.Writer) (err er
 	return printDay(stdout, list)
 }
 
-// servePage answers with the one page that the agent reads.
+// servePage serves the one page that the agent reads.
 func servePage() (address string, stop func(), err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +155,7 @@ func servePage() (address string, stop func(), err error) {
 	return listener.Addr().String(), func() { _ = server.Close() }, nil
 }
 
-// laptop makes a daemon with the policies of a laptop and the project.
+// laptop returns a daemon with the policies of a laptop and the project.
 func (b *bench) laptop(ctx context.Context, page string) (*gateway, error) {
 	g, err := b.emptyGateway()
 	if err != nil {
@@ -172,7 +171,7 @@ func (b *bench) laptop(ctx context.Context, page string) (*gateway, error) {
 	if err := os.WriteFile(g.config(), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	// The policies are those of the build that is measured.
+	// The policies come from the build under test.
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(g.program), "palyra"), "policy", "init", "--profile", "laptop", g.policies())
 	cmd.Env = g.environment()
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -203,7 +202,7 @@ func makeProject(ctx context.Context, dir string) error {
 	return nil
 }
 
-// replay is a day under way.
+// replay is a day in progress.
 type replay struct {
 	person, agent *client
 	page          string
@@ -231,8 +230,7 @@ func (r *replay) all(ctx context.Context, calls []dayCall) ([]took, error) {
 	return list, nil
 }
 
-// one makes a call. That it is denied, or fails, is what the day is about; an
-// error is what keeps the day from going on.
+// one makes a call. A denied or failed call is a result; an error ends the day.
 func (r *replay) one(ctx context.Context, c dayCall) (took, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -279,14 +277,14 @@ func (r *replay) answer(ctx context.Context, a *palyrav1.Approval, choice string
 	return err
 }
 
-// printDay prints a row for each tool and one for all, and then what did not go
-// as on the day.
+// printDay prints a row for each tool and one for all, followed by the differences from the
+// recorded day.
 func printDay(out io.Writer, list []took) error {
 	byTool := map[string][]took{"all": list}
 	for _, t := range list {
 		byTool[t.Tool] = append(byTool[t.Tool], t)
 	}
-	// What cannot be written is said by Flush.
+	// Flush returns the error of a failed write.
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "tool\tcalls\tquestions\trefused\tfailed\tmedian ms\tp95 ms\t")
 	for _, name := range slices.SortedFunc(maps.Keys(byTool), allLast) {
@@ -320,5 +318,5 @@ func isAll(name string) int {
 	return 0
 }
 
-// count is 1 for a text and 0 for none.
+// count is 1 for a non-empty text, else 0.
 func count(text string) int { return min(len(text), 1) }

@@ -26,17 +26,15 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// echoServer is the argument that makes this program the other end of the
-// round trip floor.
+// echoServer is the argument that makes this program the peer of the round trip floor.
 const echoServer = "echo-server"
 
-// echo answers each user message of a run with its text, and does nothing
-// else.
+// echo answers each user message of a run with its text.
 type echo struct {
 	palyrav1connect.UnimplementedGatewayServiceHandler
 }
 
-// RunStream sends back what it is sent.
+// RunStream returns each message.
 func (echo) RunStream(_ context.Context, stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]) error {
 	for {
 		m, err := stream.Receive()
@@ -54,9 +52,8 @@ func (echo) RunStream(_ context.Context, stream *connect.BidiStream[palyrav1.Run
 	}
 }
 
-// serveEcho serves with the gateway's own TLS until stdin ends, and beside it with
-// plain TLS 1.3 of the same kind of certificate. It leaves a credential in the
-// directory and prints both addresses.
+// serveEcho serves with the gateway's own TLS until stdin ends, and also with plain TLS 1.3 and a
+// certificate of the same kind. It writes a credential to the directory and prints both addresses.
 func serveEcho(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New(echoServer + " needs a directory")
@@ -107,7 +104,7 @@ func serveEcho(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 	return nil
 }
 
-// admit makes a client of the echo server.
+// admit creates a client of the echo server.
 func admit(authority *ca.Authority, dir, address string) error {
 	key, err := identity.BundleKey(dir)
 	if err != nil {
@@ -126,11 +123,11 @@ func admit(authority *ca.Authority, dir, address string) error {
 	})
 }
 
-// otherEnd is an echo server in a process of its own.
+// otherEnd is an echo server in a separate process.
 type otherEnd struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
-	// bundle is a credential for mutual, an address like plain.
+	// bundle is a credential for the mutual TLS, and plain the address of the plain TLS.
 	bundle        identity.Bundle
 	mutual, plain string
 }

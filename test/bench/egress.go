@@ -16,18 +16,19 @@ import (
 	"strings"
 
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// The arguments that make this program a server of bytes, and the client that
-// measures how fast they come: the same one inside a sandbox and outside.
+// The arguments that make this program a server of bytes, and the client that measures their rate.
+// The client is the same inside a sandbox and outside.
 const (
 	byteServer = "byte-server"
 	byteClient = "byte-client"
 )
 
-// serveBytes sends as many bytes as each connection asks for, until stdin ends.
-// It prints its address.
+// serveBytes sends the number of bytes that each connection requests, until stdin ends. It prints
+// its address.
 func serveBytes(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var cfg net.ListenConfig
 	l, err := cfg.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -69,9 +70,8 @@ func sendBytes(conn net.Conn) error {
 	return err
 }
 
-// measureBytes is the client: an address, how many connections it makes one
-// after the other, and how many bytes it asks for on each. It prints the median
-// time of one, in microseconds.
+// measureBytes is the client. Its arguments are an address, the number of sequential connections,
+// and the number of bytes of each. It prints the median time of one, in microseconds.
 func measureBytes(args []string, stdout io.Writer) error {
 	if len(args) != 3 {
 		return errors.New(byteClient + " needs an address, connections and bytes")
@@ -110,7 +110,7 @@ func receive(address string, bytes int, buffer []byte) error {
 	return nil
 }
 
-// server is a byteServer in a process of its own.
+// server is serveBytes in a separate process.
 type server struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
@@ -160,7 +160,7 @@ func (s *server) direct(ctx context.Context, connections, bytes int) (float64, e
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// inside measures in a sandbox that reaches the server and nothing else.
+// inside measures in a sandbox that can reach only the server.
 func (c confined) inside(ctx context.Context, address string, connections, bytes int) (float64, error) {
 	c.spec.Argv = []string{c.spec.Executable.Path, byteClient, address, strconv.Itoa(connections), strconv.Itoa(bytes)}
 	report, err := c.runner.Run(ctx, c.spec)
@@ -174,13 +174,13 @@ func (c confined) inside(ctx context.Context, address string, connections, bytes
 	return took, nil
 }
 
-// reaching is a grant of one place.
+// reaching returns a grant of one address.
 func reaching(address string) (*egress.Reach, error) {
 	rule, err := egress.ParseRule(address)
 	return &egress.Reach{Rules: egress.Rules{Allow: []egress.Rule{rule}}}, err
 }
 
-// client puts this program into the workspace of a sandbox.
+// client copies this program into the workspace of a sandbox.
 func (c *confined) client() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -194,13 +194,13 @@ func (c *confined) client() error {
 	if err := os.WriteFile(name, text, 0o755); err != nil { //nolint:gosec // a program
 		return err
 	}
-	program, err := sandbox.ResolveExecutable(name, nil)
+	program, err := command.ResolveExecutable(name, nil)
 	c.spec.Executable = program.Executable
 	return err
 }
 
-// egressProxy is goal 16: what a program in a strict sandbox loses on the way to
-// a host that it may reach, and what the way costs at its start.
+// egressProxy is goal 16: the throughput that a program in a strict sandbox loses on the way to a
+// permitted host, and the start time of that way.
 func egressProxy(ctx context.Context, b *bench) (_ []*line, err error) {
 	s, err := b.newServer()
 	if err != nil {
@@ -226,7 +226,7 @@ func egressProxy(ctx context.Context, b *bench) (_ []*line, err error) {
 	start := &line{goal: "16", what: "added start-up, Tier C cold with an allowlist over offline, p50", unit: "us", limit: atMost(1000)}
 	return []*line{rate, added, start}, b.each(ctx, func() error {
 		if err := compare(ctx, s, client, 1, b.size.bytes, func(floor, product float64) {
-			rate.add(float64(b.size.bytes)/floor, float64(b.size.bytes)/product) // bytes in a microsecond are MB in a second
+			rate.add(float64(b.size.bytes)/floor, float64(b.size.bytes)/product) // bytes per microsecond are MB per second
 		}); err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func egressProxy(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// compare measures outside and inside, one after the other.
+// compare measures outside and then inside.
 func compare(ctx context.Context, s *server, c confined, connections, bytes int, add func(floor, product float64)) error {
 	floor, err := s.direct(ctx, connections, bytes)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventSize is that of a typical event of the journal, in bytes.
+// eventSize is the size of a typical event of the journal, in bytes.
 const eventSize = 600
 
-// growing is a file that grows by one durable append at a time.
+// growing is a file to which durable appends are made.
 type growing struct{ file *os.File }
 
 func (b *bench) newGrowing() (*growing, error) {
@@ -30,7 +30,7 @@ func (b *bench) newGrowing() (*growing, error) {
 
 func (g *growing) close() error { return g.file.Close() }
 
-// append makes one event durable.
+// append makes one durable append.
 func (g *growing) append() error {
 	var event [eventSize]byte
 	if _, err := g.file.Write(event[:]); err != nil {
@@ -39,7 +39,7 @@ func (g *growing) append() error {
 	return unix.Fdatasync(int(g.file.Fd()))
 }
 
-// rate is how many appends, one after the other, become durable in a second.
+// rate returns the number of sequential durable appends per second.
 func (g *growing) rate(n int) (float64, error) {
 	started := time.Now()
 	for range n {
@@ -50,8 +50,8 @@ func (g *growing) rate(n int) (float64, error) {
 	return perSecond(n, time.Since(started)), nil
 }
 
-// rawBubblewrap starts a program in bubblewrap with all namespaces and a
-// minimal root, as a person would by hand.
+// rawBubblewrap starts a program in bubblewrap with all namespaces and a minimal root, as from a
+// shell.
 func rawBubblewrap(bwrap string) error {
 	cmd := exec.Command(bwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--ro-bind", "/usr", "/usr",
 		"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",

@@ -23,23 +23,24 @@ import (
 	"palyra/internal/identity"
 )
 
-// patience bounds every wait for a daemon.
+// patience is the timeout of every wait for a daemon.
 const patience = 60 * time.Second
 
-// gateway is one palyrad in a process of its own, with directories of its own.
+// gateway is a palyrad in a separate process, with its own directories.
 type gateway struct {
 	program string
 	dir     string
 
 	cmd *exec.Cmd
 	log *tail
-	// ended is closed when the process is gone.
+	// ended is closed when the process has ended.
 	ended chan struct{}
 	// metrics is the address of the metrics listener.
 	metrics string
 }
 
-// settings let a benchmark call as often as it can; the rest is as delivered.
+// settings raise the rate limits, so that a benchmark can call without pauses; all other settings
+// have their defaults.
 const settings = `state_dir = %q
 vault.backend = "file"
 max_calls_per_run = 1000000
@@ -76,11 +77,11 @@ burst = 100000
 %s
 `
 
-// unasked waives the human, so that calls run as fast as they can.
+// unasked disables approvals, so that calls run as fast as possible.
 const unasked = "allow_sensitive_tools = true"
 
-// newGateway makes the directories and the configuration of a daemon. top are
-// settings outside any table, tables the rest.
+// newGateway creates the directories and the configuration of a daemon. top are settings outside
+// any table, tables the rest.
 func (b *bench) newGateway(top, tables string) (*gateway, error) {
 	g, err := b.emptyGateway()
 	if err != nil {
@@ -90,10 +91,10 @@ func (b *bench) newGateway(top, tables string) (*gateway, error) {
 	return g, os.WriteFile(g.config(), []byte(text), 0o600)
 }
 
-// emptyGateway makes the directories of a daemon.
+// emptyGateway creates the directories of a daemon.
 func (b *bench) emptyGateway() (*gateway, error) {
 	if _, err := os.Stat(b.palyrad); err != nil {
-		return nil, fmt.Errorf("there is no palyrad to measure (%w); run `make build`", err)
+		return nil, fmt.Errorf("palyrad was not found (%w); run `make build`", err)
 	}
 	dir, err := b.path("gateway")
 	if err != nil {
@@ -113,15 +114,14 @@ func (g *gateway) policies() string  { return filepath.Join(g.dir, "policies") }
 func (g *gateway) workspace() string { return filepath.Join(g.dir, "workspace") }
 func (g *gateway) config() string    { return filepath.Join(g.dir, "palyra.toml") }
 
-// environment keeps what the person at the machine has set away from the
-// daemon.
+// environment returns an environment without the settings of the user.
 func (g *gateway) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + g.dir, "LANG=C.UTF-8"}
 }
 
 var readyLine = regexp.MustCompile(`palyrad is ready.* metrics=(\S+)`)
 
-// start runs palyrad and returns how long it took until it was ready.
+// start starts palyrad and returns the time until it was ready.
 func (g *gateway) start() (time.Duration, error) {
 	cmd := exec.Command(g.program, "--config", g.config())
 	cmd.Env = g.environment()
@@ -155,7 +155,7 @@ func (g *gateway) start() (time.Duration, error) {
 	return 0, errors.Join(fmt.Errorf("palyrad did not get ready:\n%s", g.log), g.stop())
 }
 
-// stop ends palyrad in order; one that does not end is killed.
+// stop stops palyrad in order, and kills it if it does not end.
 func (g *gateway) stop() error {
 	if g.cmd == nil {
 		return nil
@@ -176,7 +176,7 @@ func (g *gateway) stop() error {
 	return nil
 }
 
-// running makes a daemon, starts it and returns the local operator's client.
+// running creates and starts a daemon, and returns the local operator's client.
 func (b *bench) running(top, tables string) (*gateway, *client, error) {
 	g, err := b.newGateway(top, tables)
 	if err != nil {
@@ -192,7 +192,7 @@ func (b *bench) running(top, tables string) (*gateway, *client, error) {
 	return g, c, nil
 }
 
-// operator is the local operator's client.
+// operator returns the local operator's client.
 func (g *gateway) operator() (*client, error) {
 	b, err := identity.ReadBundle(g.bundle())
 	if err != nil {
@@ -203,7 +203,7 @@ func (g *gateway) operator() (*client, error) {
 
 func (g *gateway) bundle() string { return filepath.Join(g.state(), "operator") }
 
-// member adds a member and returns its client. The daemon runs.
+// member adds a member and returns its client. The daemon must run.
 func (g *gateway) member(name string) (*client, error) { return g.add(name, "--role", "operator") }
 
 // add adds a member with flags of `palyrad operator add`.
@@ -225,7 +225,7 @@ func (g *gateway) add(name string, flags ...string) (*client, error) {
 	return newClient(b, local.Address), nil
 }
 
-// resident is the daemon's memory, in bytes, as the kernel counts it.
+// resident returns the resident memory of the daemon in bytes.
 func (g *gateway) resident() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
 	if err != nil {
@@ -237,10 +237,10 @@ func (g *gateway) resident() (float64, error) {
 			return kib * 1024, err
 		}
 	}
-	return 0, errors.New("the kernel does not say how much memory palyrad has")
+	return 0, errors.New("the kernel does not report palyrad's memory")
 }
 
-// heap is what is allocated on the daemon's heap, in bytes, garbage included.
+// heap returns the allocated heap of the daemon in bytes, including garbage.
 func (g *gateway) heap(ctx context.Context) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.metrics+"/metrics", nil)
 	if err != nil {
@@ -257,7 +257,7 @@ func (g *gateway) heap(ctx context.Context) (float64, error) {
 	}
 	m := regexp.MustCompile(`(?m)^go_memstats_heap_alloc_bytes (\S+)$`).FindSubmatch(text)
 	if m == nil {
-		return 0, errors.New("the metrics do not say how large the heap is")
+		return 0, errors.New("the metrics do not report the size of the heap")
 	}
 	return strconv.ParseFloat(string(m[1]), 64)
 }

@@ -23,9 +23,9 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// hooks is goal 26: what an agent waits for before each of its tools. By HTTP that is one
-// request; by the command it is a program that starts, too, whose floor is the same request
-// over the socket, and half as much again as the start of a program that does nothing.
+// hooks is goal 26: the time that an agent waits before each of its tools. By HTTP this is one
+// request. By the command it also includes the start of a program; its floor is the same request
+// over the socket, plus 1.5 times the start of a program without work.
 func hooks(ctx context.Context, b *bench) (_ []*line, err error) {
 	a, err := b.newHooked(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func hooks(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// inTurns measures the start of hello, a question over the socket, and one by palyra-hook.
+// inTurns measures the start of hello, a question over the socket, and a question by palyra-hook.
 func (a *hooked) inTurns(ctx context.Context, b *bench, hello string) (medians [3]float64, err error) {
 	var all [3][]float64
 	for range b.size.sandboxes {
@@ -79,7 +79,7 @@ func (a *hooked) inTurns(ctx context.Context, b *bench, hello string) (medians [
 	return medians, nil
 }
 
-// p50Then measures do, with an id of its own each time, and has then run after it unmeasured.
+// p50Then measures do, with a new id each time, and runs then after it without measuring.
 func p50Then(n int, do, then func(id string) error) (float64, error) {
 	var values []float64
 	for range n {
@@ -96,21 +96,21 @@ func p50Then(n int, do, then func(id string) error) (float64, error) {
 	return median(values), nil
 }
 
-// socketURL is the endpoint of Claude Code's hooks over the socket, whose name is of no matter.
+// socketURL is the endpoint of Claude Code's hooks over the socket; the host name has no effect.
 const socketURL = "http://localhost/hooks/v1/claude-code"
 
-// hooked is a daemon and an agent that asks it.
+// hooked is a daemon and an agent that uses its hooks.
 type hooked struct {
 	gateway *gateway
 	token   string
-	// port and socket are the two ways, url the endpoint of the first.
+	// port and socket are clients of the two ways, and url is the endpoint of the first.
 	port, socket *http.Client
 	url          string
 }
 
 var agentsAddress = regexp.MustCompile(` agents=(\S+)`)
 
-// newHooked starts a daemon that listens for agents, and makes an agent with a token.
+// newHooked starts a daemon that listens for agents, and creates an agent with a token.
 func (b *bench) newHooked(ctx context.Context) (_ *hooked, err error) {
 	g, err := b.newGateway("", "")
 	if err != nil {
@@ -156,11 +156,11 @@ func (b *bench) newHooked(ctx context.Context) (_ *hooked, err error) {
 	socket := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", statedir.Hooks(g.state()))
-	}, DisableKeepAlives: true} // as palyra-hook does
+	}, DisableKeepAlives: true} // like palyra-hook
 	return &hooked{gateway: g, token: made.GetText(), port: &http.Client{}, socket: &http.Client{Transport: socket}, url: "http://" + m[1] + "/hooks/v1/claude-code"}, nil
 }
 
-// message is what Claude Code tells of a call that reads a file.
+// message returns Claude Code's message about a call that reads a file.
 func (a *hooked) message(event, id string) string {
 	more := ""
 	if event == "PostToolUse" {
@@ -170,7 +170,7 @@ func (a *hooked) message(event, id string) string {
 		a.gateway.workspace(), event, id, filepath.Join(a.gateway.workspace(), "main.go"), more)
 }
 
-// ask sends a message by one of the ways; a question has to be answered with a yes.
+// ask sends a message by one of the ways. A question must be allowed.
 func (a *hooked) ask(ctx context.Context, by *http.Client, url, event, id string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(a.message(event, id)))
 	if err != nil {
@@ -190,13 +190,13 @@ func (a *hooked) ask(ctx context.Context, by *http.Client, url, event, id string
 	return err
 }
 
-// asks is a call from its question to its report.
+// asks makes a call: a question and then its report.
 func (a *hooked) asks(ctx context.Context, by *http.Client, url string) error {
 	id := ulid.Make().String()
 	return errors.Join(a.ask(ctx, by, url, "PreToolUse", id), a.reports(ctx)(id))
 }
 
-// reports tells that calls ran.
+// reports reports that calls ran.
 func (a *hooked) reports(ctx context.Context) func(id string) error {
 	return func(id string) error { return a.ask(ctx, a.port, a.url, "PostToolUse", id) }
 }

@@ -24,8 +24,8 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// appendsPerSecond is goal 7: how far callers that append side by side get
-// with one durable write after the other.
+// appendsPerSecond is goal 7: parallel callers that append, compared with sequential durable
+// writes.
 func appendsPerSecond(ctx context.Context, b *bench) (_ []*line, err error) {
 	s, err := b.newStore(ctx)
 	if err != nil {
@@ -61,8 +61,8 @@ func appendsPerSecond(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// oneAppend is goal 8: a lone append against a lone fdatasync, and what a long
-// journal adds to it.
+// oneAppend is goal 8: a single append compared with a single fdatasync, and the additional time of
+// a long journal.
 func oneAppend(ctx context.Context, b *bench) (_ []*line, err error) {
 	short, err := b.newStore(ctx)
 	if err != nil {
@@ -123,8 +123,8 @@ func journalVerify(ctx context.Context, b *bench) ([]*line, error) {
 	})
 }
 
-// idleAndStart is goal 13, on the big journal: what the daemon needs while
-// nothing happens, and how long it takes until it is ready.
+// idleAndStart is goal 13, with the big journal: the resources of an idle daemon, and the time
+// until it is ready.
 func idleAndStart(ctx context.Context, b *bench) ([]*line, error) {
 	big, err := b.bigJournal(ctx)
 	if err != nil {
@@ -152,8 +152,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bigJournal is the state directory of a gateway that has run for a long time.
-// It is built once and used by all goals that need it.
+// bigJournal is the state directory of a gateway after a long operation. It is built once and
+// shared by all goals that need it.
 type bigJournal struct {
 	gateway *gateway
 	keys    keys
@@ -196,10 +196,10 @@ func (j *bigJournal) open(ctx context.Context) (*store, error) {
 	return openStore(ctx, j.path(), j.keys)
 }
 
-// close is for the end of the harness: a daemon may still run after an error.
+// close is called at the end of the harness, because a daemon may still run after an error.
 func (j *bigJournal) close(context.Context) error { return j.gateway.stop() }
 
-// keys are those of a gateway's checkpoints.
+// keys are the checkpoint keys of a gateway.
 type keys struct {
 	origin string
 	signer *journal.Key
@@ -221,7 +221,7 @@ type store struct {
 	log *journal.Log
 }
 
-// newStore makes an empty one.
+// newStore creates an empty store.
 func (b *bench) newStore(ctx context.Context) (*store, error) {
 	dir, err := b.path("journal")
 	if err != nil {
@@ -255,7 +255,7 @@ func openStore(ctx context.Context, path string, k keys) (*store, error) {
 	return &store{db, log}, nil
 }
 
-// draft has the size of a typical event.
+// draft returns an event of typical size.
 func draft() event.Draft {
 	return event.Draft{
 		Code: event.Evaluated, Session: "01JD0000000000000000000000", Run: "01JD0000000000000000000001",
@@ -272,8 +272,7 @@ func (s *store) append(ctx context.Context) error {
 	return err
 }
 
-// fill appends events, the nth of them made by draft, with a checkpoint as often as the
-// daemon makes one.
+// fill appends events, the nth made by draft, with checkpoints at the daemon's interval.
 func (s *store) fill(ctx context.Context, events int, draft func(n int) event.Draft) error {
 	batch := make([]event.Draft, 0, journal.CheckpointEvery)
 	for left := events; left > 0; left -= len(batch) {
@@ -291,9 +290,9 @@ func (s *store) fill(ctx context.Context, events int, draft func(n int) event.Dr
 	return nil
 }
 
-// rate is how many events of so many callers become durable in a second.
+// rate returns the number of events that parallel callers make durable per second.
 func (s *store) rate(ctx context.Context, callers, events int) (float64, error) {
-	runtime.GC() // what earlier rounds left is not this one's
+	runtime.GC() // excludes the garbage of earlier rounds
 	var left atomic.Int64
 	left.Store(int64(events))
 	errs := make([]error, callers)

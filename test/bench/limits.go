@@ -11,9 +11,8 @@ import (
 	limits "palyra/internal/core/limit"
 )
 
-// rateLimitCheck is goal 20: what a request pays for being counted against its
-// principal, its address and the bucket that all share, among as many others as a
-// busy gateway has.
+// rateLimitCheck is goal 20: the time of a request for the rate limits of its principal, its
+// address and the shared bucket, with as many other entries as a busy gateway has.
 func rateLimitCheck(ctx context.Context, b *bench) ([]*line, error) {
 	took := &line{goal: "20", what: "rate-limit check of principal and address", unit: "us", limit: atMost(1)}
 	made := &line{goal: "20", what: "allocations of a rate-limit check", limit: atMost(0)}
@@ -41,7 +40,7 @@ func rateLimitCheck(ctx context.Context, b *bench) ([]*line, error) {
 		}
 		took.add(0, micros(time.Since(started))/float64(b.size.checks))
 		runtime.ReadMemStats(&after)
-		// The runtime itself allocates now and then; a check that did would do so each time.
+		// The runtime itself allocates occasionally; a check that allocates would do so each time.
 		made.add(0, float64((after.Mallocs-before.Mallocs)/uint64(b.size.checks)))
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	err := runCommand(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -26,10 +26,9 @@ func main() {
 	}
 }
 
-// command picks what this process is: the harness, or one of the processes
-// that the harness starts beside itself, so that client and server never share
-// a scheduler.
-func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+// runCommand selects the role of this process: the harness, or one of the processes that the harness
+// starts, so that client and server do not share a scheduler.
+func runCommand(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case echoServer:
@@ -66,15 +65,14 @@ type options struct {
 	// web is the folder of the console's sources, whose tests drive the browser.
 	web     string
 	profile string
-	// beside is how many clients call at once while a profile is taken.
+	// beside is the number of parallel clients while a profile is taken.
 	beside int
 	day    bool
-	// settings names a file of TOML for the day's daemon, pause is how long the
-	// agent is away between two sittings.
+	// settings is a TOML file for the day's daemon, and pause the time between two sittings.
 	settings string
 	pause    time.Duration
-	// events and asks are sizes that a first look makes smaller; calls is one that a closer
-	// look makes larger.
+	// events and asks are sizes that can be reduced for a quick run; calls can be raised for a more
+	// exact one.
 	events, asks, calls int
 }
 
@@ -120,8 +118,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, err
 }
 
-// measure runs the benchmarks that were chosen, one after the other, and
-// reports.
+// measure runs the selected benchmarks sequentially, and reports.
 func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	b, err := newBench(o, stderr)
 	if err != nil {
@@ -158,13 +155,12 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err erro
 
 // benchmark measures one goal of docs/performance.md.
 type benchmark struct {
-	// name begins with the goal's number; -run matches it.
+	// name starts with the goal's number; -run matches it.
 	name string
 	run  func(context.Context, *bench) ([]*line, error)
 }
 
-// benchmarks are in the order of the goals, but for those that share the big
-// journal.
+// benchmarks are in the order of the goals, except for the ones that share the big journal.
 var benchmarks = []benchmark{
 	{"1-governed-call", governedCall},
 	{"2-governed-guest", governedGuest},
@@ -195,7 +191,7 @@ var benchmarks = []benchmark{
 	{"27-console", consoleSpeed},
 }
 
-// bench is what the benchmarks share.
+// bench is the state that benchmarks share.
 type bench struct {
 	options
 	size sizes
@@ -230,10 +226,10 @@ func (b *bench) close(ctx context.Context) error {
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
 
-// path is a new directory below the harness' own.
+// path creates a directory below the harness' own.
 func (b *bench) path(name string) (string, error) { return os.MkdirTemp(b.dir, name+"-") }
 
-// each runs one round after the other.
+// each runs the rounds sequentially.
 func (b *bench) each(ctx context.Context, round func() error) error {
 	for range b.rounds {
 		if err := ctx.Err(); err != nil {
@@ -246,38 +242,39 @@ func (b *bench) each(ctx context.Context, round func() error) error {
 	return nil
 }
 
-// sizes say how much one round does.
+// sizes are the amounts of work of one round.
 type sizes struct {
-	// calls, appends and waits are samples of a latency in one round.
+	// calls, appends and waits are the numbers of latency samples.
 	calls, sandboxes, appends, waits int
-	// peers are runs of another sandbox in one round.
+	// peers is the number of runs of another sandbox.
 	peers int
-	// refill is how long a pool gets to prepare the next sandbox.
+	// refill is the time for a pool to prepare the next sandbox.
 	refill time.Duration
-	// throughput is how many events a round appends side by side.
+	// throughput is the number of parallel appends.
 	throughput int
-	// floor is how many appends measure the rate of fdatasync.
+	// floor is the number of appends that measure the rate of fdatasync.
 	floor int
-	// events are in the big journal.
+	// events is the size of the big journal.
 	events int
-	// policies are in the larger and the largest set; decisions in a round.
+	// policies are the sizes of the larger and the largest set; decisions is the number of
+	// decisions.
 	policies  [2]int
 	decisions int
-	// checks are requests that a rate limiter counts in a round.
+	// checks is the number of requests of a rate limiter.
 	checks int
-	// principals make waiting calls together.
+	// principals make the waiting calls in total.
 	principals, waiting int
-	// agents ask so many times each, and nobody answers.
+	// agents ask that many times each, without an answer.
 	agents, asks int
-	// records are the approvals of which pages are listed.
+	// records is the number of approvals, and pages the number of listed pages.
 	records, pages int
-	// envelopes are verified in a round.
+	// envelopes is the number of verified envelopes.
 	envelopes int
-	// load is how many calls a profile shows.
+	// load is the number of calls of a profile.
 	load int
-	// bytes go through one connection; connections are made one after the other.
+	// bytes is the size of one transfer; connections are made sequentially.
 	bytes, connections int
-	// settle is how long a daemon gets to finish what it does after a start.
+	// settle is the time for a daemon to finish its work after a start.
 	settle time.Duration
 }
 

@@ -19,11 +19,11 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 )
 
-// mcpCall is goal 25: what the gateway adds to a call of an MCP client, of its own echo and
-// of a tool of an upstream server. The floor is the same call of a plain server of the
-// official SDK that nothing governs, two durable writes, and half a millisecond. And how long
-// the list of 200 tools of that server takes, until its last byte is there: the official
-// client reads each schema again after that, which takes longer.
+// mcpCall is goal 25: the time that the gateway adds to a call of an MCP client, for its own echo
+// and for a tool of an upstream server. The floor is the same call of a plain server of the
+// official SDK, two durable writes, and half a millisecond. Another line is the time until the last
+// byte of the list of 200 tools of that server. It excludes the official client's second parse of
+// each schema, which takes longer.
 func mcpCall(ctx context.Context, b *bench) (_ []*line, err error) {
 	g, c, err := b.running(unasked, "")
 	if err != nil {
@@ -79,7 +79,7 @@ func mcpCall(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// addUpstream has the gateway take a server over HTTP, whose word counts.
+// addUpstream adds an HTTP server to the gateway, and marks it as trusted.
 func (c *client) addUpstream(ctx context.Context, name, url string) error {
 	_, err := palyrav1connect.NewMcpServiceClient(c.http, c.base).AddUpstream(ctx, &palyrav1.AddUpstreamRequest{
 		Server: &palyrav1.UpstreamServer{Name: name, Url: url, Trusted: true},
@@ -104,7 +104,7 @@ func callMCP(ctx context.Context, s *mcp.ClientSession, name string) error {
 	return nil
 }
 
-// listMCP lists the gateway's tools in a session, and reads the answer as bytes.
+// listMCP lists the gateway's tools in a session, and reads the response as bytes.
 func listMCP(ctx context.Context, c *client, session string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
 	if err != nil {
@@ -127,8 +127,8 @@ func listMCP(ctx context.Context, c *client, session string) error {
 	return err
 }
 
-// mcpRevision is the one that the clients speak, upstreamTools how many tools the upstream
-// server has beside echo.
+// mcpRevision is the revision that the clients use, and upstreamTools the number of tools of the
+// upstream server in addition to echo.
 const mcpRevision, upstreamTools = "2025-11-25", 200
 
 // plainMCP serves echo, and tools that are only listed.

@@ -61,7 +61,7 @@ func pairingCost(ctx context.Context, b *bench) ([]*line, error) {
 	return []*line{spent}, err
 }
 
-// processorTime is what this process has used so far, the kernel's part included.
+// processorTime returns the processor time of this process so far, including kernel time.
 func processorTime() (time.Duration, error) {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
@@ -70,14 +70,14 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano()), nil
 }
 
-// pairer is the gateway of pairings, whose people always say yes.
+// pairer is the gateway of pairings; its people always approve.
 type pairer struct {
 	authority *ca.Authority
 	server    *tls.Config
 	host      *pairing.Host
 }
 
-// pair goes through one pairing.
+// pair performs one pairing.
 func (p *pairer) pair(ctx context.Context) error {
 	made, err := p.host.Create(ctx, pairing.Request{Kind: pairing.PIN, For: identity.Pairing{Member: access.User("ann"), MadeBy: access.User("ann")}})
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *pairer) pair(ctx context.Context) error {
 		return err
 	}
 	if got, err := p.host.Collect(ctx, far, msg); err != nil || got.Chain == "" {
-		return fmt.Errorf("there is no certificate: %w", err)
+		return fmt.Errorf("no certificate was returned: %w", err)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (p *pairer) exchange(ctx context.Context, c *pairing.Candidate, made pairin
 	return p.host.Confirm(ctx, far, last)
 }
 
-// connect is a TLS connection, as each end sees it.
+// connect returns both ends of a TLS connection.
 func (p *pairer) connect(ctx context.Context) (near pairing.Seen, far pairing.Connection, err error) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
@@ -181,7 +181,7 @@ func (p *pairer) PairAgain(context.Context, string, []byte, time.Duration) (iden
 }
 
 // Ask implements pairing.Approvals.
-func (p *pairer) Ask(_ context.Context, _ pairing.Code, asked func(string)) (pairing.Yes, error) {
+func (p *pairer) Ask(_ context.Context, _ pairing.Code, asked func(string)) (pairing.Consent, error) {
 	asked("an approval")
 	return said{}, nil
 }
@@ -197,5 +197,5 @@ func (said) By() []access.Principal { return []access.Principal{access.User("ann
 // Use implements pairing.Yes.
 func (said) Use(context.Context, ...event.Draft) error { return nil }
 
-// nobodyYet lets no client certificate in; none is shown.
+// nobodyYet refuses every client certificate; the client has none.
 func nobodyYet([]*x509.Certificate) error { return errors.New("nobody has a certificate yet") }

@@ -19,17 +19,17 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Two sandboxes of well-known coding agents, as npm delivers them.
+// The npm packages of two sandboxes of well-known coding agents.
 const (
 	runtimePackage = "@anthropic-ai/sandbox-runtime"
 	codexPackage   = "@openai/codex"
 )
 
-// installTimeout is for npm; one of the packages has 400 MB.
+// installTimeout is the timeout of npm; one of the packages has 400 MB.
 const installTimeout = 5 * time.Minute
 
-// install puts a package into a directory of its own and returns the directory
-// of its modules, and the package's version.
+// install installs a package into its own directory. It returns the directory of its modules, and
+// the version of the package.
 func (b *bench) install(ctx context.Context, name string) (modules, version string, err error) {
 	if b.quick {
 		return "", "", errors.New("-quick installs nothing")
@@ -61,8 +61,8 @@ func (b *bench) install(ctx context.Context, name string) (modules, version stri
 	return modules, about.Version, json.Unmarshal(text, &about)
 }
 
-// peer runs /bin/true in another sandbox and returns how long that took, in
-// microseconds, as the peer itself counts.
+// peer runs /bin/true in another sandbox and returns the time in microseconds, as measured by the
+// peer.
 type peer interface {
 	once() (float64, error)
 	close() error
@@ -106,8 +106,8 @@ func (b *bench) against(ctx context.Context, p peer, name, note string) (_ []*li
 	})
 }
 
-// againstRuntime is goal 6 for sandbox-runtime, used as a library by a node
-// process that lives as long as the measurement, as an agent would.
+// againstRuntime is goal 6 for sandbox-runtime, used as a library by a node process that runs for
+// the whole measurement, as in an agent.
 func againstRuntime(ctx context.Context, b *bench) ([]*line, error) {
 	modules, version, err := b.install(ctx, runtimePackage)
 	if err != nil {
@@ -125,8 +125,7 @@ func againstRuntime(ctx context.Context, b *bench) ([]*line, error) {
 	return b.against(ctx, p, "sandbox-runtime "+version, runtimePackage+" "+version+" as a library, its time without node's start")
 }
 
-// runtimeProgram answers each line with the microseconds that one command
-// took, or with what went wrong.
+// runtimeProgram answers each line with the time of one command in microseconds, or with an error.
 const runtimeProgram = `import { SandboxManager } from %q
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -153,7 +152,7 @@ for await (const _ of createInterface({ input: process.stdin })) {
 await SandboxManager.reset()
 `
 
-// runtimePeer is that node process.
+// runtimePeer is the node process.
 type runtimePeer struct {
 	cmd     *exec.Cmd
 	asks    io.WriteCloser
@@ -206,7 +205,7 @@ func (p *runtimePeer) once() (float64, error) {
 	return answer.Took, nil
 }
 
-// close ends the process; it has no more to say.
+// close ends the process.
 func (p *runtimePeer) close() error {
 	p.asks.Close()
 	if p.cmd.ProcessState == nil {
@@ -215,8 +214,8 @@ func (p *runtimePeer) close() error {
 	return nil
 }
 
-// againstCodex is goal 6 for the sandbox command of codex, its native program
-// and not the node script before it.
+// againstCodex is goal 6 for the sandbox command of codex: its native program, without the node
+// script that wraps it.
 func againstCodex(ctx context.Context, b *bench) ([]*line, error) {
 	modules, version, err := b.install(ctx, codexPackage)
 	if err != nil {
@@ -234,7 +233,7 @@ func againstCodex(ctx context.Context, b *bench) ([]*line, error) {
 	return b.against(ctx, p, "codex sandbox "+version, codexPackage+" "+version+", its native program's command `sandbox`")
 }
 
-// codexPeer is the program with a home of its own.
+// codexPeer is the program with its own home directory.
 type codexPeer struct{ program, home string }
 
 func (p codexPeer) once() (float64, error) {

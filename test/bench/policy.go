@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// policyDecision is goal 9: one verdict with every fact set, under sets of
-// which ten policies apply.
+// policyDecision is goal 9: one verdict with every fact set, under sets of which ten policies
+// apply.
 func policyDecision(ctx context.Context, b *bench) ([]*line, error) {
 	bounds := []float64{15, 150}
 	lines := make([]*line, len(bounds))
@@ -47,11 +47,11 @@ func policyDecision(ctx context.Context, b *bench) ([]*line, error) {
 	})
 }
 
-// others is how many tools there are beside the one that is called.
+// others is the number of tools in addition to the called one.
 const others = 50
 
-// manyPolicies is the delivered set with n more: forbids with conditions, of
-// which ten can match the call of everyFact.
+// manyPolicies returns the default set with n more: forbids with conditions, of which ten can match
+// the call of everyFact.
 func manyPolicies(n int) policy.Config {
 	var text strings.Builder
 	for i := range n {
@@ -99,8 +99,8 @@ var (
 	noon  = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 )
 
-// everyFact is a call with all facts, and a risk that makes the ten policies
-// look at all their conditions.
+// everyFact returns a call with all facts, and a risk for which the ten policies evaluate all their
+// conditions.
 func everyFact() policy.Request {
 	return policy.Request{
 		Caller: access.Caller{

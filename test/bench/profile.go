@@ -26,12 +26,10 @@ import (
 	"palyra/internal/identity"
 )
 
-// loadClient is the argument that makes this program the client whose calls a
-// profile shows.
+// loadClient is the argument that makes this program the client of a profile.
 const loadClient = "load"
 
-// profiled are the loads of which profiles are made: what each of some clients
-// side by side does so many times.
+// profiled are the profiled loads: the work of each of several parallel clients.
 var profiled = []struct {
 	name string
 	work func(ctx context.Context, c *client, times int) error
@@ -52,7 +50,7 @@ func callsOf(tool, input string) func(context.Context, *client, int) error {
 	}
 }
 
-// callsTo does something so many times.
+// callsTo repeats a function.
 func callsTo(times int, do func() error) error {
 	for range times {
 		if err := do(); err != nil {
@@ -67,8 +65,8 @@ func overMCP(ctx context.Context, c *client, times int) error {
 	return callsByMCP(ctx, c, times, "echo")
 }
 
-// ofUpstream makes calls of a tool of an upstream server as an MCP client. Each client has
-// a server of its own.
+// ofUpstream makes calls of a tool of an upstream server as an MCP client. Each client has its own
+// server.
 func ofUpstream(ctx context.Context, c *client, times int) (err error) {
 	plain, stop, err := plainMCP(ctx)
 	if err != nil {
@@ -91,8 +89,7 @@ func callsByMCP(ctx context.Context, c *client, times int, name string) error {
 	return callsTo(times, func() error { return callMCP(ctx, s, name) })
 }
 
-// talk sends messages to an interactive run, each of which the model answers
-// with a call of echo.
+// talk sends messages to an interactive run. The model answers each with a call of echo.
 func talk(ctx context.Context, c *client, times int) error {
 	v, err := newConversation(ctx, c)
 	if err != nil {
@@ -102,8 +99,8 @@ func talk(ctx context.Context, c *client, times int) error {
 	return errors.Join(err, v.close())
 }
 
-// profiles runs the daemon in this process, because the product has no door for
-// debuggers, and the client in another, and writes what the daemon did.
+// profiles runs the daemon in this process, because the product has no debug endpoint, and the
+// client in another. It writes the profiles of the daemon.
 func profiles(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	b, err := newBench(o, stderr)
 	if err != nil {
@@ -167,7 +164,7 @@ func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer)
 	return nil
 }
 
-// profileLoad writes the CPU profile of a load and the heap as it is after it.
+// profileLoad writes the CPU profile of a load, and the heap after it.
 func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, name string) (used usage, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -204,7 +201,8 @@ func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, name string)
 	return after.since(before), pprof.Lookup("heap").WriteTo(h, 0)
 }
 
-// usage is what the daemon used: unlike times of calls, it says the same on a busy machine.
+// usage is the processor time and memory of the daemon. Unlike call times, they do not depend on
+// other work on the machine.
 type usage struct {
 	processor          time.Duration
 	bytes, allocations uint64
@@ -214,7 +212,7 @@ func (u usage) since(before usage) usage {
 	return usage{u.processor - before.processor, u.bytes - before.bytes, u.allocations - before.allocations}
 }
 
-// each is what one of so many calls used.
+// each returns the usage per call.
 func (u usage) each(calls int) string {
 	n := uint64(calls)
 	return fmt.Sprintf("%v of processor, %d KiB in %d allocations for each of %d calls", (u.processor / time.Duration(n)).Round(time.Microsecond), u.bytes/n>>10, u.allocations/n, n)
@@ -230,7 +228,7 @@ func usageNow() (usage, error) {
 	return usage{time.Duration(r.Utime.Nano() + r.Stime.Nano()), m.TotalAlloc, m.Mallocs}, nil
 }
 
-// top prints the functions that took most.
+// top prints the functions with the highest usage.
 func top(ctx context.Context, stdout io.Writer, args ...string) error {
 	const most = "15"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "pprof", "-top", "-nodecount=" + most}, args...)...)
@@ -242,7 +240,7 @@ func top(ctx context.Context, stdout io.Writer, args ...string) error {
 	return err
 }
 
-// load makes calls, a few clients side by side.
+// load makes calls with several parallel clients.
 func load(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return errors.New(loadClient + " needs a bundle, a profile's name, how many calls and how many clients")
@@ -270,5 +268,5 @@ func load(ctx context.Context, args []string) error {
 		}
 		return group.Wait()
 	}
-	return fmt.Errorf("there is no profile %q", args[1])
+	return fmt.Errorf("profile %q not found", args[1])
 }

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/version"
 )
 
-// limit is what a goal asks for; the zero value asks for nothing.
+// limit is the limit of a goal; the zero value means no limit.
 type limit struct {
 	least bool
 	value float64
@@ -45,11 +45,11 @@ func (l limit) String() string {
 	return "<= " + number(l.value)
 }
 
-// line is a row of the table while it is measured.
+// line is a row of the table during measurement.
 type line struct {
 	goal, what string
-	// floorName says what the floor is; "" when the goal has none, and the
-	// limit then is one of the product itself.
+	// floorName describes the floor; "" if the goal has none, and the limit then applies to the
+	// product itself.
 	floorName string
 	unit      string
 	limit     limit
@@ -58,14 +58,13 @@ type line struct {
 	floors, products []float64
 }
 
-// add is what one round measured. The floor is ignored when there is none.
+// add adds the figures of one round. The floor is ignored for a goal without one.
 func (l *line) add(floor, product float64) {
 	l.floors = append(l.floors, floor)
 	l.products = append(l.products, product)
 }
 
-// ratio is the median of the rounds' ratios: what slows the machine down for
-// one round slows down both sides of it.
+// ratio returns the median of the rounds' ratios. A slow round affects both sides.
 func (l *line) ratio() float64 {
 	ratios := make([]float64, 0, len(l.products))
 	for i, p := range l.products {
@@ -94,7 +93,7 @@ func (l *line) row() row {
 	return r
 }
 
-// Verdicts of a row; "" for a figure that has no goal.
+// Verdicts of a row; "" for a figure without a goal.
 const (
 	holds       = "holds"
 	misses      = "misses"
@@ -115,13 +114,13 @@ type row struct {
 	Note      string  `json:"note,omitempty"`
 }
 
-// unmeasured is the row of a goal that this machine cannot measure.
+// unmeasured returns the row of a goal that this machine cannot measure.
 func unmeasured(name string, why error) row {
 	goal, what, _ := strings.Cut(name, "-")
 	return row{Goal: goal, What: strings.ReplaceAll(what, "-", " "), Verdict: notMeasured, Note: why.Error()}
 }
 
-// machine is where the figures come from.
+// machine describes the machine of the figures.
 type machine struct {
 	CPUs       int    `json:"cpus"`
 	System     string `json:"system"`
@@ -129,8 +128,8 @@ type machine struct {
 	Filesystem string `json:"filesystem"`
 	Go         string `json:"go"`
 	Version    string `json:"version"`
-	// Load has the load averages of 1, 5 and 15 minutes at the start. Other work on the
-	// machine shows there, and makes every figure worse.
+	// Load has the load averages of 1, 5 and 15 minutes at the start. Other work on the machine
+	// makes every figure worse.
 	Load string `json:"load"`
 }
 
@@ -156,7 +155,7 @@ func loadAverages() string {
 	return strings.Join(fields[:3], " ")
 }
 
-// filesystem names the type of a file system; one in memory syncs nothing.
+// filesystem returns the type of a file system. A file system in memory syncs nothing.
 func filesystem(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -172,7 +171,7 @@ func filesystem(dir string) string {
 	return fmt.Sprintf("type %#x", st.Type)
 }
 
-// report is the table with what it was measured on.
+// report is the table with the description of the machine.
 type report struct {
 	At      time.Time `json:"at"`
 	Machine machine   `json:"machine"`
@@ -184,7 +183,7 @@ type report struct {
 func (r report) print(w io.Writer) error {
 	m := r.Machine
 	fmt.Fprintf(w, "%d CPUs, %s, kernel %s, %s; %s; load %s at the start; %d rounds, medians\n\n", m.CPUs, m.System, m.Kernel, m.Filesystem, m.Go, m.Load, r.Rounds)
-	// A tabwriter says at the end what went wrong.
+	// Flush returns the error of a failed write.
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "goal\twhat\tfloor\tproduct\tratio\tgoal\tholds")
 	for _, l := range r.Lines {
@@ -203,8 +202,8 @@ func (r report) print(w io.Writer) error {
 	return nil
 }
 
-// printUnmeasured names every goal without a figure and the reason. It is the end of the
-// report, where it is not overlooked.
+// printUnmeasured prints every goal without a figure and the reason. It is at the end of the
+// report, where it is visible.
 func (r report) printUnmeasured(w io.Writer) {
 	var reasons []string
 	for _, l := range r.Lines {
@@ -245,7 +244,7 @@ func (r row) ratio() string {
 	return number(r.Ratio)
 }
 
-// number writes what a reader can compare: three digits that count.
+// number formats a value with three significant digits.
 func number(v float64) string {
 	switch {
 	case v >= 100 || v == float64(int64(v)):

@@ -15,8 +15,8 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 )
 
-// script is a model that answers every message of the user with a call of
-// echo, and the result of the call with a word.
+// script is a model that answers every message of the user with a call of echo, and the result of
+// the call with a word.
 const script = `repeat: true
 turns:
   - calls:
@@ -26,7 +26,7 @@ turns:
     usage: {input: 1, output: 1}
 `
 
-// scripted is the table of a configuration that makes script the model.
+// scripted returns the configuration table that makes script the model.
 func (b *bench) scripted() (string, error) {
 	path := filepath.Join(b.dir, "script.yaml")
 	err := os.WriteFile(path, []byte(script), 0o600)
@@ -64,8 +64,8 @@ func newConversation(ctx context.Context, c *client) (*conversation, error) {
 	return v, v.await(isEndOfTurn)
 }
 
-// say sends a message and returns, in microseconds, how long it took until the
-// attestation of the model's call was there. The model then ends its turn.
+// say sends a message and returns the time until the attestation of the model's call, in
+// microseconds. The model then ends its turn.
 func (v *conversation) say() (float64, error) {
 	started := time.Now()
 	if err := v.stream.Send(userMessage("go")); err != nil {
@@ -78,7 +78,7 @@ func (v *conversation) say() (float64, error) {
 	return took, v.await(isEndOfTurn)
 }
 
-// p50 is the median of n messages.
+// p50 returns the median of n messages.
 func (v *conversation) p50(n int) (float64, error) {
 	values := make([]float64, n)
 	for i := range values {
@@ -90,7 +90,7 @@ func (v *conversation) p50(n int) (float64, error) {
 	return median(values), nil
 }
 
-// await reads the tape until an event is the one that is waited for.
+// await reads the tape until a matching event.
 func (v *conversation) await(is func(*palyrav1.RunEvent) bool) error {
 	for {
 		m, err := v.stream.Receive()
@@ -116,7 +116,7 @@ func isEndOfTurn(e *palyrav1.RunEvent) bool {
 	return t != nil && len(t.GetCalls()) == 0
 }
 
-// close leaves the run, which then ends.
+// close disconnects from the run, which then ends.
 func (v *conversation) close() error {
 	return errors.Join(v.stream.CloseRequest(), v.stream.CloseResponse())
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// median is the middle value, or the mean of the two in the middle; 0 of none.
+// median returns the middle value, or the mean of the two middle values; 0 for no values.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -21,8 +21,8 @@ func median(values []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
-// percentile is the smallest value that is not below p percent of them
-// (nearest rank); 0 of none.
+// percentile returns the smallest value that is not below p percent of the values (nearest rank); 0
+// for no values.
 func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -45,15 +45,15 @@ func sample(n int, do func() error) ([]float64, error) {
 	return values, nil
 }
 
-// p50 is the median of sample.
+// p50 returns the median of sample.
 func p50(n int, do func() error) (float64, error) {
 	values, err := sample(n, do)
 	return median(values), err
 }
 
-// inTurns measures several things n times each, one after the other, and returns
-// their medians in microseconds: what slows the machine down for a moment then
-// slows down all of them. Before each it waits for pause.
+// inTurns measures several functions n times each, in turns, and returns their medians in
+// microseconds. A slow moment of the machine then affects all of them. It waits for pause before
+// each call.
 func inTurns(n int, pause time.Duration, dos ...func() error) ([]float64, error) {
 	values := make([][]float64, len(dos))
 	for range n {
@@ -75,5 +75,5 @@ func inTurns(n int, pause time.Duration, dos ...func() error) ([]float64, error)
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// perSecond is the rate of n in a time.
+// perSecond returns the rate of n events in a duration.
 func perSecond(n int, d time.Duration) float64 { return float64(n) / d.Seconds() }

@@ -11,12 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/sandbox/process"
 )
 
-// confined is /bin/true in a sandbox, without a daemon around it.
+// confined is /bin/true in a sandbox, without a daemon.
 type confined struct {
 	runner interface {
 		sandbox.Runner
@@ -25,7 +26,7 @@ type confined struct {
 	spec sandbox.Spec
 }
 
-// once runs the program.
+// once runs the program once.
 func (c confined) once(ctx context.Context) error {
 	report, err := c.runner.Run(ctx, c.spec)
 	if report.Layer != nil {
@@ -37,8 +38,8 @@ func (c confined) once(ctx context.Context) error {
 	return err
 }
 
-// proves runs the program once and checks that the sandbox is the one that was
-// meant: a weaker one would be faster.
+// proves runs the program once and checks that the sandbox has the required isolation: a weaker one
+// would be faster.
 func (c confined) proves(ctx context.Context, rung sandbox.Isolation, layers ...string) error {
 	report, err := c.runner.Run(ctx, c.spec)
 	if report.Layer != nil {
@@ -58,19 +59,19 @@ func (c confined) proves(ctx context.Context, rung sandbox.Isolation, layers ...
 	return nil
 }
 
-// spec is of /bin/true in a new workspace.
+// spec returns the Spec of /bin/true in a new workspace.
 func (b *bench) spec(mode sandbox.WorkspaceMode) (sandbox.Spec, error) {
 	root, err := b.path("workspace")
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	program, err := sandbox.ResolveExecutable("/bin/true", nil)
+	program, err := command.ResolveExecutable("/bin/true", nil)
 	return sandbox.Spec{
 		Argv: []string{"/bin/true"}, Executable: program.Executable, WorkspaceRoot: root, WorkspaceName: "bench", Workspace: mode, Owner: "user:bench",
 	}, err
 }
 
-// tierC is Tier C with so many prepared sandboxes, all of its layers proved.
+// tierC returns Tier C with a number of prepared sandboxes, and checks all of its layers.
 func (b *bench) tierC(ctx context.Context, mode sandbox.WorkspaceMode, prepared int) (confined, error) {
 	spec, err := b.spec(mode)
 	if err != nil {
@@ -91,7 +92,7 @@ func (b *bench) tierC(ctx context.Context, mode sandbox.WorkspaceMode, prepared 
 	return c, nil
 }
 
-// tierB is Tier B on one of its rungs.
+// tierB returns Tier B with one kind of isolation.
 func (b *bench) tierB(ctx context.Context, rung sandbox.Isolation) (confined, error) {
 	spec, err := b.spec(sandbox.ReadOnly)
 	if err != nil {
@@ -101,8 +102,8 @@ func (b *bench) tierB(ctx context.Context, rung sandbox.Isolation) (confined, er
 	if rung == sandbox.Landlocked {
 		cfg.Without = []string{"user_namespace"}
 	}
-	// Without mounts of its own the program passes the directories above the
-	// workspace as another user, for whom those of the harness are closed.
+	// Without its own mounts the program traverses the directories above the workspace as another
+	// user, who has no access to the harness' directories.
 	if spec.WorkspaceRoot, err = os.MkdirTemp("", "palyra-bench-"); err != nil {
 		return confined{}, err
 	}
@@ -120,7 +121,7 @@ func (b *bench) tierB(ctx context.Context, rung sandbox.Isolation) (confined, er
 	return c, nil
 }
 
-// bubblewrapFloor checks that bubblewrap runs here, and returns the floor.
+// bubblewrapFloor checks that bubblewrap works on this machine, and returns the floor.
 func bubblewrapFloor() (func() error, error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -133,8 +134,7 @@ func bubblewrapFloor() (func() error, error) {
 	return raw, nil
 }
 
-// tierCAlone is goal 4: Tier C without a daemon around it, against bubblewrap
-// by itself.
+// tierCAlone is goal 4: Tier C without a daemon, compared with bubblewrap alone.
 func tierCAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	raw, err := bubblewrapFloor()
 	if err != nil {
@@ -176,8 +176,7 @@ func tierCAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// tierBAlone is goal 5: Tier B without a daemon around it, against a plain
-// start of the same program.
+// tierBAlone is goal 5: Tier B without a daemon, compared with a plain start of the same program.
 func tierBAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	const floor = "fork+exec of /bin/true p50"
 	lines := []*line{
@@ -203,15 +202,15 @@ func tierBAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	return lines, nil
 }
 
-// forkAndExec starts /bin/true as any program starts another.
+// forkAndExec starts /bin/true with fork and exec.
 func forkAndExec() error {
 	cmd := exec.Command("/bin/true")
 	cmd.Env = []string{}
 	return cmd.Run()
 }
 
-// governedTierC is goal 3: a call of process.run through the daemon, with
-// sandboxes prepared as they are by default, and without.
+// governedTierC is goal 3: a call of process.run through the daemon, with the default number of
+// prepared sandboxes, and with none.
 func governedTierC(ctx context.Context, b *bench) (_ []*line, err error) {
 	raw, err := bubblewrapFloor()
 	if err != nil {
@@ -230,7 +229,7 @@ func governedTierC(ctx context.Context, b *bench) (_ []*line, err error) {
 	return lines, nil
 }
 
-// governed measures calls of a daemon with those settings.
+// governed measures calls of a daemon with given settings.
 func (b *bench) governed(ctx context.Context, l *line, raw func() error, tables string) (err error) {
 	g, c, err := b.running(unasked, tables)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// secretsCost is goal 24: what a value costs that is given out, and one that is kept,
-// among 10,000 secrets: each is one event that is durable before the answer.
+// secretsCost is goal 24: the cost of reading and of storing a secret, among 10,000 secrets. Each
+// is one event that is durable before the response.
 func secretsCost(ctx context.Context, b *bench) (_ []*line, err error) {
 	const others = 10_000
 	s, err := b.newStore(ctx)
@@ -67,12 +67,12 @@ func secretsCost(ctx context.Context, b *bench) (_ []*line, err error) {
 		took, err := p50(b.size.appends, func() error { n += 7919; return put(n % others) })
 		gets.add(0, got)
 		puts.add(0, took)
-		gets.note = fmt.Sprintf("a durable append of %d bytes beside it: %.0f us", eventSize, floor)
+		gets.note = fmt.Sprintf("a durable append of %d bytes for comparison: %.0f us", eventSize, floor)
 		return err
 	})
 }
 
-// sideBySide does something n times, many at once.
+// sideBySide runs a function n times, with many in parallel.
 func sideBySide(n int, do func(int) error) error {
 	const callers = 64
 	failed := make([]error, callers)
@@ -88,7 +88,7 @@ func sideBySide(n int, do func(int) error) error {
 	return errors.Join(failed...)
 }
 
-// permitting lets everybody do everything: policy has a goal of its own.
+// permitting permits everything: policy has its own goal.
 type permitting struct{}
 
 func (permitting) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }

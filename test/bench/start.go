@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// helloSource is the least that a program in Go can do.
+// helloSource is a minimal Go program.
 const helloSource = `package main
 
 import "os"
@@ -20,7 +20,7 @@ import "os"
 func main() { os.Stdout.WriteString("hello\n") }
 `
 
-// hello builds that program as palyrad is built.
+// hello builds that program with the same flags as palyrad.
 func (b *bench) hello() (string, error) {
 	dir, err := b.path("hello")
 	if err != nil {
@@ -43,8 +43,7 @@ func run(cmd *exec.Cmd) error {
 	return nil
 }
 
-// programStart measures how long the programs take that do almost nothing but
-// start, and how large they are.
+// programStart measures the start time of programs that do almost nothing else, and their size.
 func programStart(ctx context.Context, b *bench) (lines []*line, err error) {
 	g, _, err := b.running("", "")
 	if err != nil {

@@ -44,9 +44,9 @@ func restoreTo(t *testing.T, file, identity string, flags ...string) (*gateway, 
 	return h, r
 }
 
-// doctorSays fails when palyrad doctor does not say a text; what it finds of the
-// machine does not count here.
-func (g *gateway) doctorSays(text string) {
+// wantDoctor fails if palyrad doctor does not print a text; its findings about the machine are
+// ignored.
+func (g *gateway) wantDoctor(text string) {
 	g.T.Helper()
 	if out := g.palyrad("doctor").Out; !strings.Contains(out, text) {
 		g.T.Errorf("the doctor does not say %q:\n%s", text, out)
@@ -121,7 +121,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("the restore does not say %q:\n%s", want, said.Out)
 		}
 	}
-	h.doctorSays("and not started since; it starts frozen")
+	h.wantDoctor("and not started since; it starts frozen")
 	h.palyrad("backup", filepath.Join(h.Dir, "too-early"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").Want(t, 2, "has not been started since")
 	h.Start()
 	d := h.local()
@@ -132,7 +132,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if notices := strings.Join(s.Notices, "\n"); !strings.Contains(notices, "restored from a backup of ") || !strings.Contains(notices, "palyra thaw") {
 		t.Errorf("notices: %s", notices)
 	}
-	h.doctorSays("palyra thaw")
+	h.wantDoctor("palyra thaw")
 	d.run("call", "echo", "text=hi").Want(t, 3, "GATEWAY_FROZEN")
 	for id, want := range map[string]string{pending.ID: "cancelled", allowed.ID: "revoked"} {
 		if state := d.approval(id).State; state != want {
@@ -167,7 +167,7 @@ func TestBackupAndRestore(t *testing.T) {
 	again := d.begin("call", "process.run", `argv=["ls"]`)
 	d.deny(again.asked()).Want(t, 0) // the grant is gone
 	again.wait()
-	h.doctorSays("and thawed since")
+	h.wantDoctor("and thawed since")
 	h.palyrad("backup", filepath.Join(h.Dir, "again.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").Want(t, 0)
 }
 
@@ -278,12 +278,12 @@ func TestClientsNoticeARestore(t *testing.T) {
 	if forkedOrOlder.Code != 8 {
 		t.Errorf("the other copy: %d, %s", forkedOrOlder.Code, forkedOrOlder.Err)
 	}
-	c.run("journal", "accept-restore", "--yes").Want(t, 8, "nothing in the journal says that this gateway was restored")
+	c.run("journal", "accept-restore", "--yes").Want(t, 8, "the journal has no event of a restore")
 	d.ok("status")
 }
 
-// TestTwoCopies: a state directory that somebody copied runs twice, and their first
-// common client finds it.
+// TestTwoCopies: a copied state directory runs twice, and the first common client of both detects
+// it.
 func TestTwoCopies(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -308,6 +308,6 @@ func TestTwoCopies(t *testing.T) {
 			t.Errorf("%v with the other copy: %d\n%s", args, r.Code, r.Err)
 		}
 	}
-	d.run("journal", "accept-restore", "--yes").Want(t, 8, "nothing in the journal says")
+	d.run("journal", "accept-restore", "--yes").Want(t, 8, "the journal has no event of a restore")
 	c.ok("status")
 }

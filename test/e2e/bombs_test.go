@@ -62,10 +62,10 @@ func startIn(t *testing.T, limits sandbox.Limits, settings ...string) *gateway {
 	return g
 }
 
-// Two programs that each keep to their own limits want more processes than
-// palyrad's service has. One of them ends, palyrad does not, and another call
-// succeeds beside the second. The control, with nothing around all programs, is
-// TestBombsTogether of internal/exec/sandbox/bubblewrap.
+// TestBombsEndThemselves: two programs within their own limits need more processes than palyrad's
+// service has. One of them ends, palyrad does not, and another call succeeds next to the second.
+// The control, without the group around all programs, is TestBombsTogether of
+// internal/exec/sandbox/bubblewrap.
 func TestBombsEndThemselves(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 4 << 30}, "[process_runner]", "allow_interpreters = true")
@@ -95,10 +95,10 @@ func TestBombsEndThemselves(t *testing.T) {
 	g.Stop()
 }
 
-// A program within its own limit wants more memory than palyrad's service has. It
-// is ended, and other calls succeed meanwhile. The control, with nothing around all
-// programs, is TestEaterBeside of internal/exec/sandbox/bubblewrap.
-func TestEaterEndsItself(t *testing.T) {
+// TestMemoryHogEndsItself: a program within its own limit needs more memory than palyrad's service
+// has. It is ended, and other calls succeed meanwhile. The control, without the group around all
+// programs, is TestMemoryHogIsEnded of internal/exec/sandbox/bubblewrap.
+func TestMemoryHogEndsItself(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 768 << 20}, "[process_runner]", "allow_interpreters = true", fmt.Sprintf("memory_limit_bytes = %d", 4<<30))
 	g.file("eater.py", eater)
@@ -116,7 +116,7 @@ func TestEaterEndsItself(t *testing.T) {
 		t.Errorf("the program ended with exit code %d and says nothing of memory: %s%s", said.Code, said.Out, said.Err)
 	}
 	g.Stop()
-	if log := g.Log().String(); !strings.Contains(log, "programs at their limits do not fit beside palyrad") {
+	if log := g.Log().String(); !strings.Contains(log, "programs at their limits do not fit in addition to palyrad") {
 		t.Errorf("the start does not warn:\n%s", log)
 	}
 }

@@ -59,7 +59,7 @@ func TestCeilingTakesTwo(t *testing.T) {
 	// Where there is one person, their word is enough: the control.
 	alone := startGateway(t)
 	r := alone.local().run("access", "allow", "channel:ops")
-	if r.Want(t, 0); !strings.Contains(r.Err, "by your word alone") {
+	if r.Want(t, 0); !strings.Contains(r.Err, "applied without a second approver") {
 		t.Errorf("alone: %s", r.Err)
 	}
 	if events := alone.local().events("PAL-P108"); len(events) != 1 {

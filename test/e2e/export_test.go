@@ -69,7 +69,7 @@ func TestExportIsTamperEvident(t *testing.T) {
 			}
 		}
 	})
-	t.Run("palyra says so", func(t *testing.T) { palyraSaysWhere(t, c, whole, starts) })
+	t.Run("palyra says so", func(t *testing.T) { wantDamageLocation(t, c, whole, starts) })
 }
 
 // makeHistory leaves calls of every end in the journal, one with an envelope
@@ -168,9 +168,8 @@ func samplePositions(t *testing.T, text []byte, starts []int) []int {
 	return list
 }
 
-// palyraSaysWhere changes a handful of bytes and runs palyra itself, with no
-// daemon there.
-func palyraSaysWhere(t *testing.T, c *client, whole []byte, starts []int) {
+// wantDamageLocation changes a few bytes and runs palyra itself, without a daemon.
+func wantDamageLocation(t *testing.T, c *client, whole []byte, starts []int) {
 	last := len(starts) - 1
 	for name, at := range map[string]int{
 		"header": 40, "first event": starts[1] + 40, "middle": starts[last/2] + 60, "trailer": starts[last] + 40,

@@ -21,19 +21,19 @@ import (
 // tests run as root, as a newcomer is an ordinary user.
 const stranger = "54321"
 
-// newcomer is an ordinary user with a home, sources and a terminal of 80x24 that
+// firstUser is an ordinary user with a home, sources and a terminal of 80x24 that
 // has two windows. Commands say by a channel of tmux that they have ended, so that
 // nothing depends on prompts or on time.
-type newcomer struct {
+type firstUser struct {
 	t        *testing.T
 	dir      string
 	one, two string
 	ended    int
 }
 
-func newNewcomer(t *testing.T) *newcomer {
+func newFirstUser(t *testing.T) *firstUser {
 	t.Helper()
-	n := &newcomer{t: t, dir: must.Get(os.MkdirTemp("", "palyra-hour-"))(t)}
+	n := &firstUser{t: t, dir: must.Get(os.MkdirTemp("", "palyra-hour-"))(t)}
 	t.Cleanup(n.leave)
 	must.Do(t, os.Chmod(n.dir, 0o755))
 	for _, dir := range []string{"home", "codes", "src/bin", "src/node", "src/go", "src/py"} {
@@ -59,13 +59,13 @@ func newNewcomer(t *testing.T) *newcomer {
 	return n
 }
 
-func (n *newcomer) write(name, text string) {
+func (n *firstUser) write(name, text string) {
 	n.t.Helper()
 	must.Do(n.t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644))
 }
 
 // command is one of the newcomer's, with nothing of the test's own surroundings.
-func (n *newcomer) command(ctx context.Context, argv ...string) *exec.Cmd {
+func (n *firstUser) command(ctx context.Context, argv ...string) *exec.Cmd {
 	settings := []string{
 		"HOME=" + n.dir + "/home", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
 		// Other gateways run beside this one, on a machine that may be busy. Go
@@ -82,7 +82,7 @@ func (n *newcomer) command(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-func (n *newcomer) must(argv ...string) string {
+func (n *firstUser) must(argv ...string) string {
 	n.t.Helper()
 	out, err := n.command(n.t.Context(), argv...).CombinedOutput()
 	if err != nil {
@@ -91,15 +91,15 @@ func (n *newcomer) must(argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func (n *newcomer) tmux(args ...string) string {
+func (n *firstUser) tmux(args ...string) string {
 	n.t.Helper()
 	return n.must(append([]string{"tmux", "-f", os.DevNull, "-S", filepath.Join(n.dir, "socket")}, args...)...)
 }
 
 const plainShell = "exec bash --norc --noprofile"
 
-// sitDown opens the terminal.
-func (n *newcomer) sitDown() {
+// openTerminal opens the terminal.
+func (n *firstUser) openTerminal() {
 	n.t.Helper()
 	n.one = n.tmux("new-session", "-d", "-x", "80", "-y", "24", "-P", "-F", "#{pane_id}", plainShell)
 	n.two = n.tmux("new-window", "-d", "-P", "-F", "#{pane_id}", plainShell)
@@ -111,7 +111,7 @@ func (n *newcomer) sitDown() {
 }
 
 // begin types a line, and returns what waits for its end and gives its exit code.
-func (n *newcomer) begin(pane, line string) func() int {
+func (n *firstUser) begin(pane, line string) func() int {
 	n.t.Helper()
 	n.ended++
 	channel, code := "c"+strconv.Itoa(n.ended), filepath.Join(n.dir, "codes", strconv.Itoa(n.ended))
@@ -132,7 +132,7 @@ func (n *newcomer) begin(pane, line string) func() int {
 }
 
 // run types a line that has to end well.
-func (n *newcomer) run(pane, line string) {
+func (n *firstUser) run(pane, line string) {
 	n.t.Helper()
 	if code := n.begin(pane, line)(); code != 0 {
 		n.t.Fatalf("%q exits %d\n%s", line, code, n.screens())
@@ -141,7 +141,7 @@ func (n *newcomer) run(pane, line string) {
 
 // answered types a line that asks, and allows the call from the other window. It
 // returns what the terminal showed when it asked.
-func (n *newcomer) answered(line string) (screen string) {
+func (n *firstUser) answered(line string) (screen string) {
 	n.t.Helper()
 	n.run(n.one, "clear") // of an earlier question
 	end := n.begin(n.one, line)
@@ -157,7 +157,7 @@ func (n *newcomer) answered(line string) (screen string) {
 }
 
 // screens is what both windows show, with what palyrad said.
-func (n *newcomer) screens() string {
+func (n *firstUser) screens() string {
 	log, err := os.ReadFile(filepath.Join(n.dir, "src/palyrad.log"))
 	if err != nil {
 		log = []byte(err.Error())
@@ -167,7 +167,7 @@ func (n *newcomer) screens() string {
 
 // leave ends what the newcomer started: the gateway first, which a closed terminal
 // does not end.
-func (n *newcomer) leave() {
+func (n *firstUser) leave() {
 	ctx := context.Background()
 	if pid, err := os.ReadFile(filepath.Join(n.dir, "codes/palyrad")); err == nil {
 		_ = n.command(ctx, "kill", strings.TrimSpace(string(pid))).Run()
@@ -195,11 +195,11 @@ func quickStart(t *testing.T) []string {
 // and Python project run through the gateway meanwhile.
 func TestFirstHour(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newFirstUser(t)
 	if out, err := n.command(t.Context(), "bin/palyrad", "sandbox", "exec", "--", "true").CombinedOutput(); err != nil {
 		t.Skipf("an ordinary user has no sandbox on this machine: %s", out)
 	}
-	n.sitDown()
+	n.openTerminal()
 	asked, verified := false, false
 	for _, line := range quickStart(t) {
 		switch {
@@ -233,7 +233,7 @@ func TestFirstHour(t *testing.T) {
 }
 
 // projects runs the tests of each project.
-func (n *newcomer) projects() {
+func (n *firstUser) projects() {
 	n.t.Helper()
 	n.answered("bin/palyra call process.run workspace=here cwd=node argv=npm argv=test")
 	n.answered("bin/palyra call process.run workspace=here cwd=py argv=python3 argv=-m argv=unittest")

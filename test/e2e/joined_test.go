@@ -17,11 +17,11 @@ import (
 	"palyra/test/process"
 )
 
-// TestHookAndCallAreOne: a tool use that an agent's hook announces and that then comes to
-// the gateway's MCP server is asked about once, and no alarm says that it never came.
-// The controls: the same call without the announcement, and one with other arguments,
-// are asked about by themselves; an announcement after which no call comes is an alarm.
-func TestHookAndCallAreOne(t *testing.T) {
+// TestHookAndCallShareAnApproval: a tool use that an agent's hook announces and that then reaches
+// the gateway's MCP server is approved once, and raises no alarm about a missing call. The
+// controls: the same call without the announcement, and one with other arguments, need their own
+// approval; an announcement without a call raises an alarm.
+func TestHookAndCallShareAnApproval(t *testing.T) {
 	t.Parallel()
 	g := startMCP(t)
 	made := process.Finish(t, g.local().command("tokens", "create", "hook", "--for", "agent:coder", "--scope", "hook.report", "-o", "json"))

@@ -19,10 +19,10 @@ import (
 	"palyra/test/process"
 )
 
-// TestNoKeyIsTold does all that makes, shows, replaces and damages keys. What is said
-// and left meanwhile is looked through when the test ends, as for every gateway of
-// these tests (process.Palyrad); here it is seen that there are keys to look for.
-func TestNoKeyIsTold(t *testing.T) {
+// TestKeysAreNotDisclosed runs every command that creates, shows, replaces and damages keys. Its
+// output and files are searched for keys when the test ends, as for every gateway of these tests
+// (process.Palyrad). The test verifies that there are keys to search for.
+func TestKeysAreNotDisclosed(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "[log]", `level = "debug"`)
 	c := g.local()
@@ -101,9 +101,9 @@ func badKeys(t *testing.T, g *gateway) {
 	}
 }
 
-// TestToldKeyIsFound is the control: a gateway whose key somebody put where an agent
-// reads it has told it, in the answer. What it keeps of the answer is encrypted.
-func TestToldKeyIsFound(t *testing.T) {
+// TestDisclosedKeyIsFound is the control: the answer of a gateway whose key was copied to a place
+// that an agent reads contains the key. The stored answer is encrypted.
+func TestDisclosedKeyIsFound(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	block, _ := pem.Decode(must.Get(os.ReadFile(filepath.Join(g.bundle(), "key.pem")))(t))
@@ -131,9 +131,9 @@ func TestToldKeyIsFound(t *testing.T) {
 	must.Do(t, os.RemoveAll(g.State))
 }
 
-// TestGatewaysTellNoKeysOfEachOther: the credential of one shown to another opens
-// nothing, and neither tells a key of the other.
-func TestGatewaysTellNoKeysOfEachOther(t *testing.T) {
+// TestGatewaysDoNotDiscloseKeysOfEachOther: the credential of one gateway is not valid at another,
+// and neither discloses a key of the other.
+func TestGatewaysDoNotDiscloseKeysOfEachOther(t *testing.T) {
 	t.Parallel()
 	one, other := startGateway(t), startGateway(t)
 	for from, to := range map[*gateway]*gateway{one: other, other: one} {

@@ -66,8 +66,8 @@ func (g *gateway) fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// letsPeopleIn is the configuration of a gateway whose people log in at a provider.
-func letsPeopleIn(t *testing.T, p *logintest.Provider, dir string) string {
+// loginConfig is the configuration of a gateway whose people log in at a provider.
+func loginConfig(t *testing.T, p *logintest.Provider, dir string) string {
 	t.Helper()
 	secret := filepath.Join(dir, "oidc-secret")
 	must.Do(t, os.WriteFile(secret, []byte(logintest.Secret+"\n"), 0o600))
@@ -90,12 +90,12 @@ roles = ["developer"]
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "/realms/main")
-	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	g := startGateway(t, loginConfig(t, provider, t.TempDir()))
 	ann, bob := machine{g, t.TempDir()}, machine{g, t.TempDir()}
 
 	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"approvers"}})
 	ann.logIn(g.address()).Want(t, 8, "VERIFICATION_FAILED", g.fingerprint(), "--ca-fingerprint")
-	ann.logIn(g.address(), "--ca-fingerprint", "sha256:"+strings.Repeat("0", 64)).Want(t, 8, "which is not the one")
+	ann.logIn(g.address(), "--ca-fingerprint", "sha256:"+strings.Repeat("0", 64)).Want(t, 8, "which does not match --ca-fingerprint")
 	r := ann.logIn(g.address(), "--ca-fingerprint", g.fingerprint(), "--name", "work")
 	r.Want(t, 0)
 	if !strings.Contains(r.Out, "user:ann") || !strings.Contains(r.Out, "operator") {
@@ -168,12 +168,12 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestSessionPairsNothingAlone: the session of a login makes a pairing code for its own
-// person and does not allow the machine that comes with it; somebody else does.
-func TestSessionPairsNothingAlone(t *testing.T) {
+// TestSessionCannotPairAlone: the session of a login can create a pairing code for its own member,
+// but cannot approve the machine that uses it; another member can.
+func TestSessionCannotPairAlone(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
-	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	g := startGateway(t, loginConfig(t, provider, t.TempDir()))
 	ann, laptop := machine{g, t.TempDir()}, machine{g, t.TempDir()}
 	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"approvers"}})
 	ann.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 0)
@@ -187,13 +187,13 @@ func TestSessionPairsNothingAlone(t *testing.T) {
 	cmd := laptop.command("pair", g.address())
 	cmd.Stdin = strings.NewReader(made.Secret + "\n")
 	waiting := process.Begin(t, cmd)
-	if waiting.Err.Await(regexp.MustCompile("waiting for somebody"), waiting.Ended) == nil {
+	if waiting.Err.Await(regexp.MustCompile("waiting for approval"), waiting.Ended) == nil {
 		t.Fatalf("palyra pair does not wait: %s", waiting.Err)
 	}
 	id := regexp.MustCompile(`(?m)^[0-9A-Z]{26}`).FindString(ann.run("approvals", "list").Out)
 	digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(ann.run("approvals", "show", id).Out)
 	vote := []string{"approvals", "decide", id, "--allow", "once", "--digest", digest}
-	ann.run(vote...).Want(t, 3, "a login session ends", "did not log in with")
+	ann.run(vote...).Want(t, 3, "a login session cannot allow a device", "paired device of yours")
 	g.local().ok(vote...)
 	waiting.Wait(t).Want(t, 0)
 	if out := laptop.run("status").Out; !strings.Contains(out, "user:ann") {
@@ -201,12 +201,12 @@ func TestSessionPairsNothingAlone(t *testing.T) {
 	}
 }
 
-// TestLoginWhileTheProviderIsAway: nobody logs in, and who is there goes on.
-func TestLoginWhileTheProviderIsAway(t *testing.T) {
+// TestLoginWhileTheProviderIsUnavailable: nobody logs in, and who is there goes on.
+func TestLoginWhileTheProviderIsUnavailable(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
 	provider.Down(true, "/.well-known/openid-configuration")
-	g := startGateway(t, letsPeopleIn(t, provider, t.TempDir()))
+	g := startGateway(t, loginConfig(t, provider, t.TempDir()))
 	m := machine{g, t.TempDir()}
 	m.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 6, "LOGIN_UNAVAILABLE", "cannot be asked")
 	g.local().ok("status")

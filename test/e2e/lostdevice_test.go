@@ -47,7 +47,7 @@ func TestLostLaptop(t *testing.T) {
 	r := local.run("devices", "revoke", laptop, "--reason", "left on a train", "--yes")
 	r.Want(t, 0)
 	for _, text := range []string{shown, r.Out} {
-		for _, want := range []string{laptop, "user:bob", "allowed an approval", "made a grant", "called echo", "take it back: palyra grants revoke ", "take it back: palyra approvals cancel "} {
+		for _, want := range []string{laptop, "user:bob", "allowed an approval", "made a grant", "called echo", "revert: palyra grants revoke ", "revert: palyra approvals cancel "} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the list lacks %q:\n%s", want, text)
 			}
@@ -61,7 +61,7 @@ func TestLostLaptop(t *testing.T) {
 		t.Error("the lost laptop still connects")
 	}
 	// What it lists can be run: the grant is taken back.
-	_, rest, _ := strings.Cut(r.Out, "take it back: palyra grants revoke ")
+	_, rest, _ := strings.Cut(r.Out, "revert: palyra grants revoke ")
 	grant, _, _ := strings.Cut(rest, "\n")
 	local.ok("grants", "revoke", grant, "--yes")
 	call = local.begin("call", "fs.write", "path=b.txt", "content=newer", "mode=overwrite")
@@ -69,9 +69,9 @@ func TestLostLaptop(t *testing.T) {
 	call.wait().Want(t, 0)
 }
 
-// TestLoneOwnerComesBack: an owner alone who lost the key gets back in on the host with
-// one command, and the lost key is worth nothing.
-func TestLoneOwnerComesBack(t *testing.T) {
+// TestSoleOwnerRegainsAccess: a sole owner who lost the key regains access on the host with one
+// command, and the lost key is no longer valid.
+func TestSoleOwnerRegainsAccess(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"while palyrad runs": true, "while it does not": false} {
 		t.Run(name, func(t *testing.T) {

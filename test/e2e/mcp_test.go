@@ -107,8 +107,8 @@ type agent interface {
 	list(t *testing.T) []string
 	// begin calls a tool; cancel gives it up.
 	begin(name string, arguments map[string]any) (done <-chan outcome, cancel func())
-	// heard waits for a message of progress.
-	heard(t *testing.T) string
+	// nextProgress waits for a message of progress.
+	nextProgress(t *testing.T) string
 }
 
 // outcome is how a call went for its client.
@@ -137,7 +137,7 @@ func (g *mcpGateway) suite(t *testing.T, a agent) {
 
 	write := func(name string) map[string]any { return map[string]any{"path": name, "content": "new\n"} }
 	done, _ := a.begin("fs_write", write("yes.txt"))
-	if says := a.heard(t); !strings.Contains(says, "palyra approve ") {
+	if says := a.nextProgress(t); !strings.Contains(says, "palyra approve ") {
 		t.Errorf("heard %q", says)
 	}
 	ask := g.answer(true)
@@ -241,7 +241,7 @@ func (a *goAgent) list(t *testing.T) (names []string) {
 	return names
 }
 
-func (a *goAgent) heard(t *testing.T) string {
+func (a *goAgent) nextProgress(t *testing.T) string {
 	t.Helper()
 	select {
 	case m := <-a.progress:
@@ -410,9 +410,9 @@ func (a *tsAgent) list(t *testing.T) []string {
 	return decode[struct{ Tools []string }](t, string(<-done)).Tools
 }
 
-func (a *tsAgent) heard(t *testing.T) string {
+func (a *tsAgent) nextProgress(t *testing.T) string {
 	t.Helper()
-	return (&goAgent{progress: a.progress}).heard(t)
+	return (&goAgent{progress: a.progress}).nextProgress(t)
 }
 
 func (a *tsAgent) begin(name string, arguments map[string]any) (<-chan outcome, func()) {
@@ -456,9 +456,9 @@ func TestMCPTypeScript(t *testing.T) {
 	})
 }
 
-// The TypeScript client shows the link of an approval, whatever it answers, and the call
-// goes on when a person has answered.
-func TestMCPTypeScriptIsAsked(t *testing.T) {
+// TestMCPTypeScriptApprovalLink: the TypeScript client displays the link of an approval, regardless
+// of its answer, and the call continues after a person answered.
+func TestMCPTypeScriptApprovalLink(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcpRevisions {
 		t.Run(revision, func(t *testing.T) {
@@ -490,7 +490,7 @@ func TestMCPStop(t *testing.T) {
 	a := g.goAgent(t, "2025-11-25", g.overHTTP()) // it has a stream open on which it listens
 	a.list(t)
 	done, _ := a.begin("fs_write", map[string]any{"path": "b.txt", "content": "new\n"})
-	a.heard(t)
+	a.nextProgress(t)
 	ask := g.waiting()[0]
 	began := time.Now()
 	g.Stop()

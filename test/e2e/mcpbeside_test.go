@@ -71,10 +71,10 @@ permit(principal, action in Action::"tool.execute", resource in Server::"library
 when { context.egress.mode != "none" };
 `
 
-// TestMCPBeside: prompts, resources, completions, subscriptions, sampling and roots pass
-// between the official client and an upstream server, whatever revision each speaks, and
+// TestMCPPromptsAndResources: prompts, resources, completions, subscriptions, sampling and roots
+// pass between the official client and an upstream server, in every combination of revisions, and
 // each passes policy.
-func TestMCPBeside(t *testing.T) {
+func TestMCPPromptsAndResources(t *testing.T) {
 	t.Parallel()
 	for i, revision := range mcpRevisions {
 		t.Run(revision, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (h *host) pair(address, pin string) (waiting *process.Child, digits string)
 	cmd := h.command(filepath.Join(programs, "palyra"), "pair", address, "--name", "work")
 	cmd.Stdin = strings.NewReader(pin + "\n")
 	waiting = process.Begin(h.t, cmd)
-	m := waiting.Err.Await(regexp.MustCompile(`(?s)comparison code: (\d{3} \d{3}).*waiting for somebody`), waiting.Ended)
+	m := waiting.Err.Await(regexp.MustCompile(`(?s)comparison code: (\d{3} \d{3}).*waiting for approval`), waiting.Ended)
 	if m == nil {
 		h.t.Fatalf("palyra pair does not wait: %s%s", waiting.Out, waiting.Err)
 	}
@@ -99,7 +99,7 @@ func (r *remote) operator(args ...string) process.Result {
 	return process.Finish(r.T, cmd)
 }
 
-func (r *remote) operatorSays(into any, args ...string) {
+func (r *remote) operatorJSON(into any, args ...string) {
 	r.T.Helper()
 	res := r.operator(append(args, "-o", "json")...)
 	res.Want(r.T, 0)
@@ -118,7 +118,7 @@ func (r *remote) allow(digits string) {
 	var list struct {
 		Items []paired `json:"items"`
 	}
-	r.operatorSays(&list, "pairing", "list")
+	r.operatorJSON(&list, "pairing", "list")
 	i := slices.IndexFunc(list.Items, func(p paired) bool { return p.Comparison == digits && p.Address == otherHost })
 	if i < 0 {
 		r.T.Fatalf("the operator does not see %s from %s: %+v", digits, otherHost, list)
@@ -136,7 +136,7 @@ func (r *remote) code(args ...string) string {
 	var made struct {
 		Secret string `json:"secret"`
 	}
-	r.operatorSays(&made, append([]string{"pairing", "code", "--yes"}, args...)...)
+	r.operatorJSON(&made, append([]string{"pairing", "code", "--yes"}, args...)...)
 	r.Secret("the secret of a pairing code", made.Secret)
 	return made.Secret
 }
@@ -158,7 +158,7 @@ func TestPairingBetweenHosts(t *testing.T) {
 	pin := r.code("--new", "bob", "--role", "operator")
 	wrong := far.command(filepath.Join(programs, "palyra"), "pair", g.address())
 	wrong.Stdin = strings.NewReader(strings.Map(func(d rune) rune { return '0' + (d-'0'+1)%10 }, pin))
-	process.Finish(t, wrong).Want(t, 8, "PAIRING_FAILED", "guesses left: 4")
+	process.Finish(t, wrong).Want(t, 8, "PAIRING_FAILED", "attempts left: 4")
 	far.palyra("status").Want(t, 6)
 
 	waiting, _ := far.pair(g.address(), pin)

@@ -52,7 +52,7 @@ func TestPresence(t *testing.T) {
 		t.Errorf("a yes without presence: %s", r.Out)
 	}
 	proven := append(answer, "--present", "--yes")
-	thief.run(proven...).Want(t, 6, "no terminal")
+	thief.run(proven...).Want(t, 6, "without a terminal")
 	thief.types("wrong horse\n", proven...).Want(t, 3, "PRESENCE_NOT_PROVEN")
 	// A key of their own takes the place of none.
 	thief.types("mine is mine\nmine is mine\nwrong horse\n", "key", "presence", "--passphrase").Want(t, 3, "PRESENCE_NOT_PROVEN")
@@ -90,7 +90,7 @@ func TestPresenceReset(t *testing.T) {
 		if !running {
 			g.Start()
 		}
-		if !strings.Contains(r.Out, device) || !strings.Contains(local.ok("status"), "the gateway's host took the presence key from device "+device) {
+		if !strings.Contains(r.Out, device) || !strings.Contains(local.ok("status"), "the gateway's host removed the presence key of device "+device) {
 			t.Errorf("running %v: %s%s", running, r.Out, r.Err)
 		}
 		if shown := local.ok("devices", "show", device); !strings.Contains(shown, "no presence key") {

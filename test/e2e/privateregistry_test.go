@@ -54,13 +54,13 @@ func TestPrivateRegistry(t *testing.T) {
 	}{
 		"npm without a login":         {add(nil, "--registry", closed.URL, "--", "npx", "@probe/server"), "(401 or 403)"},
 		"pip without a login":         {add(nil, "--registry", closed.Index, "--", "uvx", "probe-server"), "name it with --registry-secret"},
-		"npm with another":            {add([]string{"--registry-secret", "vault://global/wrong"}, npm...), "does not take the login"},
-		"pip with another":            {add([]string{"--registry-secret", "vault://global/wrong"}, pip...), "does not take the login"},
+		"npm with another":            {add([]string{"--registry-secret", "vault://global/wrong"}, npm...), "rejects the login"},
+		"pip with another":            {add([]string{"--registry-secret", "vault://global/wrong"}, pip...), "rejects the login"},
 		"a secret for another host":   {add([]string{"--registry-secret", "vault://global/elsewhere"}, npm...), "vault put vault://global/elsewhere --host"},
-		"a secret that is not there":  {add([]string{"--registry-secret", "vault://global/none"}, npm...), "which is not there"},
-		"a user at a registry of npm": {add([]string{"--registry-secret", "vault://global/registry", "--registry-user", "ann"}, npm...), "take a token"},
-		"a user without a secret":     {add([]string{"--registry-user", "ann"}, pip...), "has a secret"},
-		"a user that is none":         {add([]string{"--registry-secret", "vault://global/registry", "--registry-user", "a:b@c"}, pip...), "no user"},
+		"a secret that is not there":  {add([]string{"--registry-secret", "vault://global/none"}, npm...), "which does not exist"},
+		"a user at a registry of npm": {add([]string{"--registry-secret", "vault://global/registry", "--registry-user", "ann"}, npm...), "accept a token"},
+		"a user without a secret":     {add([]string{"--registry-user", "ann"}, pip...), "requires a secret"},
+		"a user that is none":         {add([]string{"--registry-secret", "vault://global/registry", "--registry-user", "a:b@c"}, pip...), "not a valid registry user"},
 	} {
 		if r := c.run(row.args...); r.Code == 0 || !strings.Contains(r.Err, row.want) {
 			t.Errorf("%s: %d, %s", name, r.Code, r.Err)

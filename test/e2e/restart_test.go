@@ -114,9 +114,9 @@ func TestGrantsSurvive(t *testing.T) {
 	}
 }
 
-// TestInterruptLeavesTheQuestion: Ctrl-C at a waiting call leaves its approval
-// pending, and whoever allows it still gets the call to run.
-func TestInterruptLeavesTheQuestion(t *testing.T) {
+// TestInterruptKeepsTheApproval: Ctrl-C during a waiting call keeps its approval pending, and an
+// approval still starts the call.
+func TestInterruptKeepsTheApproval(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	c := g.local()
@@ -153,9 +153,9 @@ func TestKilledWhileRunning(t *testing.T) {
 	c.ok("journal", "verify")
 }
 
-// TestOrderlyStopFinishesWhatRuns: calls that run get a moment to finish, and what
-// finishes is attested.
-func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
+// TestStopFinishesRunningCalls: running calls get some time to finish, and finished ones are
+// attested.
+func TestStopFinishesRunningCalls(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)

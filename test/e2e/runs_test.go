@@ -251,9 +251,9 @@ func TestRunBudgets(t *testing.T) {
 	}
 }
 
-// TestRunsAreOnesOwn: two agents of two users do not see each other's runs, nor
-// does the other user; an operator does.
-func TestRunsAreOnesOwn(t *testing.T) {
+// TestRunsArePrivate: the runs of an agent are visible neither to the agent of another user nor to
+// that user; an operator can see them.
+func TestRunsArePrivate(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("short", "turns:\n  - text: done\n")

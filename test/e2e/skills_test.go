@@ -156,7 +156,7 @@ func TestSkillStorage(t *testing.T) {
 	c.installs(notebook)
 	c.ok("call", "notebook/write", "title=milk", "text=two litres")
 	bob := g.add("bob", "--role", "operator")
-	if r := bob.run("call", "notebook/read", "title=milk"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no note") {
+	if r := bob.run("call", "notebook/read", "title=milk"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "does not exist") {
 		t.Errorf("bob reads %s%s", r.Out, r.Err)
 	}
 	g.Stop()

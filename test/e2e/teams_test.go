@@ -38,10 +38,10 @@ func works(t *testing.T, c *client, file string, voters ...*client) {
 	call.wait().Want(t, 0)
 }
 
-// TestTeamsOfOneOwnersMaking: one owner makes a team of any size, and everybody can
-// work at once. What takes two people says at once what to do, and works when the
-// gateway's host has said that the members are people.
-func TestTeamsOfOneOwnersMaking(t *testing.T) {
+// TestTeamCreatedByOneOwner: one owner creates a team of any size, and all members can work at
+// once. An operation that requires two people names the next step at once, and succeeds after the
+// gateway's host has confirmed the members.
+func TestTeamCreatedByOneOwner(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2, 3, 50} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -78,10 +78,10 @@ func TestTeamsOfOneOwnersMaking(t *testing.T) {
 	}
 }
 
-// TestConfirmedInACircle: A makes X, X makes Y, X confirms Y and Y confirms X. For a
+// TestCircularConfirmation: A makes X, X makes Y, X confirms Y and Y confirms X. For a
 // call of A both are A. The control is D, whom the host confirmed, and whose word for
 // X and Y counts.
-func TestConfirmedInACircle(t *testing.T) {
+func TestCircularConfirmation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	// Changes of members are not asked about here: it is what policy makes of them.

@@ -91,8 +91,8 @@ func (s *screen) until(key, text string) {
 	})
 }
 
-// TestScreen answers calls in a terminal: allow, deny, a grant and its end, somebody
-// else who is faster, and a gateway that starts again.
+// TestScreen answers calls in a terminal: approve, deny, a grant and its end, another member who is
+// faster, and a restarted gateway.
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -143,7 +143,7 @@ func TestScreen(t *testing.T) {
 		s.keys("d")
 		s.shows("deny, because:")
 		s.keys("Enter")
-		s.shows("a no needs a reason")
+		s.shows("a denial requires a reason")
 		s.types("quiet hours, ask on Monday")
 		s.until("Enter", "no answer: it is denied already")
 		call.wait().Want(t, 4, "quiet hours, ask on Monday")

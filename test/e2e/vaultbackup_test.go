@@ -48,7 +48,7 @@ func TestBackupOfAKeyring(t *testing.T) {
 	k.Lock(t)
 	locked, lockedID := g.backUp("locked.age")
 	g.palyrad("backup", filepath.Join(g.Dir, "again.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").
-		Want(t, 0, "not in the backup: the key of the vault, without which the secrets and the results in the backup cannot be read", "is locked", "palyra vault export-recovery")
+		Want(t, 0, "not in the backup: the key of the vault, without which the secrets and the results in the backup are unreadable", "is locked", "palyra vault export-recovery")
 	k.Unlock(t)
 	whole, wholeID := g.backUp("whole.age")
 	if out := g.palyrad("backup", filepath.Join(g.Dir, "third.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"); strings.Contains(out.Err, "key of the vault") {
@@ -62,7 +62,7 @@ func TestBackupOfAKeyring(t *testing.T) {
 	k.End() // that keyring is gone for good
 
 	h, said := restoreTo(t, whole, wholeID)
-	said.Want(t, 0, "the key of the vault was in secret_service, and is in "+filepath.Join(h.State, "vault.kek")+" now", "palyrad vault move --to secret_service")
+	said.Want(t, 0, "the key of the vault was in secret_service, and is now in "+filepath.Join(h.State, "vault.kek"), "palyrad vault move --to secret_service")
 	if info := must.Get(os.Stat(filepath.Join(h.State, "vault.kek")))(t); info.Mode().Perm() != 0o600 {
 		t.Errorf("vault.kek has the mode %v", info.Mode())
 	}

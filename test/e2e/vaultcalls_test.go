@@ -55,7 +55,7 @@ func TestVaultSecretStaysInTheVault(t *testing.T) {
 		t.Errorf("the answer lacks the placeholder: %s", good.Out)
 	}
 	c.run(fetch("global~elsewhere")...).Want(t, 3, "not for "+host)
-	c.run(fetch("global~none")...).Want(t, 3, "is none of this call")
+	c.run(fetch("global~none")...).Want(t, 3, "a placeholder that this caller cannot use")
 	for _, code := range []string{"PAL-S202", "PAL-S203", "PAL-S207"} {
 		if n := len(c.events(code)); n != 1 {
 			t.Errorf("%d events %s", n, code)
@@ -70,7 +70,7 @@ func TestVaultSecretStaysInTheVault(t *testing.T) {
 		t.Errorf("the control finds %d forms", n)
 	}
 	c.ok("vault", "rm", "global/api", "--yes")
-	c.run(fetch("global~api")...).Want(t, 3, "is none of this call")
+	c.run(fetch("global~api")...).Want(t, 3, "a placeholder that this caller cannot use")
 	g.Stop()
 	if n := found(t, g, good, journal); n != 0 {
 		t.Errorf("%d forms of the secret are told after the end", n)
@@ -91,7 +91,7 @@ func TestLeasesArePolicy(t *testing.T) {
 forbid(principal, action == Action::"secret.lease", resource == Secret::"global/api");
 `)
 	c.ok("policy", "reload")
-	c.run(fetch...).Want(t, 3, "there is none that this caller may use")
+	c.run(fetch...).Want(t, 3, "a placeholder that this caller cannot use")
 	var listed struct {
 		Result struct{ Secrets []any }
 	}

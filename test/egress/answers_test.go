@@ -61,8 +61,8 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestOwnServiceThatIsAllowed: a service of the machine itself is reached by
-// name when a rule names its very address as well, and by dialling in earnest.
+// TestOwnServiceThatIsAllowed: a service of the machine itself is reachable by name if a rule also
+// lists its exact address, with real connections.
 func TestOwnServiceThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const host = "own.example"

@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
@@ -51,6 +51,6 @@ func prepare() (err error) {
 }
 
 func installed(program string) bool {
-	_, err := sandbox.ResolveExecutable(program, sandbox.SearchPath())
+	_, err := command.ResolveExecutable(program, command.SearchPath())
 	return err == nil
 }

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/sandbox/jail/jailtest"
@@ -65,7 +66,7 @@ func newGroundOf(t *testing.T, w *world) *ground {
 func trust() []string {
 	var env []string
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile"} {
-		env = append(env, name+"="+sandbox.WorkspaceMount+"/ca.pem")
+		env = append(env, name+"="+command.WorkspaceMount+"/ca.pem")
 	}
 	return env
 }

@@ -16,9 +16,9 @@ type trick struct {
 	ledger    []string
 }
 
-// TestTricks: whatever a program tries besides asking for an allowed host by
-// its name, it ends at once, with an error of its own kind.
-func TestTricks(t *testing.T) {
+// TestBypassAttempts: a program that tries anything besides requesting an allowed host by its name
+// fails at once, with a specific error.
+func TestBypassAttempts(t *testing.T) {
 	t.Parallel()
 	const toAllowed = "transparent allowed.example:"
 	g := newGround(t)

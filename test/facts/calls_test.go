@@ -243,7 +243,7 @@ func patch(w *worker, c *call) map[string]any {
 }
 
 func run(w *worker, c *call) map[string]any {
-	input, argv := teller(w, c, "bin/link", "bin/link", "bin/link", "bin/link")
+	input, argv := commandOf(w, c, "bin/link", "bin/link", "bin/link", "bin/link")
 	input["argv"] = argv
 	return input
 }
@@ -251,14 +251,14 @@ func run(w *worker, c *call) map[string]any {
 // shellLine has the words of process.run in quotes. The programs that it names are
 // operands of the shell.
 func shellLine(w *worker, c *call) map[string]any {
-	input, argv := teller(w, c)
+	input, argv := commandOf(w, c)
 	input["command"], input["shell"] = "'"+strings.Join(argv, "' '")+"'", "sh"
 	return input
 }
 
-// teller makes the words of a call of that program, by one of its copies or of links to
+// commandOf makes the words of a call of that program, by one of its copies or of links to
 // them.
-func teller(w *worker, c *call, links ...string) (input map[string]any, argv []string) {
+func commandOf(w *worker, c *call, links ...string) (input map[string]any, argv []string) {
 	t := w.tree
 	input = map[string]any{"workspace": c.ws}
 	operand := t.pick(t.of(public, written))

@@ -16,8 +16,7 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// judge looks at what came of a call. It goes by what is in results and on the
-// disk, and by what the journal and the attestation say of it.
+// judge checks the outcome of a call, by its results, the disk, the journal and the attestation.
 func (w *worker) judge(c *call, o *toolcall.Outcome, err error) {
 	w.tally.ended(c.tool, ending(o, err))
 	if w.spoil != nil && err == nil {
@@ -42,7 +41,7 @@ func (w *worker) verdict(c *call, o *toolcall.Outcome, err error, found func(kin
 	}
 }
 
-// ending says in a word how a call ended.
+// ending returns in a word how a call ended.
 func ending(o *toolcall.Outcome, err error) string {
 	switch {
 	case err != nil:
@@ -130,8 +129,8 @@ func (v *verdict) decode(into any) {
 	}
 }
 
-// answers: what people said yes to was about the path that the call took, and
-// what policy asks about was asked.
+// answers: approvals concern the path that the call used, and every call that requires approval was
+// approved.
 func (v *verdict) answers() {
 	if !strings.HasPrefix(v.call.tool, "fs.") {
 		return
@@ -156,11 +155,13 @@ func (v *verdict) answers() {
 	}
 }
 
-// stood reports whether a file stood at a path while the call ran.
-func (v *verdict) stood(label, name string) bool { return slices.Contains(v.call.stood[name], label) }
+// existedAt reports whether a file existed at a path while the call ran.
+func (v *verdict) existedAt(label, name string) bool {
+	return slices.Contains(v.call.stood[name], label)
+}
 
-// at judges one file that a result shows: it stood where the result says, and
-// that is where, or below where, policy was asked about.
+// at checks one file in a result: it existed at the reported path, which is the evaluated path or
+// below it.
 func (v *verdict) at(label, name string) {
 	top := v.call.judged.Path
 	switch {
@@ -168,7 +169,7 @@ func (v *verdict) at(label, name string) {
 		v.report("record", "%q was read at %q", label, name)
 	case forbiddenPath(name):
 		v.report("forbidden content", "%q was read at %q", label, name)
-	case !v.stood(label, name):
+	case !v.existedAt(label, name):
 		v.report("record", "%q never stood at %q while the call ran, where stood %q", label, name, v.call.stood[name])
 	case asksPath(name) && v.outcome.Decision.ApprovalID == "" && v.outcome.Decision.GrantID == "":
 		v.report("not asked", "%q was read at %q", label, name)
@@ -199,8 +200,8 @@ func (v *verdict) search() {
 	}
 }
 
-// list: names may be seen; how long a forbidden file is may not, nor what is in
-// a directory that was not judged.
+// list: names may be returned. The size of a forbidden file may not, nor the contents of a
+// directory that policy did not evaluate.
 func (v *verdict) list() {
 	var got struct {
 		Path    string
@@ -223,8 +224,7 @@ func (v *verdict) list() {
 	}
 }
 
-// effects: what is different on the disk is what the report says, where policy
-// was asked about it.
+// effects: the report contains exactly the changes on the disk, at the evaluated paths.
 func (v *verdict) effects() {
 	var said []string
 	for _, f := range v.outcome.Report.Files {
@@ -253,7 +253,7 @@ func (v *verdict) effects() {
 	}
 }
 
-// program: what ran, where, and on what, is what is attested.
+// program: the attestation contains the program that ran, its directory and its operands.
 func (v *verdict) program() {
 	var got struct {
 		ExitCode *int `json:"exit_code"`
@@ -322,8 +322,7 @@ func (v *verdict) attestedProgram(inputs attest.Inputs) string {
 
 func plain(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
-// statement reads what was signed. That the signature is good is not the
-// question here.
+// statement reads the signed statement without verifying the signature.
 func statement(envelope []byte) (s attest.Statement, err error) {
 	var dsse struct{ Payload []byte }
 	err = json.Unmarshal(envelope, &dsse)

@@ -30,7 +30,7 @@ func (t *tree) mutate(aim string) {
 // lets a path lead somewhere else.
 var mutations = []func(*tree) bool{
 	(*tree).turnFile, (*tree).turnFile, (*tree).turnDir, (*tree).turnDir, (*tree).turnProgram,
-	(*tree).doorFile, (*tree).swapFiles, (*tree).swapFiles, (*tree).swapPrograms, (*tree).over, (*tree).make, (*tree).make,
+	(*tree).swapFileAndLink, (*tree).swapFiles, (*tree).swapFiles, (*tree).swapPrograms, (*tree).over, (*tree).make, (*tree).make,
 	(*tree).delete, (*tree).hardLink, (*tree).fileDir, (*tree).upperFile, (*tree).upperDir, (*tree).write, (*tree).replace, (*tree).chmod,
 	(*tree).swapDirs, (*tree).dirLink,
 }
@@ -85,8 +85,8 @@ func (t *tree) turnProgram() bool {
 	return t.turn("bin/link", []string{"run", "run", "other", "denied/run"})
 }
 
-// doorFile puts a file in the place of a link, and a link in its place again.
-func (t *tree) doorFile() bool {
+// swapFileAndLink puts a file in the place of a link, and a link in its place again.
+func (t *tree) swapFileAndLink() bool {
 	name := t.pick([]string{"doors/f1", "doors/f2"})
 	if t.files[name] != nil {
 		t.symlink("../open/a.txt", name)
@@ -101,7 +101,7 @@ func (t *tree) doorFile() bool {
 func (t *tree) exchange(name string) bool {
 	var list []string
 	for _, other := range t.of(public, written, sealed, program) {
-		if other != name && t.files[name].mayStand(other) && t.files[other].mayStand(name) {
+		if other != name && t.files[name].isAllowedAt(other) && t.files[other].isAllowedAt(name) {
 			list = append(list, other)
 		}
 	}
@@ -126,7 +126,7 @@ func (t *tree) swapPrograms() bool {
 func (t *tree) over() bool {
 	list := t.of(public, written, sealed)
 	from, to := t.pick(list), t.pick(list)
-	if from == to || len(list) < 16 || !t.files[from].mayStand(to) {
+	if from == to || len(list) < 16 || !t.files[from].isAllowedAt(to) {
 		return false
 	}
 	t.rename(from, to)
@@ -167,7 +167,7 @@ func (t *tree) delete() bool {
 func (t *tree) hardLink() bool {
 	from := t.pick(t.of(public, written, sealed))
 	to := t.pick(names)
-	if from == "" || !t.files[from].mayStand(to) || !t.free(to) {
+	if from == "" || !t.files[from].isAllowedAt(to) || !t.free(to) {
 		return false
 	}
 	t.link(from, to)

@@ -52,8 +52,7 @@ func (s stage) reaches(tool string) bool {
 // runsPrograms reports whether a tool starts programs in the sandbox.
 func runsPrograms(tool string) bool { return tool == "process.run" || tool == "shell.run" }
 
-// call is one call on its way. What it notes is read when it has ended, by the
-// worker that made it.
+// call is one call in progress. Its records are read after its end, by the worker that made it.
 type call struct {
 	worker *worker
 	tool   string
@@ -88,7 +87,7 @@ type call struct {
 
 type callKey struct{}
 
-// ReachesExecutors lets tools see the call in which the workspace changes under them (tool.Isolate).
+// ReachesExecutors passes to tools the call during which the workspace changes (tool.Isolate).
 func (callKey) ReachesExecutors() {}
 
 // hooks are the wrappers of the stages.
@@ -205,8 +204,7 @@ func (n *notary) Sign(ctx context.Context, e attest.Execution) (attest.Envelope,
 	return envelope, err
 }
 
-// ledger reads along what is made durable: what the journal says is what the
-// judge goes by.
+// ledger reads the durable events, on which the verdict is based.
 type ledger struct {
 	toolcall.Ledger
 	*hooks
@@ -292,8 +290,7 @@ func (c changing) run(ctx context.Context, current *call, run func(context.Conte
 	return report
 }
 
-// during runs the tool, in some calls under flipping links, and then looks at
-// what it changed.
+// during runs the tool, in some calls while links change, and then inspects its changes.
 func (c *call) during(run func() tool.Report, t *tally) (report tool.Report) {
 	tree := c.worker.tree
 	if c.flips {

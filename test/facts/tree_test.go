@@ -50,10 +50,9 @@ func (b *body) kind() string {
 	return ""
 }
 
-// mayStand reports whether policy lets the content stand at a path: what is
-// forbidden never leaves forbidden paths, and programs stay where they are
-// looked for.
-func (b *body) mayStand(name string) bool {
+// isAllowedAt reports whether policy permits the content at a path: forbidden content never leaves
+// forbidden paths, and programs stay where they are searched for.
+func (b *body) isAllowedAt(name string) bool {
 	switch b.kind() {
 	case sealed:
 		return forbiddenPath(name)
@@ -65,22 +64,21 @@ func (b *body) mayStand(name string) bool {
 	return !forbiddenPath(name) && !strings.HasPrefix(name, "bin/")
 }
 
-// forbiddenPath says which paths policy forbids to read and to write. It is
-// written once more, and otherwise than in the policy.
+// forbiddenPath returns the paths that policy forbids to read and to write. It is an independent
+// implementation of the policy.
 func forbiddenPath(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return top == "sealed" || top == "SEALED" || top == ".git" || strings.EqualFold(path.Ext(name), ".key")
 }
 
-// asksPath says about which paths policy asks.
+// asksPath reports whether policy requires approval for a path.
 func asksPath(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return top == "ask"
 }
 
-// tree is the workspace of one worker: what is on the disk, and what the worker
-// knows of it. Everything goes through a root, so that nothing outside can be
-// touched.
+// tree is the workspace of one worker: the files on the disk, and the state that the worker
+// expects. All access goes through a root, so that nothing outside can be changed.
 type tree struct {
 	mu     sync.Mutex
 	root   *os.Root
@@ -148,15 +146,14 @@ func newTree(dir string, worker int, rng *rand.Rand, programs []*body) (*tree, e
 
 func (t *tree) close() { t.root.Close() }
 
-// must is for the tree's own steps: the disk does what the worker knows it can,
-// and anything else would make the run meaningless.
+// must is for the tree's own steps: an unexpected error of the disk would make the run meaningless.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Errorf("changing the workspace: %w", err))
 	}
 }
 
-// fresh is a new file of a kind. What is forbidden is longer than what is not.
+// fresh returns a new file of a kind. Forbidden files are longer than others.
 func (t *tree) fresh(kind string) *body {
 	t.n++
 	label := fmt.Sprintf("%s-%d-%d", kind, t.worker, t.n)
@@ -169,22 +166,22 @@ func (t *tree) fresh(kind string) *body {
 	return b
 }
 
-// leave notes what stands at a path before that changes.
+// leave records the file at a path before that changes.
 func (t *tree) leave(name string) {
 	if b := t.files[name]; b != nil && !slices.Contains(t.was[name], b.label) {
 		t.was[name] = append(t.was[name], b.label)
 	}
 }
 
-// since forgets what stood where before now.
+// since discards the recorded files of paths from before this moment.
 func (t *tree) since() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.was)
 }
 
-// standing are the files that stood at each path, by the path itself and no
-// link, at any time since since was called.
+// standing returns the files at each path at any time since the last call of since, by the path
+// itself and not by a link.
 func (t *tree) standing() map[string][]string {
 	list := make(map[string][]string, len(t.files))
 	for name, b := range t.files {
@@ -237,7 +234,7 @@ func (t *tree) rename(from, to string) {
 	}
 }
 
-// swap lets two files change places.
+// swap exchanges two files.
 func (t *tree) swap(a, b string) {
 	t.leave(a)
 	t.leave(b)
@@ -329,11 +326,11 @@ func (t *tree) pick(list []string) string {
 	return list[t.rng.IntN(len(list))]
 }
 
-// change is a file that is not as the worker knew it, by what it held and holds;
-// "" is no file.
+// change is a file that differs from the expected state, by its former and its present content; ""
+// is no file.
 type change struct{ path, was, is string }
 
-// adopt looks at all files and takes over what somebody else changed.
+// adopt reads all files and takes over the changes of others.
 func (t *tree) adopt() []change {
 	var list []change
 	seen := map[string]bool{}

@@ -190,9 +190,8 @@ func TestUntouchedCopies(t *testing.T) {
 	}
 }
 
-// TestFlippedBytes flips a byte at many places of the file and of the WAL.
-// Either the check finds it, with a sequence number where it is the journal
-// that is damaged, or every event is still what it was.
+// TestFlippedBytes flips a byte at many positions of the file and of the WAL. Either the check
+// finds it, with a sequence number if the journal is damaged, or every event is unchanged.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	s := theSample(t)

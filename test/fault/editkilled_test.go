@@ -153,8 +153,8 @@ func (d *daemon) editsOf(id string) (amended []approval.AmendedPayload, calls []
 	return amended, calls
 }
 
-// TestEditThatIsNotKilled is the control: without a kill the edited call runs once it is
-// allowed, and the one that was proposed does not.
+// TestEditThatIsNotKilled is the control: without a kill, the edited call runs after its approval,
+// and the proposed one does not.
 func TestEditThatIsNotKilled(t *testing.T) {
 	t.Parallel()
 	d := start(t)

@@ -69,9 +69,9 @@ func (d *deaf) clients(t *testing.T, n int) []*client {
 	return list
 }
 
-// TestLoadGoesOnWithoutVotes: calls are made while every vote is in vain. The
-// control is a load of which all clients ask: none of its calls ends.
-func TestLoadGoesOnWithoutVotes(t *testing.T) {
+// TestLoadContinuesWithoutVotes: calls continue while every vote fails. The control is a load whose
+// clients all request approvals: none of its calls ends.
+func TestLoadContinuesWithoutVotes(t *testing.T) {
 	t.Parallel()
 	var d deaf
 	l := beginWith(t, d.clients(t, 4), "load")
@@ -95,8 +95,8 @@ func TestLoadGoesOnWithoutVotes(t *testing.T) {
 	}
 }
 
-// TestVoteIsGivenUp: a client that could not vote does not wait for the call.
-func TestVoteIsGivenUp(t *testing.T) {
+// TestFailedVoteIsAbandoned: a client that could not vote does not wait for the call.
+func TestFailedVoteIsAbandoned(t *testing.T) {
 	t.Parallel()
 	var d deaf
 	c := d.clients(t, 1)[0]

@@ -85,9 +85,8 @@ func processesOf(dir string) (list []string, err error) {
 	return list, nil
 }
 
-// TestLeftoversAreSeen is the negative control of the check that nothing is
-// left behind.
-func TestLeftoversAreSeen(t *testing.T) {
+// TestLeftoversAreFound is the negative control of the search for leftovers.
+func TestLeftoversAreFound(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	list := must.Get(processesOf(d.Dir))(t)

@@ -22,7 +22,7 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// story is what the journal of a stopped palyrad tells.
+// story is the content of the journal of a stopped palyrad.
 type story struct {
 	// allowed are the proposals that were decided with yes, and ends counts
 	// how often each was attested or closed as ambiguous.
@@ -128,8 +128,7 @@ func (d *daemon) effects() []string {
 	return list
 }
 
-// problems lists what must not be, given what had an effect and what clients
-// were told.
+// problems lists the violated invariants, given the effects and the answers that clients received.
 func (s story) problems(effects []string, told []reply) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -159,13 +158,13 @@ func (s story) problems(effects []string, told []reply) []string {
 		}
 	}
 	for _, r := range told {
-		list = append(list, s.untrue(effects, r)...)
+		list = append(list, s.contradictions(effects, r)...)
 	}
 	return list
 }
 
-// untrue lists what a client was told and the journal does not know.
-func (s story) untrue(effects []string, r reply) []string {
+// contradictions lists the answers of clients that the journal does not contain.
+func (s story) contradictions(effects []string, r reply) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if r.attestation != "" && s.attested[r.attestation] != r.seq {
@@ -183,8 +182,8 @@ func (s story) untrue(effects []string, r reply) []string {
 	return list
 }
 
-// holds fails the test when the journal of the stopped palyrad does not
-// verify, or differs from what happened and from what clients were told.
+// holds fails the test if the journal of the stopped palyrad does not verify, or differs from the
+// effects and the answers of clients.
 func (d *daemon) holds(told []reply) story {
 	d.T.Helper()
 	if err := d.verify(); err != nil {
@@ -197,9 +196,9 @@ func (d *daemon) holds(told []reply) story {
 	return s
 }
 
-// TestStorySeesDefects is the negative control of every test of this package:
-// each thing that must not be is found when it is there.
-func TestStorySeesDefects(t *testing.T) {
+// TestStoryFindsDefects is the negative control of every test of this package: each violation of an
+// invariant is found.
+func TestStoryFindsDefects(t *testing.T) {
 	t.Parallel()
 	whole := func() story {
 		s := newStory()

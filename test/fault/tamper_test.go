@@ -149,7 +149,7 @@ func (e exported) rewritten(t *testing.T) {
 		t.Errorf("with the key set: exit code %d: %s%s", code, out, msg)
 	}
 	code, out, msg = d.cli("journal", "verify", path)
-	if first, _, _ := strings.Cut(out, "\n"); code != 0 || !strings.Contains(first, "whole, not whose it is") {
+	if first, _, _ := strings.Cut(out, "\n"); code != 0 || !strings.Contains(first, "prove integrity, but not the origin") {
 		t.Errorf("alone: exit code %d, first line %q: %s", code, first, msg)
 	}
 	honest := e.with(t, e.events)

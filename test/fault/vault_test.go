@@ -351,7 +351,7 @@ DELETE FROM secret_versions; INSERT INTO secret_versions SELECT * FROM o.secret_
 DELETE FROM secrets; INSERT INTO secrets SELECT * FROM o.secrets;`)
 	d.Start()
 	v = d.secretsOf()
-	for key, says := range map[string]string{"replaced": "the journal says that it is 2", "removed": "the journal says that it was removed"} {
+	for key, says := range map[string]string{"replaced": "the journal records 2", "removed": "the journal records its removal"} {
 		value, err := reveal(t.Context(), v, key)
 		if code, next := codeOf(err); code != "SECRET_UNREADABLE" || !strings.Contains(err.Error(), says) || !strings.Contains(next, "palyra vault rm") || value != "" {
 			t.Errorf("%s: %q, %v, next %q", key, value, err, next)
@@ -363,10 +363,9 @@ DELETE FROM secrets; INSERT INTO secrets SELECT * FROM o.secrets;`)
 	d.Stop()
 }
 
-// TestVaultKeyringGoes: a keyring that is locked, or killed, while palyrad runs and
-// when it starts again: calls that need a key say so, and work again without another
-// start.
-func TestVaultKeyringGoes(t *testing.T) {
+// TestVaultKeyringUnavailable: a keyring is locked or killed while palyrad runs and when it starts:
+// calls that need a key report this, and succeed again without a restart.
+func TestVaultKeyringUnavailable(t *testing.T) {
 	t.Parallel()
 	k := keyringtest.Start(t)
 	d := prepare(t)

@@ -228,9 +228,9 @@ func TestNodeOfAnotherSystem(t *testing.T) {
 	}
 }
 
-// TestMakeDecidesLate: no variable depends on a program that a recipe installs, and the console is
-// built, or left out, the same where npm is missing.
-func TestMakeDecidesLate(t *testing.T) {
+// TestMakeEvaluatesLazily: no variable depends on a program that a recipe installs. With or without
+// npm, the console is built or omitted consistently.
+func TestMakeEvaluatesLazily(t *testing.T) {
 	t.Parallel()
 	text := string(must.Get(os.ReadFile(repository + "/Makefile"))(t))
 	if found := regexp.MustCompile(`(?m)^.*\$\((shell|wildcard)[^\n]*(command -v|which |type |\.tools|\$\(TOOLS\)|node_modules).*$`).FindAllString(text, -1); found != nil {

@@ -33,10 +33,10 @@ func recipes(t *testing.T, env ...string) string {
 	return string(out)
 }
 
-// TestBuildTakesNothingFromItsPlace: every compiler run leaves out its directory and
-// what it finds in .git, and the helper is packed without name and time. Whether the
-// bytes are the same, `make check-reproducible` tries.
-func TestBuildTakesNothingFromItsPlace(t *testing.T) {
+// TestBuildIsIndependentOfItsDirectory: every compiler run omits its directory and the state of
+// .git, and the helper is packed without name and time. `make check-reproducible` compares the
+// bytes.
+func TestBuildIsIndependentOfItsDirectory(t *testing.T) {
 	t.Parallel()
 	programs := 0
 	for line := range strings.Lines(recipes(t)) {
@@ -82,9 +82,9 @@ func TestDateOfABuildIsNotTheClock(t *testing.T) {
 	}
 }
 
-// TestPackedHelperNamesNothing: the header of what palyrad carries has no time and
-// no name. The control is a header that has them.
-func TestPackedHelperNamesNothing(t *testing.T) {
+// TestPackedHelperHasNoMetadata: the header of the embedded helper has no time and no name. The
+// control is a header that has them.
+func TestPackedHelperHasNoMetadata(t *testing.T) {
 	t.Parallel()
 	packed, err := os.ReadFile(repository + "/internal/exec/sandbox/jail/initbin/palyra-init.gz")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,7 +1,6 @@
-// Package leaks looks for private keys in what tests leave behind: logs, answers,
-// journals, exports. Nothing of the product knows of it: it reads the keys where the
-// product keeps them, in state directories and credential bundles, and looks for them
-// everywhere else.
+// Package leaks searches the files and output of tests for private keys: logs, answers, journals,
+// exports. It is independent of the product: it reads the keys from their files in state
+// directories and credential bundles, and searches for them everywhere else.
 package leaks
 
 import (
@@ -23,20 +22,20 @@ import (
 	"strings"
 )
 
-// Key is a secret that a test made.
+// Key is a secret that a test created.
 type Key struct {
-	// Name says where it was found.
+	// Name is the place where the key was found.
 	Name string
-	// Secret is what must not be told: a scalar or seed, the secret of a token, or the
-	// end of what is sealed, at least 16 bytes.
+	// Secret is the secret part: a scalar or seed, the secret of a token, or the end of a sealed
+	// key. It has at least 16 bytes.
 	Secret []byte
-	// Word is true for a short text that people type, such as a PIN: it counts where it
-	// stands by itself, and has at least 8 bytes.
+	// Word is true for a short text that people type, such as a PIN. It is found only as a separate
+	// word, and has at least 8 bytes.
 	Word bool
 }
 
-// Shown are the keys of a secret that a program shows once: the PIN or the link of a
-// pairing code, or any other text.
+// Shown returns the keys of a secret that a program displays once: the PIN or the link of a pairing
+// code, or another text.
 func Shown(name, text string) []Key {
 	if link, err := url.Parse(text); err == nil && link.Query().Has("token") {
 		text = link.Query().Get("token")
@@ -48,15 +47,13 @@ func Shown(name, text string) []Key {
 	return keys
 }
 
-// Kept is the key of a value that a vault keeps, of at least 16 bytes. It has no home: it
-// must stand nowhere.
+// Kept returns the key of a value of a vault, which has at least 16 bytes. No file may contain it.
 func Kept(name, value string) Key { return Key{Name: name, Secret: []byte(value)} }
 
-// homes are the files that hold keys by design. Each may hold its own keys, and no
-// others.
+// homes are the files that contain keys by design. Each may contain its own keys only.
 var homes = []string{"root.pem", "issuing.pem", "notary.pem", "journal.key", "journal-next.json", "cert.pem", "key.pem", "key.kept", "token", vaultKey}
 
-// vaultKey is the file of the keys that wrap those of the vault.
+// vaultKey is the file of the keys that wrap the keys of the vault.
 const vaultKey = "vault.kek"
 
 var (
@@ -69,7 +66,7 @@ var (
 	apiToken  = regexp.MustCompile(`pal_[0-9a-z]{26}_([0-9a-f]{64})`)
 )
 
-// Gather finds the keys below a directory.
+// Gather returns the keys in the files below a directory.
 func Gather(dir string) ([]Key, error) {
 	var keys []Key
 	err := files(dir, func(path string, text []byte) error {
@@ -81,8 +78,8 @@ func Gather(dir string) ([]Key, error) {
 	return keys, err
 }
 
-// keysIn are the keys that a text holds in the forms in which the product keeps them.
-// What a test damaged is no key.
+// keysIn returns the keys in a text, in the forms of the product's files. Keys that a test has
+// damaged are skipped.
 func keysIn(name string, text []byte) (keys []Key) {
 	for rest := text; ; {
 		var block *pem.Block
@@ -113,7 +110,7 @@ func keysIn(name string, text []byte) (keys []Key) {
 	return append(keys, Tokens(name, text)...)
 }
 
-// Tokens are the secrets of the API tokens in a text.
+// Tokens returns the secrets of the API tokens in a text.
 func Tokens(name string, text []byte) (keys []Key) {
 	for _, m := range apiToken.FindAllSubmatch(text, -1) {
 		if raw, err := hex.DecodeString(string(m[1])); err == nil {
@@ -123,12 +120,12 @@ func Tokens(name string, text []byte) (keys []Key) {
 	return keys
 }
 
-// sealedEnd is how much of a sealed key is looked for, in bytes: its end, which is
-// encrypted. What stands before is its public half, which everybody sees.
+// sealedEnd is the searched part of a sealed key, in bytes: its end, which is encrypted. The part
+// before it is the public half.
 const sealedEnd = 32
 
-// secretOf is what must not be told of a block: the secret part of a private key, or the
-// end of one that a TPM sealed, which whoever has that TPM could use.
+// secretOf returns the secret part of a block: the secret part of a private key, or the end of a
+// key that a TPM sealed, which is usable with that TPM.
 func secretOf(block *pem.Block) ([]byte, error) {
 	switch {
 	case block.Type == "PRIVATE KEY":
@@ -139,7 +136,7 @@ func secretOf(block *pem.Block) ([]byte, error) {
 	return nil, fmt.Errorf("a block of type %q holds no key", block.Type)
 }
 
-// scalar is the secret part of a key in PKCS #8.
+// scalar returns the secret part of a PKCS #8 key.
 func scalar(der []byte) ([]byte, error) {
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
@@ -153,11 +150,11 @@ func scalar(der []byte) ([]byte, error) {
 	case *ecdh.PrivateKey:
 		return k.Bytes(), nil
 	}
-	return nil, fmt.Errorf("a %T is no key that palyrad makes", key)
+	return nil, fmt.Errorf("palyrad does not create keys of type %T", key)
 }
 
-// files reads the regular files below a directory that can be read, but those without
-// content of anybody's: the reserve of the disk is zeros.
+// files calls each for the readable regular files below a directory. It skips the reserve of the
+// disk, which contains only zeros.
 func files(dir string, each func(path string, text []byte) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if gone(err) || err == nil && (!d.Type().IsRegular() || strings.HasSuffix(path, "-reserve")) {

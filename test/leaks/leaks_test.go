@@ -22,7 +22,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// leaked are ways in which keys get told, each of a PKCS #8 key and its scalar.
+// leaked are ways in which a key can leak, each a function of a PKCS #8 key and its scalar.
 var leaked = map[string]func(der, scalar []byte) string{
 	"raw":            func(_, scalar []byte) string { return string(scalar) },
 	"half of it":     func(_, scalar []byte) string { return string(scalar[:16]) },
@@ -49,8 +49,8 @@ var leaked = map[string]func(der, scalar []byte) string{
 	"a list":        func(_, scalar []byte) string { return strings.ReplaceAll(fmt.Sprint(scalar), " ", ", ") },
 }
 
-// TestEveryFormIsFound is the control of all that looks for keys: one that is told in
-// any of these ways, in the middle of a file, is found, and is not found in its home.
+// TestEveryFormIsFound is the control of the search: a key in any of these forms, within a file, is
+// found, but not in its home.
 func TestEveryFormIsFound(t *testing.T) {
 	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -83,9 +83,9 @@ func TestEveryFormIsFound(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnAuthorityAreGathered: all that palyrad signs with, and a token. One key
-// in the home of another is a leak.
-func TestKeysOfAnAuthorityAreGathered(t *testing.T) {
+// TestKeysOfAnAuthorityAreCollected: all signing keys of palyrad and a token are gathered. A key in
+// the home of another key is a leak.
+func TestKeysOfAnAuthorityAreCollected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{})
@@ -98,7 +98,7 @@ func TestKeysOfAnAuthorityAreGathered(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(bundle, "token"), []byte("pal_"+strings.Repeat("0", 26)+"_"+strings.Repeat("7f3a", 16)+"\n"), 0o600))
 	ring := must.Get(kek.Open(kek.Options{Dir: dir, Gateway: "palyra.test", Backend: kek.InFile}))(t)
 	must.Get(ring.Rotate(t.Context()))(t)
-	// Root, issuing, notary, two of the journal, the token, two of the vault.
+	// The keys: root, issuing, notary, two of the journal, the token, two of the vault.
 	if n, found, err := Look(dir, nil); err != nil || n != 8 || len(found) != 0 {
 		t.Errorf("%d keys, %v, %v", n, found, err)
 	}
@@ -109,8 +109,8 @@ func TestKeysOfAnAuthorityAreGathered(t *testing.T) {
 	}
 }
 
-// TestEveryKindIsFound is the control for what is no private key in plain: one of each
-// kind, planted in a log, is found, and a gateway's own is not found in its home.
+// TestEveryKindIsFound is the control for secrets other than plain private keys: one of each kind
+// in a log is found, and the gateway's own keys are not reported in their homes.
 func TestEveryKindIsFound(t *testing.T) {
 	t.Parallel()
 	sealed := must.Get(hex.DecodeString(strings.Repeat("0102030405060708", 12)))(t)
@@ -159,8 +159,8 @@ func TestEveryKindIsFound(t *testing.T) {
 	}
 }
 
-// TestEveryFormOfAValueIsFound is the control for the values of the vault's secrets: one
-// that is told in any of these encodings, within a longer text, is found.
+// TestEveryFormOfAValueIsFound is the control for the values of the vault's secrets: a value in any
+// of these encodings, within a longer text, is found.
 func TestEveryFormOfAValueIsFound(t *testing.T) {
 	t.Parallel()
 	const value = `the-"Value"+of a/secret<0123456789>&c==`

@@ -16,18 +16,18 @@ import (
 	"unicode/utf8"
 )
 
-// window is how many bytes of an encoding are looked for: few enough that a part of a
-// key counts as the key, and too many to be there by chance.
+// window is the number of searched bytes of an encoding: small enough that a part of a key is
+// found, and large enough to exclude coincidences.
 const window = 14
 
 // Searcher finds keys in texts. The zero value finds none.
 type Searcher struct {
 	keys, words []Key
-	// windows are the beginnings and middles of all encodings of all keys, by the
-	// number of the key and the name of the encoding.
+	// windows are the first and middle bytes of all encodings of all keys, with the number of the
+	// key and the name of the encoding.
 	windows map[[window]byte]hit
-	// first has a bit for the first four bytes of each window, so that most places
-	// cost one look.
+	// first has a bit for the first four bytes of each window, so that most positions need one
+	// lookup.
 	first [1 << 16]uint64
 }
 
@@ -36,11 +36,11 @@ type hit struct {
 	form string
 }
 
-// Leak is a key that stands where it must not.
+// Leak is a key in a place where it must not be.
 type Leak struct {
 	Key, Form, Place string
-	// Offset is where in the place, in bytes; of a text whose blanks were taken out,
-	// in what remained.
+	// Offset is the position in bytes. If blanks were removed from the text, it is the position in
+	// the remaining text.
 	Offset int
 }
 
@@ -48,7 +48,7 @@ func (l Leak) String() string {
 	return fmt.Sprintf("the key of %s stands in %s, as %s, at byte %d", l.Key, l.Place, l.Form, l.Offset)
 }
 
-// Add makes the searcher look for more keys.
+// Add adds keys to the searcher.
 func (s *Searcher) Add(keys ...Key) error {
 	if s.windows == nil {
 		s.windows = map[[window]byte]hit{}
@@ -80,18 +80,17 @@ func (s *Searcher) look(w [window]byte, h hit) {
 	s.first[bit>>6] |= 1 << (bit & 63)
 }
 
-// start is a number below 2^22 for the first bytes of a text.
+// start returns a number below 2^22 for the first bytes of a text.
 func start(b []byte) uint32 {
 	return (uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])) * 2654435761 >> 10
 }
 
-// Keys is how many keys it looks for.
+// Keys returns the number of keys of the searcher.
 func (s *Searcher) Keys() int { return len(s.keys) + len(s.words) }
 
-// encodings are the forms in which a secret could be told. The base64 forms are
-// without the characters in which bytes beside the secret have a part, so that they
-// are found within a longer encoding, such as that of a whole PKCS #8 file. Whoever
-// searches takes blanks and line ends out, too.
+// encodings returns the forms in which a secret could leak. The base64 forms omit the characters
+// that also depend on adjacent bytes, so that they are found within a longer encoding, such as a
+// whole PKCS #8 file. The search also runs on the text without blanks and line ends.
 func encodings(secret []byte) map[string][]byte {
 	forms := map[string][]byte{
 		"bytes":          secret,
@@ -112,7 +111,7 @@ func encodings(secret []byte) map[string][]byte {
 	return forms
 }
 
-// inBase64 are the forms of a text in base64, wherever it begins in a longer one.
+// inBase64 returns the base64 forms of a text for each alignment within a longer text.
 func inBase64(text []byte) map[string][]byte {
 	forms := map[string][]byte{}
 	for before := range 3 {
@@ -126,7 +125,7 @@ func inBase64(text []byte) map[string][]byte {
 	return forms
 }
 
-// addEscaped adds the forms of texts that are no letters and digits alone.
+// addEscaped adds the escaped forms of texts with other characters than letters and digits.
 func addEscaped(forms map[string][]byte, secret []byte) {
 	for name, text := range map[string]string{"percent": url.QueryEscape(string(secret)), "percent, of a path": url.PathEscape(string(secret))} {
 		forms[name] = []byte(text)
@@ -138,7 +137,7 @@ func addEscaped(forms map[string][]byte, secret []byte) {
 	}
 	forms["percent, all of it"], forms["percent, all of it, lower"] = []byte(all.String()), []byte(strings.ToLower(all.String()))
 	if utf8.Valid(secret) {
-		escaped, _ := json.Marshal(string(secret)) // a string has a form
+		escaped, _ := json.Marshal(string(secret)) // a string can always be encoded
 		forms["JSON"] = escaped[1 : len(escaped)-1]
 		quoted := strconv.Quote(string(secret))
 		forms["quoted"] = []byte(quoted[1 : len(quoted)-1])
@@ -147,7 +146,7 @@ func addEscaped(forms map[string][]byte, secret []byte) {
 
 var lowerEscapes = regexp.MustCompile(`%[0-9A-F]{2}`)
 
-// Text finds the keys in a text. Own are keys that may stand in it.
+// Text finds the keys in a text, except for own.
 func (s *Searcher) Text(place string, text []byte, own ...Key) []Leak {
 	found := s.standing(place, text)
 	if len(s.windows) == 0 {
@@ -157,8 +156,8 @@ func (s *Searcher) Text(place string, text []byte, own ...Key) []Leak {
 	return append(found, s.scan(place+" (without blanks)", unbroken(text), own)...)
 }
 
-// standing finds the words that stand in a text by themselves, whole or in two halves
-// as people read them aloud.
+// standing finds words that occur separately in a text, complete or in two halves as people read
+// them aloud.
 func (s *Searcher) standing(place string, text []byte) (found []Leak) {
 	for _, k := range s.words {
 		half := len(k.Secret) / 2
@@ -181,7 +180,7 @@ func (s *Searcher) standing(place string, text []byte) (found []Leak) {
 	return found
 }
 
-// inWord reports whether a letter or digit stands at a place in a text.
+// inWord reports whether the character at a position of a text is a letter or digit.
 func inWord(text []byte, at int) bool {
 	if at < 0 || at >= len(text) {
 		return false
@@ -207,8 +206,8 @@ func (s *Searcher) scan(place string, text []byte, own []Key) (found []Leak) {
 	return found
 }
 
-// unbroken is a text without blanks, line ends (also written out, as JSON has them)
-// and colons, which stand in long encodings.
+// unbroken returns a text without blanks, line ends (also escaped, as in JSON) and colons, which
+// occur in long encodings.
 func unbroken(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -223,8 +222,8 @@ func unbroken(text []byte) []byte {
 	return out
 }
 
-// Dir finds the keys in the files below a directory. What holds keys by design may
-// hold its own.
+// Dir finds the keys in the files below a directory. A file that contains keys by design may
+// contain its own.
 func (s *Searcher) Dir(dir string) (found []Leak, err error) {
 	err = files(dir, func(path string, text []byte) error {
 		var own []Key
@@ -237,9 +236,8 @@ func (s *Searcher) Dir(dir string) (found []Leak, err error) {
 	return found, err
 }
 
-// Look gathers the keys below a directory and finds them where they must not stand
-// there. Texts are what was said beside, by what says them; also are keys of elsewhere,
-// such as those of another gateway.
+// Look gathers the keys below a directory and returns the leaks. texts are other output, by source;
+// also are further keys, such as the keys of another gateway.
 func Look(dir string, texts map[string]string, also ...Key) (keys int, found []Leak, err error) {
 	gathered, err := Gather(dir)
 	if err != nil {

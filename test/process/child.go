@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// Environment is what every process under test gets: nothing of the person's
-// own settings.
+// Environment is the environment of every process under test. It has no settings of the user.
 func Environment(home string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8"}
 }
 
-// Result is a process that has ended.
+// Result is the result of a process that has ended.
 type Result struct {
 	Args     []string
 	Code     int
 	Out, Err string
 }
 
-// Want fails unless the process ended with the exit code and its messages hold
-// all of says.
+// Want fails the test unless the process ended with the exit code and its messages contain all of
+// says.
 func (r Result) Want(t *testing.T, code int, says ...string) {
 	t.Helper()
 	if r.Code != code {
@@ -51,17 +50,17 @@ func Finish(t *testing.T, cmd *exec.Cmd) Result {
 	return Result{Args: cmd.Args[1:], Code: cmd.ProcessState.ExitCode(), Out: out.String(), Err: msg.String()}
 }
 
-// Child is a process that runs beside its test.
+// Child is a process that runs in parallel to its test.
 type Child struct {
 	Cmd *exec.Cmd
-	// Out and Err are what it writes.
+	// Out and Err are its output.
 	Out, Err *Output
-	// Ended is closed when it is gone.
+	// Ended is closed when the process has ended.
 	Ended chan struct{}
 }
 
-// Begin starts a process and does not wait for it. What still runs when the
-// test ends is killed.
+// Begin starts a process and returns immediately. A process that still runs at the end of the test
+// is killed.
 func Begin(t *testing.T, cmd *exec.Cmd) *Child {
 	t.Helper()
 	c := begin(t, cmd, NewOutput(), NewOutput())
@@ -72,8 +71,8 @@ func Begin(t *testing.T, cmd *exec.Cmd) *Child {
 	return c
 }
 
-// drainPatience is how long the output of a process is read after it ended, where others
-// that it started still hold it open.
+// drainPatience is how long the output of an ended process is read while its child processes hold
+// it open.
 const drainPatience = 5 * time.Second
 
 func begin(t *testing.T, cmd *exec.Cmd, out, msg *Output) *Child {
@@ -91,7 +90,7 @@ func begin(t *testing.T, cmd *exec.Cmd, out, msg *Output) *Child {
 	return c
 }
 
-// Wait waits for the end.
+// Wait waits until the process ends.
 func (c *Child) Wait(t *testing.T) Result {
 	t.Helper()
 	if !Ended(c.Ended) {
@@ -100,7 +99,7 @@ func (c *Child) Wait(t *testing.T) Result {
 	return Result{Args: c.Cmd.Args[1:], Code: c.Cmd.ProcessState.ExitCode(), Out: c.Out.String(), Err: c.Err.String()}
 }
 
-// End asks the process to end, and kills one that does not.
+// End asks the process to end, and kills it if it does not.
 func (c *Child) End(t *testing.T) {
 	t.Helper()
 	_ = c.Cmd.Process.Signal(syscall.SIGTERM)

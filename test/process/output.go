@@ -1,5 +1,5 @@
-// Package process runs the programs under test and waits for what they say and
-// do. The end-to-end, the fault and the attack tests share it.
+// Package process runs the programs under test and waits for their output and their results. The
+// end-to-end, fault and attack tests use it.
 package process
 
 import (
@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Output collects what a process writes and lets a test wait for a part of it.
+// Output collects the output of a process, and allows a test to wait for a part of it.
 type Output struct {
 	mu      sync.Mutex
 	text    []byte
@@ -30,15 +30,15 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.text)
 }
 
-// Await waits until the output matches and returns the groups of the match;
-// nil when ended is closed, or must.Patience is over, before that.
+// Await waits until the output matches and returns the groups of the match. It returns nil if ended
+// is closed, or after must.Patience.
 func (o *Output) Await(re *regexp.Regexp, ended <-chan struct{}) []string {
 	timeout := time.NewTimer(must.Patience)
 	defer timeout.Stop()

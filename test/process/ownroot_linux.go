@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/must"
 )
 
-// OwnRoot is the beginning of a command line that runs in namespaces in which the user of the test
-// is root. The directories above those given belong to that user: where the test's user is not
-// root, those of the system belong to nobody there, and palyrad takes no configuration from below
-// them. The rest of the system is as it is, but for what options of bubblewrap change.
+// OwnRoot returns the start of a command line that runs in namespaces in which the user of the test
+// is root. That user owns the directories above the given ones. Directories of the system may have
+// no valid owner there, and palyrad refuses a configuration below such a directory. The rest of the
+// system is unchanged, except by the options of bubblewrap.
 func OwnRoot(t testing.TB, directories []string, options ...string) []string {
 	t.Helper()
 	line := []string{"bwrap", "--unshare-user", "--uid", "0", "--gid", "0", "--die-with-parent"}

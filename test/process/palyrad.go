@@ -15,52 +15,52 @@ import (
 	"palyra/test/leaks"
 )
 
-// Palyrad is one palyrad with directories of its own, which may be started,
-// stopped and killed any number of times.
+// Palyrad is a palyrad with its own directories, which can be started, stopped and killed
+// repeatedly.
 type Palyrad struct {
 	T *testing.T
-	// Program is palyrad; Wrap comes before it on its command line, and Env is
-	// added to its environment.
+	// Program is the path of palyrad. Wrap precedes it on the command line, and Env is added to its
+	// environment.
 	Program string
 	Wrap    []string
 	Env     []string
-	// MayEnd is true where palyrad may have ended by itself before a signal.
+	// MayEnd is true if palyrad may end by itself before a signal.
 	MayEnd bool
-	// Dir holds all that follows.
+	// Dir contains the following paths.
 	Dir, State, Policies, Workspace, Config string
 
-	// Child is the process that was started last, nil before the first.
+	// Child is the last started process, nil before the first start.
 	*Child
 
-	// told is what each process of it, and whoever asked it, wrote.
-	told *told
-	// secrets must not be told beside its keys.
+	// outputs is the output of its processes and of its clients.
+	outputs *outputs
+	// secrets must not occur in files or output, in addition to its keys.
 	secrets []leaks.Key
 }
 
-// Secret is what a command showed once, such as a PIN or the link of a pairing code: the
-// test fails when it stands in anything that palyrad left, or that was noted.
+// Secret adds a text that a command displayed once, such as a PIN or the link of a pairing code.
+// The test fails if palyrad's files or the noted output contain it.
 func (p *Palyrad) Secret(name, text string) {
 	p.secrets = append(p.secrets, leaks.Shown(name, text)...)
 }
 
-// Keeps is what the vault was given, or the beginning of it: the test fails when it
-// stands in anything that palyrad left, or that was noted.
+// Keeps adds a value of the vault, or its first bytes. The test fails if palyrad's files or the
+// noted output contain it.
 func (p *Palyrad) Keeps(name, value string) { p.secrets = append(p.secrets, leaks.Kept(name, value)) }
 
-// Beside looks for the keys of another gateway, too. Call it while that has them.
+// Beside also searches for the keys of another gateway. Call it while that gateway has them.
 func (p *Palyrad) Beside(other *Palyrad) {
 	p.T.Helper()
 	p.secrets = append(p.secrets, must.Get(leaks.Gather(other.Dir))(p.T)...)
 }
 
-// told is what was said, by who said it. It is safe for concurrent use.
-type told struct {
+// outputs is output, by process. It is safe for concurrent use.
+type outputs struct {
 	mu    sync.Mutex
 	texts map[string]*Output
 }
 
-func (o *told) note(who string, outputs ...*Output) {
+func (o *outputs) note(who string, outputs ...*Output) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, output := range outputs {
@@ -68,24 +68,23 @@ func (o *told) note(who string, outputs ...*Output) {
 	}
 }
 
-// Note keeps what a process beside palyrad wrote, so that it is looked through for
-// keys when the test ends. What a command is asked to show, such as an API token, is
-// not noted.
+// Note adds the output of another process to the texts that are searched for keys at the end of the
+// test. Output that displays a secret on purpose, such as an API token, must not be noted.
 func (p *Palyrad) Note(r Result) {
-	p.told.note(fmt.Sprint(r.Args), &Output{text: []byte(r.Out)}, &Output{text: []byte(r.Err)})
+	p.outputs.note(fmt.Sprint(r.Args), &Output{text: []byte(r.Out)}, &Output{text: []byte(r.Err)})
 }
 
-// Watch is Note for a process that still runs.
-func (p *Palyrad) Watch(c *Child) { p.told.note(fmt.Sprint(c.Cmd.Args[1:]), c.Out, c.Err) }
+// Watch is Note for a running process.
+func (p *Palyrad) Watch(c *Child) { p.outputs.note(fmt.Sprint(c.Cmd.Args[1:]), c.Out, c.Err) }
 
-// NewPalyrad makes the directories below dir. When the test ends, a palyrad
-// that still runs is ended, and its log is shown if the test failed.
+// NewPalyrad creates the directories below dir. At the end of the test, a running palyrad is ended,
+// and its log is printed if the test failed.
 func NewPalyrad(t *testing.T, program, dir string) *Palyrad {
 	t.Helper()
 	p := &Palyrad{
 		T: t, Program: program, Dir: dir, State: filepath.Join(dir, "state"), Policies: filepath.Join(dir, "policies"),
 		Workspace: filepath.Join(dir, "workspace"), Config: filepath.Join(dir, "palyra.toml"),
-		told: &told{texts: map[string]*Output{}},
+		outputs: &outputs{texts: map[string]*Output{}},
 	}
 	for _, d := range []string{p.Policies, p.Workspace} {
 		must.Do(t, os.MkdirAll(d, 0o755)) //nolint:gosec // programs of other users look into them
@@ -105,33 +104,32 @@ func (p *Palyrad) cleanUp() {
 	}
 }
 
-// noteProcess notes what the kernel shows of a palyrad that runs, to whoever may ask.
+// noteProcess notes the data of a running palyrad that the kernel shows to other users.
 func (p *Palyrad) noteProcess() {
 	for _, name := range []string{"environ", "cmdline"} {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Cmd.Process.Pid, name)); err == nil {
-			p.told.note("the kernel says of its "+name, &Output{text: text})
+			p.outputs.note("the kernel says of its "+name, &Output{text: text})
 		}
 	}
 }
 
-// keepsItsKeys fails the test when a private key stands in anything that palyrad left
-// or that was said.
+// keepsItsKeys fails the test if palyrad's files or the noted output contain a private key.
 func (p *Palyrad) keepsItsKeys() {
 	texts := map[string]string{}
-	for who, text := range p.told.texts {
+	for who, text := range p.outputs.texts {
 		texts[who] = text.String()
 	}
 	_, found, err := leaks.Look(p.Dir, texts, p.secrets...)
 	must.Check(p.T, err)
 	for _, l := range found {
-		p.T.Errorf("a key was told: %s", l)
+		p.T.Errorf("a key was printed: %s", l)
 	}
 }
 
-// Log is what palyrad wrote since it was started last.
+// Log returns palyrad's output since its last start.
 func (p *Palyrad) Log() *Output { return p.Err }
 
-// Launch runs palyrad without waiting for anything.
+// Launch starts palyrad and returns immediately.
 func (p *Palyrad) Launch() {
 	p.T.Helper()
 	line := append(append([]string(nil), p.Wrap...), p.Program, "--config", p.Config)
@@ -139,16 +137,16 @@ func (p *Palyrad) Launch() {
 	cmd.Env = append(Environment(p.Dir), p.Env...)
 	log := NewOutput()
 	p.Child = begin(p.T, cmd, log, log)
-	p.told.note("palyrad", log)
+	p.outputs.note("palyrad", log)
 }
 
-// ReadyLine is what palyrad logs once it listens.
+// ReadyLine is the line that palyrad logs once it listens.
 var ReadyLine = regexp.MustCompile(`palyrad is ready" api=(\S+) metrics=(\S*)`)
 
-// AwaitReady reports whether palyrad got ready; false means that it ended.
+// AwaitReady reports whether palyrad becomes ready; false means that it ended.
 func (p *Palyrad) AwaitReady() bool { return p.Log().Await(ReadyLine, p.Ended) != nil }
 
-// Start runs palyrad and waits until it is ready.
+// Start starts palyrad and waits until it is ready.
 func (p *Palyrad) Start() {
 	p.T.Helper()
 	p.Launch()
@@ -167,7 +165,7 @@ func (p *Palyrad) Signal(s syscall.Signal) {
 	}
 }
 
-// Stop ends palyrad in order and fails when that is no clean end.
+// Stop ends palyrad in order, and fails the test if it does not end cleanly.
 func (p *Palyrad) Stop() {
 	p.T.Helper()
 	p.Signal(syscall.SIGTERM)
@@ -176,14 +174,14 @@ func (p *Palyrad) Stop() {
 	}
 }
 
-// Kill is SIGKILL: palyrad gets no chance to do anything.
+// Kill sends SIGKILL, which palyrad cannot handle.
 func (p *Palyrad) Kill() {
 	p.T.Helper()
 	p.Signal(syscall.SIGKILL)
 	p.Wait(p.T)
 }
 
-// Read returns a file of the workspace, "" when it does not exist.
+// Read returns a file of the workspace, or "" if it does not exist.
 func (p *Palyrad) Read(name string) string {
 	p.T.Helper()
 	text, err := os.ReadFile(filepath.Join(p.Workspace, name))
@@ -193,13 +191,13 @@ func (p *Palyrad) Read(name string) string {
 	return string(text)
 }
 
-// Ask names an approval and the call that it is about.
+// Ask identifies an approval and its call.
 type Ask struct{ ID, Digest string }
 
 var askLines = regexp.MustCompile(`(?s)waiting for approval (\w{26}) .*--allow once --digest (sha256:[0-9a-f]{64})`)
 
-// Asked waits until a palyra that makes a call waits for an approval; false
-// means that it ended before.
+// Asked waits until a palyra that makes a call waits for an approval; false means that it ended
+// first.
 func (c *Child) Asked() (Ask, bool) {
 	m := c.Err.Await(askLines, c.Ended)
 	if m == nil {
@@ -208,7 +206,7 @@ func (c *Child) Asked() (Ask, bool) {
 	return Ask{m[1], m[2]}, true
 }
 
-// Decide is the command line of palyra that answers an approval.
+// Decide returns the arguments of palyra that answer an approval.
 func (a Ask) Decide(flags ...string) []string {
 	return append([]string{"approvals", "decide", a.ID, "--digest", a.Digest, "-o", "json"}, flags...)
 }

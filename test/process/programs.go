@@ -10,17 +10,16 @@ import (
 	"syscall"
 )
 
-// programsVariable names the directory of the programs that `make build` and
-// `make test-programs` linked. Where it is not set, as under a plain go test, a package
-// links what it needs.
+// programsVariable names the directory of the programs that `make build` and `make test-programs`
+// linked. If it is not set, as under a plain go test, a package links its own programs.
 const programsVariable = "TEST_PALYRA_PROGRAMS"
 
-// WithoutHelper is the name of a palyrad that was built without the sandbox helper in it.
+// WithoutHelper is the name of a palyrad that is built without the sandbox helper.
 const WithoutHelper = "palyrad-without-helper"
 
-// Install copies programs of cmd, by their names, into a directory of the caller's. They
-// are copied and not linked, so that the go command sees that a test reads them, and runs
-// it again when they differ.
+// Install copies programs of cmd, given by name, into a directory. They are copied rather than
+// linked, so that the go command records that a test reads them and repeats the test when they
+// change.
 func Install(dir string, names ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // programs of other users run them
 		return err
@@ -39,8 +38,8 @@ func Install(dir string, names ...string) error {
 	return nil
 }
 
-// folderOf is where a program lies below bin: those that only tests run are apart, so that
-// `make install` does not find them.
+// folderOf returns the directory of a program below bin. Programs for tests are separate, so that
+// `make install` does not install them.
 func folderOf(name string) string {
 	if name == WithoutHelper {
 		return "test"
@@ -48,7 +47,7 @@ func folderOf(name string) string {
 	return ""
 }
 
-// link builds one program as the Makefile does.
+// link builds one program in the same way as the Makefile.
 func link(name, to string) error {
 	folder, tags, cgo := "palyra/cmd/"+name, "palyrainit", "0"
 	switch name {

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// AtTerminal runs a process to its end at a terminal at which somebody types these lines.
-// What it shows there is Err.
+// AtTerminal runs a process to its end at a terminal into which the lines are typed. The output at
+// the terminal is Err.
 func AtTerminal(t *testing.T, cmd *exec.Cmd, lines string) Result {
 	t.Helper()
 	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
@@ -28,7 +28,7 @@ func AtTerminal(t *testing.T, cmd *exec.Cmd, lines string) Result {
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		_, _ = io.Copy(&msg, master) // ends with the terminal
+		_, _ = io.Copy(&msg, master) // ends when the terminal is closed
 	}()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, &out, terminal
 	err := Run(cmd)

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Run runs a process to its end, and kills it when must.Patience is over: a hung
-// process would otherwise last as long as its test may.
+// Run runs a process to its end, and kills it after must.Patience. A hung process would otherwise
+// run until the timeout of the test.
 func Run(cmd *exec.Cmd) error { return runWithin(cmd, must.Patience) }
 
 func runWithin(cmd *exec.Cmd, most time.Duration) error {
@@ -30,8 +30,7 @@ func runWithin(cmd *exec.Cmd, most time.Duration) error {
 	return err
 }
 
-// Ended waits until a process has ended, and reports whether it did so while
-// must.Patience lasted.
+// Ended waits until a process has ended, and reports whether it ended within must.Patience.
 func Ended(ended <-chan struct{}) bool {
 	patience := time.NewTimer(must.Patience)
 	defer patience.Stop()

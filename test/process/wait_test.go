@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRun: a process that waits for ever ends, and with an error that says so;
-// others keep their own end.
+// TestRun: a process that never ends is killed, with an error that states it. Other processes end
+// by themselves.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	if err := Run(exec.CommandContext(t.Context(), "true")); err != nil {
@@ -23,8 +23,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestEndedBeforeItsOutput: a process has ended although another that it started still
-// holds its output open. That one ends when its standard input does.
+// TestEndedBeforeItsOutput: a process counts as ended although its child process holds its output
+// open. The child ends when its standard input closes.
 func TestEndedBeforeItsOutput(t *testing.T) {
 	t.Parallel()
 	hold, release, err := os.Pipe()

@@ -44,7 +44,7 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 	t.Helper()
 	is, ok := p.Manifest.Tool(id)
 	if !ok {
-		t.Fatalf("there is no tool %s", id)
+		t.Fatalf("tool %s not found", id)
 	}
 	text := p.Modules[is.Module]
 	m := must.Get(module.Check(text, module.DefaultLimits()))(t)
@@ -156,7 +156,7 @@ func TestExamplesRun(t *testing.T) {
 		{"notebook", "write", `{"title": "milk", "text": "two"}`, &grants{storage: map[string]string{}}, `{"written":"milk"}`},
 		{"notebook", "read", `{"title": "milk"}`, &grants{storage: map[string]string{"note/milk": `{"text":"two","written":"2026-01-01T00:00:00Z"}`}}, `{"text":"two","written":"2026-01-01T00:00:00Z"}`},
 		{"notebook", "read", `{}`, &grants{storage: map[string]string{"note/a": "", "note/b": "", "other": ""}}, `{"titles":["a","b"]}`},
-		{"notebook", "read", `{"title": "milk"}`, &grants{storage: map[string]string{}}, "there is no note"},
+		{"notebook", "read", `{"title": "milk"}`, &grants{storage: map[string]string{}}, "does not exist"},
 		{"notebook", "read", `{"title": "milk"}`, &grants{}, "not granted"},
 	} {
 		p := packed(t, examples+c.dir)

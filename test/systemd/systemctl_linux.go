@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is systemctl: it does what the command line says. Where the variable Dir names no directory there is no manager at all. In
-// it are the commands that were given (log), and the process ids of the holder of the
-// socket and of the service.
+// Main is systemctl: it executes its command line. If the variable Dir names no directory, no
+// manager exists. The directory contains the received commands (log), and the process ids of the
+// holder of the socket and of the service.
 func Main() {
 	dir := os.Getenv(Dir)
 	if dir == "" {
@@ -77,7 +77,7 @@ func (m manager) log(line string) {
 	}
 }
 
-// links makes the links of [Install] below the units' directory, or takes them away.
+// links creates or removes the links of [Install] below the units' directory.
 func (m manager) links(enable bool) {
 	for unit, target := range map[string]string{"palyrad.service": "default.target.wants", "palyrad.socket": "sockets.target.wants"} {
 		wants := filepath.Join(m.units, target)
@@ -95,7 +95,7 @@ func (m manager) links(enable bool) {
 	}
 }
 
-// value is the value of a key in a unit.
+// value returns the value of a key in a unit.
 func (m manager) value(unit, key string) string {
 	text, err := os.ReadFile(filepath.Join(m.units, unit))
 	if err != nil {
@@ -125,7 +125,7 @@ func (m manager) startHolder() {
 	}
 }
 
-// hold holds the socket, and starts and ends the service as it is told over a pipe.
+// hold holds the socket, and starts and ends the service by commands from a pipe.
 func (m manager) hold() {
 	l, err := net.Listen("tcp", m.value("palyrad.socket", "ListenStream"))
 	if err != nil {
@@ -178,7 +178,7 @@ func (m manager) startService(socket *os.File) {
 	go func() { _ = cmd.Wait() }()
 }
 
-// command tells the holder something.
+// command sends a command to the holder.
 func (m manager) command(text string) {
 	if err := os.WriteFile(filepath.Join(m.dir, "control"), []byte(text), 0o600); err != nil {
 		m.fail(err.Error())
@@ -201,8 +201,8 @@ func (m manager) stop(kind string) {
 	_ = os.Remove(path)
 }
 
-// awaitEnd waits until a process has ended, at most two minutes: its descriptor is
-// readable from then on, also while it is a zombie.
+// awaitEnd waits until a process has ended, at most two minutes: its descriptor is then readable,
+// also while it is a zombie.
 func awaitEnd(process int) {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 120_000)

@@ -4,5 +4,5 @@ package systemd
 
 import "os"
 
-// Main is of Linux alone.
+// Main exists on Linux only.
 func Main() { os.Exit(1) }

@@ -2,14 +2,13 @@ package main
 
 import "sync"
 
-// budget is what tiers that run at once may use together. A tier that waits for a browser
-// or a program leaves processors idle, so that the budget has twice as many as the
-// machine.
+// budget is the limit of parallel tiers. A tier that waits for a browser or a program leaves
+// processors idle, so the budget has twice as many as the machine.
 type budget struct {
 	mu                 sync.Mutex
 	freed              *sync.Cond
 	processors, memory int
-	// most are the processors and GiB of memory that one tier can get.
+	// most is the highest claim of one tier: processors and GiB of memory.
 	most claim
 }
 
@@ -22,8 +21,8 @@ func newBudget(processors, memory int) *budget {
 	return b
 }
 
-// take waits until the tier's processors and memory are free. A tier that asks for more
-// than there is gets all.
+// take waits until the tier's processors and memory are free. A tier that requires more than the
+// budget gets all of it.
 func (b *budget) take(t tier) claim {
 	want := claim{min(processorsOf(t), b.most.processors), min(t.memory, b.most.memory)}
 	b.mu.Lock()

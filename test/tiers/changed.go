@@ -59,7 +59,7 @@ func (s *session) runChanged(ctx context.Context) error {
 }
 
 // keepAffected removes from a tier the packages that the change does not affect. The change
-// is the difference from the base or, if there is none, the last commit. Without a commit to
+// is the difference from the base or, without a base, the last commit. Without a commit to
 // compare with, the tier keeps all packages.
 func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) error {
 	base, err := s.comparedWith(ctx)

@@ -126,8 +126,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestBudget: tiers that run at once never hold more than there is, and one that wants more
-// than there is runs alone.
+// TestBudget: parallel tiers never hold more than the budget. A tier that requires more runs alone.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +193,7 @@ func TestCommandResults(t *testing.T) {
 	}
 }
 
-// TestQuote: a word survives the shell, and $PWD is replaced by it.
+// TestQuote: a word is unchanged by the shell, except that $PWD is replaced.
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"plain", "", "a b", "it's", `^TestA$/^a\(b\)$`, "*?[a]", `\`, "$HOME", "`x`", "a\nb"} {
@@ -208,8 +207,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestTable: every tier can be told apart, has needs and a time, and a long one takes at
-// most five minutes.
+// TestTable: every tier has a unique name, needs and a time, and a long one takes at most five
+// minutes.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	must.Check(t, checkTiers())
@@ -279,8 +278,7 @@ func TestRaceOfTheChange(t *testing.T) {
 	}
 }
 
-// TestStoppedPackages: where go test is stopped, the tests that still ran are named, each with
-// its command.
+// TestStoppedPackages: if go test is stopped, the running tests are named, each with its command.
 func TestStoppedPackages(t *testing.T) {
 	t.Parallel()
 	var got []packageResult
@@ -288,15 +286,15 @@ func TestStoppedPackages(t *testing.T) {
 	events := `{"Action":"start","Package":"palyra/test/fault"}
 {"Action":"run","Package":"palyra/test/fault","Test":"TestEnds"}
 {"Action":"pass","Package":"palyra/test/fault","Test":"TestEnds"}
-{"Action":"run","Package":"palyra/test/fault","Test":"TestHangs"}
-{"Action":"output","Package":"palyra/test/fault","Test":"TestHangs","Output":"waiting\n"}
+{"Action":"run","Package":"palyra/test/fault","Test":"TestUnresponsiveTPM"}
+{"Action":"output","Package":"palyra/test/fault","Test":"TestUnresponsiveTPM","Output":"waiting\n"}
 `
 	must.Do(t, c.read(strings.NewReader(events), io.Discard))
 	if len(got) != 1 || got[0].Outcome != failed || len(got[0].Tests) != 2 {
 		t.Fatalf("results %+v", got)
 	}
 	hangs := got[0].Tests[1]
-	if hangs.Name != "TestHangs" || hangs.Outcome != unfinished || !strings.Contains(hangs.Output, "waiting") || !strings.Contains(hangs.Reproduce, "TEST_PALYRA_FACTS_TIME=2m") {
+	if hangs.Name != "TestUnresponsiveTPM" || hangs.Outcome != unfinished || !strings.Contains(hangs.Output, "waiting") || !strings.Contains(hangs.Reproduce, "TEST_PALYRA_FACTS_TIME=2m") {
 		t.Errorf("the test that hung: %+v", hangs)
 	}
 }

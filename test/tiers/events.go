@@ -37,7 +37,7 @@ const (
 type testResult struct {
 	// Package is the import path, or the folder of the console's tests.
 	Package string
-	// Name is "" for what a package did outside its tests.
+	// Name is "" for output of the package outside its tests.
 	Name    string
 	Outcome outcome
 	Took    time.Duration
@@ -70,7 +70,7 @@ type collector struct {
 // gathering is a package whose tests still run.
 type gathering struct {
 	result packageResult
-	// output is what running tests printed so far; "" for the package itself.
+	// output is the output of running tests so far; "" is the package itself.
 	output map[string]*strings.Builder
 }
 
@@ -78,8 +78,8 @@ func newCollector(tier string, flags goFlags, report func(packageResult)) *colle
 	return &collector{tier: tier, flags: flags, report: report, packages: map[string]*gathering{}, builds: map[string]*strings.Builder{}}
 }
 
-// read reads events until the end. A line that is no event, such as a message of the go
-// command itself, goes to rest.
+// read reads events until the end. A line that is not an event, such as a message of the go
+// command, is copied to rest.
 func (c *collector) read(r io.Reader, rest io.Writer) error {
 	lines := bufio.NewReader(r)
 	for {
@@ -102,7 +102,7 @@ func (c *collector) read(r io.Reader, rest io.Writer) error {
 	}
 }
 
-// abandon reports the packages that have not ended, because go test was stopped.
+// abandon reports the packages that have not ended because go test was stopped.
 func (c *collector) abandon() {
 	for _, name := range slices.Sorted(maps.Keys(c.packages)) {
 		c.packages[name].finish(c, event{Package: name, Action: string(failed)})
@@ -145,7 +145,7 @@ func (c *collector) build(path string) *strings.Builder {
 	return c.builds[path]
 }
 
-// maxOutput bounds what is kept of one test's output.
+// maxOutput is the highest size of the stored output of one test.
 const maxOutput = 1 << 20
 
 func (p *gathering) write(e event) {
@@ -162,7 +162,7 @@ func (p *gathering) write(e event) {
 	}
 }
 
-// isNoise reports whether a line of output only repeats what the events state.
+// isNoise reports whether a line of output only repeats the events.
 func isNoise(line string) bool {
 	line = strings.TrimLeft(line, " ")
 	for _, prefix := range []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- PASS", "--- SKIP"} {
@@ -173,7 +173,7 @@ func isNoise(line string) bool {
 	return false
 }
 
-// end keeps a test that ended.
+// end stores the result of a test.
 func (p *gathering) end(c *collector, e event) {
 	t := testResult{Package: e.Package, Name: e.Test, Outcome: outcome(e.Action), Took: seconds(e.Elapsed)}
 	if b := p.output[e.Test]; b != nil && t.Outcome != passed {
@@ -186,7 +186,7 @@ func (p *gathering) end(c *collector, e event) {
 	p.result.Tests = append(p.result.Tests, t)
 }
 
-// finish reports a package that ended. Tests that still ran failed with it.
+// finish reports a package that ended. Tests that still ran have failed with it.
 func (p *gathering) finish(c *collector, e event) {
 	p.result.Outcome, p.result.Took = outcome(e.Action), seconds(e.Elapsed)
 	own := ""
@@ -203,7 +203,7 @@ func (p *gathering) finish(c *collector, e event) {
 		if b := c.builds[e.FailedBuild]; b != nil {
 			own = b.String() + own
 		}
-		// It does not compile, or TestMain found something wrong after the tests.
+		// The package does not compile, or TestMain failed after the tests.
 		if own = strings.TrimSpace(withoutVerdict(own)); own != "" || !slices.ContainsFunc(p.result.Tests, testResult.bad) {
 			p.result.Tests = append(p.result.Tests, testResult{Package: e.Package, Outcome: failed, Output: own + "\n", Reproduce: c.flags.reproduce(e.Package, "")})
 		}

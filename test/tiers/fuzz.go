@@ -20,8 +20,8 @@ type fuzzTarget struct {
 	name string
 }
 
-// runFuzz runs fuzz targets for a time each. Where the budget is too short for all of
-// them, it begins at another one for each commit, and prints how many it left out.
+// runFuzz runs each fuzz target for a fixed time. If the budget is too short for all, each commit
+// starts at another target, and the number of skipped targets is printed.
 func (s *session) runFuzz(ctx context.Context) error {
 	targets, err := s.fuzzTargets(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *session) runFuzz(ctx context.Context) error {
 	}
 	commit, err := commitNumber(ctx, "HEAD")
 	if err != nil {
-		commit = 0 // a copy without git begins at the first
+		commit = 0 // a copy without git starts at the first
 	}
 	left := slices.Concat(targets, targets)[commit%len(targets):][:len(targets)]
 	for len(left) > 0 && (s.within == 0 || time.Since(s.started) < s.within) {

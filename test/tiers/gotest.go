@@ -13,7 +13,7 @@ import (
 // tests that drive them.
 const programsVariable = "TEST_PALYRA_PROGRAMS"
 
-// longVariable is set where tests that take minutes run.
+// longVariable is set for tests that take minutes.
 const longVariable = "TEST_PALYRA_LONG"
 
 // garbageCollection is the value of GOGC unless the caller sets one. With more heap between
@@ -25,27 +25,27 @@ const garbageCollection = "400"
 // tiers and all checkouts; the race detector and the attacks require cgo.
 type goFlags struct {
 	race, short, long, programs bool
-	// cgo switches cgo on without the race detector.
+	// cgo enables cgo without the race detector.
 	cgo bool
 	// run is a regular expression of tests.
 	run   string
 	count int
-	// variables are those of the tier.
+	// variables are the environment variables of the tier.
 	variables []string
-	// parallel is how many tests of a package run at once, 0 for one on each processor.
+	// parallel is the number of parallel tests of a package, 0 for one per processor.
 	parallel int
 }
 
 // unwatched are the packages that the race detector does not watch: with them the tests of
-// internal/gateway take twice the time. Each only computes on data that one goroutine hands
-// it. encoding/json and others that read or write the structures of their callers stay
-// watched. So do packages that synchronize by atomic variables, because the detector would
-// miss the synchronization and report races that are none.
+// internal/gateway take twice the time. Each only computes on data that one goroutine passes to it.
+// encoding/json and other packages that access the structures of their callers stay watched. So do
+// packages that synchronize by atomic variables, because the detector would miss the
+// synchronization and report false races.
 var unwatched = []string{
-	"modernc.org/...", // SQLite, translated from C, on memory that the detector does not know
+	"modernc.org/...", // SQLite, translated from C, with memory that the detector does not track
 	"compress/...", "crypto/internal/fips140/...", "golang.org/x/crypto/argon2", "golang.org/x/crypto/blake2b",
 	"math/big", "regexp/...", "strconv", "unicode/...",
-	module + "/test/leaks", // looks for keys in every byte that a gateway left
+	module + "/test/leaks", // searches every byte of a gateway's files for keys
 }
 
 // arguments returns the words after "go test".
@@ -91,8 +91,7 @@ func (f goFlags) environment() []string {
 	return append(variables, f.variables...)
 }
 
-// reproduce returns a command line that runs one test again; "" for the name is the whole
-// package.
+// reproduce returns a command line that runs one test again; "" is the whole package.
 func (f goFlags) reproduce(pkg, test string) string {
 	f.count, f.parallel = 1, 0
 	f.run = pattern(test)
@@ -140,7 +139,7 @@ func quoteMeta(s string) string {
 	return b.String()
 }
 
-// shellQuote quotes a word for a POSIX shell where it needs it. $PWD is left to the shell.
+// shellQuote quotes a word for a POSIX shell if necessary. The shell expands $PWD.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=./,:@%+", r)

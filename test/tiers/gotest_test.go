@@ -64,10 +64,10 @@ func TestMap(t *testing.T) {
 }
 `
 
-// TestRacesAreSeen: the race detector still reports each of these races, although it leaves
-// out the packages of unwatched. The control leaves out encoding/json as well, and then the
-// race of TestMarshal is not reported.
-func TestRacesAreSeen(t *testing.T) {
+// TestRacesAreReported: the race detector still reports each of these races, although it leaves out the
+// packages of unwatched. Control: if encoding/json is left out as well, the race of TestMarshal is
+// not reported.
+func TestRacesAreReported(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("the race detector requires a C compiler")

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// hostState is what tests must leave as it is: every entry of /etc, and the null device.
-// Tests run as root too, and one of them once overwrote the password file. Entries that
+// hostState is the state of the host that tests must not change: every entry of /etc, and the null
+// device. Tests also run as root, and one of them once overwrote the password file. Entries that
 // this user may not read are left out.
 type hostState struct {
 	etc, null string
 	entries   map[string]string
 }
 
-// lookAtHost records the state. It is empty on systems other than Linux, where no test
-// could change it.
+// lookAtHost records the state. It is empty on systems other than Linux, where no test could change
+// it.
 func lookAtHost(etc, null string) (hostState, error) {
 	h := hostState{etc: etc, null: null}
 	if runtime.GOOS != "linux" {
@@ -88,7 +88,7 @@ func entriesBelow(dir string) (map[string]string, error) {
 	return entries, err
 }
 
-// nullProblem says how the null device is wrong; "" when it is right. See null(4).
+// nullProblem returns the fault of the null device, or "". See null(4).
 func nullProblem(name string) string {
 	info, err := os.Stat(name)
 	if err != nil {

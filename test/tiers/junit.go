@@ -39,7 +39,7 @@ type (
 
 // writeReport writes junit.xml and durations.txt into the report directory.
 func (s *session) writeReport() error {
-	if err := os.MkdirAll(s.report, 0o755); err != nil { //nolint:gosec // a report is no secret
+	if err := os.MkdirAll(s.report, 0o755); err != nil { //nolint:gosec // a report is not secret
 		return fmt.Errorf("making the report directory: %w", err)
 	}
 	text, err := xml.MarshalIndent(s.junit(), "", "  ")

@@ -12,8 +12,8 @@ import (
 
 var testFunctions = regexp.MustCompile(`(?m)^func (?:Test[A-Z_0-9]\w*|Test)\(\w* ?\*testing\.T\)`)
 
-// list prints each tier with what it runs, its time, its needs and the number of test
-// functions of its packages.
+// list prints each tier with its content, its time, its needs and the number of test functions of
+// its packages.
 func (s *session) list(ctx context.Context) error {
 	all, err := listPackages(ctx, s.goTool, "./...")
 	if err != nil {

@@ -29,7 +29,7 @@ func availableMemory() int {
 	return 4
 }
 
-// loadAverage returns the load of the last minute, "" where the system does not show it.
+// loadAverage returns the load of the last minute, or "" if it is not available.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -60,7 +60,7 @@ func descendants() []int {
 		if err != nil {
 			continue
 		}
-		// The name of the program, in parentheses, may hold anything.
+		// The name of the program, in parentheses, may contain any character.
 		after := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if err != nil || len(after) < 2 || after[0] == "Z" {
@@ -82,10 +82,10 @@ func descendants() []int {
 	return found
 }
 
-// groupRoots are where control groups of either version are mounted.
+// groupRoots is the mount directory of control groups of both versions.
 const groupRoots = "/sys/fs/cgroup"
 
-// controlGroups returns the directories of control groups that palyrad or its tests made.
+// controlGroups returns the directories of control groups that palyrad or its tests created.
 func controlGroups() map[string]bool {
 	found := map[string]bool{}
 	_ = filepath.WalkDir(groupRoots, func(name string, d os.DirEntry, err error) error {
@@ -100,8 +100,8 @@ func controlGroups() map[string]bool {
 	return found
 }
 
-// isInUse reports whether a control group belongs to a gateway that still runs, such as one
-// of another checkout: its name is "palyra-<pid>-<start time>-<n>".
+// isInUse reports whether a control group belongs to a running gateway, for example of another
+// checkout: its name is "palyra-<pid>-<start time>-<n>".
 func isInUse(name string) bool {
 	parts := strings.Split(filepath.Base(name), "-")
 	if len(parts) < 2 {
@@ -111,7 +111,7 @@ func isInUse(name string) bool {
 	return err == nil && syscall.Kill(pid, 0) == nil
 }
 
-// leftovers is what there was before a run, so that only what the run made is removed.
+// leftovers is the state before a run, so that only the run's own leftovers are removed.
 type leftovers struct {
 	groups map[string]bool
 	dir    string
@@ -119,12 +119,12 @@ type leftovers struct {
 
 func before(dir string) leftovers { return leftovers{groups: controlGroups(), dir: dir} }
 
-// remove ends all processes that the run started, unmounts what it mounted below its
-// directory, and removes its control groups and temporary files. It returns an error that
-// names what is still there.
+// remove ends all processes that the run started, unmounts its mounts below its directory, and
+// removes its control groups and temporary files. It returns an error that names everything that
+// remains.
 func (l leftovers) remove() error {
 	var failures []error
-	// A process that starts others while it is killed is found by the next look.
+	// Processes can start others while they are killed, so the search is repeated.
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for range 500 {
@@ -139,7 +139,7 @@ func (l leftovers) remove() error {
 	if left := descendants(); len(left) > 0 {
 		failures = append(failures, fmt.Errorf("processes %v did not end", left))
 	}
-	for range 2 { // a mount may lie on another
+	for range 2 { // mounts can be nested
 		for _, point := range mountsBelow(l.dir) {
 			_ = syscall.Unmount(point, syscall.MNT_DETACH)
 		}
@@ -163,7 +163,7 @@ func (l leftovers) remove() error {
 	return errors.Join(append(failures, os.RemoveAll(l.dir))...)
 }
 
-// reap collects the exits of children, and reports whether none is left.
+// reap collects the exit states of children, and reports whether no child remains.
 func reap() (none bool) {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
@@ -195,7 +195,7 @@ func mountsBelow(dir string) []string {
 	return points
 }
 
-// removeGroup removes a control group with those below it. The kernel refuses one that has
+// removeGroup removes a control group and its subgroups. The kernel refuses to remove a group with
 // processes.
 func removeGroup(name string) {
 	entries, err := os.ReadDir(name)

@@ -98,7 +98,7 @@ func main() {
 	}
 }
 
-// errFailed reports that tests failed, after the run printed which.
+// errFailed reports that tests failed, after the run has printed them.
 var errFailed = errors.New("tests failed")
 
 func run(ctx context.Context, args []string, out, errs io.Writer) error {

@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// need is something that must be there before a tier starts.
+// need is a prerequisite of a tier.
 type need struct {
 	name string
-	// install is what scripts/deps.sh installs when it is missing: command=package or
-	// /file=package of Debian.
+	// install is the argument of scripts/deps.sh that installs it: command=package or /file=package
+	// of Debian.
 	install string
 	// make is the target of the Makefile that provides it.
 	make string
-	// check returns an error that names what to install or set, nil when it is there. A
-	// need without it is met when the command or file of install exists.
+	// check returns an error that names the step to meet the need, or nil. A need without it is met
+	// if the command or file of install exists.
 	check func() error
 }
 
@@ -52,7 +52,7 @@ var (
 	chromium      = need{name: "Chromium", install: chromiumPackage()}
 )
 
-// Needs that the Makefile provides, or that only the operator can.
+// Needs that the Makefile provides, or that only the operator can meet.
 var (
 	goCommand      = need{name: "Go", check: hasGo}
 	programs       = need{name: "the programs", make: "test-programs"}
@@ -74,7 +74,7 @@ func chromiumPackage() string {
 	return "chromium=chromium"
 }
 
-// missing returns what of install is not there, as package names.
+// missing returns the packages of install that are not installed.
 func (n need) missing() []string {
 	var packages []string
 	for _, pair := range strings.Fields(n.install) {
@@ -92,7 +92,7 @@ func (n need) missing() []string {
 	return packages
 }
 
-// problem returns what is missing and what to do, "" when the need is met.
+// problem returns the missing prerequisite and the next step, or "" if the need is met.
 func (n need) problem() string {
 	if missing := n.missing(); len(missing) > 0 {
 		return fmt.Sprintf("%s is missing: install %s (Debian: apt-get install %[2]s)", n.name, strings.Join(missing, " "))
@@ -112,7 +112,7 @@ func hasGo() error {
 	return nil
 }
 
-// hasHistory returns an error in a clone that does not have the commit of the older release.
+// hasHistory returns an error in a clone without the commit of the older release.
 func hasHistory() error {
 	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
 	if err != nil || strings.TrimSpace(string(out)) == "true" {
@@ -121,7 +121,7 @@ func hasHistory() error {
 	return nil
 }
 
-// hasLoopback returns an error where nothing can listen on loopback.
+// hasLoopback returns an error if no program can listen on loopback.
 func hasLoopback() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,8 +134,7 @@ func hasLoopback() error {
 // programs and temporary files.
 const leastSpace = 4 << 30
 
-// hasSpace returns an error where too little space is left for temporary files or for the
-// build cache.
+// hasSpace returns an error if the space for temporary files or for the build cache is too small.
 func hasSpace() error {
 	cache, err := os.UserCacheDir()
 	if given := os.Getenv("GOCACHE"); given != "" {
@@ -166,10 +165,10 @@ func existing(dir string) string {
 	}
 }
 
-// provide installs what tiers need and is missing, and returns for each need that could
-// not be met why. It asks the package manager once for all of them. Where packages or
-// tests are chosen it provides only the programs that they drive: most tests need little
-// of what their tier needs, and say themselves what they miss.
+// provide installs missing needs of tiers, and returns the reason for each need that it could not
+// meet. It calls the package manager once for all of them. If packages or tests are selected, it
+// provides only the programs that they drive: most tests need little of their tier's needs, and
+// report a missing need themselves.
 func (s *session) provide(ctx context.Context, chosen []tier) map[string]string {
 	needs := s.needsOf(chosen)
 	var pairs []string
@@ -179,7 +178,7 @@ func (s *session) provide(ctx context.Context, chosen []tier) map[string]string 
 		}
 	}
 	if s.install && len(pairs) > 0 {
-		// What it could not install, the check below reports.
+		// The check below reports packages that could not be installed.
 		_ = stream(ctx, s.out, "scripts/deps.sh", pairs...)
 	}
 	problems := map[string]string{}
@@ -199,7 +198,7 @@ func (s *session) provide(ctx context.Context, chosen []tier) map[string]string 
 	return problems
 }
 
-// needsOf returns the needs of tiers that are provided and checked, each once.
+// needsOf returns the needs of tiers that are provided and checked, without duplicates.
 func (s *session) needsOf(chosen []tier) []need {
 	var needs []need
 	seen := map[string]bool{}

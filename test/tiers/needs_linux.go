@@ -17,7 +17,7 @@ func freeSpace(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// hasNamespaces returns an error where sandboxes cannot start.
+// hasNamespaces returns an error if sandboxes cannot start.
 func hasNamespaces() error {
 	path, err := exec.LookPath("unshare")
 	if err != nil {

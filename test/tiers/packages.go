@@ -32,7 +32,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// hasTests reports whether go test has anything to run there.
+// hasTests reports whether the package has test files.
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
 // within reports whether the package is the folder of the module, or below it.
@@ -41,9 +41,9 @@ func (p pkg) within(folder string) bool {
 	return p.ImportPath == path || strings.HasPrefix(p.ImportPath, path+"/")
 }
 
-// listPackages asks the go command for the packages that match patterns. A directory of the
-// checkout is a pattern too, since results name packages so. Cgo is on, so that packages that
-// require it are listed as well.
+// listPackages returns the packages that match patterns, by the go command. A directory of the
+// checkout is also a pattern, because results name packages in that form. Cgo is on, so that
+// packages that require it are listed as well.
 func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg, error) {
 	patterns = slices.Clone(patterns)
 	for i, pattern := range patterns {
@@ -147,7 +147,7 @@ func longestFirst(tier string, all []pkg) {
 	slices.SortStableFunc(all, func(a, b pkg) int { return int(key(b)/time.Millisecond - key(a)/time.Millisecond) })
 }
 
-// isConcurrent reports whether a package is on the list of those that the race detector
+// isConcurrent reports whether a package is on the list of packages that the race detector
 // watches.
 func isConcurrent(p pkg) bool {
 	return slices.Contains(concurrentFolders(), strings.TrimPrefix(p.ImportPath, module+"/"))

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestPatterns: a package is named as the go command names it, and as results name it.
+// TestPatterns: a package can be named as the go command names it, and as results name it.
 //
 // Not parallel: it changes the working directory.
 func TestPatterns(t *testing.T) {

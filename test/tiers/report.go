@@ -17,8 +17,8 @@ import (
 // slowestCount is how many packages and tests the summary names.
 const slowestCount = 10
 
-// printStart prints what runs and on which machine, and each unmet need in one line before
-// any test runs.
+// printStart prints the tiers and the machine, and one line for each unmet need, before any test
+// runs.
 func (s *session) printStart(chosen []tier, problems map[string]string) {
 	names := make([]string, 0, len(chosen))
 	for _, t := range chosen {
@@ -33,7 +33,7 @@ func (s *session) printStart(chosen []tier, problems map[string]string) {
 	}
 }
 
-// printPackage prints a package that ended: one line, and the output of what failed.
+// printPackage prints a package that ended: one line, and the output of failed tests.
 func printPackage(out io.Writer, p packageResult) {
 	word := map[outcome]string{passed: "ok", failed: "FAIL", skipped: "none"}[p.Outcome]
 	name := strings.TrimPrefix(p.Name, module+"/")
@@ -55,9 +55,9 @@ func printPackage(out io.Writer, p packageResult) {
 	}
 }
 
-// printSummary prints the slowest packages and tests, the times of the tiers and, last,
-// what failed with the command that runs it again. changed are the entries of the host
-// that tests changed.
+// printSummary prints the slowest packages and tests, the times of the tiers and, last, the
+// failures with the command that runs them again. changed are the entries of the host that tests
+// changed.
 func (s *session) printSummary(ctx context.Context, changed []string) error {
 	s.printSlowest()
 	fmt.Fprintln(s.out, "== tiers")
@@ -93,7 +93,7 @@ func (s *session) printSummary(ctx context.Context, changed []string) error {
 	return err
 }
 
-// printSlowest prints the packages and tests that took longest, cached ones excepted.
+// printSlowest prints the slowest packages and tests, without cached ones.
 func (s *session) printSlowest() {
 	packages := slices.DeleteFunc(slices.Clone(s.results), func(p packageResult) bool { return p.Cached })
 	slices.SortFunc(packages, func(a, b packageResult) int { return cmp.Compare(b.Took, a.Took) })
@@ -119,8 +119,8 @@ func (s *session) printSlowest() {
 	}
 }
 
-// printFailed names each failed test with its command, subtests in place of the tests that
-// failed only because of them.
+// printFailed prints each failed test with its command. Subtests replace the tests that failed only
+// because of them.
 func (s *session) printFailed() {
 	var lines []string
 	for _, p := range s.results {
@@ -175,7 +175,7 @@ var (
 	playwrightFault = regexp.MustCompile(`(?m)^ +✘ +\d+ (?:\[\w+\] › )?(\S+?\.spec\.ts:\d+):\d+ › (.*?)(?: \([\d.]+m?s\))?$`)
 )
 
-// commandResult makes the result of a tier from what its command printed.
+// commandResult returns the result of a tier from the output of its command.
 func commandResult(t tier, text string, err error, took time.Duration) packageResult {
 	p := packageResult{Tier: t.name, Name: strings.Join(t.command, " "), Outcome: passed, Took: took}
 	pass := 0
@@ -213,7 +213,7 @@ func commandResult(t tier, text string, err error, took time.Duration) packageRe
 	return p
 }
 
-// again returns the command that runs a tier once more.
+// again returns the command that repeats a tier.
 func again(t tier) string {
 	switch t.name {
 	case "web", browserTier:

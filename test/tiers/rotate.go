@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// everyCommits is in how many commits each long tier runs at least once.
+// everyCommits is the number of commits in which each long tier runs at least once.
 const everyCommits = 5
 
-// runRotation runs the long tiers whose turn it is at this commit whatever time is left,
-// then the others in turn while the budget lasts, and prints what it left out and at which
-// commit each of those had its turn last.
+// runRotation first runs the long tiers that are due at this commit, independent of the budget, and
+// then the others while the budget lasts. It prints the skipped tiers, each with the commit at
+// which it was last due.
 func (s *session) runRotation(ctx context.Context) error {
 	commit, err := commitNumber(ctx, "HEAD")
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *session) runRotation(ctx context.Context) error {
 }
 
 // rotation returns tiers in the order of a commit, of which the first due ones run
-// whatever time is left. In everyCommits successive commits each tier is due at least
+// regardless of the remaining time. In everyCommits successive commits each tier is due at least
 // once.
 func rotation(all []tier, commit int) (order []tier, due int) {
 	due = (len(all) + everyCommits - 1) / everyCommits

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// session is one run of the program. Its methods are safe for concurrent use where tiers
-// run side by side.
+// session is one run of the program. Its methods are safe for concurrent use, because tiers run in
+// parallel.
 type session struct {
 	options
 	out     io.Writer
@@ -27,17 +27,17 @@ type session struct {
 	ended   []tierResult
 }
 
-// tierResult is how a tier ended.
+// tierResult is the result of a tier.
 type tierResult struct {
 	tier    tier
 	outcome outcome
 	took    time.Duration
-	// problem says why a tier did not run.
+	// problem is the reason why a tier did not run.
 	problem string
 }
 
-// runTiers runs tiers side by side and prints the summary. The error is errFailed when a
-// test failed or a tier could not run.
+// runTiers runs tiers in parallel and prints the summary. It returns errFailed if a test failed or
+// a tier could not run.
 func (s *session) runTiers(ctx context.Context, chosen []tier) error {
 	if err := checkTiers(); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (s *session) runChosen(ctx context.Context, chosen []tier) error {
 	return nil
 }
 
-// choose gives each tier its packages, and leaves out those that have none. Tiers that are
-// no Go tests run where all packages are chosen.
+// choose assigns packages to each tier, and removes tiers without packages. Tiers other than Go
+// tests run only if all packages are selected.
 func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 	all, err := listPackages(ctx, s.goTool, strings.Fields(s.packages)...)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *session) choose(ctx context.Context, chosen []tier) ([]tier, error) {
 	return out, nil
 }
 
-// noTier is the error for packages that none of the chosen tiers tests.
+// noTier returns the error for packages that none of the selected tiers tests.
 func (s *session) noTier(all []pkg) error {
 	var others []string
 	for _, t := range tiers {
@@ -133,7 +133,7 @@ func (s *session) noTier(all []pkg) error {
 // everything reports whether neither packages nor tests are chosen.
 func (s *session) everything() bool { return s.packages == "./..." && s.run == "" }
 
-// schedule runs tiers as processors and memory allow, in the order of the table.
+// schedule runs tiers within the budget, in the order of the table.
 func (s *session) schedule(ctx context.Context, chosen []tier, problems map[string]string) {
 	b := newBudget(runtime.NumCPU(), availableMemory())
 	var all sync.WaitGroup
@@ -149,7 +149,7 @@ func (s *session) schedule(ctx context.Context, chosen []tier, problems map[stri
 			result := tierResult{tier: t, outcome: passed}
 			if err := s.runTier(ctx, t); err != nil {
 				result.outcome = failed
-				// An exit code says less than the tests that failed.
+				// The failed tests are reported, so the exit code is redundant.
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) {
 					result.problem = err.Error()
@@ -162,7 +162,7 @@ func (s *session) schedule(ctx context.Context, chosen []tier, problems map[stri
 	all.Wait()
 }
 
-// problem returns why a tier cannot run, "" when all its needs are met.
+// problem returns the reason why a tier cannot run, or "" if all its needs are met.
 func (t tier) problem(problems map[string]string) string {
 	var found []string
 	for _, n := range t.needs {
@@ -189,11 +189,10 @@ func (s *session) failedTiers() int {
 	return n
 }
 
-// runTier runs one tier. The error says that something failed; which tests, the results
-// say.
+// runTier runs one tier. The error reports a failure; the results name the tests.
 func (s *session) runTier(ctx context.Context, t tier) error {
 	if t.suite == long {
-		// Continuous integration ends at a fixed time, whatever a long test waits for.
+		// Continuous integration has a fixed time limit, also for a long test.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, 3*t.budget, fmt.Errorf("the tier %s took three times its budget of %s", t.name, clock(t.budget)))
 		defer cancel()
@@ -204,8 +203,8 @@ func (s *session) runTier(ctx context.Context, t tier) error {
 	return s.runCommand(ctx, t)
 }
 
-// drainPatience is how long the output of a command is read after it ended, where
-// processes that it left still hold it open.
+// drainPatience is how long the output of an ended command is read while its child processes hold
+// it open.
 const drainPatience = 10 * time.Second
 
 // runGo runs the packages of a tier by one go test command.
@@ -236,12 +235,12 @@ func (s *session) runGo(ctx context.Context, t tier) error {
 		err = wait
 	}
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // why it was stopped
+		err = context.Cause(ctx) // the reason for the stop
 	}
 	return err
 }
 
-// runCommand runs a tier that is not of Go tests.
+// runCommand runs a tier that does not consist of Go tests.
 func (s *session) runCommand(ctx context.Context, t tier) error {
 	cmd := exec.CommandContext(ctx, t.command[0], t.command[1:]...)
 	cmd.Env = append(os.Environ(), append([]string{"NO_COLOR=1"}, t.environment()...)...)
@@ -268,7 +267,7 @@ func (t tier) environment() []string {
 	return all
 }
 
-// add keeps the result of a package and prints its line.
+// add stores the result of a package and prints its line.
 func (s *session) add(p packageResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +275,7 @@ func (s *session) add(p packageResult) {
 	printPackage(s.out, p)
 }
 
-// printer passes lines through to the session's output.
+// printer copies lines to the session's output.
 type printer struct {
 	session *session
 	prefix  string
@@ -302,7 +301,7 @@ func (p *printer) Write(b []byte) (int, error) {
 	}
 }
 
-// processorsOf returns how many packages of a tier run at once.
+// processorsOf returns the number of packages of a tier that run in parallel.
 func processorsOf(t tier) int {
 	if t.processors == 0 {
 		return runtime.NumCPU()

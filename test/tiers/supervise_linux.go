@@ -17,13 +17,13 @@ import (
 // workerVariable is set in the process that runs the tests, below the one that supervises.
 const workerVariable = "TEST_PALYRA_WORKER"
 
-// stopPatience is how long the process that runs the tests may take to report after a
-// signal, before everything below it is killed.
+// stopPatience is how long the process that runs the tests may take to report after a signal,
+// before it and all its descendants are killed.
 const stopPatience = 5 * time.Second
 
-// supervise runs this program again as a child with a directory of its own for temporary
-// files, and removes whatever the child leaves, however it ended. It returns the exit
-// code of the child. The caller is the child when isWorker is true.
+// supervise runs this program again as a child with its own directory for temporary files, and
+// removes everything that the child leaves behind, however it ended. It returns the exit code of
+// the child. In the child, isWorker is true.
 func supervise() (code int, isWorker bool) {
 	if os.Getenv(workerVariable) != "" {
 		return 0, true
@@ -57,7 +57,7 @@ func superviseWorker() (code int, err error) {
 	cmd.Env = append(os.Environ(), workerVariable+"=1", "TMPDIR="+dir)
 	// A supervisor that is killed by SIGKILL takes the worker with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	runtime.LockOSThread() // the signal is sent when the thread ends that started the worker
+	runtime.LockOSThread() // the signal is sent when the thread that started the worker ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return 1, err
@@ -77,8 +77,8 @@ func superviseWorker() (code int, err error) {
 	return max(code, 130), errors.New("interrupted; what the tests started is ended and removed")
 }
 
-// waitFor collects the exits of all children, adopted ones included, until one with this
-// pid ended, and returns its exit code.
+// waitFor collects the exit states of all children, including adopted ones, until the child with
+// this pid ends, and returns its exit code.
 func waitFor(pid int) int {
 	for {
 		var status syscall.WaitStatus
@@ -95,9 +95,9 @@ func waitFor(pid int) int {
 	}
 }
 
-// temporaryDirectory makes a directory with a short name: the path of a socket may have 107
-// bytes, see unix(7). The name is the same for each run of a checkout: the go command takes
-// results from its cache only where TMPDIR is what it was.
+// temporaryDirectory creates a directory with a short name, because the path of a socket may have
+// 107 bytes, see unix(7). The name is the same for each run of a checkout: the go command caches
+// results only for an unchanged TMPDIR.
 func temporaryDirectory() (string, error) {
 	checkout := crc32.ChecksumIEEE([]byte(workingDirectory()))
 	for n := checkout % 10000; ; n++ {

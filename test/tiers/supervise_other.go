@@ -2,5 +2,6 @@
 
 package main
 
-// supervise has the caller run the tests itself: what tests leave is found on Linux only.
+// supervise returns isWorker, so the caller runs the tests itself: leftovers of tests are found
+// only on Linux.
 func supervise() (code int, isWorker bool) { return 0, true }

@@ -22,14 +22,15 @@ type tier struct {
 	name  string
 	about string
 	suite suite
-	// needs are what must be there before the tier starts.
+	// needs are the prerequisites of the tier.
 	needs []need
-	// processors and memory (in GiB) are what it uses at most; 0 processors are all.
+	// processors and memory (in GiB) are the highest usage; 0 processors means all.
 	processors, memory int
-	// beside is how many packages run beside one on each processor, where packages wait much.
+	// beside is the number of additional parallel packages per processor, for packages that wait
+	// much.
 	beside int
-	// budget is the time that it should take on two processors. A tier that takes
-	// longer is named in the summary, and does not fail.
+	// budget is the expected time on two processors. A slower tier is named in the summary, and
+	// does not fail.
 	budget time.Duration
 
 	// in selects the packages of a tier of Go tests, which run with flags.
@@ -41,25 +42,25 @@ type tier struct {
 	// remaining leaves out packages that an earlier tier of the run includes with the race
 	// detector.
 	remaining bool
-	// command is the command line of another tier, which runs where packages are not
-	// chosen; variables are added to its environment.
+	// command is the command line of a tier without Go tests, which runs only if no packages are
+	// selected; variables are added to its environment.
 	command   []string
 	variables []string
 	// packages are the packages of the whole tier after the choice of -pkg.
 	packages []pkg
 }
 
-// The folders whose tests drive programs: those that "make build" linked, and for the
-// scripts of the CLI the test binary itself.
+// The folders whose tests drive programs: the programs of "make build", or the test binary itself
+// for the scripts of the CLI.
 var programFolders = []string{"cmd/palyra", "test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/host", "test/upgrade", "test/wasm/spec"}
 
 func drivesPrograms(p pkg) bool {
 	return slices.ContainsFunc(programFolders, p.within)
 }
 
-// foreign are the packages whose tests need root, a network, a browser or a program that
-// comes with neither Go nor git, and which "make quick" leaves out. A single test of
-// another package says so itself, by package needs.
+// foreign are the packages whose tests need root, a network, a browser or a program that comes with
+// neither Go nor git. "make quick" leaves them out. A single such test in another package checks
+// this itself, with package needs.
 var foreign = map[string]string{
 	"test":                               "runs the programs in sandboxes",
 	"internal/exec/sandbox/bubblewrap":   "starts bubblewrap",
@@ -96,7 +97,7 @@ var tiers = []tier{
 		about: "every package, without the tests that need root, a network, a browser or a foreign program",
 		needs: []need{goCommand, gitCommand},
 		in:    func(p pkg) bool { return !isForeign(p) && !requiresCgo(p) },
-		flags: goFlags{short: true}, beside: 1, // internal/gateway takes 90 s and waits for half of them
+		flags: goFlags{short: true}, beside: 1, // internal/gateway takes 90 s and is idle for half of it
 	},
 	{
 		name: "race", suite: core, memory: 6, budget: 4 * time.Minute,
@@ -166,7 +167,7 @@ var tiers = []tier{
 		flags: goFlags{programs: true, long: true, run: "Kill|Crash|Disk|Damage|Flip|Load|Descriptors|Vault|Tamper|Reserve"},
 	},
 	{
-		// 178 s and as much processor time beside other tiers, too much for make test.
+		// 178 s and as much processor time in parallel with other tiers, too much for make test.
 		name: "faults", suite: long, memory: 4, budget: 5 * time.Minute,
 		about: "the programs killed, on full, slow and failing disks, with damaged files",
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
@@ -216,10 +217,10 @@ var tiers = []tier{
 	},
 }
 
-// sandboxNeeds are those of tests that run programs in sandboxes.
+// sandboxNeeds are the needs of tests that run programs in sandboxes.
 var sandboxNeeds = []need{goCommand, gitCommand, cCompiler, programs, bubblewrap, python, strace, seccompHeader, utilLinux, userNamespaces, diskSpace, loopback}
 
-// unitNeeds are those of the packages that drive no programs of Palyra.
+// unitNeeds are the needs of packages that drive no programs of Palyra.
 var unitNeeds = slices.Concat(sandboxNeeds, []need{pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux})
 
 // factsTime sets how long test/facts makes calls.
@@ -240,17 +241,16 @@ func raceShard(number int) tier {
 	}
 }
 
-// browserNeeds are those of tests that drive the console in Chromium.
+// browserNeeds are the needs of tests that drive the console in Chromium.
 var browserNeeds = []need{console, programs, chromium, fonts, bubblewrap, python, userNamespaces, diskSpace, loopback}
 
-// playwright drives the console in Chromium; words after it choose tests.
+// playwright drives the console in Chromium; further arguments select tests.
 var playwright = []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test:browser", "--"}
 
-// pinnedNode puts the Node of scripts/node before that of the system.
+// pinnedNode puts the Node of scripts/node before the Node of the system in PATH.
 const pinnedNode = "PATH=$PWD/.tools/node/bin:$PATH"
 
-// attackMatrix names the file that gets the outcome of each attack; $PWD is the root of the
-// repository.
+// attackMatrix names the file for the outcome of each attack; $PWD is the root of the repository.
 const attackMatrix = "TEST_PALYRA_ATTACK_MATRIX=$PWD/bin/attack-matrix.txt"
 
 // tiersOf returns the tiers of a suite.

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// asProgram is set where the test binary stands for bin/tiers.
+// asProgram is set when the test binary acts as bin/tiers.
 const asProgram = "TEST_PALYRA_TIERS"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// repository is a small module with packages that end in every way.
+// repository is a small module with packages that end in every possible way.
 type repository struct {
 	t   *testing.T
 	dir string
@@ -69,7 +69,7 @@ func (r repository) write(name, text string) {
 	must.Do(r.t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)))
 }
 
-// command is tiers in the repository.
+// command returns the command that runs tiers in the repository.
 func (r repository) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), must.Get(os.Executable())(r.t), append(args[:1:1], append([]string{"-install=false", "-etc", filepath.Join(r.dir, "etc")}, args[1:]...)...)...)
 	cmd.Dir = r.dir
@@ -178,7 +178,7 @@ func TestMissing(t *testing.T) {
 	wants(t, after, `^FAIL programs +0m00s  did not run: `, `^1 passed, 1 failed, 1 skipped\n$`)
 }
 
-// TestChosen: PKG chooses packages, RUN tests, and neither runs what is no Go test.
+// TestChosen: PKG selects packages and RUN tests. With either, only Go tests run.
 func TestChosen(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, "good", "bad")
@@ -194,8 +194,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestInterrupted: whether the program, or the process below it that runs the tests, is
-// asked to end or killed, nothing that tests started or wrote is left.
+// TestInterrupted: if the program, or its child that runs the tests, is asked to end or is killed,
+// no process or file of the tests remains.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"interrupt": syscall.SIGINT, "terminate": syscall.SIGTERM, "kill of the worker": syscall.SIGKILL} {
@@ -241,8 +241,8 @@ func childOf(t *testing.T, pid int) int {
 	return must.Get(strconv.Atoi(children[0]))(t)
 }
 
-// TestLeftovers: mounts below the directory of a run and control groups that it made are
-// removed; those that were there before, or belong to a process that still runs, are not.
+// TestLeftovers: mounts below the directory of a run and control groups that it created are
+// removed. Earlier ones, and ones of a running process, are not.
 //
 // Not parallel: it ends every process that this one started.
 func TestLeftovers(t *testing.T) {
@@ -279,7 +279,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// groupOf returns a directory of control groups in which groups can be made.
+// groupOf returns a directory of control groups in which groups can be created.
 func groupOf(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{groupRoots + "/pids", groupRoots + "/unified", groupRoots} {
@@ -291,7 +291,7 @@ func groupOf(t *testing.T) string {
 	return ""
 }
 
-// TestHost: whatever tests change below /etc is named, and fails the run.
+// TestHost: every change of tests below /etc is named, and fails the run.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -355,7 +355,7 @@ func TestHostFails(t *testing.T) {
 	wants(t, out, `^== the tests changed the machine; .*\n  \S+etc/passwd$`)
 }
 
-// TestHostUnreadable: what an ordinary user may not read is left out.
+// TestHostUnreadable: entries that an ordinary user may not read are left out.
 func TestHostUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -368,7 +368,7 @@ func TestHostUnreadable(t *testing.T) {
 	}
 }
 
-// TestFlaky: a test that fails now and then is counted.
+// TestFlaky: a test that fails intermittently is counted.
 func TestFlaky(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, "good")
@@ -384,7 +384,7 @@ func TestFlaky(t *testing.T) {
 	}
 }
 
-// TestNamesOfTests: what is counted as a test is what go test runs.
+// TestNamesOfTests: exactly the tests that go test runs are counted.
 func TestNamesOfTests(t *testing.T) {
 	t.Parallel()
 	text := "func TestA(t *testing.T) {}\nfunc Test_b(t *testing.T) {}\nfunc Testing(t *testing.T) {}\nfunc TestMain(m *testing.M) {}\nfunc (x) TestC(t *testing.T) {}\n"

@@ -1,8 +1,9 @@
-// Package upgrade takes state directories that older releases made, and starts
-// today's palyrad on them. testdata holds them, packed, with what their makers knew:
-// who there was, what waited, what was allowed, and the verdicts of every policy of
-// the documents and profiles. `make upgrade-state` makes one from the sources of its
-// release, `make upgrade` makes one with 100,000 events and tests that.
+// Package upgrade starts the current palyrad on state directories of older releases. testdata has
+// them as archives, with the data of their makers: the members, the pending approvals, the grants,
+// and the verdicts of every policy of the documents and profiles. `make upgrade-state` creates one
+// from the sources of its release. `make upgrade` creates one with 100,000 events and tests it.
 //
-// The keys in them are of gateways that never were anything but a test.
+// testdata/refused has state directories of schemas that the current palyrad does not upgrade.
+//
+// The keys in them belong to gateways that were used only for tests.
 package upgrade

@@ -27,25 +27,22 @@ type gateway struct {
 func newGateway(t *testing.T, from, dir string) *gateway {
 	t.Helper()
 	g := &gateway{process.NewPalyrad(t, filepath.Join(from, "palyrad"), dir), filepath.Join(from, "palyra")}
-	text, console := "", ""
-	if from == programs {
-		// What the host does for one member after the other would wait for the second
-		// person that there is.
-		text, console = "dual_control = false\nvault.backend = \"file\"\n", `console = ""`
-	}
-	text += fmt.Sprintf(settings, g.State, console, g.Policies, g.Workspace)
+	text := fmt.Sprintf(settings, g.State, g.Policies, g.Workspace)
 	must.Do(t, os.WriteFile(g.Config, []byte(text), 0o600))
 	return g
 }
 
-// settings are such that both releases know them.
+// settings are known to both releases. Without dual control the host adds one member after the other,
+// which otherwise waits for the second person.
 const settings = `state_dir = %q
+dual_control = false
+vault.backend = "file"
 roles = ["security"]
 max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
-%s
+console = ""
 [policy]
 dir = %q
 [approvals]

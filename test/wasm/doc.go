@@ -1,3 +1,3 @@
-// Package wasm drives the real WASM worker in a real sandbox: guests that are well, and a
-// corpus of hostile ones.
+// Package wasm runs the real WASM worker in a real sandbox, with correct guests and with a corpus
+// of hostile ones.
 package wasm

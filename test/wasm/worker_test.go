@@ -60,8 +60,8 @@ func TestBadWorkers(t *testing.T) {
 	}
 }
 
-// TestForgedCode: compiled code that somebody changed, put in the place of another's, or
-// cut off is not loaded, and made anew; the log says so.
+// TestForgedCode: compiled code that was changed, cut off or replaced by that of another module is
+// not loaded; it is compiled again, with a line in the log.
 func TestForgedCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestForgedCode(t *testing.T) {
 		w.log.Reset()
 		must.Do(t, os.WriteFile(files[0], text, 0o600))
 		run(what)
-		if !strings.Contains(w.log.String(), "made anew") {
+		if !strings.Contains(w.log.String(), "is compiled again") {
 			t.Errorf("%s: nothing was logged", what)
 		}
 		if now := must.Get(os.ReadFile(files[0]))(t); bytes.Equal(now, text) {

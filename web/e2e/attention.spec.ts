@@ -1,8 +1,8 @@
-// What calls a person who looks elsewhere.
+// Desktop notifications and the number of approvals in the title.
 import type { Page } from "@playwright/test";
 import { expect, test } from "./fixtures";
 
-interface Told {
+interface SentNotification {
   title: string;
   body: string;
   tag: string;
@@ -10,21 +10,21 @@ interface Told {
 
 declare global {
   interface Window {
-    told: Told[];
+    sent: SentNotification[];
     clickLast: () => void;
   }
 }
 
-/** The browser's own notifications, noted as they are shown; and a person who looks at another window. */
-async function watch(page: Page): Promise<void> {
+/** Records the browser's notifications, and marks the page as hidden. */
+async function recordNotifications(page: Page): Promise<void> {
   await page.addInitScript(() => {
-    window.told = [];
+    window.sent = [];
     Object.defineProperty(document, "hidden", { get: () => true });
-    const Shown = window.Notification;
-    window.Notification = class extends Shown {
+    const BrowserNotification = window.Notification;
+    window.Notification = class extends BrowserNotification {
       constructor(title: string, options?: NotificationOptions) {
         super(title, options);
-        window.told.push({ title, body: options?.body ?? "", tag: options?.tag ?? "" });
+        window.sent.push({ title, body: options?.body ?? "", tag: options?.tag ?? "" });
         window.clickLast = () => {
           this.onclick?.(new MouseEvent("click"));
         };
@@ -33,60 +33,60 @@ async function watch(page: Page): Promise<void> {
   });
 }
 
-const told = (page: Page) => page.evaluate(() => window.told);
+const sentNotifications = (page: Page) => page.evaluate(() => window.sent);
 
-test("a desktop is told of a new ask once a person has switched that on, and of nothing more than its line", async ({ inbox: page, context, gateway }) => {
+test("enabled desktop notifications display one line for each new approval", async ({ inbox: page, context, gateway }) => {
   await context.grantPermissions(["notifications"]);
-  await watch(page);
+  await recordNotifications(page);
   await page.reload();
   await expect(page.getByRole("status", { name: "Connection" })).toHaveText(/Live/);
 
-  // Off until it is switched on, whatever the browser permits.
+  // Disabled by default, even with the permission of the browser.
   const before = gateway.call("fs.write", { path: "unheard.txt", content: "x\n" });
   await expect(page.getByRole("link", { name: "unheard.txt" })).toBeVisible();
-  expect(await told(page)).toEqual([]);
+  expect(await sentNotifications(page)).toEqual([]);
   before.stop();
 
   await page.getByRole("button", { name: "user:local" }).click();
-  await page.getByRole("menuitem", { name: "Notify this desktop of new asks" }).click();
+  await page.getByRole("menuitem", { name: "Desktop notifications for new approvals" }).click();
   const call = gateway.call("process.run", { argv: ["git", "fetch", "<img src=x>\u202egpj\u200b", "a".repeat(400)] });
-  await expect.poll(() => told(page)).toHaveLength(1);
-  const [shown] = await told(page);
-  const id = (await gateway.ask("git fetch"))?.approval_id ?? "";
-  expect(shown?.title).toBe("Palyra: high ask of agent:helper");
-  expect(shown?.tag).toBe(id);
-  // A line that ends, with nothing in it that hides or turns the writing.
-  expect(shown?.body).toContain("git fetch");
-  expect(shown?.body).not.toMatch(/[\u202e\u200b\n]/);
-  expect(shown?.body.length).toBeLessThanOrEqual(161);
+  await expect.poll(() => sentNotifications(page)).toHaveLength(1);
+  const [notification] = await sentNotifications(page);
+  const id = (await gateway.findApproval("git fetch"))?.approval_id ?? "";
+  expect(notification?.title).toBe("Palyra: high approval requested by agent:helper");
+  expect(notification?.tag).toBe(id);
+  // A bounded line without invisible or bidirectional characters.
+  expect(notification?.body).toContain("git fetch");
+  expect(notification?.body).not.toMatch(/[\u202e\u200b\n]/);
+  expect(notification?.body.length).toBeLessThanOrEqual(161);
   await expect(page).toHaveTitle(/^\(\d+\)/);
 
-  // It leads to the ask, and answers nothing.
+  // A click opens the approval and does not answer it.
   await page.evaluate(() => window.clickLast());
   await expect(page).toHaveURL(new RegExp(`/approvals/${id}$`));
-  expect((await gateway.ask("git fetch"))?.state).toBe("pending");
+  expect((await gateway.findApproval("git fetch"))?.state).toBe("pending");
 
-  // Of an answer from elsewhere nobody is told again; and off is off.
+  // No notification for an answer from a terminal, and none after disabling.
   await gateway.decide("git fetch", ["--deny", "--reason", "no"]);
   expect((await call.done).code).toBe(4);
   await page.getByRole("button", { name: "user:local" }).click();
-  await page.getByRole("menuitem", { name: /Notify this desktop of new asks/ }).click();
+  await page.getByRole("menuitem", { name: /Desktop notifications for new approvals/ }).click();
   const after = gateway.call("fs.write", { path: "silent.txt", content: "x\n" });
-  await expect.poll(() => gateway.ask("silent.txt")).toBeDefined();
+  await expect.poll(() => gateway.findApproval("silent.txt")).toBeDefined();
   await expect(page).toHaveTitle(/^\(\d+\)/);
-  expect(await told(page)).toHaveLength(1);
+  expect(await sentNotifications(page)).toHaveLength(1);
   after.stop();
 });
 
-test("where the browser refuses, it stays off", async ({ inbox: page, context, gateway }) => {
+test("notifications stay disabled if the browser refuses", async ({ inbox: page, context, gateway }) => {
   await context.clearPermissions();
-  await watch(page);
+  await recordNotifications(page);
   await page.addInitScript(() => Object.defineProperty(Notification, "requestPermission", { value: () => Promise.resolve("denied") }));
   await page.reload();
   await page.getByRole("button", { name: "user:local" }).click();
-  await page.getByRole("menuitem", { name: "Notify this desktop of new asks" }).click();
+  await page.getByRole("menuitem", { name: "Desktop notifications for new approvals" }).click();
   const call = gateway.call("fs.write", { path: "refused.txt", content: "x\n" });
   await expect(page.getByRole("link", { name: "refused.txt" })).toBeVisible();
-  expect(await told(page)).toEqual([]);
+  expect(await sentNotifications(page)).toEqual([]);
   call.stop();
 });

@@ -1,4 +1,4 @@
-// README, to the letter: from the build to the first decision.
+// Executes the section "The console" of README: from the build to the first decision.
 import { spawn } from "node:child_process";
 import { chmod, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,21 +9,21 @@ import { programs } from "./gateway";
 
 const repository = resolve(import.meta.dirname, "../..");
 
-/** A newcomer's directory with what the build made, and the commands that were typed in it. */
-class Newcomer {
+/** The directory of a new user with the built programs, and the commands run in it. */
+class NewUser {
   readonly dir: string;
   readonly #groups: number[] = [];
   private constructor(dir: string) {
     this.dir = dir;
   }
 
-  static async arrive(): Promise<Newcomer> {
-    const one = new Newcomer(await mkdtemp(join(tmpdir(), "palyra-first.")));
+  static async create(): Promise<NewUser> {
+    const one = new NewUser(await mkdtemp(join(tmpdir(), "palyra-first.")));
     await mkdir(one.at("home"));
     await mkdir(one.at("src"));
     await mkdir(one.at("path"));
     await symlink(programs, one.at("src/bin"));
-    // The desktop's way to a browser: it notes what it was told to open.
+    // A replacement of the desktop's opener that records the address.
     await writeFile(one.at("path/xdg-open"), `#!/bin/sh\nprintf %s "$1" > "${one.at("opened.new")}" && mv "${one.at("opened.new")}" "${one.at("opened")}"\n`);
     await chmod(one.at("path/xdg-open"), 0o755);
     return one;
@@ -33,8 +33,8 @@ class Newcomer {
     return join(this.dir, name);
   }
 
-  /** Types a script into a shell, as a terminal of the newcomer's has it; ends with its last command in front. */
-  type(script: string): Promise<number> {
+  /** Runs a script in a shell; resolves with the exit status of its last foreground command. */
+  runScript(script: string): Promise<number> {
     const shell = spawn("bash", ["-c", script], {
       cwd: this.at("src"),
       env: {
@@ -42,7 +42,7 @@ class Newcomer {
         HOME: this.at("home"),
         LANG: "C.UTF-8",
         XDG_RUNTIME_DIR: this.at("home"),
-        // Ports that are free, wherever this runs.
+        // Use free ports.
         PALYRA_LISTEN_API: "127.0.0.1:0",
         PALYRA_LISTEN_CONSOLE: "127.0.0.1:0",
         PALYRA_LISTEN_METRICS: "127.0.0.1:0",
@@ -54,20 +54,20 @@ class Newcomer {
     return new Promise((ended) => shell.once("exit", (code) => ended(code ?? -1)));
   }
 
-  /** What the desktop was told to open, once it was. */
-  async opened(): Promise<string> {
+  /** Waits for the address that the desktop's opener received. */
+  async openedAddress(): Promise<string> {
     await expect.poll(() => readFile(this.at("opened"), "utf8").catch(() => "")).not.toBe("");
     return readFile(this.at("opened"), "utf8");
   }
 
-  async leave(): Promise<void> {
+  async cleanUp(): Promise<void> {
     for (const group of this.#groups) {
       try {
         process.kill(-group, "SIGTERM");
       } catch {
-        // All of it has ended.
+        // The process group has ended.
       }
-      // Gone when nobody of the group answers.
+      // Wait until the process group is gone.
       await expect
         .poll(() => {
           try {
@@ -82,15 +82,15 @@ class Newcomer {
   }
 }
 
-const test = base.extend<{ newcomer: Newcomer }>({
-  newcomer: async ({}, use) => {
-    const newcomer = await Newcomer.arrive();
-    await use(newcomer);
-    await newcomer.leave();
+const test = base.extend<{ newUser: NewUser }>({
+  newUser: async ({}, use) => {
+    const newUser = await NewUser.create();
+    await use(newUser);
+    await newUser.cleanUp();
   },
 });
 
-/** README's section on the console: its commands, and what it says to click, in bold. */
+/** Returns the commands of README's section on the console, and its bold labels to click. */
 async function readme(): Promise<{ commands: string[]; clicks: string[] }> {
   const text = await readFile(join(repository, "README.md"), "utf8");
   const section = /\n## The console\n([\s\S]*?)\n## /.exec(text)?.[1] ?? "";
@@ -101,29 +101,29 @@ async function readme(): Promise<{ commands: string[]; clicks: string[] }> {
   };
 }
 
-test("README leads from the build to the first decision", async ({ newcomer, page }) => {
+test("README leads from the build to the first decision", async ({ newUser, page }) => {
   const { commands, clicks } = await readme();
   expect(commands.length).toBeGreaterThan(0);
   expect(commands.length, "commands").toBeLessThanOrEqual(4);
   expect(clicks.length).toBeGreaterThan(0);
   expect(clicks.length, "clicks").toBeLessThanOrEqual(6);
-  await writeFile(newcomer.at("src/README.md"), "# mine\n");
+  await writeFile(newUser.at("src/README.md"), "# mine\n");
 
   const problems: string[] = [];
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") problems.push(message.text());
   });
-  // Where README waits a second, a busy machine may take longer.
-  const patient = (command: string) => command.replace(/^sleep \d+.*/, "until bin/palyra status > /dev/null 2>&1; do sleep 0.1; done");
-  const script = commands.map(patient).join("\n");
-  const typed = newcomer.type(`${script}\nstatus=$?; wait %2; echo $? > ../call-ended; exit $status`);
-  // The browser opens a page that holds the link, and follows it by itself.
-  await page.goto(pathToFileURL(await newcomer.opened()).href);
+  // A busy machine may need longer than the second in README.
+  const withPolling = (command: string) => command.replace(/^sleep \d+.*/, "until bin/palyra status > /dev/null 2>&1; do sleep 0.1; done");
+  const script = commands.map(withPolling).join("\n");
+  const scriptResult = newUser.runScript(`${script}\nstatus=$?; wait %2; echo $? > ../call-ended; exit $status`);
+  // The opened file contains the link and redirects to it.
+  await page.goto(pathToFileURL(await newUser.openedAddress()).href);
   await expect(page.getByRole("heading", { name: "Approvals", level: 1 })).toBeVisible();
   expect(page.url()).toMatch(/^http:\/\/palyra-[a-z0-9]+\.localhost:\d+\//);
   for (const click of clicks) await page.getByRole("main").getByRole("link", { name: click }).or(page.getByRole("main").getByRole("button", { name: click })).click();
-  await expect(page.getByText("The gateway recorded your yes")).toBeVisible();
-  expect(await typed).toBe(0);
-  expect(await readFile(newcomer.at("call-ended"), "utf8"), "the call's exit code").toBe("0\n");
+  await expect(page.getByText("The gateway recorded your approval")).toBeVisible();
+  expect(await scriptResult).toBe(0);
+  expect(await readFile(newUser.at("call-ended"), "utf8"), "the call's exit code").toBe("0\n");
   expect(problems, "warnings of the browser").toEqual([]);
 });

@@ -1,30 +1,30 @@
 import AxeBuilder from "@axe-core/playwright";
 import type { BrowserContext, BrowserContextOptions, Locator, Page } from "@playwright/test";
 import { test as base, expect } from "@playwright/test";
-import { Hook } from "./hook";
+import { WebhookReceiver } from "./webhook";
 import type { State } from "./gateway";
-import { Gateway, secretIn } from "./gateway";
-import { patience } from "./patience";
+import { Gateway, findSecret } from "./gateway";
+import { stepTimeout } from "./timeout";
 
 export { expect };
 
 interface PerTest {
-  /** Opens a page of a member, in a browser of its own, on the inbox. */
-  enter: (member: string, settings?: BrowserContextOptions) => Promise<Page>;
-  /** A page of the local operator, logged in, on the inbox. */
+  /** Opens the inbox of a member in a separate browser context. */
+  openAs: (member: string, settings?: BrowserContextOptions) => Promise<Page>;
+  /** The inbox of the local operator. */
   inbox: Page;
-  /** Fails the test when a page breaks the content security policy or throws. */
-  clean: undefined;
+  /** Fails the test if a page violates the content security policy or throws. */
+  noPageErrors: undefined;
 }
 
 interface PerWorker {
-  /** Whether others can answer beside the owner, who then answers for nobody of their own. */
+  /** Whether other members can answer too; the owner can then not answer requests of their own agents. */
   team: boolean;
-  /** The gateway of all tests, alone or with a team. */
+  /** The shared gateway, with or without a team. */
   gateway: Gateway;
-  /** Where the gateway's webhook leads. */
-  hook: Hook;
-  /** What the browser keeps of a member who is logged in, the local owner unless one is named. Each logs in once. */
+  /** The receiver of the gateway's webhook. */
+  hook: WebhookReceiver;
+  /** Returns the browser state of a logged-in member, by default the local owner. Each member logs in once. */
   loggedIn: (member?: string) => Promise<State>;
 }
 
@@ -40,7 +40,7 @@ provider = "scripted"
 script = "DIR/demo.yaml"
 `;
 
-/** What the model of all runs does. */
+/** The script of the model for all runs. */
 const script = `turns:
   - text: I read the file first.
     calls:
@@ -56,7 +56,7 @@ export const test = base.extend<PerTest, PerWorker>({
   team: [false, { option: true, scope: "worker" }],
   hook: [
     async ({}, use) => {
-      const hook = await Hook.listen();
+      const hook = await WebhookReceiver.start();
       await use(hook);
       await hook.stop();
     },
@@ -65,31 +65,31 @@ export const test = base.extend<PerTest, PerWorker>({
   gateway: [
     async ({ team, hook }, use) => {
       const gateway = await Gateway.start(model + hook.settings, { "demo.yaml": script });
-      const put = await gateway.start(["vault", "put", "vault://global/ops-webhook"], { input: `${hook.secret}\n` }).done;
-      if (put.code !== 0) throw new Error(put.err);
-      for (const [name, flags] of Object.entries(team ? { ...people, ...agents } : agents)) await gateway.add(name, ...flags);
+      const result = await gateway.start(["vault", "put", "vault://global/ops-webhook"], { input: `${hook.secret}\n` }).done;
+      if (result.code !== 0) throw new Error(result.err);
+      for (const [name, flags] of Object.entries(team ? { ...people, ...agents } : agents)) await gateway.addMember(name, ...flags);
       await use(gateway);
       await gateway.stop();
     },
-    { scope: "worker", timeout: 5 * patience },
+    { scope: "worker", timeout: 5 * stepTimeout },
   ],
   loggedIn: [
     async ({ browser, gateway }, use) => {
-      const kept = new Map<string, { start: number; state: State }>();
+      const logins = new Map<string, { start: number; state: State }>();
       await use(async (member = "") => {
-        const before = kept.get(member);
-        if (before?.start === gateway.starts && (await gateway.knows(before.state))) return before.state;
+        const before = logins.get(member);
+        if (before?.start === gateway.starts && (await gateway.isLoggedIn(before.state))) return before.state;
         const context = await browser.newContext();
-        await arrive(await context.newPage(), await gateway.link(member === "" ? undefined : member));
+        await openInbox(await context.newPage(), await gateway.link(member === "" ? undefined : member));
         const state = await context.storageState();
         await context.close();
-        kept.set(member, { start: gateway.starts, state });
+        logins.set(member, { start: gateway.starts, state });
         return state;
       });
     },
     { scope: "worker" },
   ],
-  clean: [
+  noPageErrors: [
     async ({ context }, use) => {
       const problems = problemsOf(context);
       await use(undefined);
@@ -99,17 +99,17 @@ export const test = base.extend<PerTest, PerWorker>({
   ],
   inbox: async ({ page, context, loggedIn }, use) => {
     await context.setStorageState(await loggedIn());
-    await arrive(page, home(await context.storageState()));
+    await openInbox(page, inboxAddress(await context.storageState()));
     await use(page);
   },
-  enter: async ({ browser, loggedIn }, use) => {
+  openAs: async ({ browser, loggedIn }, use) => {
     const opened: { context: BrowserContext; problems: string[] }[] = [];
     await use(async (member, settings) => {
       const state = await loggedIn(member);
       const context = await browser.newContext({ ...settings, storageState: state });
       opened.push({ context, problems: problemsOf(context) });
       const page = await context.newPage();
-      await arrive(page, home(state));
+      await openInbox(page, inboxAddress(state));
       return page;
     });
     for (const { context, problems } of opened) {
@@ -119,19 +119,19 @@ export const test = base.extend<PerTest, PerWorker>({
   },
 });
 
-/** The inbox of who is logged in. */
-export function home(state: State): string {
+/** Returns the address of the inbox for a login. */
+export function inboxAddress(state: State): string {
   const [first] = state.origins;
-  if (first === undefined) throw new Error("nobody is logged in");
+  if (first === undefined) throw new Error("the browser state has no login");
   return `${first.origin}/approvals`;
 }
 
-/** The secret of the session that a page's storage has, or undefined. */
-export async function keptSecret(page: Page): Promise<string | undefined> {
-  return secretIn(await page.evaluate(() => Object.keys(localStorage)));
+/** Returns the session secret in the storage of a page, or undefined. */
+export async function storedSecret(page: Page): Promise<string | undefined> {
+  return findSecret(await page.evaluate(() => Object.keys(localStorage)));
 }
 
-/** What goes wrong in the pages of a browser, as it happens. */
+/** Collects the errors of all pages of a browser context. */
 function problemsOf(context: BrowserContext): string[] {
   const problems: string[] = [];
   context.on("weberror", (error) => problems.push(String(error.error())));
@@ -141,41 +141,41 @@ function problemsOf(context: BrowserContext): string[] {
   return problems;
 }
 
-/** Opens a link and waits until the inbox is there and hears what is new. */
-export async function arrive(page: Page, link: string): Promise<void> {
+/** Opens a link and waits for the inbox. */
+export async function openInbox(page: Page, link: string): Promise<void> {
   await page.goto(link);
   await expect(page.getByRole("heading", { name: "Approvals", level: 1 })).toBeVisible();
 }
 
-/** The part of the page that answers an ask. */
+/** The region of the page with the decision. */
 export const decision = (page: Page): Locator => page.getByRole("region", { name: "Decision" });
 
-/** Opens the ask that names a word, once it is there. */
-export async function openAsk(page: Page, named: string): Promise<void> {
-  await page.getByRole("link", { name: named }).click();
+/** Opens the approval that contains a text, once it is listed. */
+export async function openApproval(page: Page, text: string): Promise<void> {
+  await page.getByRole("link", { name: text }).click();
   await expect(decision(page)).toBeVisible();
 }
 
-/** The page says that the gateway has the vote. */
-export async function expectRecorded(page: Page, answer: "yes" | "no"): Promise<void> {
-  await expect(page.getByText(`The gateway recorded your ${answer}`)).toBeVisible();
+/** Expects the confirmation that the gateway recorded the vote. */
+export async function expectRecorded(page: Page, vote: "approval" | "denial"): Promise<void> {
+  await expect(page.getByText(`The gateway recorded your ${vote}`)).toBeVisible();
 }
 
-/** Nothing changes its colour any more: what is pressed only after a moment can be, and no transition is under way. */
-async function settled(page: Page): Promise<void> {
+/** Waits until the buttons are armed and all transitions are complete, so that colours are final. */
+async function waitForTransitions(page: Page): Promise<void> {
   const allow = decision(page).getByRole("button", { name: /^Allow/ });
   if ((await allow.count()) > 0) await expect(allow.first()).toBeEnabled();
   await page.waitForFunction(() => !document.getAnimations().some((a) => a instanceof CSSTransition && a.playState === "running"));
 }
 
-/** Axe finds nothing, in either theme. */
+/** Expects no findings of axe in both themes. */
 export async function expectAccessible(page: Page): Promise<void> {
   for (const theme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme: theme });
     await expect(page.locator("html")).toHaveAttribute("data-theme", theme);
-    await settled(page);
-    // The pages have no frames, so that axe needs no page of its own to put their results together. A theme is
-    // colours and nothing else: what is not about them is looked at once.
+    await waitForTransitions(page);
+    // The pages have no frames, so axe needs no separate page to combine results. Themes differ only in
+    // colours: the other rules are checked once.
     const axe = new AxeBuilder({ page }).setLegacyMode();
     const { violations } = await (theme === "light" ? axe.withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]) : axe.withRules(["color-contrast", "link-in-text-block"])).analyze();
     expect(violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.target.join(" ")).join(", ")}`), `in the ${theme} theme`).toEqual([]);

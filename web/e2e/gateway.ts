@@ -1,4 +1,4 @@
-// A real palyrad with a directory of its own, and agents that call tools through it.
+// Runs palyrad in a temporary directory, with agents that call tools.
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -9,7 +9,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { BrowserContext } from "@playwright/test";
-import { patience } from "./patience";
+import { stepTimeout } from "./timeout";
 
 export const programs = resolve(process.env.PALYRA_BIN ?? join(import.meta.dirname, "../../bin"));
 
@@ -19,27 +19,27 @@ export interface Result {
   err: string;
 }
 
-/** What the gateway says of an ask. */
-export interface Ask {
+/** An approval in the output of `palyra approvals list`. */
+export interface ListedApproval {
   approval_id: string;
   call_digest: string;
   state: string;
   prompt: { lead: string; tool: string };
 }
 
-/** The secret of the console's session among the names of what a browser stores, or undefined. */
-export function secretIn(names: readonly string[]): string | undefined {
+/** Returns the session secret from the names of storage items, or undefined. */
+export function findSecret(names: readonly string[]): string | undefined {
   const start = "palyra.session.";
   return names.find((name) => name.startsWith(start))?.slice(start.length);
 }
 
-/** What a browser keeps of a login. */
+/** The browser state of a login. */
 export type State = Awaited<ReturnType<BrowserContext["storageState"]>>;
 
-/** A command that runs; done has its end. */
+/** A running command; done resolves with its result. */
 export interface Running {
   done: Promise<Result>;
-  /** Ends it; nothing happens where it has ended. */
+  /** Stops it; has no effect if it has ended. */
   stop: () => void;
 }
 
@@ -47,11 +47,11 @@ export interface Running {
 export async function freePort(): Promise<number> {
   const port = randomInt(20_000, 32_000);
   const server = createServer();
-  const free = await new Promise<boolean>((tried) => {
-    server.once("error", () => tried(false));
-    server.listen(port, "127.0.0.1", () => tried(true));
+  const isFree = await new Promise<boolean>((result) => {
+    server.once("error", () => result(false));
+    server.listen(port, "127.0.0.1", () => result(true));
   });
-  if (!free) return freePort();
+  if (!isFree) return freePort();
   await new Promise((closed) => server.close(closed));
   return port;
 }
@@ -61,7 +61,7 @@ export class Gateway {
   #daemon: ChildProcess | undefined;
   #log = "";
   readonly #running = new Set<ChildProcess>();
-  /** How often palyrad was started: sessions end with its process. */
+  /** The number of starts of palyrad; sessions end with its process. */
   starts = 0;
 
   private constructor(dir: string) {
@@ -69,12 +69,12 @@ export class Gateway {
   }
 
   /**
-   * Makes the directories and starts palyrad. The settings are TOML after the common ones; DIR in them is the
-   * directory, where the files are put. The console listens at the port, or at one that is free, which it keeps over a restart.
+   * Creates the directories and starts palyrad. The settings are additional TOML, in which DIR is replaced by the
+   * directory with the files. The console listens on the given or a free port and keeps it over a restart.
    */
   static async start(settings = "", files: Readonly<Record<string, string>> = {}, port?: number): Promise<Gateway> {
     for (const name of ["palyrad", "palyra"]) {
-      if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} is not there: run \`make build\` first`);
+      if (!existsSync(join(programs, name))) throw new Error(`${join(programs, name)} does not exist: run \`make build\` first`);
     }
     const gateway = new Gateway(await mkdtemp(join(tmpdir(), "palyra-console.")));
     await mkdir(gateway.#path("workspace"), { recursive: true });
@@ -107,7 +107,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return gateway;
   }
 
-  /** A gateway that runs already, in a directory like those that start makes. It is not this one's to end. */
+  /** Attaches to a running gateway in a directory like those of start. The caller does not own its process. */
   static async attach(dir: string): Promise<Gateway> {
     const gateway = new Gateway(dir);
     gateway.#address = await gateway.#findAddress();
@@ -118,7 +118,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return join(this.dir, ...parts);
   }
 
-  /** A file of the workspace. */
+  /** Returns the path of a file in the workspace. */
   file(name: string): string {
     return this.#path("workspace", name);
   }
@@ -127,39 +127,39 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return this.#log;
   }
 
-  /** Starts palyrad, after it was stopped if it runs. */
+  /** Stops palyrad if it is running, and starts it. */
   async restart(): Promise<void> {
-    await this.end();
+    await this.stopDaemon();
     const daemon = spawn(join(programs, "palyrad"), ["--config", this.#path("palyra.toml")], { cwd: this.dir, env: this.#env(), stdio: ["ignore", "pipe", "pipe"] });
     this.#daemon = daemon;
     this.#log = "";
     this.starts++;
     await new Promise<void>((ready, failed) => {
-      const heard = (chunk: Buffer) => {
+      const onOutput = (chunk: Buffer) => {
         this.#log += chunk.toString();
         if (this.#log.includes('msg="palyrad is ready"')) ready();
       };
-      daemon.stdout.on("data", heard);
-      daemon.stderr.on("data", heard);
+      daemon.stdout.on("data", onOutput);
+      daemon.stderr.on("data", onOutput);
       daemon.once("exit", (code) => failed(new Error(`palyrad ended with ${code ?? "a signal"} before it was ready:\n${this.#log}`)));
     });
     this.#address = await this.#findAddress();
   }
 
   /** Stops palyrad; restart starts it again. */
-  async end(): Promise<void> {
+  async stopDaemon(): Promise<void> {
     const daemon = this.#daemon;
     this.#daemon = undefined;
     if (daemon?.exitCode !== null || daemon.signalCode !== null) return;
-    const gone = new Promise((resolve) => daemon.once("exit", resolve));
+    const exited = new Promise((resolve) => daemon.once("exit", resolve));
     daemon.kill("SIGTERM");
-    await gone;
+    await exited;
   }
 
-  /** Ends palyrad and every command, and removes the directory. */
+  /** Stops palyrad and all commands, and removes the directory. */
   async stop(): Promise<void> {
     for (const child of this.#running) child.kill("SIGTERM");
-    await this.end();
+    await this.stopDaemon();
     await rm(this.dir, { recursive: true, force: true });
   }
 
@@ -167,7 +167,7 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return { PATH: process.env.PATH, HOME: this.dir, LANG: "C.UTF-8", ...more };
   }
 
-  /** Starts `palyra` as a member, the local operator unless another is named. */
+  /** Starts `palyra` as a member, by default the local operator. */
   start(args: readonly string[], { as, input }: { as?: string; input?: string } = {}): Running {
     const env = as === undefined ? {} : { PALYRA_CREDENTIALS: this.#path(as), PALYRA_ADDRESS: this.#address };
     return this.#spawn("palyra", ["--config", this.#path("palyra.toml"), ...args], this.#env(env), input);
@@ -192,26 +192,26 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     return { done, stop: () => child.kill("SIGTERM") };
   }
 
-  /** Runs `palyra` to its end; a code other than 0 is an error. */
+  /** Runs `palyra` and returns its output; throws for an exit code other than 0. */
   async palyra(...args: string[]): Promise<string> {
     const result = await this.start(args).done;
     if (result.code !== 0) throw new Error(`palyra ${args.join(" ")}: exit code ${result.code}\n${result.err}`);
     return result.out;
   }
 
-  /** Runs a command of palyrad on the gateway's host to its end; a code other than 0 is an error. */
+  /** Runs a command of palyrad on the gateway's host; throws for an exit code other than 0. */
   async palyrad(...args: string[]): Promise<string> {
     const result = await this.#spawn("palyrad", ["--config", this.#path("palyra.toml"), ...args], this.#env()).done;
     if (result.code !== 0) throw new Error(`palyrad ${args.join(" ")}: exit code ${result.code}\n${result.err}`);
     return result.out;
   }
 
-  /** Adds a member, whose name as() takes then. */
-  async add(name: string, ...flags: string[]): Promise<void> {
+  /** Adds a member with its credentials. */
+  async addMember(name: string, ...flags: string[]): Promise<void> {
     await this.palyrad("operator", "add", name, "--yes", "--out", this.#path(name), ...flags);
   }
 
-  /** Where the API is: host and port. */
+  /** The address of the API: host and port. */
   get address(): string {
     return this.#address;
   }
@@ -220,21 +220,21 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
   async #findAddress(): Promise<string> {
     const text = await readFile(this.#path("state", "operator", "endpoint"), "utf8");
     const found = /^address=(.*)$/m.exec(text)?.[1];
-    if (found === undefined) throw new Error(`the endpoint file names no address: ${text}`);
+    if (found === undefined) throw new Error(`the endpoint file has no address: ${text}`);
     return found.trim();
   }
 
-  /** A link that lets a member into the console, once. */
+  /** Returns a single-use login link for a member. */
   async link(as?: string): Promise<string> {
     const result = await this.start(["console", "--no-browser"], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`palyra console: ${result.err}`);
     return result.out.trim();
   }
 
-  /** Whether a login still counts: some tests end theirs. */
-  knows(state: State): Promise<boolean> {
+  /** Whether a login is still valid: some tests log out. */
+  isLoggedIn(state: State): Promise<boolean> {
     const [kept] = state.origins;
-    const secret = secretIn(kept?.localStorage.map(({ name }) => name) ?? []);
+    const secret = findSecret(kept?.localStorage.map(({ name }) => name) ?? []);
     if (kept === undefined || secret === undefined) return Promise.resolve(false);
     const { origin, host, port } = new URL(kept.origin);
     const headers = { "Content-Type": "application/json", Host: host, Origin: origin, Cookie: state.cookies.map((c) => `${c.name}=${c.value}`).join("; "), "Palyra-Console-Secret": secret };
@@ -248,34 +248,34 @@ ${settings.replaceAll("DIR", gateway.dir)}`,
     });
   }
 
-  /** An agent proposes a call, which waits for people where policy asks. */
+  /** Proposes a call as an agent; it waits if policy requires approval. */
   call(tool: string, input: object, as = "helper"): Running {
     return this.start(["call", tool, "--input", "-", "-o", "json"], { as, input: JSON.stringify(input) });
   }
 
-  /** The newest ask that names a word, or is of the tool of that name, as the gateway has it. */
-  async ask(named: string): Promise<Ask | undefined> {
-    const list = JSON.parse(await this.palyra("approvals", "list", "--all", "-o", "json")) as { items: Ask[] };
-    return list.items.find((ask) => ask.prompt.lead.includes(named) || ask.prompt.tool === named);
+  /** Returns the newest approval that contains a text or is for the tool of that name. */
+  async findApproval(text: string): Promise<ListedApproval | undefined> {
+    const list = JSON.parse(await this.palyra("approvals", "list", "--all", "-o", "json")) as { items: ListedApproval[] };
+    return list.items.find((approval) => approval.prompt.lead.includes(text) || approval.prompt.tool === text);
   }
 
-  /** Answers an ask from a terminal, as soon as it is there. */
+  /** Answers an approval from a terminal, as soon as it is pending. */
   async decide(named: string, answer: readonly string[], as?: string): Promise<void> {
-    const waits = async () => {
-      const ask = await this.ask(named);
-      return ask?.state === "pending" ? ask : undefined;
+    const findPending = async () => {
+      const approval = await this.findApproval(named);
+      return approval?.state === "pending" ? approval : undefined;
     };
-    let ask = await waits();
-    for (const end = Date.now() + patience; ask === undefined && Date.now() < end; ask = await waits());
-    if (ask === undefined) throw new Error(`no ask that waits names ${named}`);
-    const result = await this.start(["approvals", "decide", ask.approval_id, ...answer, "--digest", ask.call_digest], as === undefined ? {} : { as }).done;
+    let approval = await findPending();
+    for (const end = Date.now() + stepTimeout; approval === undefined && Date.now() < end; approval = await findPending());
+    if (approval === undefined) throw new Error(`no pending approval contains ${named}`);
+    const result = await this.start(["approvals", "decide", approval.approval_id, ...answer, "--digest", approval.call_digest], as === undefined ? {} : { as }).done;
     if (result.code !== 0) throw new Error(`deciding ${named}: ${result.err}`);
   }
 
-  /** Puts a policy in its place, whole: palyrad follows the directory. */
-  async policy(name: string, text: string): Promise<void> {
-    const fresh = this.#path(`new-${name}`);
-    await writeFile(fresh, text);
-    await rename(fresh, this.#path("policies", name));
+  /** Writes a policy file atomically, because palyrad watches the directory. */
+  async writePolicy(name: string, text: string): Promise<void> {
+    const temporary = this.#path(`new-${name}`);
+    await writeFile(temporary, text);
+    await rename(temporary, this.#path("policies", name));
   }
 }

@@ -1,15 +1,15 @@
-// Packages of a small skill, made by `palyra skills` as a publisher makes them.
+// Creates packages of a small skill with `palyra skills`.
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Gateway } from "./gateway";
 
-/** A number as WebAssembly writes it (unsigned LEB128). */
-function leb(n: number): number[] {
-  return n < 128 ? [n] : [(n & 127) | 128, ...leb(n >>> 7)];
+/** Encodes a number as unsigned LEB128. */
+function encodeLeb128(n: number): number[] {
+  return n < 128 ? [n] : [(n & 127) | 128, ...encodeLeb128(n >>> 7)];
 }
 
 function section(id: number, ...bytes: readonly number[]): number[] {
-  return [id, ...leb(bytes.length), ...bytes];
+  return [id, ...encodeLeb128(bytes.length), ...bytes];
 }
 
 function name(text: string): number[] {
@@ -17,15 +17,15 @@ function name(text: string): number[] {
 }
 
 /**
- * A module of the palyra ABI whose result is its input. It holds so much data that its
- * package does not get to the gateway in one part.
+ * Returns a module of the palyra ABI that returns its input. Its data segment makes the package
+ * larger than one upload part.
  */
-function echo(): Buffer {
+function echoModule(): Buffer {
   const i32 = 0x7f;
   const i64 = 0x7e;
   const data = 1_500_000;
   const code = [
-    // palyra_alloc: the input goes to 1024.
+    // palyra_alloc: the input is written at address 1024.
     [0, 0x41, ...[0x80, 8], 0x0b],
     // run: place << 32 | size.
     [0, 0x20, 0, 0xad, 0x42, 32, 0x86, 0x20, 1, 0xad, 0x84, 0x0b],
@@ -39,11 +39,11 @@ function echo(): Buffer {
     ...section(10, code.length, ...code.flatMap((body) => [body.length, ...body])),
   ];
   // One segment at 65536.
-  const segment = [1, 0, 0x41, ...[0x80, 0x80, 4], 0x0b, ...leb(data)];
-  return Buffer.concat([Buffer.from([...head, 11, ...leb(segment.length + data), ...segment]), Buffer.alloc(data)]);
+  const segment = [1, 0, 0x41, ...[0x80, 0x80, 4], 0x0b, ...encodeLeb128(data)];
+  return Buffer.concat([Buffer.from([...head, 11, ...encodeLeb128(segment.length + data), ...segment]), Buffer.alloc(data)]);
 }
 
-const manifest = (publisher: string, skill: string, version: string, asks: string) => `format = "palyra-skill/v1"
+const manifest = (publisher: string, skill: string, version: string, permissions: string) => `format = "palyra-skill/v1"
 id = "${skill}"
 name = "Echo"
 version = "${version}"
@@ -58,7 +58,7 @@ module = "modules/echo.wasm"
 risk = 1
 input_schema = '{"type": "object", "properties": {"text": {"type": "string"}}}'
 [tools.capabilities]
-${asks}
+${permissions}
 `;
 
 /** A publisher with a key. */
@@ -76,20 +76,20 @@ export class Publisher {
     this.keyId = keyId;
   }
 
-  /** Makes a key for who signs under a name. Two of one name have two keys. */
-  static async begin(gateway: Gateway, name: string): Promise<Publisher> {
+  /** Creates a key for a publisher name. Two publishers with one name have different keys. */
+  static async create(gateway: Gateway, name: string): Promise<Publisher> {
     const key = join(await mkdtemp(join(gateway.dir, "publisher.")), "key");
-    const made = JSON.parse(await gateway.palyra("skills", "keygen", key, "-o", "json")) as { key_id: string };
-    return new Publisher(gateway, name, key, made.key_id);
+    const result = JSON.parse(await gateway.palyra("skills", "keygen", key, "-o", "json")) as { key_id: string };
+    return new Publisher(gateway, name, key, result.key_id);
   }
 
-  /** The file of a version of a skill with the tool "say", which asks for something (TOML). */
+  /** Builds a version of a skill with the tool "say" and its permissions (TOML), and returns the file. */
   async package(skill: string, version: string, asks = ""): Promise<string> {
     const dir = await mkdtemp(join(this.#gateway.dir, "skill."));
     const file = `${dir}.palyra-skill`;
     await mkdir(join(dir, "modules"));
     await writeFile(join(dir, "skill.toml"), manifest(this.#name, skill, version, asks));
-    await writeFile(join(dir, "modules", "echo.wasm"), echo());
+    await writeFile(join(dir, "modules", "echo.wasm"), echoModule());
     await this.#gateway.palyra("skills", "build", dir, "--key", this.#key, "--out", file);
     return file;
   }

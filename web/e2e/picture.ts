@@ -1,8 +1,8 @@
-// The picture in README, taken from the running product: make console-picture.
+// Takes the screenshot in README: make console-picture.
 import { resolve } from "node:path";
-import { openAsk, expect, test } from "./fixtures";
+import { openApproval, expect, test } from "./fixtures";
 
-test("the picture of the console", async ({ inbox: page, gateway }) => {
+test("the screenshot of the console", async ({ inbox: page, gateway }) => {
   await page.emulateMedia({ colorScheme: "light" });
   const calls = [
     gateway.call("process.run", { argv: ["git", "push", "origin", "main"] }),
@@ -10,7 +10,7 @@ test("the picture of the console", async ({ inbox: page, gateway }) => {
     gateway.call("process.run", { argv: ["python3", "greet.py", "Ada"] }),
   ];
   for (const named of ["git push", "greet.py", "python3"]) await expect(page.getByRole("link", { name: named }).first()).toBeVisible();
-  await openAsk(page, "default:greet.py");
+  await openApproval(page, "default:greet.py");
   await expect(page.locator("[data-armed=true]")).toBeVisible();
   await page.mouse.move(640, 10);
   await page.screenshot({ path: resolve(import.meta.dirname, "../../docs/console.png"), animations: "disabled" });

@@ -1,36 +1,35 @@
 import { existsSync } from "node:fs";
 import { defineConfig } from "@playwright/test";
-import { patience } from "./patience";
+import { stepTimeout } from "./timeout";
 
-// Debian's package, or the browser that PALYRA_CHROMIUM names; else one that Playwright
-// or the system has.
+// The browser in PALYRA_CHROMIUM, or Debian's package, or the browser of Playwright or the system.
 const debian = "/usr/bin/chromium";
 const chromium = process.env.PALYRA_CHROMIUM ?? (existsSync(debian) ? debian : undefined);
 
 export default defineConfig({
   testDir: ".",
   outputDir: "../test-results",
-  // Each worker has its own daemon and browser. Two fit two cores: most tests wait for timers.
+  // Each worker has its own daemon and browser. Two workers suit two cores: most tests wait for timers.
   workers: 2,
   fullyParallel: false,
-  timeout: 10 * patience,
-  expect: { timeout: patience },
+  timeout: 10 * stepTimeout,
+  expect: { timeout: stepTimeout },
   forbidOnly: process.env.CI !== undefined,
   reporter: [["list"]],
   projects: [
     { name: "flows", testMatch: "*.spec.ts" },
-    // Takes README's picture; no part of the tests.
+    // Takes the screenshot in README; not part of the tests.
     { name: "picture", testMatch: "picture.ts" },
-    // The console's part of make bench, which starts the gateway that it takes.
+    // The console's part of make bench, which starts the gateway.
     { name: "speed", testMatch: "speed.ts", timeout: 30 * 60_000, use: { trace: "off" } },
   ],
   use: {
-    // An action that cannot happen fails before the timeout of the test.
-    actionTimeout: patience,
+    // An impossible action fails before the timeout of the test.
+    actionTimeout: stepTimeout,
     browserName: "chromium",
     launchOptions: {
       ...(chromium === undefined ? { channel: "chrome" } : { executablePath: chromium }),
-      // Chromium has no sandbox of its own for root.
+      // Chromium cannot use its sandbox as root.
       args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
     },
     viewport: { width: 1280, height: 800 },

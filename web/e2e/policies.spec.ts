@@ -1,38 +1,38 @@
-import { arrive, decision, expect, expectAccessible, test } from "./fixtures";
+import { openInbox, decision, expect, expectAccessible, test } from "./fixtures";
 
 const curl = (basename: string) => `@id("team.no-curl")
-@reason("nothing is fetched by hand")
+@reason("curl is not allowed")
 forbid (principal, action in [Action::"tool.execute/process.run", Action::"tool.execute/shell.run"], resource)
 when { context has exec && context.exec.basename == "${basename}" };
 `;
 
-test("a draft is checked and simulated as it is written, survives a reload, and is gone with a logout", async ({ page, gateway }) => {
-  // A login of its own: it ends here.
-  await arrive(page, await gateway.link());
+test("a draft is checked and simulated, survives a reload, and is removed by a logout", async ({ page, gateway }) => {
+  // A separate login, because this test logs out.
+  await openInbox(page, await gateway.link());
   await page.goto(new URL("/policies?tab=write", page.url()).href);
   const editor = page.getByRole("textbox", { name: "Policies, as Cedar" });
   await editor.fill('forbid (principal, action, resource) when { context.exec.basenam == "curl" };');
-  await expect(page.getByText(/errors?: it would not load/)).toBeVisible();
+  await expect(page.getByText(/errors?: the policies would not load/)).toBeVisible();
   await expect(page.getByText(/basenam/).last()).toBeVisible();
-  await page.getByLabel("Name of the file").fill("60-curl.cedar");
+  await page.getByLabel("File name").fill("60-curl.cedar");
   await editor.fill(curl("curl"));
-  await expect(page.getByText("It would load", { exact: true })).toBeVisible();
+  await expect(page.getByText("Valid", { exact: true })).toBeVisible();
 
   await page.getByLabel("Tool", { exact: true }).fill("process.run");
   await page.getByLabel("Principal").fill("agent:helper");
   await page.getByLabel("Input, as a JSON object").fill('{"argv": ["curl", "https://example.com"]}');
-  await page.getByLabel(/^Facts that replace/).fill('{"exec": {"basename": "curl"}}');
-  await page.getByRole("button", { name: "Simulate it" }).click();
-  await expect(page.getByText("in force: ask")).toBeVisible();
+  await page.getByLabel(/^Facts that override/).fill('{"exec": {"basename": "curl"}}');
+  await page.getByRole("button", { name: "Simulate", exact: true }).click();
+  await expect(page.getByText("active: ask")).toBeVisible();
   await expect(page.getByText("deny", { exact: true }).first()).toBeVisible();
-  await expect(page.getByText("nothing is fetched by hand").first()).toBeVisible();
+  await expect(page.getByText("curl is not allowed").first()).toBeVisible();
   await expectAccessible(page);
 
   await page.reload();
   await expect(editor).toHaveValue(curl("curl"));
-  await expect(page.getByLabel("Name of the file")).toHaveValue("60-curl.cedar");
-  // Another file does not take its place: both are kept, also for another tab.
-  await page.getByLabel("Begin with").selectOption({ label: "A new file" });
+  await expect(page.getByLabel("File name")).toHaveValue("60-curl.cedar");
+  // A new file does not replace it: both are stored, also for another tab.
+  await page.getByLabel("Start from").selectOption({ label: "A new file" });
   await expect(editor).toHaveValue("");
   await editor.fill(curl("wget"));
   const drafts = page.getByRole("listitem", { name: /\.cedar$/ });
@@ -47,19 +47,19 @@ test("a draft is checked and simulated as it is written, survives a reload, and 
   await page.getByRole("dialog").getByRole("button", { name: "Discard the draft" }).click();
   await expect(drafts).toHaveCount(1);
 
-  // Nothing of it is in force, and nothing of it stays behind.
+  // The draft is not active, and a logout removes it.
   expect(await gateway.palyra("policy", "show")).not.toContain("no-curl");
   await page.getByRole("button", { name: "user:local" }).click();
   await page.getByRole("menuitem", { name: "Log out" }).click();
   await expect(page.getByText(/You are logged out/)).toBeVisible();
   expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain("no-curl");
-  // The next login leads back here.
+  // The next login returns to this page.
   await page.goto(await gateway.link());
-  await expect(page.getByText("It is checked as you write")).toBeVisible();
+  await expect(page.getByText("The text is checked as you type")).toBeVisible();
   await expect(drafts).toHaveCount(0);
 });
 
-test("what is asked again and again leads to a policy that as yet allows nothing", async ({ inbox: page, gateway }) => {
+test("a frequent request starts a policy draft that allows nothing", async ({ inbox: page, gateway }) => {
   for (let i = 0; i < 3; i++) {
     const call = gateway.call("fs.write", { path: "again.txt", content: `${i}\n`, mode: "overwrite" });
     await gateway.decide("again.txt", ["--allow", "once"]);
@@ -67,19 +67,19 @@ test("what is asked again and again leads to a policy that as yet allows nothing
   }
   const call = gateway.call("fs.write", { path: "again.txt", content: "4\n", mode: "overwrite" });
   await page.getByRole("row", { name: /again\.txt.*left/ }).getByRole("link").click();
-  await expect(page.getByText(/people were asked about the same 3 times/)).toBeVisible();
+  await expect(page.getByText(/the same call was requested 3 times/)).toBeVisible();
   await page.getByRole("button", { name: "Write a policy for it" }).click();
   await expect(page.getByRole("textbox", { name: "Policies, as Cedar" })).toHaveValue(/\/\/ permit\(principal == Agent::"helper", action == Action::"tool\.execute\/fs\.write", resource\)/);
-  await expect(page.getByText(/^It would load/)).toBeVisible();
-  await page.getByRole("button", { name: "Simulate it" }).click();
-  await expect(page.getByText("as in force")).toBeVisible();
+  await expect(page.getByText(/^Valid/)).toBeVisible();
+  await page.getByRole("button", { name: "Simulate", exact: true }).click();
+  await expect(page.getByText("same as active")).toBeVisible();
   await page.goBack();
   await expect(decision(page)).toBeVisible();
   call.stop();
 });
 
-test("versions are kept, shown and put back in force", async ({ inbox: page, gateway }) => {
-  await gateway.policy("70-kept.cedar", '@id("kept")\n@reason("kept for the record")\nforbid (principal, action == Action::"tool.execute/process.run", resource)\nwhen { context has exec && context.exec.basename == "never" };\n');
+test("versions are stored, displayed and activated again", async ({ inbox: page, gateway }) => {
+  await gateway.writePolicy("70-kept.cedar", '@id("kept")\n@reason("kept for the record")\nforbid (principal, action == Action::"tool.execute/process.run", resource)\nwhen { context has exec && context.exec.basename == "never" };\n');
   await gateway.palyra("policy", "reload");
   await page.goto(new URL("/policies", page.url()).href);
   await page.getByText("70-kept.cedar").click();
@@ -87,7 +87,7 @@ test("versions are kept, shown and put back in force", async ({ inbox: page, gat
   await page.getByRole("tab", { name: "Versions" }).click();
   const before = page.getByRole("row", { name: /Activate/ }).first();
   await before.getByRole("button", { name: "Activate" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: /Activate|in force/ }).last().click();
+  await page.getByRole("dialog").getByRole("button", { name: /Activate/ }).last().click();
   await expect.poll(() => gateway.palyra("policy", "show")).not.toContain("kept for the record");
   await gateway.palyra("policy", "reload");
 });

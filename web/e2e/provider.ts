@@ -5,14 +5,14 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-export interface Person {
+export interface Account {
   subject: string;
   name: string;
   groups: readonly string[];
 }
 
-interface Going {
-  person: Person;
+interface PendingLogin {
+  person: Account;
   redirect: string;
   challenge: string;
   nonce: string;
@@ -21,19 +21,19 @@ interface Going {
 const client = "palyra";
 const base64url = (value: string | Buffer) => Buffer.from(value).toString("base64url");
 
-/** Its page has a button for each person who has an account, and one to refuse. */
+/** The provider. Its page has a link for each account, and one to refuse. */
 export class Provider {
   readonly #server: Server;
-  readonly #people: readonly Person[];
+  readonly #accounts: readonly Account[];
   readonly #key = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  readonly #going = new Map<string, Going>();
+  readonly #pendingLogins = new Map<string, PendingLogin>();
 
-  private constructor(people: readonly Person[]) {
-    this.#people = people;
+  private constructor(people: readonly Account[]) {
+    this.#accounts = people;
     this.#server = createServer((request, response) => void this.#answer(request, response));
   }
 
-  static async start(...people: readonly Person[]): Promise<Provider> {
+  static async start(...people: readonly Account[]): Promise<Provider> {
     const provider = new Provider(people);
     await new Promise<void>((ready) => provider.#server.listen(0, "127.0.0.1", ready));
     return provider;
@@ -81,7 +81,7 @@ export class Provider {
     }
   }
 
-  // A link for each person: what they lead to is what the provider sends the browser back with.
+  // A link for each account, to the redirect with its result.
   #page(asked: URLSearchParams, response: ServerResponse): void {
     const redirect = asked.get("redirect_uri") ?? "";
     if (asked.get("client_id") !== client || asked.get("code_challenge_method") !== "S256" || !redirect.endsWith("/console/v1/callback")) {
@@ -89,9 +89,9 @@ export class Provider {
       return;
     }
     const back = (params: Record<string, string>) => `${redirect}?${new URLSearchParams({ state: asked.get("state") ?? "", iss: this.issuer, ...params }).toString()}`;
-    const links = this.#people.map((person) => {
+    const links = this.#accounts.map((person) => {
       const code = randomBytes(16).toString("hex");
-      this.#going.set(code, { person, redirect, challenge: asked.get("code_challenge") ?? "", nonce: asked.get("nonce") ?? "" });
+      this.#pendingLogins.set(code, { person, redirect, challenge: asked.get("code_challenge") ?? "", nonce: asked.get("nonce") ?? "" });
       return `<li><a href="${back({ code }).replaceAll("&", "&amp;")}">Sign in as ${person.name}</a></li>`;
     });
     links.push(`<li><a href="${back({ error: "access_denied" }).replaceAll("&", "&amp;")}">Refuse</a></li>`);
@@ -100,12 +100,12 @@ export class Provider {
 
   #redeem(form: URLSearchParams): object | undefined {
     const code = form.get("code") ?? "";
-    const going = this.#going.get(code);
-    this.#going.delete(code);
+    const pendingLogin = this.#pendingLogins.get(code);
+    this.#pendingLogins.delete(code);
     const challenge = createHash("sha256").update(form.get("code_verifier") ?? "").digest("base64url");
-    if (going === undefined || form.get("client_id") !== client || form.get("redirect_uri") !== going.redirect || challenge !== going.challenge) return undefined;
+    if (pendingLogin === undefined || form.get("client_id") !== client || form.get("redirect_uri") !== pendingLogin.redirect || challenge !== pendingLogin.challenge) return undefined;
     const now = Math.floor(Date.now() / 1000);
-    const { person, nonce } = going;
+    const { person, nonce } = pendingLogin;
     const claims = { iss: this.issuer, sub: person.subject, aud: client, exp: now + 300, iat: now, auth_time: now, nonce, preferred_username: person.name, groups: person.groups };
     const signed = `${base64url(JSON.stringify({ alg: "ES256", kid: "one", typ: "JWT" }))}.${base64url(JSON.stringify(claims))}`;
     const signature = sign("sha256", Buffer.from(signed), { key: this.#key.privateKey, dsaEncoding: "ieee-p1363" });

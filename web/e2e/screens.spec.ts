@@ -4,67 +4,67 @@ import { expect, expectAccessible, test } from "./fixtures";
 import type { Gateway } from "./gateway";
 import { Publisher } from "./packages";
 
-let filled: Promise<void> | undefined;
+let contentCreated: Promise<void> | undefined;
 
-/** A gateway on which some work was done: of everything that has a screen there is something. */
-function fill(gateway: Gateway): Promise<void> {
-  filled ??= work(gateway);
-  return filled;
+/** Creates content for every screen. */
+function createContent(gateway: Gateway): Promise<void> {
+  contentCreated ??= createAll(gateway);
+  return contentCreated;
 }
 
-async function work(gateway: Gateway): Promise<void> {
-  const answered = async (named: string, tool: string, input: object, ...answer: string[]) => {
+async function createAll(gateway: Gateway): Promise<void> {
+  const decideCall = async (text: string, tool: string, input: object, ...answer: string[]) => {
     const call = gateway.call(tool, input);
-    await gateway.decide(named, answer);
+    await gateway.decide(text, answer);
     return call.done;
   };
-  await answered("one.txt", "fs.write", { path: "one.txt", content: "one\n" }, "--allow", "timeboxed", "--for", "30m", "--match", "subject", "--uses", "3");
-  await answered("two.txt", "fs.write", { path: "two.txt", content: "two\n" }, "--deny", "--reason", "not this one");
-  const made = await answered("touch", "process.run", { argv: ["touch", "made-by-a-program.txt"] }, "--allow", "once");
+  await decideCall("one.txt", "fs.write", { path: "one.txt", content: "one\n" }, "--allow", "timeboxed", "--for", "30m", "--match", "subject", "--uses", "3");
+  await decideCall("two.txt", "fs.write", { path: "two.txt", content: "two\n" }, "--deny", "--reason", "not this one");
+  const made = await decideCall("touch", "process.run", { argv: ["touch", "made-by-a-program.txt"] }, "--allow", "once");
   expect(made.code, made.err).toBe(0);
   await gateway.start(["vault", "put", "vault://global/github", "--host", "api.github.com:443", "--note", "for releases"], { input: "a-value-of-some-length\n" }).done;
-  const publisher = await Publisher.begin(gateway, "screens.example");
+  const publisher = await Publisher.create(gateway, "screens.example");
   await gateway.palyra("skills", "install", await publisher.package("notes", "1.0.0", 'http = ["api.example.org:443"]'), "--yes", "--key-id", publisher.keyId);
   await gateway.palyra("tokens", "create", "ci", "--life", "30d");
   await gateway.palyra("run", "read the file");
   gateway.call("fs.write", { path: "waits.txt", content: "x\n" });
-  await expect.poll(() => gateway.ask("waits.txt")).toBeDefined();
+  await expect.poll(() => gateway.findApproval("waits.txt")).toBeDefined();
 }
 
-/** What shows that a screen has content, and what of a list can be opened. */
-const content: Readonly<Record<string, { shows: string | RegExp; opens?: string | RegExp } | undefined>> = {
-  "/approvals": { shows: "waits.txt", opens: /waits\.txt/ },
-  "/grants": { shows: /one\.txt/ },
-  "/runs": { shows: "read the file", opens: /read the file/ },
-  "/calls": { shows: "process.run", opens: /process\.run/ },
-  "/changes": { shows: "1 added", opens: /1 added/ },
-  "/tools": { shows: "fs.read", opens: /fs\.read/ },
-  "/policies": { shows: "defaults/10-ceilings.cedar" },
-  "/servers": { shows: "No MCP server is behind this gateway" },
-  "/skills": { shows: "notes", opens: /notes/ },
-  "/journal": { shows: "PAL-X100", opens: /./ },
-  "/journal/verify": { shows: "No key is pinned: this proves that the journal is whole, and not whose it is." },
-  "/passkeys": { shows: "You have no passkey" },
-  "/pairing": { shows: "No code is open" },
-  "/sessions": { shows: "agent:helper", opens: /agent:helper/ },
-  "/access": { shows: "Ask about somebody" },
-  "/notifications": { shows: "ops" },
-  "/settings": { shows: "state_dir" },
-  "/members": { shows: "agent:helper", opens: /agent:helper/ },
-  "/devices": { shows: /agent:helper/, opens: /./ },
-  "/tokens": { shows: "ci" },
-  "/vault": { shows: "vault://global/github", opens: /github/ },
-  "/health": { shows: "ready" },
+/** The expected content of each screen, and the link to open. */
+const content: Readonly<Record<string, { text: string | RegExp; link?: string | RegExp } | undefined>> = {
+  "/approvals": { text: "waits.txt", link: /waits\.txt/ },
+  "/grants": { text: /one\.txt/ },
+  "/runs": { text: "read the file", link: /read the file/ },
+  "/calls": { text: "process.run", link: /process\.run/ },
+  "/changes": { text: "1 added", link: /1 added/ },
+  "/tools": { text: "fs.read", link: /fs\.read/ },
+  "/policies": { text: "defaults/10-ceilings.cedar" },
+  "/servers": { text: "No MCP servers" },
+  "/skills": { text: "notes", link: /notes/ },
+  "/journal": { text: "PAL-X100", link: /./ },
+  "/journal/verify": { text: "No key is pinned: this verifies the integrity of the journal, but not its origin." },
+  "/passkeys": { text: "You have no passkey" },
+  "/pairing": { text: "No pairings" },
+  "/sessions": { text: "agent:helper", link: /agent:helper/ },
+  "/access": { text: "No check yet" },
+  "/notifications": { text: "ops" },
+  "/settings": { text: "state_dir" },
+  "/members": { text: "agent:helper", link: /agent:helper/ },
+  "/devices": { text: /agent:helper/, link: /./ },
+  "/tokens": { text: "ci" },
+  "/vault": { text: "vault://global/github", link: /github/ },
+  "/health": { text: "ready" },
 };
 
-/** The screen is whole: nothing failed or loads, nothing is wider than a phone, and axe is content. */
-async function expectWhole(page: Page): Promise<void> {
+/** Expects a loaded screen without errors, not wider than a phone, and accessible. */
+async function expectScreen(page: Page): Promise<void> {
   const main = page.locator("main");
   await expect(main.getByText(/^Loading /)).toHaveCount(0);
   await expect(main.getByRole("heading", { level: 1 }).first()).toBeVisible();
-  // The countdown has an alert of its own, which is said and not seen.
+  // Ignore the alert of the countdown, which is only for screen readers.
   await expect(main.locator("[role=alert]:not(.sr-only)")).toHaveCount(0);
-  await expect(main.getByText(/you lack the permission|There is no such/)).toHaveCount(0);
+  await expect(main.getByText(/you lack the permission|^\w+ not found/)).toHaveCount(0);
   await expectAccessible(page);
   await page.setViewportSize({ width: 360, height: 740 });
   expect(await page.evaluate(() => document.documentElement.scrollWidth), "width on a phone").toBeLessThanOrEqual(360);
@@ -77,28 +77,28 @@ for (const screen of screens) {
   const base = baseOf(screen.path);
   const expected = content[base];
   test(`${screen.label} opens with content, in both themes and on a phone`, { tag: "@matrix" }, async ({ inbox: page, gateway }) => {
-    await fill(gateway);
+    await createContent(gateway);
     if (screen.nav === undefined) {
       await page.goto(new URL(base, page.url()).href);
     } else {
       await page.getByRole("navigation", { name: "Screens" }).getByRole("link", { name: screen.label, exact: true }).click();
     }
     await expect(page).toHaveURL(new RegExp(`${base}(\\?.*)?$`));
-    if (expected !== undefined) await expect(page.locator("main").getByText(expected.shows).first()).toBeVisible();
-    await expectWhole(page);
-    if (expected?.opens === undefined) return;
-    await page.locator("main").getByRole("table").getByRole("link", { name: expected.opens }).first().click();
+    if (expected !== undefined) await expect(page.locator("main").getByText(expected.text).first()).toBeVisible();
+    await expectScreen(page);
+    if (expected?.link === undefined) return;
+    await page.locator("main").getByRole("table").getByRole("link", { name: expected.link }).first().click();
     await expect(page).toHaveURL(new RegExp(`${base}/.+`));
-    await expectWhole(page);
-    // What is open has an address that brings it back.
+    await expectScreen(page);
+    // The address restores the open detail.
     const title = await page.locator("main").getByRole("heading", { level: 1 }).last().innerText();
     await page.reload();
     await expect(page.locator("main").getByRole("heading", { level: 1 }).last()).toHaveText(title);
   });
 }
 
-test("tools of agents are listed when they are asked for", { tag: "@matrix" }, async ({ inbox: page, gateway }) => {
-  await fill(gateway);
+test("tools of agents are listed on request", { tag: "@matrix" }, async ({ inbox: page, gateway }) => {
+  await createContent(gateway);
   await page.goto(new URL("/tools", page.url()).href);
   const table = page.locator("main").getByRole("table");
   await expect(table.getByRole("link", { name: /fs\.read/ }).first()).toBeVisible();
@@ -109,21 +109,21 @@ test("tools of agents are listed when they are asked for", { tag: "@matrix" }, a
 });
 
 test("a run is started and watched from the console", async ({ inbox: page, gateway }) => {
-  await fill(gateway);
+  await createContent(gateway);
   await page.goto(new URL("/runs", page.url()).href);
   await page.getByRole("button", { name: "Start a run" }).click();
-  await page.getByLabel("What should it do?").fill("read it again");
+  await page.getByLabel("Task").fill("read it again");
   await page.getByRole("button", { name: "Start the run" }).click();
   await expect(page).toHaveURL(/\/runs\/[0-9A-Z]{26}/);
   await expect(page.getByText("It says what it should. <b>Done.</b>").first()).toBeVisible();
 });
 
-test("a run that waits is talked to from the console, until that is all", async ({ inbox: page, gateway }) => {
-  await fill(gateway);
+test("an interactive run receives messages until it is finished", async ({ inbox: page, gateway }) => {
+  await createContent(gateway);
   await page.goto(new URL("/runs", page.url()).href);
   await page.getByRole("button", { name: "Start a run" }).click();
-  await page.getByLabel("What should it do?").fill("read it, then wait for me");
-  await page.getByLabel(/It waits for what you say next/).check();
+  await page.getByLabel("Task").fill("read it, then wait for me");
+  await page.getByLabel(/Wait for further messages/).check();
   await page.getByRole("button", { name: "Start the run" }).click();
   await expect(page.getByText("It says what it should. <b>Done.</b>").first()).toBeVisible();
   const message = page.getByLabel("Your message");
@@ -133,20 +133,20 @@ test("a run that waits is talked to from the console, until that is all", async 
   await expect(page.getByText("I heard what you said.")).toBeVisible();
   await expect(page.getByText("now <b>this</b>")).toBeVisible();
   await expect(message).toHaveValue("");
-  await page.getByRole("button", { name: "That is all" }).click();
+  await page.getByRole("button", { name: "Finish" }).click();
   await expect(page.getByText("completed", { exact: true })).toBeVisible();
   await expect(message).toHaveCount(0);
   const { items } = JSON.parse(await gateway.palyra("runs", "list", "-o", "json")) as { items: { message: string; state: string }[] };
   expect(items.find((run) => run.message === "read it, then wait for me")?.state).toBe("completed");
 });
 
-test("a secret is shown to who asks for it, and the look is recorded", async ({ inbox: page, gateway }) => {
-  await fill(gateway);
+test("a secret is revealed on request", async ({ inbox: page, gateway }) => {
+  await createContent(gateway);
   await page.goto(new URL(`/vault/${encodeURIComponent("vault://global/github")}`, page.url()).href);
   await expect(page.getByText("for releases")).toBeVisible();
   await expect(page.getByText("a-value-of-some-length")).toHaveCount(0);
   await page.getByRole("button", { name: "Reveal", exact: true }).click();
-  await page.getByRole("button", { name: "Reveal it" }).click();
+  await page.getByRole("button", { name: "Reveal value" }).click();
   await expect(page.getByText("a-value-of-some-length")).toBeVisible();
   await page.getByRole("button", { name: "Close" }).last().click();
   await expect(page.getByText("a-value-of-some-length")).toHaveCount(0);

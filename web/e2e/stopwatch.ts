@@ -1,4 +1,4 @@
-// What measures within the page: it sees when something was painted, not when it was sent.
+// Measurements within the page: the time when something is painted, not when it is sent.
 
 declare global {
   interface Window {
@@ -10,24 +10,24 @@ export interface Filtered {
   line: string;
   /** From the key to the paint of the rows, in milliseconds. */
   took: number;
-  /** How many rows are laid out. */
+  /** The number of rendered rows. */
   rows: number;
 }
 
 interface Stopwatch {
-  /** Begins to look at frames. */
+  /** Starts the measurement of frames. */
   frames: () => void;
-  /** The longest frame since then, in milliseconds. */
+  /** The longest frame since the start, in milliseconds. */
   longest: () => number;
-  /** When a row with the text was painted, in milliseconds since 1970. */
+  /** The time when a row with the text was painted, in milliseconds since 1970. */
   shown: (text: string) => Promise<number>;
-  /** From the next click to the paint of the text, in milliseconds. */
+  /** The time from the next click to the paint of the text, in milliseconds. */
   echoed: (text: string) => Promise<number>;
-  /** From the next Enter until what the filter chooses is painted. */
+  /** The time from the next Enter to the paint of the filtered rows. */
   filtered: (line: string) => Promise<Omit<Filtered, "line">>;
 }
 
-/** Puts window.stopwatch into a page, before its own scripts. It is sent as text, and uses nothing of this file. */
+/** Defines window.stopwatch in a page before its scripts run. The function is sent as text, so it MUST NOT use other definitions of this file. */
 export function startStopwatch(): void {
   let last = 0;
   let longest = 0;
@@ -38,7 +38,7 @@ export function startStopwatch(): void {
   };
   requestAnimationFrame(frame);
 
-  /** After the frame that shows what is in the document now. */
+  /** Resolves after the frame with the current document. */
   const painted = () =>
     new Promise<void>((resolve) => {
       requestAnimationFrame(() => {
@@ -47,27 +47,27 @@ export function startStopwatch(): void {
         port2.postMessage(undefined);
       });
     });
-  /** Waits until the document has something. */
+  /** Waits until find returns a value. */
   const until = <T>(find: () => T | undefined) =>
     new Promise<T>((resolve) => {
-      const look = () => {
-        const found = find();
-        if (found === undefined) return;
+      const check = () => {
+        const result = find();
+        if (result === undefined) return;
         observer.disconnect();
-        resolve(found);
+        resolve(result);
       };
-      const observer = new MutationObserver(look);
+      const observer = new MutationObserver(check);
       observer.observe(document, { childList: true, subtree: true, characterData: true });
-      look();
+      check();
     });
-  const next = (kind: "click" | "keydown", wanted: (event: Event) => boolean) =>
+  const next = (kind: "click" | "keydown", accepts: (event: Event) => boolean) =>
     new Promise<number>((resolve) => {
-      const heard = (event: Event) => {
-        if (!wanted(event)) return;
-        removeEventListener(kind, heard, true);
+      const listener = (event: Event) => {
+        if (!accepts(event)) return;
+        removeEventListener(kind, listener, true);
         resolve(event.timeStamp);
       };
-      addEventListener(kind, heard, true);
+      addEventListener(kind, listener, true);
     });
 
   window.stopwatch = {
@@ -87,7 +87,7 @@ export function startStopwatch(): void {
       return performance.now() - clicked;
     },
     filtered: async (line) => {
-      // Another filter is another list, in an element of its own.
+      // Each filter has its own list element.
       const list = () => document.querySelector("[data-scroller], [data-empty]");
       const before = list();
       const pressed = await next("keydown", (event) => (event as KeyboardEvent).key === "Enter");

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 
-/** Counts the bytes of the pages, scripts and styles that come over the network, as they come. */
+/** Counts the transferred bytes of pages, scripts and styles. */
 export async function countTransfer(page: Page): Promise<() => number> {
   const network = await page.context().newCDPSession(page);
   await network.send("Network.enable");

@@ -1,4 +1,4 @@
-// An MCP server behind the gateway, by HTTP, which can say something else of itself than before.
+// An HTTP MCP server for the gateway with changeable tool definitions.
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,7 +10,7 @@ export interface Tool {
   inputSchema: object;
 }
 
-interface Asked {
+interface RpcRequest {
   id?: number | string;
   method: string;
   params?: { protocolVersion?: string; name?: string; arguments?: unknown };
@@ -44,22 +44,22 @@ export class Upstream {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // It has no stream of its own, and no sessions.
+    // The server supports neither streams nor sessions.
     if (request.method !== "POST") {
       response.writeHead(405).end();
       return;
     }
-    const asked = JSON.parse(await text(request)) as Asked;
-    if (asked.id === undefined) {
+    const rpcRequest = JSON.parse(await text(request)) as RpcRequest;
+    if (rpcRequest.id === undefined) {
       response.writeHead(202).end();
       return;
     }
-    const result = this.#result(asked);
-    const answer = result === undefined ? { error: { code: -32601, message: "there is no such method" } } : { result };
-    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ jsonrpc: "2.0", id: asked.id, ...answer }));
+    const result = this.#result(rpcRequest);
+    const answer = result === undefined ? { error: { code: -32601, message: "method not found" } } : { result };
+    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ jsonrpc: "2.0", id: rpcRequest.id, ...answer }));
   }
 
-  #result({ method, params }: Asked): object | undefined {
+  #result({ method, params }: RpcRequest): object | undefined {
     switch (method) {
       case "initialize":
         return { protocolVersion: params?.protocolVersion === "2025-11-25" ? "2025-11-25" : "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "notes", version: "1.0" } };

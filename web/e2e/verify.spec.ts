@@ -1,29 +1,29 @@
-// The journal, verified by the browser: in the console, and by the one file from disk.
+// Verification of the journal by the browser: in the console, and with the single-file verifier.
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, expectAccessible, test } from "./fixtures";
 
-test("verifies, pins, remembers, and says what is proven", async ({ inbox: page, gateway }) => {
+test("the console verifies the journal, pins a key and detects a rollback", async ({ inbox: page, gateway }) => {
   await page.goto(new URL("/journal/verify", page.url()).href);
-  await expect(page.getByText("No key is pinned: this proves that the journal is whole, and not whose it is.")).toBeVisible();
+  await expect(page.getByText("No key is pinned: this verifies the integrity of the journal, but not its origin.")).toBeVisible();
   await page.getByRole("button", { name: "Verify", exact: true }).click();
-  await expect(page.getByText(/^Whole\. Whose it is was not proven/)).toBeVisible();
-  await expect(page.getByRole("heading", { name: "Last check" })).toBeVisible();
+  await expect(page.getByText(/^Verified: integrity only/)).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Last verification" })).toBeVisible();
   await expectAccessible(page);
 
   await page.getByRole("button", { name: "Pin this CA" }).click();
-  await gateway.add("another", "--owner", "local", "--role", "agent"); // the journal grows
+  await gateway.addMember("another", "--owner", "local", "--role", "agent"); // the journal grows
   await page.reload();
   await page.getByRole("button", { name: "Verify", exact: true }).click();
-  await expect(page.getByText("Whole, and signed by the gateway whose key is pinned here.")).toBeVisible();
+  await expect(page.getByText("Verified: integrity and origin, with the pinned key.")).toBeVisible();
 
-  // A pin of another CA, and a head that this journal does not have, are told.
+  // Another pinned CA and a larger remembered size are errors.
   await page.getByRole("button", { name: "Unpin" }).click();
   await page.getByLabel("CA fingerprint or checkpoint key").fill(`sha256:${"0".repeat(64)}`);
   await page.getByRole("button", { name: "Pin", exact: true }).click();
   await page.getByRole("button", { name: "Verify", exact: true }).click();
-  await expect(page.getByRole("alert")).toContainText("this browser pinned");
+  await expect(page.getByRole("alert")).toContainText("the pinned CA is");
   await page.getByRole("button", { name: "Unpin" }).click();
   await page.evaluate(() => {
     const seen = JSON.parse(localStorage.getItem("palyra.verify.seen") ?? "{}") as { size: number };
@@ -35,22 +35,22 @@ test("verifies, pins, remembers, and says what is proven", async ({ inbox: page,
   await page.getByRole("button", { name: "Forget" }).click();
 });
 
-test("the verifier in one file opens from disk and finds a change", async ({ inbox: page, gateway, context }, info) => {
+test("the single-file verifier opens from disk and detects a change", async ({ inbox: page, gateway, context }, info) => {
   await page.goto(new URL("/journal/verify", page.url()).href);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "verifier in one file" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "single-file verifier" }).click()]);
   const file = info.outputPath("palyra-verifier.html");
   await download.saveAs(file);
   const published = await readFile(join(import.meta.dirname, "../../docs/format/verifier.sha256"), "utf8");
   expect(published).toContain(createHash("sha256").update(await readFile(file)).digest("hex"));
 
-  const exported = info.outputPath("export.ndjson");
-  await gateway.palyra("journal", "export", exported);
-  const forged = info.outputPath("forged.ndjson");
-  await writeFile(forged, (await readFile(exported, "utf8")).replace('"actor":"service:', '"actor":"mallory:'));
-  const alone = await context.newPage();
-  await alone.goto(`file://${file}`);
-  await alone.setInputFiles("#file", exported);
-  await expect(alone.getByText(/^Whole\. Whose it is was not proven/)).toBeVisible();
-  await alone.setInputFiles("#file", forged);
-  await expect(alone.getByText("The first bad event is 1.")).toBeVisible();
+  const exportFile = info.outputPath("export.ndjson");
+  await gateway.palyra("journal", "export", exportFile);
+  const forgedFile = info.outputPath("forged.ndjson");
+  await writeFile(forgedFile, (await readFile(exportFile, "utf8")).replace('"actor":"service:', '"actor":"mallory:'));
+  const standalone = await context.newPage();
+  await standalone.goto(`file://${file}`);
+  await standalone.setInputFiles("#file", exportFile);
+  await expect(standalone.getByText(/^Verified: integrity only/)).toBeVisible();
+  await standalone.setInputFiles("#file", forgedFile);
+  await expect(standalone.getByText("The first invalid event is 1.")).toBeVisible();
 });

@@ -16,9 +16,9 @@ const root = createRootRoute({
   component: Shell,
   notFoundComponent: () => (
     <div className="p-5">
-      <EmptyState title="There is no such page">
+      <EmptyState title="Page not found">
         <ScreenLink to="/approvals" className="text-accent underline">
-          To the approvals
+          Go to the approvals
         </ScreenLink>
       </EmptyState>
     </div>
@@ -29,7 +29,7 @@ const home = createRoute({
   getParentRoute: () => root,
   path: "/",
   beforeLoad: () => {
-    // eslint-disable-next-line @typescript-eslint/only-throw-error -- the router's way
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- the router's API for redirects
     throw redirect({ to: "/approvals", replace: true });
   },
 });
@@ -40,7 +40,7 @@ function screenRoute(screen: ScreenRoute) {
     getParentRoute: () => root,
     path: screen.path,
     component: () => (
-      <Allowed screen={screen}>
+      <RequirePermission screen={screen}>
         <Suspense
           fallback={
             <div className="p-5">
@@ -50,7 +50,7 @@ function screenRoute(screen: ScreenRoute) {
         >
           <Content />
         </Suspense>
-      </Allowed>
+      </RequirePermission>
     ),
     errorComponent: ({ error, reset }) => (
       <div className="p-5">
@@ -60,12 +60,12 @@ function screenRoute(screen: ScreenRoute) {
   });
 }
 
-function Allowed({ screen, children }: { screen: ScreenRoute; children: ReactNode }) {
+function RequirePermission({ screen, children }: { screen: ScreenRoute; children: ReactNode }) {
   const can = useCan(screen.needs);
   if (can) return children;
   return (
     <div className="p-5">
-      <EmptyState title={`${screen.label}: you lack the permission ${screen.needs ?? ""}`}>An owner or admin can give you a role that has it.</EmptyState>
+      <EmptyState title={`${screen.label}: you lack the permission ${screen.needs ?? ""}`}>Ask an owner or admin for a role that includes it.</EmptyState>
     </div>
   );
 }

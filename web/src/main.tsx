@@ -10,7 +10,7 @@ import { Login } from "./shell/Login";
 import { startTheme } from "./shell/theme";
 import "./styles.css";
 
-// The token leaves the address before anything else looks at it.
+// Remove the token from the address before other code reads the address.
 const token = takeToken();
 const attempt = token === undefined ? undefined : login(token);
 attempt?.catch(() => undefined);
@@ -18,8 +18,8 @@ startTheme();
 followLinks();
 followOtherTabs();
 
-const place = document.getElementById("root");
-if (place === null) throw new Error("index.html has no root");
+const container = document.getElementById("root");
+if (container === null) throw new Error("index.html has no element with the id root");
 
 function page() {
   const here = session();
@@ -37,4 +37,4 @@ function page() {
   return <App queries={queries} live={live} />;
 }
 
-createRoot(place).render(<StrictMode>{page()}</StrictMode>);
+createRoot(container).render(<StrictMode>{page()}</StrictMode>);

@@ -1,20 +1,20 @@
-// The one table of screens: the router, the navigation and the help are made from it.
+// The table of screens. The router, the navigation and the help are built from it.
 import type { ComponentType } from "react";
 
 export interface ScreenRoute {
-  /** "/runs/$id": what begins with $ is read with useParam; {-$id} may be absent. */
+  /** "/runs/$id": read a $ parameter with useParam; {-$id} is optional. */
   path: string;
   label: string;
-  /** The permission without which the screen shows nothing; the navigation leaves it out. */
+  /** The permission that the screen requires; the navigation omits the screen without it. */
   needs?: string;
-  /** The group of the navigation; absent for screens that others lead to. */
+  /** The group in the navigation; absent for screens that only other screens link to. */
   nav?: "Decide" | "Work" | "Rules" | "Record" | "People and keys" | "Gateway";
-  /** The screen, loaded when it is gone to: its module's default export. */
+  /** Loads the module of the screen on first use; its default export is the component. */
   load: () => Promise<{ default: ComponentType }>;
 }
 
 export const screens: readonly ScreenRoute[] = [
-  // The list stays where it is while an ask of it is open.
+  // One route for the list and the detail, so that the list keeps its scroll position.
   { path: "/approvals/{-$id}", label: "Approvals", needs: "approval.read", nav: "Decide", load: () => import("./screens/approvals/Approvals") },
   { path: "/grants", label: "Grants", needs: "grant.read", nav: "Decide", load: () => import("./screens/grants/Grants") },
   { path: "/runs/{-$id}", label: "Runs", needs: "run.read", nav: "Work", load: () => import("./screens/runs/Runs") },
@@ -39,12 +39,7 @@ export const screens: readonly ScreenRoute[] = [
   { path: "/health", label: "Health", needs: "daemon.status", nav: "Gateway", load: () => import("./screens/health/Health") },
 ];
 
-/** Where the navigation leads for a screen: its path without parameters. */
+/** Returns the path of a screen without its parameters: the target of the navigation. */
 export function baseOf(path: string): string {
   return path.replace(/\/(?:\{-)?\$.*$/, "");
-}
-
-/** Whether there is a screen that begins so: "/runs". What is not built is not linked to. */
-export function hasScreen(base: string): boolean {
-  return screens.some((screen) => baseOf(screen.path) === base);
 }

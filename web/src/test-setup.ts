@@ -1,4 +1,4 @@
 import { configure } from "@testing-library/react";
 
-// How long waitFor and findBy poll before their test fails, in milliseconds.
+// The timeout of waitFor and findBy, in milliseconds.
 configure({ asyncUtilTimeout: 2 * 60_000 });

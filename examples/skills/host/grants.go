@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Handle is a grant that was opened.
+// Handle is an open grant.
 type Handle int32
 
-// Kind is a kind of grants.
+// Kind is a kind of grant.
 type Kind int32
 
 // The kinds.
@@ -19,7 +19,7 @@ const (
 	KindChannel
 )
 
-// Level is how much a line of the log matters.
+// Level is the severity of a log line.
 type Level int32
 
 // The levels.
@@ -30,20 +30,20 @@ const (
 	Failure
 )
 
-// What grants refuse. errors.Is finds them; the text has more.
+// The errors of grants, for errors.Is. The text of a returned error has more details.
 var (
 	ErrNotGranted = errors.New("not granted")
 	ErrRefused    = errors.New("refused by policy or rules")
 	ErrFailed     = errors.New("failed")
 	ErrArgument   = errors.New("bad argument")
-	ErrBudget     = errors.New("over a budget")
+	ErrBudget     = errors.New("budget exceeded")
 	ErrNoKey      = errors.New("nothing is kept under this key")
 )
 
-// maxError is how much is read of the text of an error.
+// maxError is the maximum length of an error text that is read.
 const maxError = 1000
 
-// failure is a negative value as an error.
+// failure converts a negative value into an error.
 func failure(value int32, text string) error {
 	known := []error{ErrNotGranted, ErrRefused, ErrFailed, ErrArgument, ErrBudget, ErrNoKey}
 	err := ErrFailed
@@ -56,8 +56,8 @@ func failure(value int32, text string) error {
 	return fmt.Errorf("%w: %s", err, text)
 }
 
-// Request is a request as http.fetch takes it. A header may hold the placeholder of a
-// secret; Palyra puts the value in its place on the way.
+// Request is a request in the form of http.fetch. A header may contain the placeholder of a
+// secret; Palyra replaces it by the value.
 type Request struct {
 	Method  string            `json:"method,omitempty"`
 	URL     string            `json:"url"`
@@ -65,7 +65,7 @@ type Request struct {
 	Body    string            `json:"body,omitempty"`
 }
 
-// Response is what came back. Content is base64 where Encoding says so.
+// Response is the response to a request. Content is base64 if Encoding is "base64".
 type Response struct {
 	Status    int               `json:"status"`
 	URL       string            `json:"url"`
@@ -75,14 +75,14 @@ type Response struct {
 	Truncated bool              `json:"truncated"`
 }
 
-// HTTP is the grant for a host, by the rule in the manifest that has it.
+// HTTP opens the grant for a host, by its rule in the manifest.
 func HTTP(rule string) (Handle, error) { return open(int32(KindHTTP), rule) }
 
-// Secret is the grant for a secret, by its name in the manifest.
+// Secret opens the grant for a secret, by its name in the manifest.
 func Secret(name string) (Handle, error) { return open(int32(KindSecret), name) }
 
-// Storage is the grant to keep things.
+// Storage opens the grant for storage.
 func Storage() (Handle, error) { return open(int32(KindStorage), "storage") }
 
-// Channel is the grant for a channel, by its name in the manifest.
+// Channel opens the grant for a channel, by its name in the manifest.
 func Channel(name string) (Handle, error) { return open(int32(KindChannel), name) }

@@ -1,8 +1,7 @@
 //go:build wasip1
 
-// Package host is what a tool gets of Palyra: hosts, secrets, storage and channels that
-// its manifest asks for, each by a handle. A tool that was not granted something gets
-// ErrNotGranted and nothing else.
+// Package host gives a tool access to Palyra's grants: the hosts, secrets, storage and channels
+// that its manifest requests, each by a handle. A request without a grant returns ErrNotGranted.
 package host
 
 import (
@@ -10,7 +9,7 @@ import (
 	"time"
 )
 
-// The functions of the interface of handles, version 0.1.0.
+// The functions of the handle interface, version 0.1.0.
 
 //go:wasmimport palyra:plugins/host-capabilities@0.1.0 grant_open
 func grantOpen(kind int32, name string) int32
@@ -57,7 +56,7 @@ func now() int64
 //go:wasmimport palyra:plugins/host-capabilities@0.1.0 random
 func random(to *byte, size uint32) int32
 
-// open asks for a grant by its name.
+// open opens a grant by its name.
 func open(kind int32, name string) (Handle, error) {
 	h := grantOpen(kind, name)
 	if h < 0 {
@@ -66,7 +65,7 @@ func open(kind int32, name string) (Handle, error) {
 	return Handle(h), nil
 }
 
-// Names are the names of all grants of a kind.
+// Names returns the names of all grants of a kind.
 func Names(kind Kind) []string {
 	var out []string
 	for i := range grantCount(int32(kind)) {
@@ -77,7 +76,7 @@ func Names(kind Kind) []string {
 	return out
 }
 
-// result reads what the last function left: n bytes, or the text of an error.
+// result reads the result of the last function: n bytes, or the text of an error.
 func result(n int32) ([]byte, error) {
 	room := n
 	if n < 0 {
@@ -113,22 +112,22 @@ func (h Handle) Request(r Request) (Response, error) {
 // Secret reads the value of a secret.
 func (h Handle) Secret() ([]byte, error) { return result(secretRead(int32(h))) }
 
-// Get reads what is kept under a key. The error is ErrNoKey where there is nothing.
+// Get returns the value of a key. The error is ErrNoKey if the key does not exist.
 func (h Handle) Get(key string) ([]byte, error) { return result(storageGet(int32(h), key)) }
 
-// Put keeps a value under a key.
+// Put stores a value under a key.
 func (h Handle) Put(key string, value []byte) error {
 	_, err := result(storagePut(int32(h), key, string(value)))
 	return err
 }
 
-// Delete forgets what is kept under a key.
+// Delete removes the value of a key.
 func (h Handle) Delete(key string) error {
 	_, err := result(storageDelete(int32(h), key))
 	return err
 }
 
-// List returns the keys that begin with a prefix, in their order.
+// List returns the keys with a prefix, sorted.
 func (h Handle) List(prefix string) ([]string, error) {
 	text, err := result(storageList(int32(h), prefix))
 	if err != nil {
@@ -144,13 +143,14 @@ func (h Handle) Send(message string) error {
 	return err
 }
 
-// Log writes a line that people find with the call.
+// Log writes a line to the log of the call.
 func Log(level Level, message string) { logLine(int32(level), message) }
 
-// Now is the time, which is a counter to a tool that asked for no clock.
+// Now returns the time. For a tool without the clock capability it is a counter.
 func Now() time.Time { return time.Unix(0, now()).UTC() }
 
-// Random fills a slice, with the same bytes for the same call to a tool that did not ask.
+// Random fills a slice with random bytes. For a tool without the random capability they are the
+// same for the same call.
 func Random(to []byte) {
 	if len(to) > 0 {
 		random(&to[0], uint32(len(to)))

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Member is a principal that the gateway knows.
+// Member is a user or an agent of the gateway.
 type Member struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
@@ -31,20 +31,21 @@ type Member struct {
 	Roles     []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
 	Disabled  bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// True when all devices of the member were revoked.
+	// True if all devices of the member were revoked.
 	NoDevice bool `protobuf:"varint,6,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
-	// True for a user who answers approvals: by role, not disabled, with a device.
-	// Who is the only one answers for their own calls, too.
+	// True for a user who answers approvals: by role, enabled, with a device. The only such user also
+	// answers for their own calls.
 	Decides bool `protobuf:"varint,7,opt,name=decides,proto3" json:"decides,omitempty"`
-	// When the member was removed; it is disabled then.
+	// When the member was removed; a removed member is also disabled.
 	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
-	// Who made or changed the member, or made who did, since somebody else confirmed
-	// it. Where policy wants two people, they and the member count as one.
+	// The principals that created or changed the member, or that created such a principal, since
+	// another person confirmed the member. If policy requires two people, they and the member count
+	// as one.
 	InHandsOf []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
-	// True for an agent that may not act before its owner consents.
+	// True for an agent that may not act until its owner consents.
 	AwaitsConsent bool `protobuf:"varint,10,opt,name=awaits_consent,json=awaitsConsent,proto3" json:"awaits_consent,omitempty"`
-	// Who logs in as the member: the identity provider, and the person there. Empty for
-	// a member that was added.
+	// The identity provider, and the person there, that logs in as the member. Empty for a member
+	// that was added.
 	LoginIssuer   string `protobuf:"bytes,12,opt,name=login_issuer,json=loginIssuer,proto3" json:"login_issuer,omitempty"`
 	LoginSubject  string `protobuf:"bytes,13,opt,name=login_subject,json=loginSubject,proto3" json:"login_subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -165,7 +166,7 @@ func (x *Member) GetLoginSubject() string {
 	return ""
 }
 
-// Device is a key and certificate of a member.
+// Device is a key and a certificate of a member.
 type Device struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId             string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
@@ -174,9 +175,9 @@ type Device struct {
 	CreatedAt            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	CertificateExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=certificate_expires_at,json=certificateExpiresAt,proto3" json:"certificate_expires_at,omitempty"`
 	RevokedAt            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	// "sha256:" and hex, of the public key that was certified last.
+	// "sha256:" and hex, of the most recently certified public key.
 	KeySha256 string `protobuf:"bytes,7,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"`
-	// When the session ends that the device is; absent for any other device.
+	// If the device is a login session, the end of the session; absent for other devices.
 	LoginEndsAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=login_ends_at,json=loginEndsAt,proto3" json:"login_ends_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,11 +277,11 @@ type AddMemberRequest struct {
 	// "user" or "agent".
 	Kind  string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	// For an agent: the user it acts for.
+	// For an agent: the user on whose behalf it acts.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// PKCS #10 request, DER.
 	CertificateRequest []byte `protobuf:"bytes,5,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
-	// Add the member although somebody loses the power to answer approvals.
+	// Add the member even if another member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,6,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -437,19 +438,19 @@ func (x *AddMemberResponse) GetServerName() string {
 	return ""
 }
 
-// UpdateMemberRequest says what is to change.
+// UpdateMemberRequest describes the change.
 type UpdateMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Roles that the member gets; those that it holds already stay.
+	// Roles to add. Roles that the member already holds stay.
 	AddRoles []string `protobuf:"bytes,2,rep,name=add_roles,json=addRoles,proto3" json:"add_roles,omitempty"`
-	// Roles that the member loses, if it holds them.
+	// Roles to remove, if the member holds them.
 	RemoveRoles []string `protobuf:"bytes,3,rep,name=remove_roles,json=removeRoles,proto3" json:"remove_roles,omitempty"`
-	// For an agent: the user it acts for from now on; empty leaves it.
+	// For an agent: the user on whose behalf it acts from now on; empty leaves it unchanged.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Change it although somebody loses the power to answer approvals.
+	// Apply the change even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,5,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -520,7 +521,7 @@ func (x *UpdateMemberRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// UpdateMemberResponse is the member after.
+// UpdateMemberResponse is the member after the change.
 type UpdateMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -568,12 +569,12 @@ func (x *UpdateMemberResponse) GetMember() *Member {
 // DisableMemberRequest names the member.
 type DisableMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Why, for the journal.
+	// The reason for the journal.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Go on although somebody loses the power to answer approvals.
+	// Apply the change even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -630,7 +631,7 @@ func (x *DisableMemberRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// DisableMemberResponse is the member after.
+// DisableMemberResponse is the member after the change.
 type DisableMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -678,12 +679,12 @@ func (x *DisableMemberResponse) GetMember() *Member {
 // EnableMemberRequest names the member.
 type EnableMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Why, for the journal.
+	// The reason for the journal.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Go on although somebody loses the power to answer approvals.
+	// Apply the change even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -740,7 +741,7 @@ func (x *EnableMemberRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// EnableMemberResponse is the member after.
+// EnableMemberResponse is the member after the change.
 type EnableMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -788,12 +789,12 @@ func (x *EnableMemberResponse) GetMember() *Member {
 // RemoveMemberRequest names the member.
 type RemoveMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Why, for the journal.
+	// The reason for the journal.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Go on although somebody loses the power to answer approvals.
+	// Apply the change even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -850,11 +851,11 @@ func (x *RemoveMemberRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// RemoveMemberResponse is the member after.
+// RemoveMemberResponse is the member after its removal.
 type RemoveMemberResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Member *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Its devices, which were revoked, by id.
+	// The ids of its devices, all of which were revoked.
 	Revoked       []string `protobuf:"bytes,2,rep,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -904,10 +905,10 @@ func (x *RemoveMemberResponse) GetRevoked() []string {
 	return nil
 }
 
-// ListMembersRequest chooses members.
+// ListMembersRequest selects members.
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Also list those that were removed.
+	// Also list removed members.
 	Removed       bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -950,7 +951,7 @@ func (x *ListMembersRequest) GetRemoved() bool {
 	return false
 }
 
-// ListMembersResponse lists all members by principal.
+// ListMembersResponse lists the selected members by principal.
 type ListMembersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
@@ -1180,7 +1181,7 @@ type RevokeDeviceRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	Reason   string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Revoke it although somebody loses the power to answer approvals.
+	// Revoke the device even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1237,7 +1238,7 @@ func (x *RevokeDeviceRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// RevokeDeviceResponse is the device after.
+// RevokeDeviceResponse is the device after its revocation.
 type RevokeDeviceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -1282,11 +1283,11 @@ func (x *RevokeDeviceResponse) GetDevice() *Device {
 	return nil
 }
 
-// RenameDeviceRequest names a device, which must not be revoked.
+// RenameDeviceRequest names a device that is not revoked.
 type RenameDeviceRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// 1 to 63 letters, digits, spaces, points, hyphens and underscores.
+	// 1 to 63 letters, digits, spaces, periods, hyphens and underscores.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1336,7 +1337,7 @@ func (x *RenameDeviceRequest) GetName() string {
 	return ""
 }
 
-// RenameDeviceResponse is the device after.
+// RenameDeviceResponse is the device after the change.
 type RenameDeviceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -1384,14 +1385,14 @@ func (x *RenameDeviceResponse) GetDevice() *Device {
 // AddDeviceRequest names the member.
 type AddDeviceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// PKCS #10 request, DER.
 	CertificateRequest []byte `protobuf:"bytes,2,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
-	// Revoke the devices that the member has.
+	// Revoke the existing devices of the member.
 	RevokeOld bool `protobuf:"varint,3,opt,name=revoke_old,json=revokeOld,proto3" json:"revoke_old,omitempty"`
-	// Add it although somebody loses the power to answer approvals.
+	// Add the device even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1464,7 +1465,7 @@ type AddDeviceResponse struct {
 	// PEM of the CA root.
 	CaCertificate string `protobuf:"bytes,3,opt,name=ca_certificate,json=caCertificate,proto3" json:"ca_certificate,omitempty"`
 	ServerName    string `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// The devices that were revoked, by id.
+	// The ids of the devices that were revoked.
 	Revoked       []string `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1538,8 +1539,8 @@ func (x *AddDeviceResponse) GetRevoked() []string {
 // ConfirmMemberRequest names the member.
 type ConfirmMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user or an agent, such as "user:bob". A name alone is the user of that
-	// name, or the agent where there is no such user.
+	// A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+	// agent if no such user exists.
 	Member        string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1582,7 +1583,7 @@ func (x *ConfirmMemberRequest) GetMember() string {
 	return ""
 }
 
-// ConfirmMemberResponse is the member after.
+// ConfirmMemberResponse is the member after its confirmation.
 type ConfirmMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -1632,7 +1633,7 @@ type ConsentToAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "agent:helper", or the name alone.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Takes consent back: the agent waits again, and what it has open ends.
+	// Withdraw consent: the agent waits again, and its open streams and runs end.
 	Withdraw      bool `protobuf:"varint,2,opt,name=withdraw,proto3" json:"withdraw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1682,7 +1683,7 @@ func (x *ConsentToAgentRequest) GetWithdraw() bool {
 	return false
 }
 
-// ConsentToAgentResponse is the agent after.
+// ConsentToAgentResponse is the agent after the change.
 type ConsentToAgentResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`

@@ -23,14 +23,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ToolAccessVerdict is what becomes of a member's calls of a tool.
+// ToolAccessVerdict is the verdict on a member's calls of a tool.
 type ToolAccessVerdict int32
 
 const (
 	ToolAccessVerdict_TOOL_ACCESS_VERDICT_UNSPECIFIED ToolAccessVerdict = 0
-	// No call waits for a person. One may still be denied for what it does.
+	// No call waits for a person. A call may still be denied because of its arguments or effects.
 	ToolAccessVerdict_TOOL_ACCESS_VERDICT_ALLOWED ToolAccessVerdict = 1
-	// Calls may wait for a person, or be denied for what they do.
+	// Calls may wait for a person, or be denied because of their arguments or effects.
 	ToolAccessVerdict_TOOL_ACCESS_VERDICT_ASKED ToolAccessVerdict = 2
 	// Every call is denied.
 	ToolAccessVerdict_TOOL_ACCESS_VERDICT_DENIED ToolAccessVerdict = 3
@@ -82,8 +82,7 @@ func (ToolAccessVerdict) EnumDescriptor() ([]byte, []int) {
 // ExplainAccessRequest names a member, and a permission or a method.
 type ExplainAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "user:bob" or "agent:coder"; "bob" is the user, or the agent where there is no
-	// such user.
+	// "user:bob" or "agent:coder". "bob" is the user, or the agent if no such user exists.
 	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	// A permission, "approval.decide", or a method: "DecideApproval",
 	// "ApprovalsService/DecideApproval".
@@ -140,25 +139,26 @@ func (x *ExplainAccessRequest) GetMethod() string {
 type ExplainAccessResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Empty for a method that needs none.
+	// Empty for a method that requires none.
 	Permission string `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
-	// The methods meant: the one that was named, or all that need the permission.
+	// The methods that the answer covers: the named one, or all that require the permission.
 	Methods []string `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
 	Allowed bool     `protobuf:"varint,4,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// The reason of the refusal, empty when allowed.
+	// The reason code of the refusal; empty if allowed.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why, in a sentence.
+	// The explanation, in one sentence.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// What decided, for callers with policy.explain. None where simply nothing permits.
+	// The policies that decided, for callers with policy.explain. Empty if the denial has no cause
+	// other than a missing permit.
 	Policies []*Determining `protobuf:"bytes,7,rep,name=policies,proto3" json:"policies,omitempty"`
-	// What a person can do about a refusal; empty when allowed.
+	// The next step after a refusal; empty if allowed.
 	Remedy string `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// The other members who have the permission and can use it now.
 	WhoMay []string `protobuf:"bytes,9,rep,name=who_may,json=whoMay,proto3" json:"who_may,omitempty"`
-	// What else there is to know, such as that the member has no device.
+	// Further information, such as that the member has no device.
 	Notes []string `protobuf:"bytes,10,rep,name=notes,proto3" json:"notes,omitempty"`
 	Roles []string `protobuf:"bytes,11,rep,name=roles,proto3" json:"roles,omitempty"`
-	// The policies that were asked: "sha256:<hex>".
+	// The version of the policies that were evaluated: "sha256:<hex>".
 	PolicyVersion string `protobuf:"bytes,12,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -323,12 +323,12 @@ func (x *ShowAccessRequest) GetPrincipal() string {
 	return ""
 }
 
-// ShowAccessResponse is what a member may do.
+// ShowAccessResponse is the access of a member.
 type ShowAccessResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	Roles     []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	// The user for whom an agent acts.
+	// For an agent, the user on whose behalf it acts.
 	Owner         string              `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	Tools         []*ToolAccess       `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
 	Permissions   []*PermissionAccess `protobuf:"bytes,5,rep,name=permissions,proto3" json:"permissions,omitempty"`
@@ -422,9 +422,9 @@ type ToolAccess struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Tool    string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
 	Verdict ToolAccessVerdict      `protobuf:"varint,2,opt,name=verdict,proto3,enum=palyra.v1.ToolAccessVerdict" json:"verdict,omitempty"`
-	// What decides, for callers with policy.explain.
+	// The policies that decide, for callers with policy.explain.
 	Policies []*Determining `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"`
-	// Why a call is denied, and the next step; empty otherwise.
+	// Why calls are denied, and the next step; empty otherwise.
 	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy        string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -501,7 +501,7 @@ type PermissionAccess struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Permission string                 `protobuf:"bytes,1,opt,name=permission,proto3" json:"permission,omitempty"`
 	Allowed    bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// What decided, for callers with policy.explain.
+	// The policies that decided, for callers with policy.explain.
 	Policies      []*Determining `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -595,7 +595,7 @@ func (*ListRolesRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{6}
 }
 
-// ListRolesResponse lists them, the built-in ones first.
+// ListRolesResponse lists the roles, the built-in ones first.
 type ListRolesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Roles         []*Role                `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
@@ -645,9 +645,9 @@ type Role struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Role    string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	Builtin bool                   `protobuf:"varint,2,opt,name=builtin,proto3" json:"builtin,omitempty"`
-	// What somebody with this role alone may do; what everybody may is among it.
+	// The permissions of a member who holds only this role, including the permissions of all members.
 	Permissions []string `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// Who holds it, disabled members too.
+	// The members who hold it, including disabled members.
 	Members       []string `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -711,13 +711,13 @@ func (x *Role) GetMembers() []string {
 	return nil
 }
 
-// Ceiling says whether one principal or channel is let in.
+// Ceiling records whether one principal or channel is admitted.
 type Ceiling struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "user:bob", "agent:helper", "channel:ops", or "*" for every member.
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Allowed bool   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// Who set it; empty for what the configuration says.
+	// Who set it; empty for an entry of the configuration.
 	SetBy         string                 `protobuf:"bytes,3,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -790,7 +790,7 @@ func (x *Ceiling) GetReason() string {
 	return ""
 }
 
-// ListCeilingsRequest asks for all.
+// ListCeilingsRequest has no fields.
 type ListCeilingsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -827,7 +827,7 @@ func (*ListCeilingsRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_access_review_proto_rawDescGZIP(), []int{10}
 }
 
-// ListCeilingsResponse has those of the configuration first.
+// ListCeilingsResponse lists the entries of the configuration first.
 type ListCeilingsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ceilings      []*Ceiling             `protobuf:"bytes,1,rep,name=ceilings,proto3" json:"ceilings,omitempty"`
@@ -878,7 +878,7 @@ type SetCeilingRequest struct {
 	// "user:bob", "agent:helper" or "channel:ops".
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Allowed bool   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// For the journal.
+	// The reason for the journal.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,7 +935,7 @@ func (x *SetCeilingRequest) GetReason() string {
 	return ""
 }
 
-// SetCeilingResponse is the ceiling as it is now.
+// SetCeilingResponse is the ceiling after the change.
 type SetCeilingResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ceiling       *Ceiling               `protobuf:"bytes,1,opt,name=ceiling,proto3" json:"ceiling,omitempty"`

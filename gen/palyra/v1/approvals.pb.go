@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ApprovalState is where an approval stands.
+// ApprovalState is the state of an approval.
 type ApprovalState int32
 
 const (
@@ -89,7 +89,7 @@ func (ApprovalState) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{0}
 }
 
-// ApprovalSubjectType is what is asked about.
+// ApprovalSubjectType is the kind of subject that the approval is about.
 type ApprovalSubjectType int32
 
 const (
@@ -154,7 +154,7 @@ func (ApprovalSubjectType) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{1}
 }
 
-// ApprovalScope is how far a yes reaches.
+// ApprovalScope is how long an approval applies: to one call, to a session, or for a time.
 type ApprovalScope int32
 
 const (
@@ -207,7 +207,7 @@ func (ApprovalScope) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
 }
 
-// GrantMatch is which calls a grant covers.
+// GrantMatch selects the calls that a grant covers.
 type GrantMatch int32
 
 const (
@@ -260,15 +260,15 @@ func (GrantMatch) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
 }
 
-// ExportFormat is the form of an export.
+// ExportFormat is the format of an export.
 type ExportFormat int32
 
 const (
 	ExportFormat_EXPORT_FORMAT_UNSPECIFIED ExportFormat = 0
 	ExportFormat_EXPORT_FORMAT_NDJSON      ExportFormat = 1
 	ExportFormat_EXPORT_FORMAT_JSON        ExportFormat = 2
-	// RFC 4180, for spreadsheets; no cell is taken for a formula. The last column
-	// of each row has the line that NDJSON has.
+	// RFC 4180, for spreadsheets; no cell can be interpreted as a formula. The last column of each
+	// row contains the corresponding line of the NDJSON export.
 	ExportFormat_EXPORT_FORMAT_CSV ExportFormat = 3
 )
 
@@ -339,22 +339,21 @@ type Approval struct {
 	Votes          []*ApprovalVote        `protobuf:"bytes,19,rep,name=votes,proto3" json:"votes,omitempty"`
 	GrantId        string                 `protobuf:"bytes,20,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	Severity       string                 `protobuf:"bytes,21,opt,name=severity,proto3" json:"severity,omitempty"`
-	// What still stands in the way of a yes.
+	// The conditions still missing for approval, as text.
 	Missing string `protobuf:"bytes,22,opt,name=missing,proto3" json:"missing,omitempty"`
-	// True when nobody waits for the answer any more.
+	// True when no requester waits for the answer any more.
 	RunGone bool `protobuf:"varint,23,opt,name=run_gone,json=runGone,proto3" json:"run_gone,omitempty"`
-	// Whether what is missing is, among others, a proof that who votes is there
-	// (DecideApprovalRequest.presence).
+	// True if the missing conditions include a proof of presence (DecideApprovalRequest.presence).
 	PresenceWanted bool `protobuf:"varint,24,opt,name=presence_wanted,json=presenceWanted,proto3" json:"presence_wanted,omitempty"`
-	// What still stands in the way, for programs; absent where nothing does, or where
-	// it cannot be put so.
+	// The missing conditions in a form for programs. Absent if none is missing, or if they cannot be
+	// expressed in this form.
 	Needs *ApprovalNeeds `protobuf:"bytes,25,opt,name=needs,proto3" json:"needs,omitempty"`
-	// What the caller of this request may do. Absent on streams and in events, which
-	// are for many.
+	// The actions that the caller of this request may take. Absent on streams and in events, which
+	// have many readers.
 	You *ApprovalStanding `protobuf:"bytes,26,opt,name=you,proto3" json:"you,omitempty"`
-	// How the call was changed since it was asked about, the first change first.
+	// The changes of the call since the approval was requested, oldest first.
 	Edits []*ApprovalEdit `protobuf:"bytes,27,rep,name=edits,proto3" json:"edits,omitempty"`
-	// Why it ended without being used, and who ended it: expired, cancelled, revoked.
+	// Why an unused approval ended, and who ended it: expired, cancelled, revoked.
 	EndedBecause  string `protobuf:"bytes,28,opt,name=ended_because,json=endedBecause,proto3" json:"ended_because,omitempty"`
 	EndedBy       string `protobuf:"bytes,29,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -594,14 +593,14 @@ func (x *Approval) GetEndedBy() string {
 	return ""
 }
 
-// ApprovalEdit is one change of the call, by somebody who may answer.
+// ApprovalEdit is one change of the call by a person who may decide.
 type ApprovalEdit struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	Surface string                 `protobuf:"bytes,2,opt,name=surface,proto3" json:"surface,omitempty"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Reason  string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The call digests before and after.
+	// The call digests before and after the change.
 	WasDigest     string `protobuf:"bytes,5,opt,name=was_digest,json=wasDigest,proto3" json:"was_digest,omitempty"`
 	IsDigest      string `protobuf:"bytes,6,opt,name=is_digest,json=isDigest,proto3" json:"is_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -680,21 +679,21 @@ func (x *ApprovalEdit) GetIsDigest() string {
 	return ""
 }
 
-// ApprovalNeeds is the fewest further people whose yes would allow the call: "1 of
-// 2, needs role security".
+// ApprovalNeeds is the smallest number of further people whose approval would allow the call, such
+// as "1 of 2, needs role security".
 type ApprovalNeeds struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// People who said yes so far and count.
+	// Number of approvals so far that count.
 	Have int32 `protobuf:"varint,1,opt,name=have,proto3" json:"have,omitempty"`
-	// People whose yes it takes in all, those who have given theirs among them.
+	// Number of approvals required in total, including those already given.
 	Want int32 `protobuf:"varint,2,opt,name=want,proto3" json:"want,omitempty"`
-	// The role that those who are still needed must hold; empty for any.
+	// The role that the missing approvers must hold; empty for any.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// The surfaces that their vote has to come from; empty for any.
+	// The surfaces that their votes must come from; empty for any.
 	Surfaces []string `protobuf:"bytes,4,rep,name=surfaces,proto3" json:"surfaces,omitempty"`
-	// Whether their vote has to prove that they are there.
+	// Whether their votes must carry a proof of presence.
 	Presence bool `protobuf:"varint,5,opt,name=presence,proto3" json:"presence,omitempty"`
-	// Whether their vote has to come from a paired device.
+	// Whether their votes must come from a paired device.
 	Paired        bool `protobuf:"varint,6,opt,name=paired,proto3" json:"paired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -772,24 +771,22 @@ func (x *ApprovalNeeds) GetPaired() bool {
 	return false
 }
 
-// ApprovalStanding says before the buttons what an answer of the caller would meet.
+// ApprovalStanding is the result that an answer of the caller would have.
 type ApprovalStanding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a vote of the caller would be taken.
+	// Whether a vote of the caller would be accepted.
 	MayDecide bool `protobuf:"varint,1,opt,name=may_decide,json=mayDecide,proto3" json:"may_decide,omitempty"`
-	// Why it would not: a code of the reason enum, a sentence, and the next step. With
-	// may_decide they are empty.
+	// Why it would be refused: a reason code, a sentence, and the next step. Empty with may_decide.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// The permission that the caller lacks; empty where it is not for want of one.
+	// The permission that the caller lacks; empty if the refusal has another cause.
 	Permission string `protobuf:"bytes,5,opt,name=permission,proto3" json:"permission,omitempty"`
-	// True when the call is the caller's own, or the caller has changed it, so that
-	// others answer.
+	// True if the call is the caller's own, or the caller has edited it, so that others must answer.
 	Own bool `protobuf:"varint,6,opt,name=own,proto3" json:"own,omitempty"`
-	// True when the caller has voted.
+	// True if the caller has voted.
 	Voted bool `protobuf:"varint,7,opt,name=voted,proto3" json:"voted,omitempty"`
-	// Whether policy would let the caller answer with a proof of presence.
+	// Whether policy would accept the caller's answer with a proof of presence.
 	WithPresence  bool `protobuf:"varint,8,opt,name=with_presence,json=withPresence,proto3" json:"with_presence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -881,7 +878,7 @@ func (x *ApprovalStanding) GetWithPresence() bool {
 	return false
 }
 
-// ApprovalPrompt is what a person sees. Nothing in it is markup.
+// ApprovalPrompt is the content that an approver sees. None of it is markup.
 type ApprovalPrompt struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Title    string                 `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
@@ -897,40 +894,38 @@ type ApprovalPrompt struct {
 	SandboxTier      string   `protobuf:"bytes,10,opt,name=sandbox_tier,json=sandboxTier,proto3" json:"sandbox_tier,omitempty"`
 	Egress           []string `protobuf:"bytes,11,rep,name=egress,proto3" json:"egress,omitempty"`
 	Secrets          []string `protobuf:"bytes,12,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	// The files that the approval covers as they were when it was asked.
+	// The files that the approval covers, as they were when it was requested.
 	Operands        []*ApprovalOperand    `protobuf:"bytes,13,rep,name=operands,proto3" json:"operands,omitempty"`
 	Diff            string                `protobuf:"bytes,14,opt,name=diff,proto3" json:"diff,omitempty"`
 	Why             []*ApprovalWhy        `protobuf:"bytes,15,rep,name=why,proto3" json:"why,omitempty"`
 	DiffersFromLast []*ApprovalDifference `protobuf:"bytes,16,rep,name=differs_from_last,json=differsFromLast,proto3" json:"differs_from_last,omitempty"`
 	Scopes          []*ApprovalScopeOffer `protobuf:"bytes,17,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	Notes           []string              `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`
-	// What would run the call: builtin, sandbox_tier_c_linux_bubblewrap, ...
+	// The executor of the call: builtin, sandbox_tier_c_linux_bubblewrap, ...
 	Executor string `protobuf:"bytes,19,opt,name=executor,proto3" json:"executor,omitempty"`
 	// The workspace mode and limits of the sandbox.
 	SandboxProfile string `protobuf:"bytes,20,opt,name=sandbox_profile,json=sandboxProfile,proto3" json:"sandbox_profile,omitempty"`
-	// JSON Pointers (RFC 6901) to the arguments that are not shown.
+	// JSON Pointers (RFC 6901) to the redacted arguments.
 	Redacted []string `protobuf:"bytes,21,rep,name=redacted,proto3" json:"redacted,omitempty"`
-	// Why a yes that stands can cover the very same call and nothing wider, such
-	// as "python3 runs whatever code it is given"; empty when it can be wider.
+	// Why a lasting approval can cover only the exact call, such as "python3 runs whatever code it is
+	// given"; empty if it can be wider.
 	ExactOnly string `protobuf:"bytes,22,opt,name=exact_only,json=exactOnly,proto3" json:"exact_only,omitempty"`
-	// What comes first on a screen: the command line as somebody would type it, the
-	// file, or the address. It is in lists, too.
+	// The first line on a screen: the command line as a person would type it, the file, or the
+	// address. Also set in lists.
 	Lead string `protobuf:"bytes,23,opt,name=lead,proto3" json:"lead,omitempty"`
-	// How often people were asked about the same by the same requester in the 7 days
-	// before this: the same tool and, where it has one, the same subject. At most
-	// 10,000 are counted.
+	// How often people were asked about the same subject by the same requester in the 7 days before
+	// this approval: the same tool and, if it has one, the same subject. At most 10,000 are counted.
 	AskedLastWeek int64 `protobuf:"varint,24,opt,name=asked_last_week,json=askedLastWeek,proto3" json:"asked_last_week,omitempty"`
-	// diff, taken apart. Not in lists.
+	// The diff in structured form. Not set in lists.
 	Files []*ApprovalFileChange `protobuf:"bytes,25,rep,name=files,proto3" json:"files,omitempty"`
-	// Whether there was a call to compare with: of the same tool, by the same
-	// requester, that people allowed. differs_from_last is empty, too, where nothing
-	// differs from it.
+	// True if an earlier call exists for comparison: a call of the same tool by the same requester
+	// that people allowed. If it is true and differs_from_last is empty, the calls do not differ.
 	LastAllowed bool `protobuf:"varint,26,opt,name=last_allowed,json=lastAllowed,proto3" json:"last_allowed,omitempty"`
-	// How the arguments differ from those that were proposed, where people edited the
-	// call. The fields are JSON Pointers (RFC 6901).
+	// If people edited the call: how the arguments differ from the proposed ones. The fields are JSON
+	// Pointers (RFC 6901).
 	Changed []*ApprovalDifference `protobuf:"bytes,27,rep,name=changed,proto3" json:"changed,omitempty"`
-	// Why the requester wants the call, in their own words, which nobody checked; empty
-	// when they said nothing.
+	// Why the requester wants the call, as unverified free text; empty if the requester gave no
+	// reason.
 	RequesterReason string `protobuf:"bytes,28,opt,name=requester_reason,json=requesterReason,proto3" json:"requester_reason,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1165,15 +1160,15 @@ func (x *ApprovalPrompt) GetRequesterReason() string {
 // ApprovalFileChange is one file of a diff.
 type ApprovalFileChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happens to it: modify, create, delete, rename.
+	// The kind of change: modify, create, delete, rename.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Relative to the workspace. old_path is the name before; empty for a new file.
+	// Relative to the workspace. old_path is the previous name; empty for a new file.
 	Path    string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	OldPath string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
-	// The modes before and after as git writes them, where they differ.
+	// The modes before and after in git's notation, if they differ.
 	OldMode string `protobuf:"bytes,4,opt,name=old_mode,json=oldMode,proto3" json:"old_mode,omitempty"`
 	NewMode string `protobuf:"bytes,5,opt,name=new_mode,json=newMode,proto3" json:"new_mode,omitempty"`
-	// True where the contents are not shown: they are no text.
+	// True if the contents are not displayed because they are not text.
 	Binary        bool            `protobuf:"varint,6,opt,name=binary,proto3" json:"binary,omitempty"`
 	Hunks         []*ApprovalHunk `protobuf:"bytes,7,rep,name=hunks,proto3" json:"hunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1259,8 +1254,7 @@ func (x *ApprovalFileChange) GetHunks() []*ApprovalHunk {
 	return nil
 }
 
-// ApprovalHunk is a run of lines that change, with those around them. Lines count
-// from 1.
+// ApprovalHunk is a sequence of changed lines with their context. Lines count from 1.
 type ApprovalHunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OldStart      int32                  `protobuf:"varint,1,opt,name=old_start,json=oldStart,proto3" json:"old_start,omitempty"`
@@ -1321,13 +1315,13 @@ func (x *ApprovalHunk) GetLines() []*ApprovalLine {
 	return nil
 }
 
-// ApprovalLine is a line of a hunk, without its end.
+// ApprovalLine is a line of a hunk, without its line break.
 type ApprovalLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "+" is new, "-" goes, " " stays.
+	// "+" for an added line, "-" for a removed line, " " for context.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// True for a last line that ends without a line break.
+	// True for a last line that has no line break.
 	NoNewline     bool `protobuf:"varint,3,opt,name=no_newline,json=noNewline,proto3" json:"no_newline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1384,11 +1378,11 @@ func (x *ApprovalLine) GetNoNewline() bool {
 	return false
 }
 
-// ApprovalOperand is a file that the call names, bound by its content.
+// ApprovalOperand is a file named by the call, bound by its content.
 type ApprovalOperand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// "sha256:<hex>"; empty when there was no file.
+	// "sha256:<hex>"; empty if the file did not exist.
 	Sha256        string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1438,14 +1432,14 @@ func (x *ApprovalOperand) GetSha256() string {
 	return ""
 }
 
-// ApprovalWhy is one policy that made the call ask.
+// ApprovalWhy is one policy that requires approval for the call.
 type ApprovalWhy struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	PolicyId string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
 	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
 	Reason   string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The conditions of the policy, as they are written.
+	// The conditions of the policy, as written.
 	Condition     string `protobuf:"bytes,5,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1577,24 +1571,24 @@ func (x *ApprovalDifference) GetIs() string {
 	return ""
 }
 
-// ApprovalScopeOffer is a scope with what it would cover.
+// ApprovalScopeOffer is a scope and the calls that it would cover.
 type ApprovalScopeOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Scope ApprovalScope          `protobuf:"varint,1,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
 	Match GrantMatch             `protobuf:"varint,2,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
-	// All of it in one sentence.
+	// The complete description in one sentence.
 	Covers string `protobuf:"bytes,3,opt,name=covers,proto3" json:"covers,omitempty"`
-	// Which calls it covers in a person's words, "any git command, any arguments,
-	// in workspace here", and whose; empty for once.
+	// The calls that it covers and their requester, as text for people, such as "any git command, any
+	// arguments, in workspace here". Empty for once.
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
 	By   string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// The longest that it can be given for; absent for once.
+	// The longest duration for which it can be given; absent for once.
 	Longest *durationpb.Duration `protobuf:"bytes,6,opt,name=longest,proto3" json:"longest,omitempty"`
-	// What it takes beside approval.decide.
+	// The permission required in addition to approval.decide.
 	Permission string `protobuf:"bytes,7,opt,name=permission,proto3" json:"permission,omitempty"`
-	// How many calls of the same requester in the 7 days before this it would have
-	// covered: those about which people were asked, and those that policy or a grant let
-	// run; 0 for once. At most 10,000 of each are counted.
+	// How many calls of the same requester in the 7 days before this approval it would have covered:
+	// calls that people were asked about, and calls that policy or a grant allowed. 0 for once. At
+	// most 10,000 of each are counted.
 	CoveredLastWeek int64 `protobuf:"varint,8,opt,name=covered_last_week,json=coveredLastWeek,proto3" json:"covered_last_week,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1702,12 +1696,12 @@ type ApprovalVote struct {
 	Reason      string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	ShownDigest string                 `protobuf:"bytes,12,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	At          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at,proto3" json:"at,omitempty"`
-	// How many calls the grant may let through; 0 for as many as come in its time.
+	// How many calls the grant may allow; 0 means no limit within its lifetime.
 	Uses int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
-	// How the voter reached the gateway: "socket" for the Unix socket of its host.
+	// How the voter connected to the gateway: "socket" for the Unix socket of its host.
 	Transport string `protobuf:"bytes,15,opt,name=transport,proto3" json:"transport,omitempty"`
-	// What the voter's passkey signed of this vote, where that is how it was present. It can
-	// be checked with the passkey's public key (docs/identity.md).
+	// The statement that the voter's passkey signed, if the proof of presence is a passkey. It can be
+	// verified with the public key of the passkey (docs/identity.md).
 	Passkey       *PasskeyAssertion `protobuf:"bytes,16,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1855,7 +1849,7 @@ func (x *ApprovalVote) GetPasskey() *PasskeyAssertion {
 	return nil
 }
 
-// Grant is a standing yes.
+// Grant is a lasting approval.
 type Grant struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	GrantId      string                 `protobuf:"bytes,1,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
@@ -1875,9 +1869,9 @@ type Grant struct {
 	RevokeReason string                 `protobuf:"bytes,15,opt,name=revoke_reason,json=revokeReason,proto3" json:"revoke_reason,omitempty"`
 	Uses         int64                  `protobuf:"varint,16,opt,name=uses,proto3" json:"uses,omitempty"`
 	LastUsedAt   *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// Which calls it covers, and whose, in a person's words.
+	// The calls that it covers, and their requester, as text for people.
 	Covers string `protobuf:"bytes,18,opt,name=covers,proto3" json:"covers,omitempty"`
-	// How many calls it may let through; 0 for as many as come in its time.
+	// How many calls it may allow; 0 means no limit within its lifetime.
 	MostUses      int64 `protobuf:"varint,19,opt,name=most_uses,json=mostUses,proto3" json:"most_uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2046,20 +2040,21 @@ func (x *Grant) GetMostUses() int64 {
 	return 0
 }
 
-// ListApprovalsRequest filters; empty fields do not. What a list names is shown, and
-// what a list of except_ names is left out.
+// ListApprovalsRequest filters approvals; an empty field does not filter. A list selects the named
+// values, and a list with the prefix except_ excludes them.
 type ListApprovalsRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	States       []ApprovalState        `protobuf:"varint,1,rep,packed,name=states,proto3,enum=palyra.v1.ApprovalState" json:"states,omitempty"`
 	SubjectTypes []ApprovalSubjectType  `protobuf:"varint,2,rep,packed,name=subject_types,json=subjectTypes,proto3,enum=palyra.v1.ApprovalSubjectType" json:"subject_types,omitempty"`
-	// Who asked, or on whose behalf.
+	// The requesters, or the users they act on behalf of.
 	Principals []string               `protobuf:"bytes,3,rep,name=principals,proto3" json:"principals,omitempty"`
 	Since      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Until      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	// 0 means 50; at most 500.
 	PageSize  int32  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Names of tools. What a call changed, and a secret for its program, are its tool's.
+	// Names of tools. Approvals of the changes of a call, and of a secret for its program, belong to
+	// the tool of the call.
 	Tools              []string              `protobuf:"bytes,8,rep,name=tools,proto3" json:"tools,omitempty"`
 	Severities         []string              `protobuf:"bytes,9,rep,name=severities,proto3" json:"severities,omitempty"`
 	ExceptStates       []ApprovalState       `protobuf:"varint,10,rep,packed,name=except_states,json=exceptStates,proto3,enum=palyra.v1.ApprovalState" json:"except_states,omitempty"`
@@ -2067,10 +2062,10 @@ type ListApprovalsRequest struct {
 	ExceptPrincipals   []string              `protobuf:"bytes,12,rep,name=except_principals,json=exceptPrincipals,proto3" json:"except_principals,omitempty"`
 	ExceptTools        []string              `protobuf:"bytes,13,rep,name=except_tools,json=exceptTools,proto3" json:"except_tools,omitempty"`
 	ExceptSeverities   []string              `protobuf:"bytes,14,rep,name=except_severities,json=exceptSeverities,proto3" json:"except_severities,omitempty"`
-	// Oldest first instead of newest first. A page token is good for the order that
-	// it was given in.
+	// Oldest first instead of newest first. A page token is valid only for the order in which it was
+	// issued.
 	Ascending bool `protobuf:"varint,15,opt,name=ascending,proto3" json:"ascending,omitempty"`
-	// Also count what the filter chooses, on all pages.
+	// Also count the matching approvals on all pages.
 	WithCounts    bool `protobuf:"varint,16,opt,name=with_counts,json=withCounts,proto3" json:"with_counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2223,7 +2218,7 @@ type ListApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approvals     []*Approval            `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// With with_counts.
+	// Set with with_counts.
 	Counts        *ApprovalCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2280,11 +2275,11 @@ func (x *ListApprovalsResponse) GetCounts() *ApprovalCounts {
 	return nil
 }
 
-// ApprovalCounts is how many approvals a filter chooses.
+// ApprovalCounts is the number of approvals that match a filter.
 type ApprovalCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Total int64                  `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	// By state, severity, subject type and tool, in the words of the filter.
+	// By state, severity, subject type and tool, with the values of the filter as keys.
 	ByState       map[string]int64 `protobuf:"bytes,2,rep,name=by_state,json=byState,proto3" json:"by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	BySeverity    map[string]int64 `protobuf:"bytes,3,rep,name=by_severity,json=bySeverity,proto3" json:"by_severity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	BySubjectType map[string]int64 `protobuf:"bytes,4,rep,name=by_subject_type,json=bySubjectType,proto3" json:"by_subject_type,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -2448,8 +2443,8 @@ func (x *GetApprovalResponse) GetApproval() *Approval {
 	return nil
 }
 
-// WatchApprovalsRequest starts after a cursor; empty means: what is pending
-// now, then every change.
+// WatchApprovalsRequest starts after a cursor. If it is empty, the stream begins with the pending
+// approvals and continues with every change.
 type WatchApprovalsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cursor        string                 `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -2494,8 +2489,8 @@ func (x *WatchApprovalsRequest) GetCursor() string {
 	return ""
 }
 
-// WatchApprovalsResponse is one approval as it is after a change, or a
-// heartbeat without one, which comes every two seconds.
+// WatchApprovalsResponse is one approval after a change, or a heartbeat without an approval, which
+// is sent every two seconds.
 type WatchApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -2553,25 +2548,24 @@ type DecideApprovalRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	Allow      bool                   `protobuf:"varint,2,opt,name=allow,proto3" json:"allow,omitempty"`
-	// For a yes; unspecified means once.
+	// For an approval; unspecified means once.
 	Scope ApprovalScope        `protobuf:"varint,3,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
 	Ttl   *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	Match GrantMatch           `protobuf:"varint,5,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
-	// Required for a no.
+	// Required for a denial.
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The call digest that was shown to the person. Required.
+	// The call digest that the person was shown. Required.
 	ShownDigest string `protobuf:"bytes,7,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// The surface the vote was cast on: cli, tui or grpc; empty means grpc.
-	// The gateway does not take it as a proof: console and in_client need a
-	// session of their own.
+	// The surface that the vote was cast on: cli, tui or grpc; empty means grpc. The gateway does not
+	// accept it as a proof: console and in_client require a session of their own.
 	Surface string `protobuf:"bytes,8,opt,name=surface,proto3" json:"surface,omitempty"`
-	// For a yes that stands: how many more calls it lets through, at most 1000.
-	// 0 means as many as come in its time.
+	// For a lasting approval: how many more calls it allows, at most 1000. 0 means no limit within
+	// its lifetime.
 	Uses int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
-	// The proof that a person is there, by the presence key of the caller's device. One
-	// that is wrong refuses the vote; without one the vote is not present.
+	// A proof of presence by the presence key of the caller's device. If it is invalid, the vote is
+	// refused; without one the vote is not present.
 	Presence *PresenceProof `protobuf:"bytes,10,opt,name=presence,proto3" json:"presence,omitempty"`
-	// In its place: what a passkey of the caller signed (ChallengePasskey).
+	// An alternative to presence: the assertion of a passkey of the caller (ChallengePasskey).
 	Passkey       *PasskeyAssertion `protobuf:"bytes,11,opt,name=passkey,proto3" json:"passkey,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2729,18 +2723,18 @@ func (x *DecideApprovalResponse) GetApproval() *Approval {
 	return nil
 }
 
-// EditApprovalRequest is the call as the caller wants it.
+// EditApprovalRequest contains the call as the caller changes it.
 type EditApprovalRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// The version and the call digest that were shown to the person. When either is
-	// another by now, nothing is changed.
+	// The version and the call digest that the person was shown. If either has changed since, the
+	// edit is refused.
 	Version     int64  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	ShownDigest string `protobuf:"bytes,3,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	// All arguments of the call, one JSON object. What is shown as "[redacted]" stays what
-	// it is where it stands, and so does what stands for a secret.
+	// All arguments of the call, one JSON object. Values displayed as "[redacted]", and placeholders
+	// of secrets, must stay unchanged where they are.
 	InputJson []byte `protobuf:"bytes,4,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// What the requester is told of it.
+	// The reason that the requester receives.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The surface the edit is made on, as in DecideApprovalRequest.
 	Surface       string `protobuf:"bytes,6,opt,name=surface,proto3" json:"surface,omitempty"`
@@ -2820,7 +2814,7 @@ func (x *EditApprovalRequest) GetSurface() string {
 	return ""
 }
 
-// EditApprovalResponse is the approval of the changed call. It still waits.
+// EditApprovalResponse is the approval of the changed call, which is still pending.
 type EditApprovalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -2865,7 +2859,7 @@ func (x *EditApprovalResponse) GetApproval() *Approval {
 	return nil
 }
 
-// CancelApprovalRequest names one approval that was not used yet.
+// CancelApprovalRequest names one approval that has not been used.
 type CancelApprovalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId    string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -2918,7 +2912,7 @@ func (x *CancelApprovalRequest) GetReason() string {
 	return ""
 }
 
-// CancelApprovalResponse is the approval after it.
+// CancelApprovalResponse is the approval after the cancellation.
 type CancelApprovalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -3032,7 +3026,7 @@ func (x *ExportApprovalsRequest) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-// ExportApprovalsResponse is a part of the export.
+// ExportApprovalsResponse is a chunk of the export.
 type ExportApprovalsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -3077,11 +3071,11 @@ func (x *ExportApprovalsResponse) GetData() []byte {
 	return nil
 }
 
-// ListGrantsRequest filters; empty fields do not.
+// ListGrantsRequest filters grants; an empty field does not filter.
 type ListGrantsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Also grants that were revoked or ran out.
+	// Also list grants that were revoked or expired.
 	IncludeEnded  bool   `protobuf:"varint,2,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3200,7 +3194,7 @@ func (x *ListGrantsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RevokeGrantRequest ends a grant at once.
+// RevokeGrantRequest names the grant to revoke.
 type RevokeGrantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	GrantId       string                 `protobuf:"bytes,1,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
@@ -3253,7 +3247,7 @@ func (x *RevokeGrantRequest) GetReason() string {
 	return ""
 }
 
-// RevokeGrantResponse is the grant after the revoke.
+// RevokeGrantResponse is the grant after its revocation.
 type RevokeGrantResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetAttestationRequest names an attestation by its own id or its proposal's.
+// GetAttestationRequest names an attestation by its own id or by the id of its proposal.
 type GetAttestationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -243,12 +243,12 @@ func (x *ListAttestationsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// AttestationSummary is one row.
+// AttestationSummary is one attestation in a list.
 type AttestationSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AttestationId string                 `protobuf:"bytes,1,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
 	ProposalId    string                 `protobuf:"bytes,2,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
-	// For callers that may read the journal.
+	// Only for callers that may read the journal.
 	CallDigest    string                 `protobuf:"bytes,3,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	JournalSeq    int64                  `protobuf:"varint,4,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
@@ -374,7 +374,7 @@ func (*GetKeySetRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_attestation_proto_rawDescGZIP(), []int{5}
 }
 
-// GetKeySetResponse is the key set of docs/format/attestation.md.
+// GetKeySetResponse is the key set described in docs/format/attestation.md.
 type GetKeySetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeySetJson    []byte                 `protobuf:"bytes,1,opt,name=key_set_json,json=keySetJson,proto3" json:"key_set_json,omitempty"`

@@ -23,10 +23,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WatchConsoleRequest says where a stream goes on.
+// WatchConsoleRequest selects the start of a stream.
 type WatchConsoleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last sequence number that was received; 0 begins now.
+	// The last sequence number that the client received; 0 begins now.
 	ResumeAfter   int64 `protobuf:"varint,1,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -69,11 +69,11 @@ func (x *WatchConsoleRequest) GetResumeAfter() int64 {
 	return 0
 }
 
-// WatchConsoleResponse is one thing that changed.
+// WatchConsoleResponse is one change.
 type WatchConsoleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of the event in the journal that it came of, or of the newest one. It
-	// never goes back.
+	// The sequence number in the journal of the event that caused the message, or of the newest
+	// event. It never decreases.
 	Sequence int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Types that are valid to be assigned to Event:
@@ -199,33 +199,33 @@ type isWatchConsoleResponse_Event interface {
 }
 
 type WatchConsoleResponse_Approval struct {
-	// An approval as it is now; a change that was overtaken is not sent by itself.
+	// The current state of an approval; intermediate states may be skipped.
 	Approval *Approval `protobuf:"bytes,3,opt,name=approval,proto3,oneof"`
 }
 
 type WatchConsoleResponse_Change struct {
-	// Something changed that the caller may list: ask for it again.
+	// An object that the caller may list has changed: list it again.
 	Change *ConsoleChange `protobuf:"bytes,4,opt,name=change,proto3,oneof"`
 }
 
 type WatchConsoleResponse_JournalHead struct {
-	// How far the journal is, at most once a second.
+	// The end of the journal, at most once a second.
 	JournalHead *ConsoleJournalHead `protobuf:"bytes,5,opt,name=journal_head,json=journalHead,proto3,oneof"`
 }
 
 type WatchConsoleResponse_Status struct {
-	// How the gateway is: at the beginning, and when that may have changed.
+	// The status of the gateway: at the beginning, and when it may have changed.
 	Status *ConsoleStatus `protobuf:"bytes,6,opt,name=status,proto3,oneof"`
 }
 
 type WatchConsoleResponse_Heartbeat struct {
-	// Nothing happened for a while; the stream is alive.
+	// Keeps an idle stream alive.
 	Heartbeat *ConsoleHeartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"`
 }
 
 type WatchConsoleResponse_Reset_ struct {
-	// resume_after is too far back, or is not of this journal: ask for everything again.
-	// The stream goes on from sequence.
+	// resume_after is too old or belongs to another journal: list everything again. The stream
+	// continues from sequence.
 	Reset_ *ConsoleReset `protobuf:"bytes,8,opt,name=reset,proto3,oneof"`
 }
 
@@ -241,13 +241,13 @@ func (*WatchConsoleResponse_Heartbeat) isWatchConsoleResponse_Event() {}
 
 func (*WatchConsoleResponse_Reset_) isWatchConsoleResponse_Event() {}
 
-// ConsoleChange is an event of the journal without what it says.
+// ConsoleChange is an event of the journal without its content.
 type ConsoleChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream",
-	// "skill" or "install".
+	// "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream", "skill"
+	// or "install".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Its code in docs/events.md.
+	// Its code in docs/reference/events.md.
 	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	Subject       string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	Run           string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
@@ -329,7 +329,7 @@ func (x *ConsoleChange) GetActor() string {
 	return ""
 }
 
-// ConsoleJournalHead is how far the journal is.
+// ConsoleJournalHead is the end of the journal.
 type ConsoleJournalHead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
@@ -374,7 +374,7 @@ func (x *ConsoleJournalHead) GetSize() int64 {
 	return 0
 }
 
-// ConsoleStatus is how the gateway is.
+// ConsoleStatus is the status of the gateway.
 type ConsoleStatus struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Frozen           bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"`
@@ -542,7 +542,7 @@ func (*GetSettingsRequest) Descriptor() ([]byte, []int) {
 type GetSettingsResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Settings []*Setting             `protobuf:"bytes,1,rep,name=settings,proto3" json:"settings,omitempty"`
-	// The file that was read, or would have been.
+	// The configuration file, also if it does not exist.
 	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,15 +592,15 @@ func (x *GetSettingsResponse) GetFile() string {
 	return ""
 }
 
-// Setting is one key with its value. What it names may be secret; no value is.
+// Setting is one key with its value. A value may name a secret but never contains one.
 type Setting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Dotted, as in docs/config.md.
+	// The dotted key, as in docs/reference/configuration.md.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The value as palyra.toml has it.
+	// The value in the syntax of palyra.toml.
 	Toml string `protobuf:"bytes,2,opt,name=toml,proto3" json:"toml,omitempty"`
-	// Where it comes from: "default", or a place such as "palyra.toml:12", a variable or a
-	// flag.
+	// The origin of the value: "default", a location such as "palyra.toml:12", an environment
+	// variable or a flag.
 	Origin string `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`
 	// "default", "file", "env" or "flag".
 	Source        string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
@@ -703,7 +703,7 @@ func (*ExamineRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_console_proto_rawDescGZIP(), []int{10}
 }
 
-// ExamineResponse is what the doctor found.
+// ExamineResponse contains the findings of the doctor.
 type ExamineResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Exams         []*Exam                `protobuf:"bytes,1,rep,name=exams,proto3" json:"exams,omitempty"`
@@ -756,7 +756,7 @@ func (x *ExamineResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Exam is one thing that the doctor looked at.
+// Exam is one check of the doctor.
 type Exam struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Check string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
@@ -871,14 +871,14 @@ func (*CreateConsoleLoginRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_console_proto_rawDescGZIP(), []int{13}
 }
 
-// CreateConsoleLoginResponse is a link to the console.
+// CreateConsoleLoginResponse contains a link to the console.
 type CreateConsoleLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The link, with the token in its fragment, which no browser sends: whoever opens it
-	// first is let in.
+	// The link, with the token in its fragment, which browsers do not send. The first browser that
+	// opens it is logged in.
 	Url       string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Sessions that began with this link have it as their login_id.
+	// The login_id of the sessions that begin with this link.
 	LoginId       string `protobuf:"bytes,3,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,24 +935,24 @@ func (x *CreateConsoleLoginResponse) GetLoginId() string {
 	return ""
 }
 
-// ConsoleSession is one session of the console that has not ended.
+// ConsoleSession is one active session of the console.
 type ConsoleSession struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Principal string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
-	// The device that made the login; the session ends with it.
+	// The device that created the login; the session ends with it.
 	DeviceId string `protobuf:"bytes,3,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// Empty for a session that began at the identity provider.
 	LoginId    string                 `protobuf:"bytes,4,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// When it ends whatever happens, and when it ends unless it is used.
+	// The latest end of the session, and its end if it is idle.
 	EndsAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`
 	IdleAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=idle_at,json=idleAt,proto3" json:"idle_at,omitempty"`
-	// Where it was begun from, and what the browser called itself there.
+	// The address that the session was started from, and the user agent of its browser.
 	Address   string `protobuf:"bytes,9,opt,name=address,proto3" json:"address,omitempty"`
 	UserAgent string `protobuf:"bytes,10,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// The session that asks.
+	// True for the session that sends the request.
 	Current       bool `protobuf:"varint,11,opt,name=current,proto3" json:"current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1102,7 +1102,7 @@ func (*ListConsoleSessionsRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_console_proto_rawDescGZIP(), []int{16}
 }
 
-// ListConsoleSessionsResponse has all of them, newest first.
+// ListConsoleSessionsResponse contains all of them, newest first.
 type ListConsoleSessionsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sessions      []*ConsoleSession      `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
@@ -1192,7 +1192,7 @@ func (x *RevokeConsoleSessionRequest) GetSessionId() string {
 	return ""
 }
 
-// RevokeConsoleSessionResponse is the session that ended.
+// RevokeConsoleSessionResponse is the session after its end.
 type RevokeConsoleSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *ConsoleSession        `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1274,7 +1274,7 @@ func (*WhoamiRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_console_proto_rawDescGZIP(), []int{20}
 }
 
-// WhoamiResponse is the caller as the gateway sees it.
+// WhoamiResponse is the caller as the gateway identifies it.
 type WhoamiResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Principal  string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
@@ -1283,23 +1283,22 @@ type WhoamiResponse struct {
 	DeviceId   string                 `protobuf:"bytes,4,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// "console", or "grpc" for any other client.
 	Surface string `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
-	// The permissions that the policies in force give the caller here. A method may ask for
-	// more where it depends on what the request names.
+	// The permissions that the policies in force give the caller here. A method may require more,
+	// depending on the request.
 	Permissions []string `protobuf:"bytes,6,rep,name=permissions,proto3" json:"permissions,omitempty"`
-	// The session that asks; unset for other clients.
+	// The session that sends the request; unset for other clients.
 	Session *ConsoleSession `protobuf:"bytes,7,opt,name=session,proto3" json:"session,omitempty"`
-	// The gateway: its trust domain, the name of its host, the build, and the fingerprint of
-	// its CA.
+	// The gateway: its trust domain, its host name, its build, and the fingerprint of its CA.
 	GatewayId     string `protobuf:"bytes,8,opt,name=gateway_id,json=gatewayId,proto3" json:"gateway_id,omitempty"`
 	GatewayName   string `protobuf:"bytes,9,opt,name=gateway_name,json=gatewayName,proto3" json:"gateway_name,omitempty"`
 	Version       string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
 	CaFingerprint string `protobuf:"bytes,11,opt,name=ca_fingerprint,json=caFingerprint,proto3" json:"ca_fingerprint,omitempty"`
-	// What this build and its settings have, of: "models" (runs can be started), "presence"
-	// (votes can carry a proof), "oidc" (people log in at an identity provider).
+	// The features that this build and its configuration support, from: "models" (runs can be
+	// started), "presence" (votes can carry a proof), "oidc" (people log in at an identity provider).
 	Features []string `protobuf:"bytes,12,rep,name=features,proto3" json:"features,omitempty"`
 	// The methods that a console session may not use, as "Service/Method".
 	WithheldMethods []string `protobuf:"bytes,13,rep,name=withheld_methods,json=withheldMethods,proto3" json:"withheld_methods,omitempty"`
-	// What every page shows first: the gateway is frozen, or cannot do something.
+	// True while dispatch is stopped. Every page displays it first.
 	Frozen        bool                   `protobuf:"varint,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	Now           *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -26,7 +26,7 @@ const (
 // GetDeviceRequest names a device.
 type GetDeviceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A ULID; empty is the caller's own.
+	// A ULID; empty means the caller's own device.
 	DeviceId      string `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -75,15 +75,14 @@ type GetDeviceResponse struct {
 	Device *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
 	// Who added it; "service:palyrad" for a command on the gateway's host.
 	AddedBy string `protobuf:"bytes,2,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
-	// When it was last used; not set where that is not known.
+	// When it was last used; unset if unknown.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// The keys that it may act with, the newest last: more than one while it changes
-	// its key.
+	// The keys that it may use, newest last. There is more than one during a key replacement.
 	Keys []*DeviceKey `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
-	// When the use of a replaced key was last noticed.
+	// When the use of a replaced key was last detected.
 	OldKeyUsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=old_key_used_at,json=oldKeyUsedAt,proto3" json:"old_key_used_at,omitempty"`
 	Now          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=now,proto3" json:"now,omitempty"`
-	// Its presence key; not set where it has none.
+	// Its presence key; unset if it has none.
 	PresenceKey   *PresenceKey `protobuf:"bytes,7,opt,name=presence_key,json=presenceKey,proto3" json:"presence_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,11 +172,11 @@ type DeviceKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "sha256:" and hex.
 	Sha256 string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// When its newest certificate ends.
+	// The expiry of its newest certificate.
 	NotAfter *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
-	// When it was first used, not set while it was not.
+	// When it was first used; unset if it has not been used.
 	UsedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
-	// When it ends because a newer one was used.
+	// When it ends because a newer key was used.
 	EndsAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ends_at,json=endsAt,proto3" json:"ends_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -245,7 +244,7 @@ func (x *DeviceKey) GetEndsAt() *timestamppb.Timestamp {
 type ListDeviceActsRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// 1 to 500; 0 is 50.
+	// 1 to 500; 0 means 50.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -364,12 +363,12 @@ type DeviceAct struct {
 	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// The event's code, "PAL-A102".
 	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
-	// What it is about: an approval, grant, proposal, run, token, member or device.
+	// The object of the event: an approval, grant, proposal, run, token, member or device.
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
-	// In words.
+	// A description for people.
 	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The command that takes it back, empty where nothing does. What is over already
-	// says so.
+	// The command that reverses the action; empty if none does. For an action that is already over,
+	// it contains a note to that effect.
 	Undo          string `protobuf:"bytes,6,opt,name=undo,proto3" json:"undo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

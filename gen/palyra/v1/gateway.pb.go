@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: palyra/v1/gateway.proto
 
-// The API of palyrad: one contract for the CLI, the console, agents and other
+// The API of palyrad: one contract for the CLI, the console, agents and programs in other
 // languages.
 
 package palyrav1
@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunState is where a run stands.
+// RunState is the state of a run.
 type RunState int32
 
 const (
@@ -35,10 +35,10 @@ const (
 	RunState_RUN_STATE_RUNNING     RunState = 1
 	// The model ended its last turn.
 	RunState_RUN_STATE_COMPLETED RunState = 2
-	// It could not go on: reason and message say why.
+	// The run could not continue: reason and detail explain why.
 	RunState_RUN_STATE_FAILED    RunState = 3
 	RunState_RUN_STATE_CANCELLED RunState = 4
-	// The gateway stopped while it ran.
+	// The gateway stopped during the run.
 	RunState_RUN_STATE_INTERRUPTED RunState = 5
 )
 
@@ -89,17 +89,17 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{0}
 }
 
-// CallState is where a call stands.
+// CallState is the state of a call.
 type CallState int32
 
 const (
 	CallState_CALL_STATE_UNSPECIFIED CallState = 0
-	// It is on its way to a decision.
+	// No decision has been made yet.
 	CallState_CALL_STATE_PROPOSED CallState = 1
-	// People are asked: about the call, or about what it changed.
+	// People are asked about the call, or about the changes that it made.
 	CallState_CALL_STATE_WAITING CallState = 2
 	CallState_CALL_STATE_RUNNING CallState = 3
-	// outcome says how.
+	// outcome is set.
 	CallState_CALL_STATE_ENDED CallState = 4
 )
 
@@ -152,23 +152,23 @@ func (CallState) EnumDescriptor() ([]byte, []int) {
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tool  string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	// One JSON object. Empty means {}. More than 1 MiB is INPUT_TOO_LARGE and,
-	// like every refused proposal, journaled.
+	// One JSON object. Empty means {}. An input larger than 1 MiB is refused with INPUT_TOO_LARGE
+	// and, like every refused proposal, journaled.
 	InputJson []byte `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The client's name for its session; empty means "default". A ULID is refused:
-	// those are the sessions of runs.
+	// The client's name for its session; empty means "default". A ULID is refused, because it names
+	// the session of a run.
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	// The run the call belongs to; empty makes a run of one. Names that have the
-	// form of a ULID are those of runs that the gateway drives and are refused.
+	// The run that the call belongs to. If empty, the call is a run of its own. A ULID is refused,
+	// because it names a run that the gateway drives.
 	Run string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
 	// The messaging channel the call came from, if any.
 	Channel string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
-	// A retry with the same key never runs the call twice: it gets the events
-	// of the first. Keys are the caller's own and are kept for 24 hours.
+	// A retry with the same key never runs the call again: it receives the events of the first call.
+	// Keys belong to the caller and are kept for 24 hours.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Why the caller wants the call, in its own words. People whom policy asks are shown
-	// it, and policies can read it. It is no part of the call: the tool does not get it.
-	// A policy with @ask_reason asks nobody without one: REQUEST_REASON_NEEDED.
+	// The caller's reason for the call, as free text. Approvers see it and policies can read it. The
+	// tool does not receive it. If a policy with @ask_reason applies and the reason is empty, no
+	// approver is asked: REQUEST_REASON_NEEDED.
 	RequesterReason string `protobuf:"bytes,7,opt,name=requester_reason,json=requesterReason,proto3" json:"requester_reason,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -425,7 +425,7 @@ func (*CallToolResponse_Result) isCallToolResponse_Event() {}
 
 func (*CallToolResponse_Attestation) isCallToolResponse_Event() {}
 
-// ToolProposed says that the proposal was checked and recorded.
+// ToolProposed reports that the proposal was checked and recorded.
 type ToolProposed struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ProposalId string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
@@ -434,8 +434,7 @@ type ToolProposed struct {
 	Tool       string                 `protobuf:"bytes,4,opt,name=tool,proto3" json:"tool,omitempty"`
 	// "sha256:<hex>" of the canonical input.
 	InputDigest string `protobuf:"bytes,5,opt,name=input_digest,json=inputDigest,proto3" json:"input_digest,omitempty"`
-	// True when these events are those of an earlier call with the same
-	// idempotency key.
+	// True if these are the events of an earlier call with the same idempotency key.
 	Replayed      bool `protobuf:"varint,6,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -513,7 +512,7 @@ func (x *ToolProposed) GetReplayed() bool {
 	return false
 }
 
-// ApprovalRequested says that the call waits for a human.
+// ApprovalRequested reports that the call waits for a human.
 type ApprovalRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
@@ -558,7 +557,7 @@ func (x *ApprovalRequested) GetApproval() *Approval {
 	return nil
 }
 
-// ApprovalResolved says how the wait ended.
+// ApprovalResolved reports how the wait ended.
 type ApprovalResolved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId    string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -619,7 +618,7 @@ func (x *ApprovalResolved) GetGrantId() string {
 	return ""
 }
 
-// Determining is a policy that decided.
+// Determining is a policy that determined the verdict.
 type Determining struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PolicyId      string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
@@ -709,7 +708,7 @@ type ToolDecision struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	DecisionId string                 `protobuf:"bytes,1,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
 	Allowed    bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// A code of the reason enum (docs/reasons.md); empty when allowed.
+	// A reason code (docs/reference/reasons.md); empty if allowed.
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -717,13 +716,12 @@ type ToolDecision struct {
 	Determining []*Determining `protobuf:"bytes,6,rep,name=determining,proto3" json:"determining,omitempty"`
 	ApprovalId  string         `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	GrantId     string         `protobuf:"bytes,8,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
-	// Left out for callers that may neither read all files that the digest is made of nor
-	// the journal.
+	// Omitted for callers that may read neither the journal nor all files that the digest covers.
 	CallDigest     string                 `protobuf:"bytes,9,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
 	SnapshotDigest string                 `protobuf:"bytes,10,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
 	PolicyVersion  string                 `protobuf:"bytes,11,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	At             *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=at,proto3" json:"at,omitempty"`
-	// Which calls the grant of grant_id covers, in a person's words.
+	// The calls that the grant of grant_id covers, as text for people.
 	GrantCovers   string `protobuf:"bytes,13,opt,name=grant_covers,json=grantCovers,proto3" json:"grant_covers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -907,8 +905,8 @@ func (x *ToolOutputChunk) GetData() []byte {
 // ToolResult carries the result, in order, in one or more messages.
 type ToolResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What ran is not what was proposed: the people who were asked changed it. On the
-	// first part of a result; absent for a call that ran as it was proposed.
+	// Set if the call was changed before it was approved. Only on the first part of a result; absent
+	// if the call ran as proposed.
 	ExecutedAsEdited *ExecutedAsEdited `protobuf:"bytes,9,opt,name=executed_as_edited,json=executedAsEdited,proto3" json:"executed_as_edited,omitempty"`
 	// succeeded, failed, timed_out, refused, cancelled, ambiguous.
 	Outcome string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
@@ -917,7 +915,7 @@ type ToolResult struct {
 	Remedy  string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// Part of the result's canonical JSON.
 	ResultJson []byte `protobuf:"bytes,5,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
-	// True when more parts follow.
+	// True if more parts follow.
 	More bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	// "sha256:<hex>" over all parts, on the last part.
 	ExecutionDigest string               `protobuf:"bytes,7,opt,name=execution_digest,json=executionDigest,proto3" json:"execution_digest,omitempty"`
@@ -1019,7 +1017,7 @@ func (x *ToolResult) GetDuration() *durationpb.Duration {
 	return nil
 }
 
-// ExecutedAsEdited says how a call was changed before it was approved.
+// ExecutedAsEdited describes how a call was changed before it was approved.
 type ExecutedAsEdited struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -1028,8 +1026,8 @@ type ExecutedAsEdited struct {
 	Reason string   `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The digest of the call as it was proposed, for callers that may read the journal.
 	ProposedCallDigest string `protobuf:"bytes,4,opt,name=proposed_call_digest,json=proposedCallDigest,proto3" json:"proposed_call_digest,omitempty"`
-	// The arguments that differ, by JSON Pointer (RFC 6901), secrets redacted. Empty for a
-	// result that is replayed.
+	// The arguments that differ, by JSON Pointer (RFC 6901), with secrets redacted. Empty for a
+	// replayed result.
 	Changes       []*ApprovalDifference `protobuf:"bytes,5,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1100,16 +1098,16 @@ func (x *ExecutedAsEdited) GetChanges() []*ApprovalDifference {
 	return nil
 }
 
-// ToolAttestation is the signed statement of what ran.
+// ToolAttestation is the signed statement about the execution of the call.
 type ToolAttestation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AttestationId string                 `protobuf:"bytes,1,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
-	// The DSSE envelope. Left out for callers that may neither read all files of which it has
-	// digests nor attestations.
+	// The DSSE envelope. Omitted for callers that may read neither attestations nor all files whose
+	// digests it contains.
 	EnvelopeJson []byte `protobuf:"bytes,2,opt,name=envelope_json,json=envelopeJson,proto3" json:"envelope_json,omitempty"`
 	// The sequence number in the journal.
 	JournalSeq int64 `protobuf:"varint,3,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`
-	// How the call ran, as the statement in the envelope says it.
+	// How the call ran, from the statement in the envelope.
 	Posture       *ExecutionPosture `protobuf:"bytes,4,opt,name=posture,proto3" json:"posture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1173,26 +1171,24 @@ func (x *ToolAttestation) GetPosture() *ExecutionPosture {
 	return nil
 }
 
-// ExecutionPosture is the part of an attestation that says what held a call
-// while it ran.
+// ExecutionPosture is the part of an attestation that describes the isolation of a call.
 type ExecutionPosture struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What ran it: builtin, sandbox_tier_c_linux_bubblewrap, ...
+	// The executor: builtin, sandbox_tier_c_linux_bubblewrap, ...
 	Executor string `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
-	// The executor's tier: builtin, a, b or c; and the mechanism with its
-	// version, "bubblewrap 0.8.0".
+	// The executor's tier: builtin, a, b or c; and the mechanism with its version, "bubblewrap
+	// 0.8.0".
 	Tier    string `protobuf:"bytes,2,opt,name=tier,proto3" json:"tier,omitempty"`
 	Backend string `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
 	// none, preflight or strict.
 	Enforcement string `protobuf:"bytes,4,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
-	// The layers that were in force, and what was asked for and was not.
+	// The layers that were in force, and the requested layers that were not.
 	Layers     []string `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`
 	Downgrades []string `protobuf:"bytes,6,rep,name=downgrades,proto3" json:"downgrades,omitempty"`
-	// strict, preflight or unrestricted; and what could be reached in the mode
-	// strict.
+	// strict, preflight or unrestricted. For strict, egress_allowed lists the reachable destinations.
 	Egress        string   `protobuf:"bytes,7,opt,name=egress,proto3" json:"egress,omitempty"`
 	EgressAllowed []string `protobuf:"bytes,8,rep,name=egress_allowed,json=egressAllowed,proto3" json:"egress_allowed,omitempty"`
-	// Of the result that the client got, "sha256:<hex>".
+	// Digest of the result that the client received, "sha256:<hex>".
 	ExecutionDigest string `protobuf:"bytes,9,opt,name=execution_digest,json=executionDigest,proto3" json:"execution_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1332,8 +1328,8 @@ func (*ListToolsRequest) Descriptor() ([]byte, []int) {
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tools []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The other tools, for callers with policy.explain; empty for others, to whom
-	// they are as unknown as tools that do not exist.
+	// The other tools, for callers with policy.explain; empty for others, for whom a hidden tool
+	// looks like one that does not exist.
 	Hidden        []*HiddenTool `protobuf:"bytes,2,rep,name=hidden,proto3" json:"hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1383,12 +1379,12 @@ func (x *ListToolsResponse) GetHidden() []*HiddenTool {
 	return nil
 }
 
-// HiddenTool is a tool that no call of the caller can use at present, whatever
-// its input is and whoever approves it.
+// HiddenTool is a tool that no call of the caller can use at present, with any input and any
+// approver.
 type HiddenTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tool  *Tool                  `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	// A code of docs/reasons.md, and what it means here.
+	// A reason code (docs/reference/reasons.md); message explains it for this tool.
 	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -1475,7 +1471,7 @@ type Tool struct {
 	ReadOnly        bool                   `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Destructive     bool                   `protobuf:"varint,8,opt,name=destructive,proto3" json:"destructive,omitempty"`
 	Sensitive       bool                   `protobuf:"varint,9,opt,name=sensitive,proto3" json:"sensitive,omitempty"`
-	// True when a call may have to wait for a human.
+	// True if a call may wait for a human.
 	MayAsk           bool   `protobuf:"varint,10,opt,name=may_ask,json=mayAsk,proto3" json:"may_ask,omitempty"`
 	DefinitionDigest string `protobuf:"bytes,11,opt,name=definition_digest,json=definitionDigest,proto3" json:"definition_digest,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -1589,7 +1585,7 @@ func (x *Tool) GetDefinitionDigest() string {
 	return ""
 }
 
-// EvaluateToolRequest is a proposal that will not run.
+// EvaluateToolRequest is a proposal that is evaluated but does not run.
 type EvaluateToolRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Tool      string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
@@ -1681,20 +1677,21 @@ type EvaluateToolResponse struct {
 	// Empty if the digest covers files that policy does not allow the caller to read (fs.read)
 	// without an approval.
 	CallDigest string `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
-	// What policy says of running the skill whose tool it is; absent for any other tool.
+	// The verdict on running the skill that the tool belongs to; absent for other tools.
 	SkillGateDecision        *SkillGateDecision `protobuf:"bytes,9,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
 	ProposalApprovalRequired bool               `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
-	// The subject a grant with matcher "subject" would cover, for callers that get the digest.
+	// The subject that a grant with matcher "subject" would cover, for callers that receive the
+	// digest.
 	ApprovalSubjectId string `protobuf:"bytes,11,opt,name=approval_subject_id,json=approvalSubjectId,proto3" json:"approval_subject_id,omitempty"`
 	// A live grant that would allow the call.
 	GrantId string `protobuf:"bytes,12,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
-	// What policy says of each secret that the program would get: the call needs a yes
-	// to each, beside its own. Empty when the call itself is denied.
+	// The verdict on each secret that the program would receive. The call needs approval for each one
+	// in addition to its own. Empty if the call itself is denied.
 	Secrets []*SecretEvaluation `protobuf:"bytes,13,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	// What policy wants to know of the requester before it asks people, such as "Which
-	// ticket?"; empty when it wants nothing, or requester_reason says it.
+	// The question that policy requires the requester to answer before approvers are asked, such as
+	// "Which ticket?". Empty if policy requires no answer, or requester_reason gives it.
 	RequesterReasonWanted string `protobuf:"bytes,14,opt,name=requester_reason_wanted,json=requesterReasonWanted,proto3" json:"requester_reason_wanted,omitempty"`
-	// The gateway is frozen: whatever the verdict is, it refuses the call until it is thawed.
+	// True while the gateway is frozen: it refuses the call, with any verdict, until it is thawed.
 	Frozen        bool `protobuf:"varint,15,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1835,14 +1832,14 @@ func (x *EvaluateToolResponse) GetFrozen() bool {
 	return false
 }
 
-// SkillGateDecision says whether a skill may run at all, which is asked before anything
-// else of each call of one of its tools (action skill.execute). No approval changes it.
+// SkillGateDecision is the decision whether a skill may run at all (action skill.execute). It is
+// made first for each call of a tool of the skill, and no approval changes it.
 type SkillGateDecision struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Skill   string                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
 	Allowed bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
 	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The next step where it is not allowed.
+	// The next step if the skill is not allowed.
 	Remedy string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// Empty for callers that may not see policies.
 	Determining   []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
@@ -1921,7 +1918,7 @@ type SecretEvaluation struct {
 	// Such as "global/aws".
 	Ref     string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Version uint32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Where the program would find it: a variable, and with a file its path.
+	// Where the program would find it: an environment variable and, for a file, its path.
 	Env  string `protobuf:"bytes,3,opt,name=env,proto3" json:"env,omitempty"`
 	File string `protobuf:"bytes,4,opt,name=file,proto3" json:"file,omitempty"`
 	// allow, ask or deny.
@@ -1930,7 +1927,7 @@ type SecretEvaluation struct {
 	Message     string         `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy      string         `protobuf:"bytes,8,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	Determining []*Determining `protobuf:"bytes,9,rep,name=determining,proto3" json:"determining,omitempty"`
-	// The skill whose guest would get it when it asks for it, in the place of a variable.
+	// Set instead of env if the guest of a skill would request the secret: the name of the skill.
 	Skill         string `protobuf:"bytes,10,opt,name=skill,proto3" json:"skill,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2224,19 +2221,19 @@ type RunStreamRequest_Start struct {
 }
 
 type RunStreamRequest_Resume struct {
-	// Attaches to a run. Who may see it may resume it; only its principal and
-	// the user that this acts on behalf of may send it messages.
+	// Attaches to a run. Every caller that may read the run may resume it. Only its principal and
+	// the user it acts on behalf of may send it messages.
 	Resume *ResumeRun `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
 }
 
 type RunStreamRequest_UserMessage struct {
-	// What the user says next; the model reads it at its next turn.
+	// The next message of the user; the model reads it at its next turn.
 	UserMessage *UserMessage `protobuf:"bytes,3,opt,name=user_message,json=userMessage,proto3,oneof"`
 }
 
 type RunStreamRequest_Approval struct {
-	// A vote, for callers that may decide. Its surface is stream, whatever it
-	// says.
+	// A vote, for callers that may decide. Its surface is always stream; the field surface is
+	// ignored.
 	Approval *DecideApprovalRequest `protobuf:"bytes,4,opt,name=approval,proto3,oneof"`
 }
 
@@ -2255,8 +2252,8 @@ func (*RunStreamRequest_Approval) isRunStreamRequest_Message() {}
 
 func (*RunStreamRequest_Cancel) isRunStreamRequest_Message() {}
 
-// ResumeRun names a run and the last sequence number that the client saw; 0
-// means from the beginning.
+// ResumeRun names a run and the last sequence number that the client saw; 0 means from the
+// beginning.
 type ResumeRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -2354,7 +2351,7 @@ func (x *UserMessage) GetText() string {
 	return ""
 }
 
-// CancelRun says why a run is stopped.
+// CancelRun contains the reason why a run is stopped.
 type CancelRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2403,7 +2400,7 @@ func (x *CancelRun) GetReason() string {
 type RunStreamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Event *RunEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// Why a message of the client was refused; the stream goes on.
+	// Why a message of the client was refused; the stream continues.
 	Refused       *MessageRefused `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2453,10 +2450,10 @@ func (x *RunStreamResponse) GetRefused() *MessageRefused {
 	return nil
 }
 
-// MessageRefused says why a message on the stream had no effect.
+// MessageRefused reports why a message on the stream had no effect.
 type MessageRefused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A code of the reason enum.
+	// A reason code.
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -2527,18 +2524,16 @@ func (x *MessageRefused) GetApprovalId() string {
 // RunEvent is one event of a run's tape.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Increases along the tape, with gaps, and stays what it is: the journal's
-	// sequence number times 2^20, plus the place of what is not journaled by
-	// itself (model deltas, retries, output chunks, and the further parts of a
-	// result that is larger than a message). No two events of a run share one,
-	// so a client may resume after any of them, in the middle of a result too.
+	// Increases along the tape, with gaps, and never changes. It is the sequence number in the
+	// journal times 2^20, plus a position for events that are not journaled by themselves: model
+	// deltas, retries, output chunks, and the further parts of a result larger than a message. No two
+	// events of a run share a number, so a client may resume after any of them, also within a result.
 	Sequence int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// Set for events of a call. The order within one call is fixed: proposed,
-	// (approval), decision, (output), result, attestation; calls of one turn may
-	// run side by side.
+	// Set for events of a call. The order within one call is fixed: proposed, (approval), decision,
+	// (output), result, attestation. Calls of one turn may run in parallel.
 	ProposalId string `protobuf:"bytes,3,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
-	// The id that the model gave the call.
+	// The id that the model assigned to the call.
 	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Types that are valid to be assigned to Event:
 	//
@@ -2869,9 +2864,8 @@ func (x *RunStarted) GetRun() *Run {
 	return nil
 }
 
-// ModelDelta is a part of the model's answer as it comes. It is provisional:
-// the whole answer follows as ModelTurn, and a ModelRetry takes back the
-// deltas of the turn so far.
+// ModelDelta is a part of the model's answer while it arrives. It is provisional: the complete
+// answer follows as ModelTurn, and a ModelRetry discards the deltas of the turn so far.
 type ModelDelta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -2916,13 +2910,13 @@ func (x *ModelDelta) GetText() string {
 	return ""
 }
 
-// ModelRetry says that a request to the provider failed and is made again.
+// ModelRetry reports that a request to the provider failed and is retried.
 type ModelRetry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts from 1 within the turn.
 	Attempt int32  `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// How long the gateway waits before.
+	// How long the gateway waits before the retry.
 	After         *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3075,12 +3069,12 @@ func (x *ModelTurn) GetModel() string {
 	return ""
 }
 
-// ModelToolCall is a call that the model wants.
+// ModelToolCall is a call that the model requests.
 type ModelToolCall struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	CallId string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	Tool   string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// As the model wrote it, with secrets redacted; it need not be JSON.
+	// As the model wrote it, with secrets redacted; it may be invalid JSON.
 	Input         []byte `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3189,7 +3183,7 @@ type Run struct {
 	State      RunState               `protobuf:"varint,2,opt,name=state,proto3,enum=palyra.v1.RunState" json:"state,omitempty"`
 	Principal  string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
 	OnBehalfOf string                 `protobuf:"bytes,4,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	// The full session id, device and name.
+	// The full session id: device and name.
 	Session string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
 	// The name of the model in the gateway's configuration.
 	Model     string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
@@ -3200,8 +3194,7 @@ type Run struct {
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	Budget    *RunBudget             `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
 	Usage     *RunUsage              `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Why it ended, for failed, cancelled and interrupted; a code of the reason
-	// enum.
+	// Why the run failed, was cancelled or was interrupted: a reason code.
 	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	Detail string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
 	Remedy string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -3369,15 +3362,15 @@ func (x *Run) GetDevice() string {
 	return ""
 }
 
-// RunBudget bounds a run. In a request, 0 means the gateway's own bound, and
-// no field may exceed it.
+// RunBudget limits a run. In a request, 0 means the gateway's own limit, and no field may exceed
+// that limit.
 type RunBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every proposal counts.
 	Calls int32 `protobuf:"varint,1,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Input and output tokens of all turns.
 	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
-	// From start to end, the time that calls wait for humans included.
+	// From start to end, including the time that calls wait for humans.
 	WallClock     *durationpb.Duration `protobuf:"bytes,3,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3434,7 +3427,7 @@ func (x *RunBudget) GetWallClock() *durationpb.Duration {
 	return nil
 }
 
-// RunUsage is what a run used so far.
+// RunUsage is the usage of a run so far.
 type RunUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Calls         int32                  `protobuf:"varint,1,opt,name=calls,proto3" json:"calls,omitempty"`
@@ -3514,22 +3507,22 @@ func (x *RunUsage) GetWallClock() *durationpb.Duration {
 // StartRunRequest describes a run.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client's name for its session; empty means a session of the run's own,
-	// named by its id. A ULID is refused: only the gateway names sessions so.
+	// The client's name for its session; empty means a session of the run's own, named by its id. A
+	// ULID is refused, because only the gateway gives such names.
 	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The first message of the user: the task.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// A model of the gateway's configuration; empty means the default one.
+	// A model of the gateway's configuration; empty means the default model.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// The workspace that the model is told to work in; empty means the first.
+	// The workspace that the instructions of the model name; empty means the first.
 	Workspace string     `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Budget    *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
-	// True when the run waits for the next user message after the model ended
-	// its turn, instead of completing. Of a run that StartRun started, they come
-	// by SendRunMessage, and the last of them says so.
+	// True if the run waits for the next user message after the model ends its turn, instead of
+	// completing. A run that StartRun started receives these messages through SendRunMessage, and the
+	// last one has last set.
 	Interactive bool `protobuf:"varint,6,opt,name=interactive,proto3" json:"interactive,omitempty"`
-	// A retry with the same key gets the run that the first made. Keys are the
-	// caller's own and are kept for 24 hours.
+	// A retry with the same key returns the run that the first request started. Keys belong to the
+	// caller and are kept for 24 hours.
 	IdempotencyKey string `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3704,12 +3697,12 @@ func (x *GetRunRequest) GetRunId() string {
 	return ""
 }
 
-// GetRunResponse is the run, and how far its tape goes now.
+// GetRunResponse is the run and the current end of its tape.
 type GetRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// The number of the newest event of the tape that is durable: of RunFinished
-	// when the run has ended.
+	// The number of the newest durable event of the tape. If the run has ended, it is the number of
+	// RunFinished.
 	LastSequence  int64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3759,7 +3752,7 @@ func (x *GetRunResponse) GetLastSequence() int64 {
 	return 0
 }
 
-// ListRunsRequest filters; empty fields do not.
+// ListRunsRequest filters runs; an empty field does not filter.
 type ListRunsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	States    []RunState             `protobuf:"varint,1,rep,packed,name=states,proto3,enum=palyra.v1.RunState" json:"states,omitempty"`
@@ -3906,7 +3899,7 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// WatchRunRequest names a run and the last sequence number that was seen.
+// WatchRunRequest names a run and the last sequence number that the client received.
 type WatchRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -4004,18 +3997,17 @@ func (x *WatchRunResponse) GetEvent() *RunEvent {
 	return nil
 }
 
-// SendRunMessageRequest is what the user says next; the model reads it at its
-// next turn.
+// SendRunMessageRequest is the next message of the user; the model reads it at its next turn.
 type SendRunMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	RunId string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// May be empty when last is set.
+	// May be empty if last is set.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// True when the caller has nothing to say after this: an interactive run that
-	// no stream holds open completes when the model ends its turn.
+	// True if this is the caller's last message: an interactive run that no stream holds open
+	// completes when the model ends its turn.
 	Last bool `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
-	// A retry with the same key while the run goes on says nothing again. Keys are
-	// the caller's own.
+	// A retry with the same key does not send the message again while the run is active. Keys belong
+	// to the caller.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -4079,7 +4071,7 @@ func (x *SendRunMessageRequest) GetIdempotencyKey() string {
 	return ""
 }
 
-// SendRunMessageResponse is the run after it.
+// SendRunMessageResponse is the run after the message.
 type SendRunMessageResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -4124,7 +4116,7 @@ func (x *SendRunMessageResponse) GetRun() *Run {
 	return nil
 }
 
-// CancelRunRequest names a run and says why.
+// CancelRunRequest names a run and the reason for its cancellation.
 type CancelRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -4177,7 +4169,7 @@ func (x *CancelRunRequest) GetReason() string {
 	return ""
 }
 
-// CancelRunResponse is the run after it.
+// CancelRunResponse is the run after the cancellation.
 type CancelRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -4222,36 +4214,36 @@ func (x *CancelRunResponse) GetRun() *Run {
 	return nil
 }
 
-// Call is one call as the journal has it.
+// Call is one call as the journal records it.
 type Call struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ProposalId string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
-	// The id that a model gave it.
+	// The id that a model assigned to it.
 	CallId string    `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	State  CallState `protobuf:"varint,3,opt,name=state,proto3,enum=palyra.v1.CallState" json:"state,omitempty"`
-	// succeeded, failed, timed_out, cancelled, denied, refused (it was never
-	// started) or ambiguous (nobody knows how it ended); empty before the end.
+	// succeeded, failed, timed_out, cancelled, denied, refused (it never started) or ambiguous (its
+	// end is unknown); empty before the end.
 	Outcome string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Tool    string `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
-	// As they were journaled, without secrets; empty when they are large.
+	// The journaled arguments, without secrets; empty if they are large.
 	ArgumentsJson []byte `protobuf:"bytes,6,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	Principal     string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
 	OnBehalfOf    string `protobuf:"bytes,8,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	// The full session id, device and name.
+	// The full session id: device and name.
 	Session    string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
 	Run        string                 `protobuf:"bytes,10,opt,name=run,proto3" json:"run,omitempty"`
 	ProposedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
 	EndedAt    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Why it did not succeed: a code of the reason enum, in words, and what to do.
+	// Why the call did not succeed: a reason code, a message, and the next step.
 	Reason  string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,14,opt,name=message,proto3" json:"message,omitempty"`
 	Remedy  string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// The approval that it waits for, or that let it run.
+	// The approval that the call waits for, or that allowed it.
 	ApprovalId    string `protobuf:"bytes,16,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	GrantId       string `protobuf:"bytes,17,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	DecisionId    string `protobuf:"bytes,18,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
 	AttestationId string `protobuf:"bytes,19,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
-	// Unset when its tool ran no program.
+	// Unset if the tool ran no program.
 	ExitCode      *int32 `protobuf:"varint,20,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4427,15 +4419,15 @@ func (x *Call) GetExitCode() int32 {
 	return 0
 }
 
-// CallStep is one thing that happened to a call.
+// CallStep is one event of a call.
 type CallStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Seq   int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// proposed, evaluated, allowed, denied, refused, changes allowed, changes
-	// refused, violated, ambiguous, or the outcome.
+	// proposed, evaluated, allowed, denied, refused, changes allowed, changes refused, violated,
+	// ambiguous, or the outcome.
 	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
-	// What the id is one of: proposal, decision, approval, attestation.
+	// The kind of object that id names: proposal, decision, approval, attestation.
 	Kind          string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4523,13 +4515,13 @@ func (x *CallStep) GetMessage() string {
 	return ""
 }
 
-// ListCallsRequest filters; empty fields do not.
+// ListCallsRequest filters calls; an empty field does not filter.
 type ListCallsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	// The calls of one run.
 	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
-	// Only calls that have not ended, on one page.
+	// Only calls that have not ended. They are returned on one page.
 	Open bool `protobuf:"varint,3,opt,name=open,proto3" json:"open,omitempty"`
 	// 0 means 50; at most 200.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -4603,8 +4595,8 @@ func (x *ListCallsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListCallsResponse is one page, newest first. A page may hold fewer calls than
-// were asked for while there is a next one.
+// ListCallsResponse is one page, newest first. A page may have fewer calls than page_size even if
+// another page follows.
 type ListCallsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Calls         []*Call                `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
@@ -4702,7 +4694,7 @@ func (x *GetCallRequest) GetProposalId() string {
 	return ""
 }
 
-// GetCallResponse is the call, and what happened to it, oldest first.
+// GetCallResponse is the call and its events, oldest first.
 type GetCallResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4755,7 +4747,7 @@ func (x *GetCallResponse) GetSteps() []*CallStep {
 	return nil
 }
 
-// CancelCallRequest names a call and says why.
+// CancelCallRequest names a call and the reason for its cancellation.
 type CancelCallRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProposalId    string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
@@ -4808,7 +4800,7 @@ func (x *CancelCallRequest) GetReason() string {
 	return ""
 }
 
-// CancelCallResponse is the call after it.
+// CancelCallResponse is the call after the cancellation.
 type CancelCallResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`

@@ -23,16 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Installation is what one installation wrote.
+// Installation describes the entries that one installation wrote.
 type Installation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A ULID, which who installed it made.
+	// A ULID, created by the installer.
 	InstallationId string `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
 	// "claude-code" or "codex".
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	// "user", "project" or "managed".
 	Scope string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
-	// How the agent asks: "http" or "command".
+	// The transport of the agent's hook: "http" or "command".
 	Transport     string                 `protobuf:"bytes,4,opt,name=transport,proto3" json:"transport,omitempty"`
 	Entries       []*InstalledEntry      `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
 	RegisteredBy  string                 `protobuf:"bytes,6,opt,name=registered_by,json=registeredBy,proto3" json:"registered_by,omitempty"`
@@ -123,20 +123,20 @@ func (x *Installation) GetRegisteredAt() *timestamppb.Timestamp {
 // InstalledEntry is one value in a file.
 type InstalledEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absolute, of a file in which agents keep settings.
+	// An absolute path to a file in which agents keep settings.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// "json" (comments are allowed) or "toml".
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
-	// The keys that lead to the value, or to the list in which it is.
+	// The keys that lead to the value, or to the list that contains it.
 	Keys []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
-	// The value is one of the list.
+	// True if the value is an element of a list.
 	InList bool `protobuf:"varint,4,opt,name=in_list,json=inList,proto3" json:"in_list,omitempty"`
 	// "sha256:" and the hash of the value in canonical JSON (RFC 8785).
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
-	// How it was when it was last looked at: "intact", "changed" (also: not there any
-	// more), "missing" (there is no file) or "unreadable". Not read in requests.
+	// The state at the last check: "intact", "changed" (or removed from the file), "missing" (the
+	// file does not exist) or "unreadable". Ignored in requests.
 	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
-	// Since when it has not been intact.
+	// Since when the entry has not been intact.
 	ChangedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -221,7 +221,7 @@ func (x *InstalledEntry) GetChangedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// RegisterInstalledRequest says what was installed.
+// RegisterInstalledRequest describes the installation.
 type RegisterInstalledRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	InstallationId string                 `protobuf:"bytes,1,opt,name=installation_id,json=installationId,proto3" json:"installation_id,omitempty"`
@@ -298,7 +298,7 @@ func (x *RegisterInstalledRequest) GetEntries() []*InstalledEntry {
 	return nil
 }
 
-// RegisterInstalledResponse is how palyrad sees it.
+// RegisterInstalledResponse is the installation with the state of its entries.
 type RegisterInstalledResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Installation  *Installation          `protobuf:"bytes,1,opt,name=installation,proto3" json:"installation,omitempty"`
@@ -343,7 +343,7 @@ func (x *RegisterInstalledResponse) GetInstallation() *Installation {
 	return nil
 }
 
-// ListInstalledRequest asks for all.
+// ListInstalledRequest has no fields.
 type ListInstalledRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -380,7 +380,7 @@ func (*ListInstalledRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_install_proto_rawDescGZIP(), []int{4}
 }
 
-// ListInstalledResponse has them by their ids.
+// ListInstalledResponse lists the installations by their ids.
 type ListInstalledResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Installations []*Installation        `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
@@ -470,7 +470,7 @@ func (x *RemoveInstalledRequest) GetInstallationId() string {
 	return ""
 }
 
-// RemoveInstalledResponse says whether there was one.
+// RemoveInstalledResponse reports whether the installation was registered.
 type RemoveInstalledResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Removed       bool                   `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`

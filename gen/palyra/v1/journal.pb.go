@@ -165,10 +165,10 @@ func (x *Event) GetHash() string {
 	return ""
 }
 
-// EventFilter selects events; empty fields do not filter.
+// EventFilter selects events; an empty field does not filter.
 type EventFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A code, or the beginning of one: "PAL-D".
+	// A code, or its beginning: "PAL-D".
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Run           string                 `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
@@ -259,8 +259,8 @@ func (x *EventFilter) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListEventsRequest asks for one page after a sequence number, oldest first, or with
-// newest_first for one before it.
+// ListEventsRequest selects one page after a sequence number, oldest first, or with newest_first
+// before one.
 type ListEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -268,7 +268,7 @@ type ListEventsRequest struct {
 	// 0 means 100; at most 1000.
 	PageSize    int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	NewestFirst bool  `protobuf:"varint,4,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
-	// Only events before this one; 0 means all.
+	// Only events before this sequence number; 0 means all.
 	Before        int64 `protobuf:"varint,5,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -339,12 +339,12 @@ func (x *ListEventsRequest) GetBefore() int64 {
 	return 0
 }
 
-// ListEventsResponse is one page; what names the next one is 0 at the end.
+// ListEventsResponse is one page. The position of the next page is 0 on the last one.
 type ListEventsResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Events    []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	NextAfter int64                  `protobuf:"varint,2,opt,name=next_after,json=nextAfter,proto3" json:"next_after,omitempty"`
-	// With newest_first, in place of next_after.
+	// Set instead of next_after with newest_first.
 	NextBefore    int64 `protobuf:"varint,3,opt,name=next_before,json=nextBefore,proto3" json:"next_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,7 +405,7 @@ func (x *ListEventsResponse) GetNextBefore() int64 {
 type TailEventsRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Filter *EventFilter           `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// -1 means: only what comes from now on.
+	// -1 means only new events.
 	After         int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -590,10 +590,10 @@ func (x *GetEventResponse) GetEvent() *Event {
 	return nil
 }
 
-// GetCheckpointRequest asks for the last checkpoint.
+// GetCheckpointRequest selects the newest checkpoint, or requests a new one.
 type GetCheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sign a checkpoint over all that is there now.
+	// Sign a checkpoint over all current events.
 	Fresh         bool `protobuf:"varint,1,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -832,7 +832,7 @@ func (x *ProveEventResponse) GetConsistency() []string {
 type ExportJournalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	After int64                  `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
-	// Without one it is NDJSON.
+	// Unspecified means NDJSON.
 	Format        ExportFormat `protobuf:"varint,2,opt,name=format,proto3,enum=palyra.v1.ExportFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -882,7 +882,7 @@ func (x *ExportJournalRequest) GetFormat() ExportFormat {
 	return ExportFormat_EXPORT_FORMAT_UNSPECIFIED
 }
 
-// ExportJournalResponse is a part of the export.
+// ExportJournalResponse is a chunk of the export.
 type ExportJournalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`

@@ -60,7 +60,7 @@ func (*ListKeysRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_keys_proto_rawDescGZIP(), []int{0}
 }
 
-// ListKeysResponse is all keys: root, issuing, notary, journal.
+// ListKeysResponse contains all keys: root, issuing, notary, journal.
 type ListKeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          []*GatewayKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
@@ -114,10 +114,11 @@ type GatewayKey struct {
 	Algorithm string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	// "sha256:" and hex, of the public key (SubjectPublicKeyInfo).
 	Sha256 string `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Of its certificate. The journal's key may sign for longer.
+	// The start of its certificate's validity. The journal's key may sign for longer than its
+	// certificate.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	NotAfter  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
-	// How many keys of before are kept, public parts alone.
+	// The number of previous keys that are kept, with their public parts only.
 	Past          int32 `protobuf:"varint,6,opt,name=past,proto3" json:"past,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -195,7 +196,7 @@ func (x *GatewayKey) GetPast() int32 {
 	return 0
 }
 
-// RotateKeyRequest names a key. The root is for the life of the gateway.
+// RotateKeyRequest names a key. The root key cannot be replaced.
 type RotateKeyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -240,7 +241,7 @@ func (x *RotateKeyRequest) GetName() string {
 	return ""
 }
 
-// RotateKeyResponse is the key after, and the one before.
+// RotateKeyResponse is the new key and the previous one.
 type RotateKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *GatewayKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`

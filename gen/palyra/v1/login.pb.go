@@ -61,18 +61,18 @@ func (*DescribeLoginRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_login_proto_rawDescGZIP(), []int{0}
 }
 
-// DescribeLoginResponse is for a caller that knows the gateway's address alone. It
-// proves nothing by itself: the caller compares the CA's fingerprint with what it was
-// told, and the TLS certificate with the CA.
+// DescribeLoginResponse is for a caller that has only the gateway's address. It proves nothing by
+// itself: the caller must compare the CA's fingerprint with one from a trusted source, and verify
+// the TLS certificate with the CA.
 type DescribeLoginResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// PEM of the CA root.
 	CaCertificate string `protobuf:"bytes,1,opt,name=ca_certificate,json=caCertificate,proto3" json:"ca_certificate,omitempty"`
 	// The name in the gateway's certificate.
 	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// The identity provider; empty where people cannot log in.
+	// The identity provider; empty if people cannot log in.
 	Issuer string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// Whether a login may be confirmed on another device.
+	// Whether a login can be confirmed on another device.
 	DeviceFlow    bool `protobuf:"varint,4,opt,name=device_flow,json=deviceFlow,proto3" json:"device_flow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -139,10 +139,9 @@ func (x *DescribeLoginResponse) GetDeviceFlow() bool {
 // BeginLoginRequest begins a login.
 type BeginLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// PKCS #10 request, DER, for the key that the session is to have.
+	// PKCS #10 request, DER, for the key of the session.
 	CertificateRequest []byte `protobuf:"bytes,1,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
-	// Where the provider sends the browser: "http://127.0.0.1:PORT/callback". Empty for
-	// a device flow.
+	// The redirect URI for the provider: "http://127.0.0.1:PORT/callback". Empty for a device flow.
 	RedirectUri   string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -192,19 +191,19 @@ func (x *BeginLoginRequest) GetRedirectUri() string {
 	return ""
 }
 
-// BeginLoginResponse is a login that waits for its person.
+// BeginLoginResponse is a pending login.
 type BeginLoginResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	LoginId   string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The page for the person's browser; empty for a device flow.
 	AuthorizationUrl string `protobuf:"bytes,3,opt,name=authorization_url,json=authorizationUrl,proto3" json:"authorization_url,omitempty"`
-	// For a device flow: what the person types at verification_uri, or finds filled in
-	// at verification_uri_complete where the provider has one.
+	// For a device flow: the code that the person enters at verification_uri.
+	// verification_uri_complete contains the code, if the provider supports it.
 	UserCode                string `protobuf:"bytes,4,opt,name=user_code,json=userCode,proto3" json:"user_code,omitempty"`
 	VerificationUri         string `protobuf:"bytes,5,opt,name=verification_uri,json=verificationUri,proto3" json:"verification_uri,omitempty"`
 	VerificationUriComplete string `protobuf:"bytes,6,opt,name=verification_uri_complete,json=verificationUriComplete,proto3" json:"verification_uri_complete,omitempty"`
-	// How often it is worth asking.
+	// The interval for polling.
 	Interval      *durationpb.Duration `protobuf:"bytes,7,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -289,17 +288,16 @@ func (x *BeginLoginResponse) GetInterval() *durationpb.Duration {
 	return nil
 }
 
-// CompleteLoginRequest is what the browser came back with.
+// CompleteLoginRequest contains the parameters of the browser's redirect.
 type CompleteLoginRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LoginId string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	State   string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	Code    string                 `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
-	// "iss" of the redirect (RFC 9207), if it had one.
+	// The parameter "iss" of the redirect (RFC 9207), if present.
 	Issuer string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// A signature by the session's key over "palyra proof of possession", a zero byte,
-	// "login", a zero byte, login_id, a zero byte and code: ECDSA with SHA-256 (ASN.1),
-	// or Ed25519.
+	// A signature by the key of the session over "palyra proof of possession", a zero byte, "login",
+	// a zero byte, login_id, a zero byte and code: ECDSA with SHA-256 (ASN.1), or Ed25519.
 	Proof         []byte `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -370,7 +368,7 @@ func (x *CompleteLoginRequest) GetProof() []byte {
 	return nil
 }
 
-// CompleteLoginResponse is the session.
+// CompleteLoginResponse is the new session.
 type CompleteLoginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *LoginSession          `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -415,14 +413,14 @@ func (x *CompleteLoginResponse) GetSession() *LoginSession {
 	return nil
 }
 
-// LoginSession is what a person who logged in gets.
+// LoginSession is the session of a person who logged in.
 type LoginSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who the person is here.
+	// The principal of the person.
 	Principal string   `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	Roles     []string `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
 	DeviceId  string   `protobuf:"bytes,3,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// PEM, leaf first. It is not renewed.
+	// PEM, leaf first. It cannot be renewed.
 	CertificateChain string `protobuf:"bytes,4,opt,name=certificate_chain,json=certificateChain,proto3" json:"certificate_chain,omitempty"`
 	// PEM of the CA root.
 	CaCertificate string `protobuf:"bytes,5,opt,name=ca_certificate,json=caCertificate,proto3" json:"ca_certificate,omitempty"`
@@ -566,7 +564,7 @@ func (x *PollLoginRequest) GetProof() []byte {
 	return nil
 }
 
-// PollLoginResponse has a session, or how long to wait with the next question.
+// PollLoginResponse contains a session, or the time until the next poll.
 type PollLoginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *LoginSession          `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`

@@ -23,43 +23,43 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UpstreamServer is what an operator declares of a server: a command or a URL.
+// UpstreamServer is the declaration of a server by an operator: a command or a URL.
 type UpstreamServer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 32 of a-z, 0-9, '_', '-', beginning with a letter.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The program and its arguments, which runs in a sandbox of Tier C and is talked to
-	// by its standard input and output.
+	// The program and its arguments. It runs in a sandbox of Tier C and communicates through its
+	// standard input and output.
 	Command []string `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	// name=value pairs; they are no place for secrets.
+	// name=value pairs; they must not contain secrets.
 	Env []string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
-	// The declared workspace that it sees, "" for none; with write, on a copy whose
+	// The declared workspace that it can access, "" for none. With write, it runs on a copy, and its
 	// changes pass the commit gate at the end of each call.
 	Workspace string `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Write     bool   `protobuf:"varint,5,opt,name=write,proto3" json:"write,omitempty"`
-	// Egress rules with ports of what it may reach.
+	// Egress rules, with ports, of the hosts that it may reach.
 	Hosts []string `protobuf:"bytes,6,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	// References of secrets of the vault that it may use for those hosts without seeing
-	// them, such as "global/github".
+	// References to secrets of the vault that it may use for those hosts without access to their
+	// values, such as "global/github".
 	Secrets []string `protobuf:"bytes,7,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	// The endpoint of a server that is reached by Streamable HTTP.
+	// The endpoint of a server that uses Streamable HTTP.
 	Url     string            `protobuf:"bytes,8,opt,name=url,proto3" json:"url,omitempty"`
 	Headers []*UpstreamHeader `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
-	// One instance serves all principals; else each has its own.
+	// One instance serves all principals; otherwise each principal has its own.
 	Shared bool `protobuf:"varint,10,opt,name=shared,proto3" json:"shared,omitempty"`
-	// The annotations of its tools count.
+	// The annotations of its tools are trusted.
 	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// The gateway logs in there and shows a token with each request to a URL.
+	// The gateway logs in at the server and sends a token with each request to a URL.
 	Oauth *UpstreamOAuth `protobuf:"bytes,12,opt,name=oauth,proto3" json:"oauth,omitempty"`
-	// What the program was installed with; absent for a program of the machine. A request
-	// names its prefix alone, and the gateway knows the rest.
+	// The package that the program was installed from; absent for a program of the host. A request
+	// contains only its prefix, and the gateway fills in the rest.
 	Package *UpstreamPackage `protobuf:"bytes,13,opt,name=package,proto3" json:"package,omitempty"`
-	// References of secrets of the vault that the program gets as they are, in the variable
-	// or the file that each has there. People are asked about each when the program starts,
-	// which a call of the tool <name>/mcp.start does, and every call that needs it.
+	// References to secrets of the vault whose values the program receives, in the environment
+	// variable or file of each secret. People are asked about each secret when the program starts,
+	// which a call of the tool <name>/mcp.start does, and for every call that needs it.
 	Inject []string `protobuf:"bytes,14,rep,name=inject,proto3" json:"inject,omitempty"`
-	// Keys of the _meta of MCP that it needs from callers, such as "com.example/tenant". Its
-	// tools take them in the argument _meta; nothing else of a caller's _meta reaches it.
+	// Keys of the MCP member _meta that it requires from callers, such as "com.example/tenant". Its
+	// tools take them in the argument _meta; the rest of a caller's _meta is not forwarded.
 	Meta          []string `protobuf:"bytes,15,rep,name=meta,proto3" json:"meta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -207,14 +207,14 @@ type UpstreamPackage struct {
 	Ecosystem string `protobuf:"bytes,1,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version   string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	// The digest of the package itself, as its registry has it.
+	// The digest of the package itself, as listed by its registry.
 	Integrity string `protobuf:"bytes,4,opt,name=integrity,proto3" json:"integrity,omitempty"`
-	// The URL that it was fetched from.
+	// The URL that it was downloaded from.
 	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
-	// "sha256:<hex>" over everything that was installed.
+	// "sha256:<hex>" over all installed files.
 	Prefix string `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// The reference of the secret that a private registry was shown, "" for none, and of
-	// whom it is the password, "" for a token.
+	// The reference to the secret for a private registry, "" for none; and the user that the password
+	// belongs to, "" for a token.
 	RegistrySecret string `protobuf:"bytes,7,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
 	RegistryUser   string `protobuf:"bytes,8,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -307,20 +307,20 @@ func (x *UpstreamPackage) GetRegistryUser() string {
 	return ""
 }
 
-// UpstreamOAuth says how the gateway logs in at a server.
+// UpstreamOAuth configures the login of the gateway at a server.
 type UpstreamOAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The authorization server as it calls itself; "" for one that is on the host of the
-	// server, and which the server names.
+	// The issuer identifier of the authorization server; "" for the one that the server names, which
+	// must be on the host of the server.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The gateway there: the id of a registered client, or the https URL of a client
-	// metadata document; "" has the gateway register itself.
+	// The client id of the gateway: the id of a registered client, or the https URL of a client
+	// metadata document. If it is "", the gateway registers itself.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// The reference of the client's secret, "" for none.
+	// The reference to the client's secret, "" for none.
 	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
-	// What is asked for; none for what the server names.
+	// The requested scopes; empty for the scopes that the server names.
 	Scopes []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// One login serves everybody; else each member has their own.
+	// One login serves all members; otherwise each member has their own.
 	Shared        bool `protobuf:"varint,5,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -391,13 +391,13 @@ func (x *UpstreamOAuth) GetShared() bool {
 	return false
 }
 
-// UpstreamHeader is sent with each request to a URL, filled with a secret.
+// UpstreamHeader is a header that is sent with each request to a URL and contains a secret.
 type UpstreamHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Stands before the secret, such as "Bearer"; "" for nothing.
+	// The scheme before the secret, such as "Bearer"; "" for none.
 	Scheme string `protobuf:"bytes,2,opt,name=scheme,proto3" json:"scheme,omitempty"`
-	// A reference of the vault.
+	// A reference to a secret of the vault.
 	Secret        string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -454,7 +454,7 @@ func (x *UpstreamHeader) GetSecret() string {
 	return ""
 }
 
-// UpstreamDefinition is something that a server says of itself.
+// UpstreamDefinition is one definition that a server reports.
 type UpstreamDefinition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "tool", "prompt", "resource_template" or "instructions".
@@ -463,8 +463,8 @@ type UpstreamDefinition struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// "sha256:<hex>" over definition_json.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What it said, in canonical JSON. It is text of the server: escape what a terminal
-	// would act on.
+	// The definition, in canonical JSON. It is text of the server: escape control characters before
+	// printing it to a terminal.
 	DefinitionJson []byte `protobuf:"bytes,4,opt,name=definition_json,json=definitionJson,proto3" json:"definition_json,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -528,15 +528,14 @@ func (x *UpstreamDefinition) GetDefinitionJson() []byte {
 	return nil
 }
 
-// UpstreamChange is a difference between what was approved of a server and what it
-// says now.
+// UpstreamChange is a difference between an approved definition of a server and the current one.
 type UpstreamChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// "added", "removed" or "changed".
 	Change string `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
-	// Empty where there was, or is, none.
+	// Empty if the definition did not exist before, or does not exist now.
 	WasJson       []byte `protobuf:"bytes,4,opt,name=was_json,json=wasJson,proto3" json:"was_json,omitempty"`
 	IsJson        []byte `protobuf:"bytes,5,opt,name=is_json,json=isJson,proto3" json:"is_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -608,7 +607,7 @@ func (x *UpstreamChange) GetIsJson() []byte {
 	return nil
 }
 
-// Upstream is a server with what is known of it.
+// Upstream is a server with its state.
 type Upstream struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Server *UpstreamServer        `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
@@ -616,28 +615,30 @@ type Upstream struct {
 	Digest  string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	AddedBy string                 `protobuf:"bytes,3,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
 	AddedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
-	// When it was looked at last; absent for never.
+	// The time of the last check; absent for never.
 	SeenAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
 	ApprovedBy string                 `protobuf:"bytes,6,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
 	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	// What it calls itself, and the revision of MCP that it speaks.
+	// The name that the server reports, and its MCP protocol revision.
 	Implementation string `protobuf:"bytes,8,opt,name=implementation,proto3" json:"implementation,omitempty"`
 	Protocol       string `protobuf:"bytes,9,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// How many tools it has, and how many of them nobody can call until a change is approved.
+	// The number of its tools, and the number of tools that are unavailable until a change is
+	// approved.
 	Tools     int32 `protobuf:"varint,10,opt,name=tools,proto3" json:"tools,omitempty"`
 	Suspended int32 `protobuf:"varint,11,opt,name=suspended,proto3" json:"suspended,omitempty"`
-	// How many differences wait to be approved, and what approves them (ApproveUpstream).
+	// The number of differences that wait for approval, and the digest that approves them
+	// (ApproveUpstream).
 	Pending       int32  `protobuf:"varint,12,opt,name=pending,proto3" json:"pending,omitempty"`
 	PendingDigest string `protobuf:"bytes,13,opt,name=pending_digest,json=pendingDigest,proto3" json:"pending_digest,omitempty"`
-	// Why it was of no use when it was needed last, and what to do; "" if it was.
+	// Why the last use failed, and the next step; "" if it succeeded.
 	Problem string `protobuf:"bytes,14,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy  string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// Instances that there are, and calls that are under way on them.
+	// The number of instances, and of active calls on them.
 	Instances int32 `protobuf:"varint,16,opt,name=instances,proto3" json:"instances,omitempty"`
 	Calls     int32 `protobuf:"varint,17,opt,name=calls,proto3" json:"calls,omitempty"`
-	// Definitions that are not taken, each with why.
+	// Rejected definitions, each with the reason.
 	LeftOut []string `protobuf:"bytes,18,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
-	// Keywords of input schemas that calls are not checked against: the server has to.
+	// Keywords of input schemas that the gateway does not check; the server must check them.
 	Unchecked     []string `protobuf:"bytes,19,rep,name=unchecked,proto3" json:"unchecked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -843,7 +844,7 @@ func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_mcp_proto_rawDescGZIP(), []int{7}
 }
 
-// ListUpstreamsResponse has them by name.
+// ListUpstreamsResponse lists the servers by name.
 type ListUpstreamsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstreams     []*Upstream            `protobuf:"bytes,1,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
@@ -933,15 +934,15 @@ func (x *GetUpstreamRequest) GetName() string {
 	return ""
 }
 
-// GetUpstreamResponse has everything.
+// GetUpstreamResponse is the server with its definitions.
 type GetUpstreamResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Upstream *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
-	// What was approved.
+	// The approved definitions.
 	Definitions []*UpstreamDefinition `protobuf:"bytes,2,rep,name=definitions,proto3" json:"definitions,omitempty"`
-	// What waits to be approved.
+	// The changes that wait for approval.
 	Changes []*UpstreamChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	// The same as a unified diff, for people. It is text of the server, too.
+	// The same changes as a unified diff, for people. It also contains text of the server.
 	Diff          string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1050,7 +1051,7 @@ func (x *AddUpstreamRequest) GetServer() *UpstreamServer {
 	return nil
 }
 
-// AddUpstreamResponse has what was found.
+// AddUpstreamResponse is the server after the first connection.
 type AddUpstreamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstream      *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
@@ -1222,7 +1223,7 @@ func (x *RefreshUpstreamRequest) GetName() string {
 	return ""
 }
 
-// RefreshUpstreamResponse has what was found.
+// RefreshUpstreamResponse is the server after the check.
 type RefreshUpstreamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstream      *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
@@ -1267,12 +1268,12 @@ func (x *RefreshUpstreamResponse) GetUpstream() *Upstream {
 	return nil
 }
 
-// ApproveUpstreamRequest accepts what somebody saw of a server.
+// ApproveUpstreamRequest approves the definitions that the caller inspected.
 type ApproveUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Upstream.pending_digest of what was seen. If the server says something else by
-	// now, nothing is approved.
+	// Upstream.pending_digest of the inspected definitions. If they have changed since, nothing is
+	// approved.
 	PendingDigest string `protobuf:"bytes,2,opt,name=pending_digest,json=pendingDigest,proto3" json:"pending_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1322,7 +1323,7 @@ func (x *ApproveUpstreamRequest) GetPendingDigest() string {
 	return ""
 }
 
-// ApproveUpstreamResponse has the server as it is now.
+// ApproveUpstreamResponse is the server after the approval.
 type ApproveUpstreamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstream      *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
@@ -1367,21 +1368,21 @@ func (x *ApproveUpstreamResponse) GetUpstream() *Upstream {
 	return nil
 }
 
-// ResolvePackageRequest says what is wanted for a server.
+// ResolvePackageRequest names a package for a server.
 type ResolvePackageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name that the server has, or will have.
+	// The name of an existing or a future server.
 	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	// "npm" or "pypi".
 	Ecosystem string `protobuf:"bytes,2,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
 	Name      string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// A version, or a range in the words of the ecosystem; "" for the newest.
+	// A version, or a range in the syntax of the ecosystem; "" for the newest.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// The URL of a registry; "" for the one that everybody uses.
+	// The URL of a registry; "" for the public registry of the ecosystem.
 	Registry string `protobuf:"bytes,5,opt,name=registry,proto3" json:"registry,omitempty"`
-	// The reference of a secret of the vault that a private registry is shown, with a host
-	// that is the registry's: a token, or with a user, of PyPI alone, the password. npm and
-	// pip get a placeholder. "" for no login.
+	// The reference to a secret of the vault for a private registry, with the registry as its host: a
+	// token or, with user (PyPI only), the password. npm and pip receive a placeholder. "" for no
+	// login.
 	RegistrySecret string `protobuf:"bytes,6,opt,name=registry_secret,json=registrySecret,proto3" json:"registry_secret,omitempty"`
 	RegistryUser   string `protobuf:"bytes,7,opt,name=registry_user,json=registryUser,proto3" json:"registry_user,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -1467,7 +1468,7 @@ func (x *ResolvePackageRequest) GetRegistryUser() string {
 	return ""
 }
 
-// ResolvePackageResponse has what the call of package.install is made with.
+// ResolvePackageResponse contains the arguments for the call of package.install.
 type ResolvePackageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "sha256:<hex>" over the resolution.
@@ -1477,9 +1478,9 @@ type ResolvePackageResponse struct {
 	Version    string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Integrity  string `protobuf:"bytes,5,opt,name=integrity,proto3" json:"integrity,omitempty"`
 	Registry   string `protobuf:"bytes,6,opt,name=registry,proto3" json:"registry,omitempty"`
-	// What the installation reaches.
+	// The hosts that the installation reaches.
 	Hosts []string `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	// How many packages are installed, and those whose scripts do not run.
+	// The number of packages to install, and the packages whose scripts do not run.
 	Packages      int32    `protobuf:"varint,8,opt,name=packages,proto3" json:"packages,omitempty"`
 	Scripts       []string `protobuf:"bytes,9,rep,name=scripts,proto3" json:"scripts,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1579,11 +1580,11 @@ func (x *ResolvePackageResponse) GetScripts() []string {
 	return nil
 }
 
-// UpdateUpstreamRequest names a server and what was installed for it.
+// UpdateUpstreamRequest names a server and the package installed for it.
 type UpdateUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// UpstreamPackage.prefix of what was installed.
+	// UpstreamPackage.prefix of the installed package.
 	Prefix        string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1633,7 +1634,7 @@ func (x *UpdateUpstreamRequest) GetPrefix() string {
 	return ""
 }
 
-// UpdateUpstreamResponse has the server as it is now.
+// UpdateUpstreamResponse is the server after the change.
 type UpdateUpstreamResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upstream      *Upstream              `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
@@ -1682,7 +1683,7 @@ func (x *UpdateUpstreamResponse) GetUpstream() *Upstream {
 type BeginUpstreamLoginRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Where the authorization server sends the browser: "http://127.0.0.1:PORT/callback".
+	// The redirect URI for the authorization server: "http://127.0.0.1:PORT/callback".
 	RedirectUri   string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1732,12 +1733,12 @@ func (x *BeginUpstreamLoginRequest) GetRedirectUri() string {
 	return ""
 }
 
-// BeginUpstreamLoginResponse is a login that waits for its person.
+// BeginUpstreamLoginResponse is a pending login.
 type BeginUpstreamLoginResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	LoginId   string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The page for the person's browser, and the authorization server whose page it is.
+	// The page for the person's browser, and the authorization server that serves it.
 	AuthorizationUrl string `protobuf:"bytes,3,opt,name=authorization_url,json=authorizationUrl,proto3" json:"authorization_url,omitempty"`
 	Issuer           string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -1802,13 +1803,13 @@ func (x *BeginUpstreamLoginResponse) GetIssuer() string {
 	return ""
 }
 
-// CompleteUpstreamLoginRequest is what the browser came back with.
+// CompleteUpstreamLoginRequest contains the parameters of the browser's redirect.
 type CompleteUpstreamLoginRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LoginId string                 `protobuf:"bytes,1,opt,name=login_id,json=loginId,proto3" json:"login_id,omitempty"`
 	State   string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	Code    string                 `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
-	// "iss" of the redirect (RFC 9207), if it had one.
+	// The parameter "iss" of the redirect (RFC 9207), if present.
 	Issuer        string `protobuf:"bytes,4,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1872,15 +1873,15 @@ func (x *CompleteUpstreamLoginRequest) GetIssuer() string {
 	return ""
 }
 
-// CompleteUpstreamLoginResponse is a login that holds.
+// CompleteUpstreamLoginResponse is the completed login.
 type CompleteUpstreamLoginResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Issuer string                 `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// What the authorization server lets the gateway do, in its words.
+	// The scope that the authorization server granted, as it reports it.
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Where the vault keeps it.
+	// The reference to the login's secret in the vault.
 	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
-	// When the token ends, absent if nobody said, and whether it is renewed then.
+	// The expiry of the token, absent if it is unknown, and whether the token is renewed then.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	Renews        bool                   `protobuf:"varint,5,opt,name=renews,proto3" json:"renews,omitempty"`
 	unknownFields protoimpl.UnknownFields

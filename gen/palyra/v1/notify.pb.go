@@ -23,25 +23,25 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NotifyTarget is where notices go.
+// NotifyTarget is a destination of notices.
 type NotifyTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "webhook", "slack" or "email".
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// The address in a line, without what is secret of it.
+	// The address as one line, without its secret parts.
 	Where string `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`
-	// The kinds that it is told; none for all.
+	// The kinds of notices that it receives; empty for all.
 	Events []string `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"`
-	// The least severity that it is told.
+	// The lowest severity that it receives.
 	MinSeverity string `protobuf:"bytes,5,opt,name=min_severity,json=minSeverity,proto3" json:"min_severity,omitempty"`
-	// How much of a call it is told: "none", "summary" or "full".
+	// How much of a call its notices contain: "none", "summary" or "full".
 	Include string `protobuf:"bytes,6,opt,name=include,proto3" json:"include,omitempty"`
-	// How many notices wait for it.
+	// The number of queued notices.
 	Queued int32 `protobuf:"varint,7,opt,name=queued,proto3" json:"queued,omitempty"`
-	// What the last try since the start failed of; "" for nothing.
+	// The error of the last attempt since the start; "" for none.
 	Problem string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
-	// How a target that also listens is connected; "" for others.
+	// The connection state of a target that also receives; "" for others.
 	Connection    string `protobuf:"bytes,9,opt,name=connection,proto3" json:"connection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,7 +140,7 @@ func (x *NotifyTarget) GetConnection() string {
 	return ""
 }
 
-// ListNotifyTargetsRequest asks for all.
+// ListNotifyTargetsRequest has no fields.
 type ListNotifyTargetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -177,7 +177,7 @@ func (*ListNotifyTargetsRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{1}
 }
 
-// ListNotifyTargetsResponse has them in the order of the configuration.
+// ListNotifyTargetsResponse lists the targets in the order of the configuration.
 type ListNotifyTargetsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Targets       []*NotifyTarget        `protobuf:"bytes,1,rep,name=targets,proto3" json:"targets,omitempty"`
@@ -267,7 +267,7 @@ func (x *TestNotifyRequest) GetTarget() string {
 	return ""
 }
 
-// TestNotifyResponse says what became of the notice.
+// TestNotifyResponse is the result of the delivery.
 type TestNotifyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Delivery      *Delivery              `protobuf:"bytes,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
@@ -315,24 +315,24 @@ func (x *TestNotifyResponse) GetDelivery() *Delivery {
 // Delivery is one notice for one target.
 type Delivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A ULID, which a receiver knows it by (webhook-id).
+	// A ULID, which the receiver gets as webhook-id.
 	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
 	Target     string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// What it tells, such as "approval_asked".
+	// The kind of notice, such as "approval_asked".
 	Notice   string `protobuf:"bytes,3,opt,name=notice,proto3" json:"notice,omitempty"`
 	Severity string `protobuf:"bytes,4,opt,name=severity,proto3" json:"severity,omitempty"`
 	// The sequence number of the event in the journal; 0 for a test.
 	Event      int64  `protobuf:"varint,5,opt,name=event,proto3" json:"event,omitempty"`
 	ApprovalId string `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// "queued", "delivered", "failed", "superseded" (it was answered before it could be
-	// asked there) or "dropped" (too many waited).
+	// "queued", "delivered", "failed", "superseded" (the approval was answered before the notice was
+	// sent) or "dropped" (the queue was full).
 	State    string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	Attempts int32                  `protobuf:"varint,8,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	QueuedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=queued_at,json=queuedAt,proto3" json:"queued_at,omitempty"`
-	// When a queued one is tried.
+	// The time of the next attempt of a queued delivery.
 	NextAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// What the last try failed of.
+	// The error of the last attempt.
 	Problem       string `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,12 +452,12 @@ func (x *Delivery) GetProblem() string {
 	return ""
 }
 
-// ListDeliveriesRequest chooses deliveries.
+// ListDeliveriesRequest selects deliveries.
 type ListDeliveriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "" for all.
 	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// None for all.
+	// Empty for all.
 	States []string `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"`
 	// 0 means 50.
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -578,19 +578,19 @@ func (x *ListDeliveriesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ChatUser says which member a user of a chat is.
+// ChatUser is the mapping of a user of a chat to a member.
 type ChatUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A ULID, which stands in votes where the device does.
+	// A ULID, which votes contain instead of a device.
 	MappingId string `protobuf:"bytes,1,opt,name=mapping_id,json=mappingId,proto3" json:"mapping_id,omitempty"`
-	// The ids of Slack, such as "T012AB3CD" and "U012AB3CD".
+	// The ids in Slack, such as "T012AB3CD" and "U012AB3CD".
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	// Such as "user:ann".
 	Member   string                 `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
 	MappedBy string                 `protobuf:"bytes,5,opt,name=mapped_by,json=mappedBy,proto3" json:"mapped_by,omitempty"`
 	MappedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=mapped_at,json=mappedAt,proto3" json:"mapped_at,omitempty"`
-	// When the member consented; absent while the user does not vote.
+	// When the member consented; absent while the user cannot vote.
 	ConsentedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=consented_at,json=consentedAt,proto3" json:"consented_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -675,7 +675,7 @@ func (x *ChatUser) GetConsentedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListChatUsersRequest asks for all.
+// ListChatUsersRequest has no fields.
 type ListChatUsersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -712,7 +712,7 @@ func (*ListChatUsersRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_notify_proto_rawDescGZIP(), []int{9}
 }
 
-// ListChatUsersResponse has them by team and user.
+// ListChatUsersResponse lists the mappings by team and user.
 type ListChatUsersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Users         []*ChatUser            `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
@@ -757,7 +757,7 @@ func (x *ListChatUsersResponse) GetUsers() []*ChatUser {
 	return nil
 }
 
-// MapChatUserRequest says who somebody is.
+// MapChatUserRequest maps a user to a member.
 type MapChatUserRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Team  string                 `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
@@ -819,7 +819,7 @@ func (x *MapChatUserRequest) GetMember() string {
 	return ""
 }
 
-// MapChatUserResponse is how it is now.
+// MapChatUserResponse is the mapping after the change.
 type MapChatUserResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          *ChatUser              `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -869,7 +869,7 @@ type ConsentToChatUserRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Team  string                 `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	User  string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// Takes consent back.
+	// Withdraw consent.
 	Withdraw      bool `protobuf:"varint,3,opt,name=withdraw,proto3" json:"withdraw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -926,7 +926,7 @@ func (x *ConsentToChatUserRequest) GetWithdraw() bool {
 	return false
 }
 
-// ConsentToChatUserResponse is how it is now.
+// ConsentToChatUserResponse is the mapping after the change.
 type ConsentToChatUserResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          *ChatUser              `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -1024,7 +1024,7 @@ func (x *UnmapChatUserRequest) GetUser() string {
 	return ""
 }
 
-// UnmapChatUserResponse is how it was.
+// UnmapChatUserResponse is the deleted mapping.
 type UnmapChatUserResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          *ChatUser              `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`

@@ -24,14 +24,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PairingKind is how the secret of a code gets to the machine.
+// PairingKind is the way in which the machine receives the secret of a code.
 type PairingKind int32
 
 const (
 	PairingKind_PAIRING_KIND_UNSPECIFIED PairingKind = 0
 	// Eight digits that a person types.
 	PairingKind_PAIRING_KIND_PIN PairingKind = 1
-	// A picture with the address, the fingerprint of the CA and a token of 128 bits.
+	// A QR code with the address, the fingerprint of the CA and a token of 128 bits.
 	PairingKind_PAIRING_KIND_QR PairingKind = 2
 )
 
@@ -76,16 +76,16 @@ func (PairingKind) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_pairing_proto_rawDescGZIP(), []int{0}
 }
 
-// PairingState is how far a code is.
+// PairingState is the state of a code.
 type PairingState int32
 
 const (
 	PairingState_PAIRING_STATE_UNSPECIFIED PairingState = 0
-	// It takes guesses.
+	// It accepts guesses.
 	PairingState_PAIRING_STATE_OPEN PairingState = 1
-	// A machine knew the secret; people are asked.
+	// A machine proved the secret, and people are asked.
 	PairingState_PAIRING_STATE_ASKED PairingState = 2
-	// The machine has its certificate.
+	// The machine has received its certificate.
 	PairingState_PAIRING_STATE_GIVEN PairingState = 3
 )
 
@@ -132,35 +132,35 @@ func (PairingState) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_pairing_proto_rawDescGZIP(), []int{1}
 }
 
-// Pairing is what is known of a code. Its secret is kept nowhere.
+// Pairing is the record of a code. Its secret is not stored.
 type Pairing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Eight letters and digits; no secret.
+	// Eight letters and digits; not a secret.
 	PairingId string       `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
 	CodeKind  PairingKind  `protobuf:"varint,2,opt,name=code_kind,json=codeKind,proto3,enum=palyra.v1.PairingKind" json:"code_kind,omitempty"`
 	State     PairingState `protobuf:"varint,3,opt,name=state,proto3,enum=palyra.v1.PairingState" json:"state,omitempty"`
-	// Who gets the device: "user:bob".
+	// The member who receives the device: "user:bob".
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// The member comes to be with the device, with these roles and this owner.
+	// The member is created with the device, with these roles and this owner.
 	NewMember bool                   `protobuf:"varint,5,opt,name=new_member,json=newMember,proto3" json:"new_member,omitempty"`
 	Roles     []string               `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
 	Owner     string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
 	MadeBy    string                 `protobuf:"bytes,8,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it takes no more guesses.
+	// When it stops accepting guesses.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// How many guesses were made, of 5.
+	// The number of guesses so far, of 5.
 	Guesses int32 `protobuf:"varint,11,opt,name=guesses,proto3" json:"guesses,omitempty"`
-	// What follows is known once a machine knew the secret.
+	// This field and the following ones are set after a machine proved the secret.
 	ApprovalId string `protobuf:"bytes,12,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// Six digits that the machine shows, too: "123 456".
+	// Six digits that the machine also displays: "123 456".
 	Comparison string `protobuf:"bytes,13,opt,name=comparison,proto3" json:"comparison,omitempty"`
 	// "sha256:" and the digest of the machine's public key.
 	KeySha256 string `protobuf:"bytes,14,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"`
-	// Where it is, and what it calls itself.
+	// The address of the machine, and the name that it reports.
 	Address    string `protobuf:"bytes,15,opt,name=address,proto3" json:"address,omitempty"`
 	DeviceName string `protobuf:"bytes,16,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
-	// A ULID: the device that it becomes.
+	// The ULID of the device that it becomes.
 	DeviceId      string `protobuf:"bytes,17,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -315,19 +315,19 @@ func (x *Pairing) GetDeviceId() string {
 	return ""
 }
 
-// CreatePairingCodeRequest says whose device it will be.
+// CreatePairingCodeRequest names the owner of the future device.
 type CreatePairingCodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  PairingKind            `protobuf:"varint,1,opt,name=kind,proto3,enum=palyra.v1.PairingKind" json:"kind,omitempty"`
-	// A member: "user:bob", "agent:helper", or a name alone. The caller if empty.
+	// A member: "user:bob", "agent:helper", or a name without a kind; empty means the caller.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Makes the member, a user or with an owner an agent, together with the device.
+	// Create the member together with the device: a user or, with an owner, an agent.
 	NewMember bool     `protobuf:"varint,3,opt,name=new_member,json=newMember,proto3" json:"new_member,omitempty"`
 	Roles     []string `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
 	Owner     string   `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
-	// How long it takes guesses: 30 seconds to an hour; 10 minutes if it is not set.
+	// How long it accepts guesses: 30 seconds to an hour; 10 minutes if unset.
 	Ttl *durationpb.Duration `protobuf:"bytes,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// The caller was told who loses the power to answer approvals.
+	// Create the code even if a member loses the power to answer approvals.
 	AcceptLoss    bool `protobuf:"varint,7,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -412,7 +412,7 @@ func (x *CreatePairingCodeRequest) GetAcceptLoss() bool {
 	return false
 }
 
-// CreatePairingCodeResponse is the only place where the secret stands.
+// CreatePairingCodeResponse is the only message that contains the secret.
 type CreatePairingCodeResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pairing *Pairing               `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
@@ -466,7 +466,7 @@ func (x *CreatePairingCodeResponse) GetSecret() string {
 	return ""
 }
 
-// ListPairingsRequest asks for all.
+// ListPairingsRequest has no fields.
 type ListPairingsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -593,7 +593,7 @@ func (x *CancelPairingRequest) GetPairingId() string {
 	return ""
 }
 
-// CancelPairingResponse is the code as it was.
+// CancelPairingResponse is the code at its cancellation.
 type CancelPairingResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pairing       *Pairing               `protobuf:"bytes,1,opt,name=pairing,proto3" json:"pairing,omitempty"`
@@ -638,7 +638,7 @@ func (x *CancelPairingResponse) GetPairing() *Pairing {
 	return nil
 }
 
-// BeginPairingRequest names a code, or none for the one PIN that is open.
+// BeginPairingRequest names a code; empty means the only open PIN.
 type BeginPairingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PairingId     string                 `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
@@ -683,7 +683,7 @@ func (x *BeginPairingRequest) GetPairingId() string {
 	return ""
 }
 
-// BeginPairingResponse is what both sides bind what follows to.
+// BeginPairingResponse contains the values that both sides bind to the exchange.
 type BeginPairingResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	PairingId string                 `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
@@ -696,7 +696,7 @@ type BeginPairingResponse struct {
 	CaCertificate []byte `protobuf:"bytes,5,opt,name=ca_certificate,json=caCertificate,proto3" json:"ca_certificate,omitempty"`
 	// The name in the server's certificate.
 	ServerName string `protobuf:"bytes,6,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
-	// SHA-256 over the SubjectPublicKeyInfo of the key in it.
+	// SHA-256 over the SubjectPublicKeyInfo of the key in that certificate.
 	ServerKeySha256 []byte `protobuf:"bytes,7,opt,name=server_key_sha256,json=serverKeySha256,proto3" json:"server_key_sha256,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -791,7 +791,7 @@ type ProvePairingRequest struct {
 	Commitment []byte `protobuf:"bytes,3,opt,name=commitment,proto3" json:"commitment,omitempty"`
 	// A PKCS #10 request of the device's key, of P-256, in DER.
 	CertificateRequest []byte `protobuf:"bytes,4,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
-	// What the machine calls itself, for people.
+	// The name that the machine reports, for people.
 	DeviceName    string `protobuf:"bytes,5,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -865,12 +865,12 @@ func (x *ProvePairingRequest) GetDeviceName() string {
 // ProvePairingResponse is the gateway's message.
 type ProvePairingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the attempt, 16 bytes.
+	// The id of the attempt, 16 bytes.
 	Attempt []byte `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// shareV and confirmV of RFC 9383.
 	Share        []byte `protobuf:"bytes,2,opt,name=share,proto3" json:"share,omitempty"`
 	Confirmation []byte `protobuf:"bytes,3,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
-	// How many guesses the code has left.
+	// The number of guesses left for the code.
 	GuessesLeft   int32 `protobuf:"varint,4,opt,name=guesses_left,json=guessesLeft,proto3" json:"guesses_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -940,7 +940,7 @@ type ConfirmPairingRequest struct {
 	Attempt []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// confirmP of RFC 9383.
 	Confirmation []byte `protobuf:"bytes,2,opt,name=confirmation,proto3" json:"confirmation,omitempty"`
-	// The number that was committed to.
+	// The nonce of the commitment.
 	Nonce         []byte `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -997,7 +997,7 @@ func (x *ConfirmPairingRequest) GetNonce() []byte {
 	return nil
 }
 
-// ConfirmPairingResponse says that people are asked.
+// ConfirmPairingResponse reports that people are asked.
 type ConfirmPairingResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1034,7 +1034,7 @@ func (*ConfirmPairingResponse) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_pairing_proto_rawDescGZIP(), []int{12}
 }
 
-// CollectPairingRequest asks for the certificate.
+// CollectPairingRequest requests the certificate.
 type CollectPairingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request of ProvePairing.
@@ -1089,15 +1089,15 @@ func (x *CollectPairingRequest) GetSignature() []byte {
 	return nil
 }
 
-// CollectPairingResponse is the certificate, or nothing yet.
+// CollectPairingResponse contains the certificate, or waiting.
 type CollectPairingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Nobody answered yet.
+	// The approval is still pending.
 	Waiting  bool   `protobuf:"varint,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	DeviceId string `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// As whom the device acts.
+	// The principal of the device.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
-	// The device's certificate and the issuing one, PEM.
+	// The certificates of the device and of the issuing CA, PEM.
 	CertificateChain string `protobuf:"bytes,4,opt,name=certificate_chain,json=certificateChain,proto3" json:"certificate_chain,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

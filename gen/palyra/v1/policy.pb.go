@@ -76,7 +76,7 @@ func (x *PolicySource) GetText() string {
 	return ""
 }
 
-// PolicyFinding is one thing to mend.
+// PolicyFinding is one problem to fix.
 type PolicyFinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// error or warning.
@@ -231,7 +231,7 @@ func (x *ValidatePolicyRequest) GetSources() []*PolicySource {
 	return nil
 }
 
-// ValidatePolicyResponse lists the findings; none means the set would load.
+// ValidatePolicyResponse lists the findings; an empty list means that the set would load.
 type ValidatePolicyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Findings      []*PolicyFinding       `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
@@ -276,21 +276,20 @@ func (x *ValidatePolicyResponse) GetFindings() []*PolicyFinding {
 	return nil
 }
 
-// PolicyDirectory is what stands in the gateway's policy directory, and what of
-// it counts.
+// PolicyDirectory is the state of the gateway's policy directory.
 type PolicyDirectory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty when policy.dir is.
+	// Empty if policy.dir is empty.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// False when it is not there.
+	// False if the directory does not exist.
 	Present bool `protobuf:"varint,2,opt,name=present,proto3" json:"present,omitempty"`
-	// The policy files in it, as it is now.
+	// The number of policy files in the directory at present.
 	Files int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
-	// The policies in force beside the built-in ones.
+	// The number of policies in force, without the built-in ones.
 	Policies int32 `protobuf:"varint,4,opt,name=policies,proto3" json:"policies,omitempty"`
-	// True when its files are those in force.
+	// True if its files are in force.
 	InForce bool `protobuf:"varint,5,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
-	// Why they are not, and what to do.
+	// Why its files are not in force, and the next step.
 	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -368,7 +367,7 @@ func (x *PolicyDirectory) GetProblem() string {
 	return ""
 }
 
-// GetPolicyRequest asks for the set in force, or for a kept version.
+// GetPolicyRequest selects the set in force, or an earlier version.
 type GetPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A version's digest or the beginning of it; empty means the set in force.
@@ -414,20 +413,20 @@ func (x *GetPolicyRequest) GetVersion() string {
 	return ""
 }
 
-// GetPolicyResponse is the set in force, or a kept version.
+// GetPolicyResponse is the set in force, or an earlier version.
 type GetPolicyResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// Of the set in force only, as schema is.
+	// Only for the set in force, like schema.
 	SchemaDigest   string `protobuf:"bytes,2,opt,name=schema_digest,json=schemaDigest,proto3" json:"schema_digest,omitempty"`
 	SnapshotDigest string `protobuf:"bytes,3,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	// Those of a kept version are without the defaults.
+	// For an earlier version, without the defaults.
 	Sources  []*PolicySource        `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
 	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
 	Schema   string                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"`
-	// True when an operator activated it; it stays until a reload.
+	// True if an operator activated it; it stays in force until a reload.
 	Activated bool `protobuf:"varint,7,opt,name=activated,proto3" json:"activated,omitempty"`
-	// Of the set in force only.
+	// Only for the set in force.
 	Directory     *PolicyDirectory `protobuf:"bytes,8,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,21 +722,20 @@ func (x *GetSnapshotResponse) GetSnapshotJson() []byte {
 	return nil
 }
 
-// CallDescription is a call as policy sees it. Empty fields are worked out as
-// for a real call of the caller.
+// CallDescription is a call as policy evaluates it. Empty fields are computed as for a real call of
+// the caller.
 type CallDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "kind:name"; empty means the caller. Somebody else's needs the permission
-	// policy.simulate.
+	// "kind:name"; empty means the caller. Another principal requires the permission policy.simulate.
 	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	Tool      string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
 	InputJson []byte `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	Session   string `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
 	Channel   string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
-	// One JSON object: facts that replace those that the gateway would find
-	// (docs/policy.md): {"exec": {"basename": "git"}, "session": {"tainted": true}}.
+	// One JSON object: facts that replace the facts that the gateway computes
+	// (docs/reference/facts.md): {"exec": {"basename": "git"}, "session": {"tainted": true}}.
 	FactsJson []byte `protobuf:"bytes,6,opt,name=facts_json,json=factsJson,proto3" json:"facts_json,omitempty"`
-	// Votes as if they had been cast.
+	// Votes that are treated as cast.
 	Votes         []*DescribedVote       `protobuf:"bytes,7,rep,name=votes,proto3" json:"votes,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -830,7 +828,7 @@ func (x *CallDescription) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// DescribedVote is a yes that is taken as cast.
+// DescribedVote is an approval that is treated as cast.
 type DescribedVote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -979,8 +977,8 @@ type isExplainPolicyRequest_Subject interface {
 }
 
 type ExplainPolicyRequest_DecisionId struct {
-	// A decision or proposal id. It is explained under the policies that
-	// decided it, from what the journal holds.
+	// The id of a decision, a proposal or an approval. It is explained with the policies that
+	// decided it, from the data in the journal.
 	DecisionId string `protobuf:"bytes,1,opt,name=decision_id,json=decisionId,proto3,oneof"`
 }
 
@@ -1002,34 +1000,32 @@ type ExplainPolicyResponse struct {
 	Remedy         string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	PolicyVersion  string `protobuf:"bytes,5,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	SnapshotDigest string `protobuf:"bytes,6,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	// Every policy whose scope matches, those that decided first.
+	// Every policy whose scope matches, the determining ones first.
 	Policies []*ExplainedPolicy `protobuf:"bytes,7,rep,name=policies,proto3" json:"policies,omitempty"`
-	// The permit that is closest to allowing the call; for denials and asks.
+	// The permit that is closest to allowing the call; for deny and ask.
 	NearestPermit string `protobuf:"bytes,8,opt,name=nearest_permit,json=nearestPermit,proto3" json:"nearest_permit,omitempty"`
-	// The smallest changes that turn the verdict, the best first; applying all
-	// steps of one flips it.
+	// The smallest changes that change the verdict, the best first. All steps of one change must be
+	// applied.
 	Flips []*PolicyFlip `protobuf:"bytes,9,rep,name=flips,proto3" json:"flips,omitempty"`
-	// The context that policy saw, canonical JSON.
+	// The context of the evaluation, canonical JSON.
 	ContextJson []byte `protobuf:"bytes,10,opt,name=context_json,json=contextJson,proto3" json:"context_json,omitempty"`
 	Tool        string `protobuf:"bytes,11,opt,name=tool,proto3" json:"tool,omitempty"`
 	Principal   string `protobuf:"bytes,12,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Errors of the evaluation; any error denies.
 	Errors  []string `protobuf:"bytes,13,rep,name=errors,proto3" json:"errors,omitempty"`
 	Missing string   `protobuf:"bytes,14,opt,name=missing,proto3" json:"missing,omitempty"`
-	// One sentence: what decided and what to change.
+	// One sentence: the cause of the verdict and how to change it.
 	Summary string `protobuf:"bytes,15,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The file that is explained when a call changes several.
+	// The explained file, if a call changes several.
 	Path string `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
-	// allowed or denied: the decision on a call that was made; empty for a
-	// described one.
+	// allowed or denied: the decision on a past call; empty for a described one.
 	Decision   string `protobuf:"bytes,17,opt,name=decision,proto3" json:"decision,omitempty"`
 	ProposalId string `protobuf:"bytes,18,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
 	DecisionId string `protobuf:"bytes,19,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
-	// What a reader has to know, such as that secrets were removed from what the
-	// journal holds.
+	// Notes for the reader, such as that secrets were removed from the journaled data.
 	Notes []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
-	// What was said of running the skill whose tool is called; absent for any other tool.
-	// One that is not allowed is the verdict, and what policies and context are about.
+	// The decision on running the skill that the tool belongs to; absent for other tools. If the
+	// skill is not allowed, this decision is the verdict, and policies and context describe it.
 	SkillGateDecision *SkillGateDecision `protobuf:"bytes,21,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1220,7 +1216,7 @@ type ExplainedPolicy struct {
 	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
 	// permit or forbid.
 	Effect string `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`
-	// True when the verdict rests on it.
+	// True if the policy determined the verdict.
 	Determining bool `protobuf:"varint,5,opt,name=determining,proto3" json:"determining,omitempty"`
 	// satisfied, not_satisfied or error.
 	Outcome       string               `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`
@@ -1327,15 +1323,15 @@ func (x *ExplainedPolicy) GetRemedy() string {
 // ExplainedConjunct is one conjunct of a condition, or a part of one.
 type ExplainedConjunct struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The expression as it is written.
+	// The expression as written.
 	Text   string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	Line   int32  `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
 	Column int32  `protobuf:"varint,3,opt,name=column,proto3" json:"column,omitempty"`
 	// when or unless.
 	Clause string `protobuf:"bytes,4,opt,name=clause,proto3" json:"clause,omitempty"`
-	// true, false, error, or skipped when it was not reached.
+	// true, false, error, or skipped if it was not evaluated.
 	Outcome string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// What the expression reads, with values: "context.exec.basename" = "curl".
+	// The values that the expression reads: "context.exec.basename" = "curl".
 	Values []*ExplainedValue `protobuf:"bytes,6,rep,name=values,proto3" json:"values,omitempty"`
 	// The parts of a disjunction or negation.
 	Parts         []*ExplainedConjunct `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
@@ -1430,11 +1426,11 @@ func (x *ExplainedConjunct) GetError() string {
 	return ""
 }
 
-// ExplainedValue is what an expression reads.
+// ExplainedValue is a value that an expression reads.
 type ExplainedValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// As Cedar writes it; "(absent)" when there is none.
+	// In Cedar syntax; "(absent)" if it is missing.
 	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1484,12 +1480,12 @@ func (x *ExplainedValue) GetValue() string {
 	return ""
 }
 
-// PolicyFlip is a change that turns the verdict.
+// PolicyFlip is a change that changes the verdict.
 type PolicyFlip struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The verdict after it.
+	// The verdict after the change.
 	Verdict string `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	// What to do, in one sentence.
+	// The action to take, in one sentence.
 	Summary       string      `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	Steps         []*FlipStep `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
 	PolicyId      string      `protobuf:"bytes,4,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
@@ -1555,12 +1551,11 @@ func (x *PolicyFlip) GetPolicyId() string {
 	return ""
 }
 
-// FlipStep is one change.
+// FlipStep is one step of the change.
 type FlipStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// context: another call, or another state of the world; approval: a person's
-	// yes; entity: a role, a list or the definition of the tool; policy: a policy
-	// has to be added or changed.
+	// context: another call, or another state of the system; approval: an approval by a person;
+	// entity: a role, a list or the definition of the tool; policy: an added or changed policy.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Was           string `protobuf:"bytes,3,opt,name=was,proto3" json:"was,omitempty"`
@@ -1647,10 +1642,9 @@ func (x *FlipStep) GetLine() int32 {
 type SimulatePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Call  *CallDescription       `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// Sources beside those in force; one of the same name takes the other's place.
+	// Sources added to the sources in force; a source replaces one of the same name.
 	Sources []*PolicySource `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
-	// True when sources, even when empty, replace all of those in force. The
-	// built-in policies stay.
+	// True if sources, even if empty, replace all sources in force. The built-in policies stay.
 	Replace       bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1711,7 +1705,7 @@ func (x *SimulatePolicyRequest) GetReplace() bool {
 type SimulatePolicyResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Explanation *ExplainPolicyResponse `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// The verdict under the policies in force, when others were given.
+	// The verdict under the policies in force, if sources were given.
 	VerdictInForce string `protobuf:"bytes,2,opt,name=verdict_in_force,json=verdictInForce,proto3" json:"verdict_in_force,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1766,7 +1760,7 @@ type TestPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty means the sources in force.
 	Sources []*PolicySource `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
-	// YAML test files (docs/policy.md).
+	// YAML test files (docs/policy-testing.md).
 	Tests         []*PolicySource `protobuf:"bytes,2,rep,name=tests,proto3" json:"tests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1816,16 +1810,16 @@ func (x *TestPolicyRequest) GetTests() []*PolicySource {
 	return nil
 }
 
-// TestPolicyResponse is what the tests found.
+// TestPolicyResponse contains the results.
 type TestPolicyResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Results  []*PolicyTestResult    `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	Coverage []*PolicyCoverage      `protobuf:"bytes,2,rep,name=coverage,proto3" json:"coverage,omitempty"`
 	Passed   int32                  `protobuf:"varint,3,opt,name=passed,proto3" json:"passed,omitempty"`
 	Failed   int32                  `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
-	// What is wrong with sources or tests; nothing was run when one is an error.
+	// Problems of sources or tests; if one is an error, no test ran.
 	Findings []*PolicyFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
-	// How much of the policies and their conditions was covered, 0 to 100.
+	// The coverage of the policies and their conditions in percent, 0 to 100.
 	CoveragePercent int32 `protobuf:"varint,6,opt,name=coverage_percent,json=coveragePercent,proto3" json:"coverage_percent,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1996,13 +1990,13 @@ func (x *PolicyTestResult) GetDetermining() []string {
 	return nil
 }
 
-// PolicyCoverage is what the tests covered of one policy.
+// PolicyCoverage is the coverage of one policy.
 type PolicyCoverage struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	PolicyId string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
 	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
-	// How many cases it applied to, and in how many it determined the verdict.
+	// The number of cases that it applied to, and of cases in which it determined the verdict.
 	Applied       int32                `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
 	Determined    int32                `protobuf:"varint,5,opt,name=determined,proto3" json:"determined,omitempty"`
 	Conditions    []*ConditionCoverage `protobuf:"bytes,6,rep,name=conditions,proto3" json:"conditions,omitempty"`
@@ -2082,7 +2076,7 @@ func (x *PolicyCoverage) GetConditions() []*ConditionCoverage {
 	return nil
 }
 
-// ConditionCoverage is what the tests covered of one conjunct.
+// ConditionCoverage is the coverage of one conjunct.
 type ConditionCoverage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -2266,13 +2260,13 @@ func (x *ListPolicyVersionsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// PolicyVersion is a set that was in force.
+// PolicyVersion is a set that has been in force.
 type PolicyVersion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	FirstLoadedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_loaded_at,json=firstLoadedAt,proto3" json:"first_loaded_at,omitempty"`
 	InForce       bool                   `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
-	// True when it was activated and stays until a reload.
+	// True if it was activated; it stays in force until a reload.
 	Activated     bool     `protobuf:"varint,4,opt,name=activated,proto3" json:"activated,omitempty"`
 	Policies      int32    `protobuf:"varint,5,opt,name=policies,proto3" json:"policies,omitempty"`
 	Files         []string `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`

@@ -23,11 +23,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChallengePresenceRequest says what the proof will be for.
+// ChallengePresenceRequest names the purpose of the proof.
 type ChallengePresenceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The approval that is to be voted on; empty for RegisterPresenceKey and
-	// ConfirmPresenceKey.
+	// The approval to vote on; empty for RegisterPresenceKey, ConfirmPresenceKey and ConfirmMembers.
 	ApprovalId    string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -70,12 +69,12 @@ func (x *ChallengePresenceRequest) GetApprovalId() string {
 	return ""
 }
 
-// ChallengePresenceResponse is the number and until when it is good, for one use.
+// ChallengePresenceResponse contains the nonce and its expiry. It is valid for one use.
 type ChallengePresenceResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Nonce     []byte                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// The presence key that the gateway knows of the device, "sha256:" and hex of its
+	// The presence key of the device that the gateway has on record, "sha256:" and hex of its
 	// SubjectPublicKeyInfo; empty for none.
 	KeySha256     string `protobuf:"bytes,3,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -133,14 +132,115 @@ func (x *ChallengePresenceResponse) GetKeySha256() string {
 	return ""
 }
 
-// RegisterPresenceKeyRequest is the key and the proofs that it takes.
+// ConfirmMembersRequest names the members.
+type ConfirmMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names or principals; empty for all members. A proof needs at least one.
+	Members []string `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// The proof by the presence key of the caller's device, over these members in this order; absent
+	// over the socket.
+	Proof         *PresenceProof `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmMembersRequest) Reset() {
+	*x = ConfirmMembersRequest{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmMembersRequest) ProtoMessage() {}
+
+func (x *ConfirmMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmMembersRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmMembersRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ConfirmMembersRequest) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *ConfirmMembersRequest) GetProof() *PresenceProof {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+// ConfirmMembersResponse lists the members that were confirmed.
+type ConfirmMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []string               `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmMembersResponse) Reset() {
+	*x = ConfirmMembersResponse{}
+	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmMembersResponse) ProtoMessage() {}
+
+func (x *ConfirmMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmMembersResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmMembersResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConfirmMembersResponse) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// RegisterPresenceKeyRequest contains the key and the required proofs.
 type RegisterPresenceKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An Ed25519 key as a SubjectPublicKeyInfo (DER, RFC 5280).
 	PublicKey []byte `protobuf:"bytes,1,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// By the new key.
+	// The proof by the new key.
 	Proof *PresenceProof `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
-	// By the key before, over the same; empty where the device has none.
+	// The signature of the previous key over the same object; empty if the device has none.
 	PreviousSignature []byte `protobuf:"bytes,3,opt,name=previous_signature,json=previousSignature,proto3" json:"previous_signature,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -148,7 +248,7 @@ type RegisterPresenceKeyRequest struct {
 
 func (x *RegisterPresenceKeyRequest) Reset() {
 	*x = RegisterPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[2]
+	mi := &file_palyra_v1_presence_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -160,7 +260,7 @@ func (x *RegisterPresenceKeyRequest) String() string {
 func (*RegisterPresenceKeyRequest) ProtoMessage() {}
 
 func (x *RegisterPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[2]
+	mi := &file_palyra_v1_presence_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -173,7 +273,7 @@ func (x *RegisterPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*RegisterPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterPresenceKeyRequest) GetPublicKey() []byte {
@@ -197,7 +297,7 @@ func (x *RegisterPresenceKeyRequest) GetPreviousSignature() []byte {
 	return nil
 }
 
-// RegisterPresenceKeyResponse is the device's presence key after.
+// RegisterPresenceKeyResponse is the new presence key of the device.
 type RegisterPresenceKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *PresenceKey           `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -207,7 +307,7 @@ type RegisterPresenceKeyResponse struct {
 
 func (x *RegisterPresenceKeyResponse) Reset() {
 	*x = RegisterPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	mi := &file_palyra_v1_presence_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +319,7 @@ func (x *RegisterPresenceKeyResponse) String() string {
 func (*RegisterPresenceKeyResponse) ProtoMessage() {}
 
 func (x *RegisterPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[3]
+	mi := &file_palyra_v1_presence_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +332,7 @@ func (x *RegisterPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*RegisterPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RegisterPresenceKeyResponse) GetKey() *PresenceKey {
@@ -248,7 +348,7 @@ type PresenceKey struct {
 	// "sha256:" and hex, of the SubjectPublicKeyInfo.
 	Sha256       string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
-	// Whether it proves nothing before somebody confirms it.
+	// True until it is confirmed; it proves nothing before.
 	Waits         bool `protobuf:"varint,3,opt,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,7 +356,7 @@ type PresenceKey struct {
 
 func (x *PresenceKey) Reset() {
 	*x = PresenceKey{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[4]
+	mi := &file_palyra_v1_presence_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -268,7 +368,7 @@ func (x *PresenceKey) String() string {
 func (*PresenceKey) ProtoMessage() {}
 
 func (x *PresenceKey) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[4]
+	mi := &file_palyra_v1_presence_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -281,7 +381,7 @@ func (x *PresenceKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresenceKey.ProtoReflect.Descriptor instead.
 func (*PresenceKey) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PresenceKey) GetSha256() string {
@@ -309,9 +409,10 @@ func (x *PresenceKey) GetWaits() bool {
 type ConfirmPresenceKeyRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	// As GetDevice shows it; empty is whichever the device has, over the socket alone.
+	// The value that GetDevice returns; empty selects the key that the device has, over the socket
+	// only.
 	KeySha256 string `protobuf:"bytes,2,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"`
-	// By the presence key of the caller's device; not over the socket.
+	// The proof by the presence key of the caller's device; absent over the socket.
 	Proof         *PresenceProof `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,7 +420,7 @@ type ConfirmPresenceKeyRequest struct {
 
 func (x *ConfirmPresenceKeyRequest) Reset() {
 	*x = ConfirmPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[5]
+	mi := &file_palyra_v1_presence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +432,7 @@ func (x *ConfirmPresenceKeyRequest) String() string {
 func (*ConfirmPresenceKeyRequest) ProtoMessage() {}
 
 func (x *ConfirmPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[5]
+	mi := &file_palyra_v1_presence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +445,7 @@ func (x *ConfirmPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfirmPresenceKeyRequest) GetDeviceId() string {
@@ -368,7 +469,7 @@ func (x *ConfirmPresenceKeyRequest) GetProof() *PresenceProof {
 	return nil
 }
 
-// ConfirmPresenceKeyResponse is the key after.
+// ConfirmPresenceKeyResponse is the key after its confirmation.
 type ConfirmPresenceKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *PresenceKey           `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -378,7 +479,7 @@ type ConfirmPresenceKeyResponse struct {
 
 func (x *ConfirmPresenceKeyResponse) Reset() {
 	*x = ConfirmPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[6]
+	mi := &file_palyra_v1_presence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +491,7 @@ func (x *ConfirmPresenceKeyResponse) String() string {
 func (*ConfirmPresenceKeyResponse) ProtoMessage() {}
 
 func (x *ConfirmPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[6]
+	mi := &file_palyra_v1_presence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +504,7 @@ func (x *ConfirmPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConfirmPresenceKeyResponse) GetKey() *PresenceKey {
@@ -423,7 +524,7 @@ type ResetPresenceKeyRequest struct {
 
 func (x *ResetPresenceKeyRequest) Reset() {
 	*x = ResetPresenceKeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[7]
+	mi := &file_palyra_v1_presence_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +536,7 @@ func (x *ResetPresenceKeyRequest) String() string {
 func (*ResetPresenceKeyRequest) ProtoMessage() {}
 
 func (x *ResetPresenceKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[7]
+	mi := &file_palyra_v1_presence_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +549,7 @@ func (x *ResetPresenceKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPresenceKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResetPresenceKeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResetPresenceKeyRequest) GetDeviceId() string {
@@ -458,7 +559,7 @@ func (x *ResetPresenceKeyRequest) GetDeviceId() string {
 	return ""
 }
 
-// ResetPresenceKeyResponse is the key that was taken away.
+// ResetPresenceKeyResponse is the removed key.
 type ResetPresenceKeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Was           *PresenceKey           `protobuf:"bytes,1,opt,name=was,proto3" json:"was,omitempty"`
@@ -468,7 +569,7 @@ type ResetPresenceKeyResponse struct {
 
 func (x *ResetPresenceKeyResponse) Reset() {
 	*x = ResetPresenceKeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[8]
+	mi := &file_palyra_v1_presence_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +581,7 @@ func (x *ResetPresenceKeyResponse) String() string {
 func (*ResetPresenceKeyResponse) ProtoMessage() {}
 
 func (x *ResetPresenceKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[8]
+	mi := &file_palyra_v1_presence_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +594,7 @@ func (x *ResetPresenceKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPresenceKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResetPresenceKeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResetPresenceKeyResponse) GetWas() *PresenceKey {
@@ -503,7 +604,7 @@ func (x *ResetPresenceKeyResponse) GetWas() *PresenceKey {
 	return nil
 }
 
-// Passkey is a passkey of a member as people see it.
+// Passkey is the public record of a member's passkey.
 type Passkey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The credential's id: base64url without padding.
@@ -513,20 +614,20 @@ type Passkey struct {
 	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	EnrolledAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=enrolled_at,json=enrolledAt,proto3" json:"enrolled_at,omitempty"`
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// Whether it proves nothing before somebody confirms it.
+	// True until it is confirmed; it proves nothing before.
 	Waits bool `protobuf:"varint,6,opt,name=waits,proto3" json:"waits,omitempty"`
-	// The host of the origin that it was made for; browsers offer it there alone.
+	// The host of the origin that it was created for; browsers offer it only there.
 	RpId string `protobuf:"bytes,7,opt,name=rp_id,json=rpId,proto3" json:"rp_id,omitempty"`
-	// Whether it was made for another origin than the console's of today.
+	// True if it was created for another origin than the current one of the console.
 	Lost bool `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
-	// The make of the authenticator, a UUID, and the format of what attests that ("none").
+	// The model of the authenticator, a UUID, and the format of its attestation ("none").
 	Aaguid      string `protobuf:"bytes,9,opt,name=aaguid,proto3" json:"aaguid,omitempty"`
 	Attestation string `protobuf:"bytes,10,opt,name=attestation,proto3" json:"attestation,omitempty"`
-	// Whether its maker's cloud copies it between machines.
+	// Whether it is synchronized between devices by the provider of the authenticator.
 	BackedUp bool `protobuf:"varint,11,opt,name=backed_up,json=backedUp,proto3" json:"backed_up,omitempty"`
-	// When it last showed a counter that went back; not set for never.
+	// When its signature counter last decreased; unset for never.
 	CounterBackAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=counter_back_at,json=counterBackAt,proto3" json:"counter_back_at,omitempty"`
-	// A SubjectPublicKeyInfo (DER), with which its votes can be checked.
+	// A SubjectPublicKeyInfo (DER), which verifies its votes.
 	PublicKey     []byte `protobuf:"bytes,13,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -534,7 +635,7 @@ type Passkey struct {
 
 func (x *Passkey) Reset() {
 	*x = Passkey{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	mi := &file_palyra_v1_presence_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +647,7 @@ func (x *Passkey) String() string {
 func (*Passkey) ProtoMessage() {}
 
 func (x *Passkey) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[9]
+	mi := &file_palyra_v1_presence_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +660,7 @@ func (x *Passkey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passkey.ProtoReflect.Descriptor instead.
 func (*Passkey) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Passkey) GetPasskeyId() string {
@@ -653,7 +754,7 @@ func (x *Passkey) GetPublicKey() []byte {
 	return nil
 }
 
-// BeginPasskeyEnrolmentRequest is empty: whose it will be follows from the session.
+// BeginPasskeyEnrolmentRequest has no fields: the session determines the member.
 type BeginPasskeyEnrolmentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -662,7 +763,7 @@ type BeginPasskeyEnrolmentRequest struct {
 
 func (x *BeginPasskeyEnrolmentRequest) Reset() {
 	*x = BeginPasskeyEnrolmentRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[10]
+	mi := &file_palyra_v1_presence_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +775,7 @@ func (x *BeginPasskeyEnrolmentRequest) String() string {
 func (*BeginPasskeyEnrolmentRequest) ProtoMessage() {}
 
 func (x *BeginPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[10]
+	mi := &file_palyra_v1_presence_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,10 +788,10 @@ func (x *BeginPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginPasskeyEnrolmentRequest.ProtoReflect.Descriptor instead.
 func (*BeginPasskeyEnrolmentRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{12}
 }
 
-// BeginPasskeyEnrolmentResponse is for navigator.credentials.create.
+// BeginPasskeyEnrolmentResponse is the input of navigator.credentials.create.
 type BeginPasskeyEnrolmentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// PublicKeyCredentialCreationOptionsJSON (WebAuthn Level 3), for
@@ -704,7 +805,7 @@ type BeginPasskeyEnrolmentResponse struct {
 
 func (x *BeginPasskeyEnrolmentResponse) Reset() {
 	*x = BeginPasskeyEnrolmentResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[11]
+	mi := &file_palyra_v1_presence_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +817,7 @@ func (x *BeginPasskeyEnrolmentResponse) String() string {
 func (*BeginPasskeyEnrolmentResponse) ProtoMessage() {}
 
 func (x *BeginPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[11]
+	mi := &file_palyra_v1_presence_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +830,7 @@ func (x *BeginPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginPasskeyEnrolmentResponse.ProtoReflect.Descriptor instead.
 func (*BeginPasskeyEnrolmentResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeginPasskeyEnrolmentResponse) GetOptionsJson() string {
@@ -753,14 +854,14 @@ func (x *BeginPasskeyEnrolmentResponse) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// FinishPasskeyEnrolmentRequest is what the browser made.
+// FinishPasskeyEnrolmentRequest contains the credential that the browser created.
 type FinishPasskeyEnrolmentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of BeginPasskeyEnrolment.
+	// The nonce of BeginPasskeyEnrolment.
 	Nonce []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// What people call it.
+	// The name for display.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// RegistrationResponseJSON: what PublicKeyCredential.toJSON returns.
+	// RegistrationResponseJSON: the result of PublicKeyCredential.toJSON.
 	CredentialJson string `protobuf:"bytes,3,opt,name=credential_json,json=credentialJson,proto3" json:"credential_json,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -768,7 +869,7 @@ type FinishPasskeyEnrolmentRequest struct {
 
 func (x *FinishPasskeyEnrolmentRequest) Reset() {
 	*x = FinishPasskeyEnrolmentRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[12]
+	mi := &file_palyra_v1_presence_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +881,7 @@ func (x *FinishPasskeyEnrolmentRequest) String() string {
 func (*FinishPasskeyEnrolmentRequest) ProtoMessage() {}
 
 func (x *FinishPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[12]
+	mi := &file_palyra_v1_presence_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +894,7 @@ func (x *FinishPasskeyEnrolmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishPasskeyEnrolmentRequest.ProtoReflect.Descriptor instead.
 func (*FinishPasskeyEnrolmentRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FinishPasskeyEnrolmentRequest) GetNonce() []byte {
@@ -817,7 +918,7 @@ func (x *FinishPasskeyEnrolmentRequest) GetCredentialJson() string {
 	return ""
 }
 
-// FinishPasskeyEnrolmentResponse is the passkey.
+// FinishPasskeyEnrolmentResponse is the enrolled passkey.
 type FinishPasskeyEnrolmentResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
@@ -827,7 +928,7 @@ type FinishPasskeyEnrolmentResponse struct {
 
 func (x *FinishPasskeyEnrolmentResponse) Reset() {
 	*x = FinishPasskeyEnrolmentResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[13]
+	mi := &file_palyra_v1_presence_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +940,7 @@ func (x *FinishPasskeyEnrolmentResponse) String() string {
 func (*FinishPasskeyEnrolmentResponse) ProtoMessage() {}
 
 func (x *FinishPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[13]
+	mi := &file_palyra_v1_presence_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +953,7 @@ func (x *FinishPasskeyEnrolmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishPasskeyEnrolmentResponse.ProtoReflect.Descriptor instead.
 func (*FinishPasskeyEnrolmentResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FinishPasskeyEnrolmentResponse) GetPasskey() *Passkey {
@@ -866,8 +967,8 @@ func (x *FinishPasskeyEnrolmentResponse) GetPasskey() *Passkey {
 type ConfirmPasskeyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	PasskeyId string                 `protobuf:"bytes,1,opt,name=passkey_id,json=passkeyId,proto3" json:"passkey_id,omitempty"`
-	// By a passkey of the caller, who needs none where they have none and are another admin,
-	// or come over the socket.
+	// The proof by a passkey of the caller. Not required over the socket, or from another admin
+	// without passkeys.
 	Proof         *PasskeyAssertion `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -875,7 +976,7 @@ type ConfirmPasskeyRequest struct {
 
 func (x *ConfirmPasskeyRequest) Reset() {
 	*x = ConfirmPasskeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[14]
+	mi := &file_palyra_v1_presence_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +988,7 @@ func (x *ConfirmPasskeyRequest) String() string {
 func (*ConfirmPasskeyRequest) ProtoMessage() {}
 
 func (x *ConfirmPasskeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[14]
+	mi := &file_palyra_v1_presence_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1001,7 @@ func (x *ConfirmPasskeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPasskeyRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmPasskeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ConfirmPasskeyRequest) GetPasskeyId() string {
@@ -917,7 +1018,7 @@ func (x *ConfirmPasskeyRequest) GetProof() *PasskeyAssertion {
 	return nil
 }
 
-// ConfirmPasskeyResponse is the passkey after.
+// ConfirmPasskeyResponse is the passkey after its confirmation.
 type ConfirmPasskeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
@@ -927,7 +1028,7 @@ type ConfirmPasskeyResponse struct {
 
 func (x *ConfirmPasskeyResponse) Reset() {
 	*x = ConfirmPasskeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[15]
+	mi := &file_palyra_v1_presence_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1040,7 @@ func (x *ConfirmPasskeyResponse) String() string {
 func (*ConfirmPasskeyResponse) ProtoMessage() {}
 
 func (x *ConfirmPasskeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[15]
+	mi := &file_palyra_v1_presence_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1053,7 @@ func (x *ConfirmPasskeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPasskeyResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmPasskeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfirmPasskeyResponse) GetPasskey() *Passkey {
@@ -966,7 +1067,7 @@ func (x *ConfirmPasskeyResponse) GetPasskey() *Passkey {
 type RemovePasskeyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	PasskeyId string                 `protobuf:"bytes,1,opt,name=passkey_id,json=passkeyId,proto3" json:"passkey_id,omitempty"`
-	// As for ConfirmPasskey. One of the caller's own that waits takes none.
+	// As for ConfirmPasskey. A waiting passkey of the caller requires none.
 	Proof         *PasskeyAssertion `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,7 +1075,7 @@ type RemovePasskeyRequest struct {
 
 func (x *RemovePasskeyRequest) Reset() {
 	*x = RemovePasskeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[16]
+	mi := &file_palyra_v1_presence_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1087,7 @@ func (x *RemovePasskeyRequest) String() string {
 func (*RemovePasskeyRequest) ProtoMessage() {}
 
 func (x *RemovePasskeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[16]
+	mi := &file_palyra_v1_presence_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1100,7 @@ func (x *RemovePasskeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePasskeyRequest.ProtoReflect.Descriptor instead.
 func (*RemovePasskeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemovePasskeyRequest) GetPasskeyId() string {
@@ -1016,7 +1117,7 @@ func (x *RemovePasskeyRequest) GetProof() *PasskeyAssertion {
 	return nil
 }
 
-// RemovePasskeyResponse is the passkey that was.
+// RemovePasskeyResponse is the removed passkey.
 type RemovePasskeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Passkey       *Passkey               `protobuf:"bytes,1,opt,name=passkey,proto3" json:"passkey,omitempty"`
@@ -1026,7 +1127,7 @@ type RemovePasskeyResponse struct {
 
 func (x *RemovePasskeyResponse) Reset() {
 	*x = RemovePasskeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[17]
+	mi := &file_palyra_v1_presence_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1139,7 @@ func (x *RemovePasskeyResponse) String() string {
 func (*RemovePasskeyResponse) ProtoMessage() {}
 
 func (x *RemovePasskeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[17]
+	mi := &file_palyra_v1_presence_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1152,7 @@ func (x *RemovePasskeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePasskeyResponse.ProtoReflect.Descriptor instead.
 func (*RemovePasskeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RemovePasskeyResponse) GetPasskey() *Passkey {
@@ -1061,10 +1162,10 @@ func (x *RemovePasskeyResponse) GetPasskey() *Passkey {
 	return nil
 }
 
-// ListPasskeysRequest says whose.
+// ListPasskeysRequest selects the member.
 type ListPasskeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "user:ada"; empty is the caller, and "*" everybody, which takes access.read.
+	// "user:ada"; empty means the caller, and "*" all members, which requires access.read.
 	Member        string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1072,7 +1173,7 @@ type ListPasskeysRequest struct {
 
 func (x *ListPasskeysRequest) Reset() {
 	*x = ListPasskeysRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[18]
+	mi := &file_palyra_v1_presence_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1084,7 +1185,7 @@ func (x *ListPasskeysRequest) String() string {
 func (*ListPasskeysRequest) ProtoMessage() {}
 
 func (x *ListPasskeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[18]
+	mi := &file_palyra_v1_presence_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1097,7 +1198,7 @@ func (x *ListPasskeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPasskeysRequest.ProtoReflect.Descriptor instead.
 func (*ListPasskeysRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPasskeysRequest) GetMember() string {
@@ -1107,7 +1208,7 @@ func (x *ListPasskeysRequest) GetMember() string {
 	return ""
 }
 
-// ListPasskeysResponse is the list, the oldest first.
+// ListPasskeysResponse lists the passkeys, oldest first.
 type ListPasskeysResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Passkeys      []*Passkey             `protobuf:"bytes,1,rep,name=passkeys,proto3" json:"passkeys,omitempty"`
@@ -1117,7 +1218,7 @@ type ListPasskeysResponse struct {
 
 func (x *ListPasskeysResponse) Reset() {
 	*x = ListPasskeysResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[19]
+	mi := &file_palyra_v1_presence_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1230,7 @@ func (x *ListPasskeysResponse) String() string {
 func (*ListPasskeysResponse) ProtoMessage() {}
 
 func (x *ListPasskeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[19]
+	mi := &file_palyra_v1_presence_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1243,7 @@ func (x *ListPasskeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPasskeysResponse.ProtoReflect.Descriptor instead.
 func (*ListPasskeysResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListPasskeysResponse) GetPasskeys() []*Passkey {
@@ -1152,7 +1253,7 @@ func (x *ListPasskeysResponse) GetPasskeys() []*Passkey {
 	return nil
 }
 
-// ChallengePasskeyRequest says what the passkey is to sign.
+// ChallengePasskeyRequest names the action to sign.
 type ChallengePasskeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Said:
@@ -1167,7 +1268,7 @@ type ChallengePasskeyRequest struct {
 
 func (x *ChallengePasskeyRequest) Reset() {
 	*x = ChallengePasskeyRequest{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[20]
+	mi := &file_palyra_v1_presence_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1280,7 @@ func (x *ChallengePasskeyRequest) String() string {
 func (*ChallengePasskeyRequest) ProtoMessage() {}
 
 func (x *ChallengePasskeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[20]
+	mi := &file_palyra_v1_presence_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1293,7 @@ func (x *ChallengePasskeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengePasskeyRequest.ProtoReflect.Descriptor instead.
 func (*ChallengePasskeyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChallengePasskeyRequest) GetSaid() isChallengePasskeyRequest_Said {
@@ -1234,12 +1335,12 @@ type isChallengePasskeyRequest_Said interface {
 }
 
 type ChallengePasskeyRequest_Vote struct {
-	// The vote as it will be sent, but for its proofs.
+	// The vote as it will be sent, without its proofs.
 	Vote *DecideApprovalRequest `protobuf:"bytes,1,opt,name=vote,proto3,oneof"`
 }
 
 type ChallengePasskeyRequest_Confirm struct {
-	// The ids of passkeys.
+	// The id of the passkey to confirm or to remove.
 	Confirm string `protobuf:"bytes,2,opt,name=confirm,proto3,oneof"`
 }
 
@@ -1253,14 +1354,14 @@ func (*ChallengePasskeyRequest_Confirm) isChallengePasskeyRequest_Said() {}
 
 func (*ChallengePasskeyRequest_Remove) isChallengePasskeyRequest_Said() {}
 
-// ChallengePasskeyResponse is for navigator.credentials.get.
+// ChallengePasskeyResponse is the input of navigator.credentials.get.
 type ChallengePasskeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// PublicKeyCredentialRequestOptionsJSON (WebAuthn Level 3), for
 	// PublicKeyCredential.parseRequestOptionsFromJSON.
 	OptionsJson string `protobuf:"bytes,1,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
-	// Both go back in the PasskeyAssertion. The version is that of the approval, 0 for what
-	// is no vote.
+	// Send both in the PasskeyAssertion. version is the version of the approval, and 0 for other
+	// actions.
 	Nonce         []byte                 `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -1270,7 +1371,7 @@ type ChallengePasskeyResponse struct {
 
 func (x *ChallengePasskeyResponse) Reset() {
 	*x = ChallengePasskeyResponse{}
-	mi := &file_palyra_v1_presence_proto_msgTypes[21]
+	mi := &file_palyra_v1_presence_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1383,7 @@ func (x *ChallengePasskeyResponse) String() string {
 func (*ChallengePasskeyResponse) ProtoMessage() {}
 
 func (x *ChallengePasskeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_presence_proto_msgTypes[21]
+	mi := &file_palyra_v1_presence_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1396,7 @@ func (x *ChallengePasskeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChallengePasskeyResponse.ProtoReflect.Descriptor instead.
 func (*ChallengePasskeyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_presence_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChallengePasskeyResponse) GetOptionsJson() string {
@@ -1339,7 +1440,12 @@ const file_palyra_v1_presence_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
-	"key_sha256\x18\x03 \x01(\tR\tkeySha256\"\xb6\x01\n" +
+	"key_sha256\x18\x03 \x01(\tR\tkeySha256\"u\n" +
+	"\x15ConfirmMembersRequest\x12,\n" +
+	"\amembers\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01\x18\x80\x01R\amembers\x12.\n" +
+	"\x05proof\x18\x02 \x01(\v2\x18.palyra.v1.PresenceProofR\x05proof\"2\n" +
+	"\x16ConfirmMembersResponse\x12\x18\n" +
+	"\amembers\x18\x01 \x03(\tR\amembers\"\xb6\x01\n" +
 	"\x1aRegisterPresenceKeyRequest\x12(\n" +
 	"\n" +
 	"public_key\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x10\x01\x18dR\tpublicKey\x126\n" +
@@ -1423,12 +1529,13 @@ const file_palyra_v1_presence_proto_rawDesc = "" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x03R\aversion\x129\n" +
 	"\n" +
-	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2\xd0\a\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt2\xa7\b\n" +
 	"\x0fPresenceService\x12^\n" +
 	"\x11ChallengePresence\x12#.palyra.v1.ChallengePresenceRequest\x1a$.palyra.v1.ChallengePresenceResponse\x12d\n" +
 	"\x13RegisterPresenceKey\x12%.palyra.v1.RegisterPresenceKeyRequest\x1a&.palyra.v1.RegisterPresenceKeyResponse\x12a\n" +
 	"\x12ConfirmPresenceKey\x12$.palyra.v1.ConfirmPresenceKeyRequest\x1a%.palyra.v1.ConfirmPresenceKeyResponse\x12[\n" +
-	"\x10ResetPresenceKey\x12\".palyra.v1.ResetPresenceKeyRequest\x1a#.palyra.v1.ResetPresenceKeyResponse\x12j\n" +
+	"\x10ResetPresenceKey\x12\".palyra.v1.ResetPresenceKeyRequest\x1a#.palyra.v1.ResetPresenceKeyResponse\x12U\n" +
+	"\x0eConfirmMembers\x12 .palyra.v1.ConfirmMembersRequest\x1a!.palyra.v1.ConfirmMembersResponse\x12j\n" +
 	"\x15BeginPasskeyEnrolment\x12'.palyra.v1.BeginPasskeyEnrolmentRequest\x1a(.palyra.v1.BeginPasskeyEnrolmentResponse\x12m\n" +
 	"\x16FinishPasskeyEnrolment\x12(.palyra.v1.FinishPasskeyEnrolmentRequest\x1a).palyra.v1.FinishPasskeyEnrolmentResponse\x12U\n" +
 	"\x0eConfirmPasskey\x12 .palyra.v1.ConfirmPasskeyRequest\x1a!.palyra.v1.ConfirmPasskeyResponse\x12R\n" +
@@ -1448,80 +1555,85 @@ func file_palyra_v1_presence_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_presence_proto_rawDescData
 }
 
-var file_palyra_v1_presence_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_palyra_v1_presence_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_palyra_v1_presence_proto_goTypes = []any{
 	(*ChallengePresenceRequest)(nil),       // 0: palyra.v1.ChallengePresenceRequest
 	(*ChallengePresenceResponse)(nil),      // 1: palyra.v1.ChallengePresenceResponse
-	(*RegisterPresenceKeyRequest)(nil),     // 2: palyra.v1.RegisterPresenceKeyRequest
-	(*RegisterPresenceKeyResponse)(nil),    // 3: palyra.v1.RegisterPresenceKeyResponse
-	(*PresenceKey)(nil),                    // 4: palyra.v1.PresenceKey
-	(*ConfirmPresenceKeyRequest)(nil),      // 5: palyra.v1.ConfirmPresenceKeyRequest
-	(*ConfirmPresenceKeyResponse)(nil),     // 6: palyra.v1.ConfirmPresenceKeyResponse
-	(*ResetPresenceKeyRequest)(nil),        // 7: palyra.v1.ResetPresenceKeyRequest
-	(*ResetPresenceKeyResponse)(nil),       // 8: palyra.v1.ResetPresenceKeyResponse
-	(*Passkey)(nil),                        // 9: palyra.v1.Passkey
-	(*BeginPasskeyEnrolmentRequest)(nil),   // 10: palyra.v1.BeginPasskeyEnrolmentRequest
-	(*BeginPasskeyEnrolmentResponse)(nil),  // 11: palyra.v1.BeginPasskeyEnrolmentResponse
-	(*FinishPasskeyEnrolmentRequest)(nil),  // 12: palyra.v1.FinishPasskeyEnrolmentRequest
-	(*FinishPasskeyEnrolmentResponse)(nil), // 13: palyra.v1.FinishPasskeyEnrolmentResponse
-	(*ConfirmPasskeyRequest)(nil),          // 14: palyra.v1.ConfirmPasskeyRequest
-	(*ConfirmPasskeyResponse)(nil),         // 15: palyra.v1.ConfirmPasskeyResponse
-	(*RemovePasskeyRequest)(nil),           // 16: palyra.v1.RemovePasskeyRequest
-	(*RemovePasskeyResponse)(nil),          // 17: palyra.v1.RemovePasskeyResponse
-	(*ListPasskeysRequest)(nil),            // 18: palyra.v1.ListPasskeysRequest
-	(*ListPasskeysResponse)(nil),           // 19: palyra.v1.ListPasskeysResponse
-	(*ChallengePasskeyRequest)(nil),        // 20: palyra.v1.ChallengePasskeyRequest
-	(*ChallengePasskeyResponse)(nil),       // 21: palyra.v1.ChallengePasskeyResponse
-	(*timestamppb.Timestamp)(nil),          // 22: google.protobuf.Timestamp
-	(*PresenceProof)(nil),                  // 23: palyra.v1.PresenceProof
-	(*PasskeyAssertion)(nil),               // 24: palyra.v1.PasskeyAssertion
-	(*DecideApprovalRequest)(nil),          // 25: palyra.v1.DecideApprovalRequest
+	(*ConfirmMembersRequest)(nil),          // 2: palyra.v1.ConfirmMembersRequest
+	(*ConfirmMembersResponse)(nil),         // 3: palyra.v1.ConfirmMembersResponse
+	(*RegisterPresenceKeyRequest)(nil),     // 4: palyra.v1.RegisterPresenceKeyRequest
+	(*RegisterPresenceKeyResponse)(nil),    // 5: palyra.v1.RegisterPresenceKeyResponse
+	(*PresenceKey)(nil),                    // 6: palyra.v1.PresenceKey
+	(*ConfirmPresenceKeyRequest)(nil),      // 7: palyra.v1.ConfirmPresenceKeyRequest
+	(*ConfirmPresenceKeyResponse)(nil),     // 8: palyra.v1.ConfirmPresenceKeyResponse
+	(*ResetPresenceKeyRequest)(nil),        // 9: palyra.v1.ResetPresenceKeyRequest
+	(*ResetPresenceKeyResponse)(nil),       // 10: palyra.v1.ResetPresenceKeyResponse
+	(*Passkey)(nil),                        // 11: palyra.v1.Passkey
+	(*BeginPasskeyEnrolmentRequest)(nil),   // 12: palyra.v1.BeginPasskeyEnrolmentRequest
+	(*BeginPasskeyEnrolmentResponse)(nil),  // 13: palyra.v1.BeginPasskeyEnrolmentResponse
+	(*FinishPasskeyEnrolmentRequest)(nil),  // 14: palyra.v1.FinishPasskeyEnrolmentRequest
+	(*FinishPasskeyEnrolmentResponse)(nil), // 15: palyra.v1.FinishPasskeyEnrolmentResponse
+	(*ConfirmPasskeyRequest)(nil),          // 16: palyra.v1.ConfirmPasskeyRequest
+	(*ConfirmPasskeyResponse)(nil),         // 17: palyra.v1.ConfirmPasskeyResponse
+	(*RemovePasskeyRequest)(nil),           // 18: palyra.v1.RemovePasskeyRequest
+	(*RemovePasskeyResponse)(nil),          // 19: palyra.v1.RemovePasskeyResponse
+	(*ListPasskeysRequest)(nil),            // 20: palyra.v1.ListPasskeysRequest
+	(*ListPasskeysResponse)(nil),           // 21: palyra.v1.ListPasskeysResponse
+	(*ChallengePasskeyRequest)(nil),        // 22: palyra.v1.ChallengePasskeyRequest
+	(*ChallengePasskeyResponse)(nil),       // 23: palyra.v1.ChallengePasskeyResponse
+	(*timestamppb.Timestamp)(nil),          // 24: google.protobuf.Timestamp
+	(*PresenceProof)(nil),                  // 25: palyra.v1.PresenceProof
+	(*PasskeyAssertion)(nil),               // 26: palyra.v1.PasskeyAssertion
+	(*DecideApprovalRequest)(nil),          // 27: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_presence_proto_depIdxs = []int32{
-	22, // 0: palyra.v1.ChallengePresenceResponse.expires_at:type_name -> google.protobuf.Timestamp
-	23, // 1: palyra.v1.RegisterPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
-	4,  // 2: palyra.v1.RegisterPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
-	22, // 3: palyra.v1.PresenceKey.registered_at:type_name -> google.protobuf.Timestamp
-	23, // 4: palyra.v1.ConfirmPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
-	4,  // 5: palyra.v1.ConfirmPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
-	4,  // 6: palyra.v1.ResetPresenceKeyResponse.was:type_name -> palyra.v1.PresenceKey
-	22, // 7: palyra.v1.Passkey.enrolled_at:type_name -> google.protobuf.Timestamp
-	22, // 8: palyra.v1.Passkey.last_used_at:type_name -> google.protobuf.Timestamp
-	22, // 9: palyra.v1.Passkey.counter_back_at:type_name -> google.protobuf.Timestamp
-	22, // 10: palyra.v1.BeginPasskeyEnrolmentResponse.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 11: palyra.v1.FinishPasskeyEnrolmentResponse.passkey:type_name -> palyra.v1.Passkey
-	24, // 12: palyra.v1.ConfirmPasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
-	9,  // 13: palyra.v1.ConfirmPasskeyResponse.passkey:type_name -> palyra.v1.Passkey
-	24, // 14: palyra.v1.RemovePasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
-	9,  // 15: palyra.v1.RemovePasskeyResponse.passkey:type_name -> palyra.v1.Passkey
-	9,  // 16: palyra.v1.ListPasskeysResponse.passkeys:type_name -> palyra.v1.Passkey
-	25, // 17: palyra.v1.ChallengePasskeyRequest.vote:type_name -> palyra.v1.DecideApprovalRequest
-	22, // 18: palyra.v1.ChallengePasskeyResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 19: palyra.v1.PresenceService.ChallengePresence:input_type -> palyra.v1.ChallengePresenceRequest
-	2,  // 20: palyra.v1.PresenceService.RegisterPresenceKey:input_type -> palyra.v1.RegisterPresenceKeyRequest
-	5,  // 21: palyra.v1.PresenceService.ConfirmPresenceKey:input_type -> palyra.v1.ConfirmPresenceKeyRequest
-	7,  // 22: palyra.v1.PresenceService.ResetPresenceKey:input_type -> palyra.v1.ResetPresenceKeyRequest
-	10, // 23: palyra.v1.PresenceService.BeginPasskeyEnrolment:input_type -> palyra.v1.BeginPasskeyEnrolmentRequest
-	12, // 24: palyra.v1.PresenceService.FinishPasskeyEnrolment:input_type -> palyra.v1.FinishPasskeyEnrolmentRequest
-	14, // 25: palyra.v1.PresenceService.ConfirmPasskey:input_type -> palyra.v1.ConfirmPasskeyRequest
-	16, // 26: palyra.v1.PresenceService.RemovePasskey:input_type -> palyra.v1.RemovePasskeyRequest
-	18, // 27: palyra.v1.PresenceService.ListPasskeys:input_type -> palyra.v1.ListPasskeysRequest
-	20, // 28: palyra.v1.PresenceService.ChallengePasskey:input_type -> palyra.v1.ChallengePasskeyRequest
-	1,  // 29: palyra.v1.PresenceService.ChallengePresence:output_type -> palyra.v1.ChallengePresenceResponse
-	3,  // 30: palyra.v1.PresenceService.RegisterPresenceKey:output_type -> palyra.v1.RegisterPresenceKeyResponse
-	6,  // 31: palyra.v1.PresenceService.ConfirmPresenceKey:output_type -> palyra.v1.ConfirmPresenceKeyResponse
-	8,  // 32: palyra.v1.PresenceService.ResetPresenceKey:output_type -> palyra.v1.ResetPresenceKeyResponse
-	11, // 33: palyra.v1.PresenceService.BeginPasskeyEnrolment:output_type -> palyra.v1.BeginPasskeyEnrolmentResponse
-	13, // 34: palyra.v1.PresenceService.FinishPasskeyEnrolment:output_type -> palyra.v1.FinishPasskeyEnrolmentResponse
-	15, // 35: palyra.v1.PresenceService.ConfirmPasskey:output_type -> palyra.v1.ConfirmPasskeyResponse
-	17, // 36: palyra.v1.PresenceService.RemovePasskey:output_type -> palyra.v1.RemovePasskeyResponse
-	19, // 37: palyra.v1.PresenceService.ListPasskeys:output_type -> palyra.v1.ListPasskeysResponse
-	21, // 38: palyra.v1.PresenceService.ChallengePasskey:output_type -> palyra.v1.ChallengePasskeyResponse
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	24, // 0: palyra.v1.ChallengePresenceResponse.expires_at:type_name -> google.protobuf.Timestamp
+	25, // 1: palyra.v1.ConfirmMembersRequest.proof:type_name -> palyra.v1.PresenceProof
+	25, // 2: palyra.v1.RegisterPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
+	6,  // 3: palyra.v1.RegisterPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
+	24, // 4: palyra.v1.PresenceKey.registered_at:type_name -> google.protobuf.Timestamp
+	25, // 5: palyra.v1.ConfirmPresenceKeyRequest.proof:type_name -> palyra.v1.PresenceProof
+	6,  // 6: palyra.v1.ConfirmPresenceKeyResponse.key:type_name -> palyra.v1.PresenceKey
+	6,  // 7: palyra.v1.ResetPresenceKeyResponse.was:type_name -> palyra.v1.PresenceKey
+	24, // 8: palyra.v1.Passkey.enrolled_at:type_name -> google.protobuf.Timestamp
+	24, // 9: palyra.v1.Passkey.last_used_at:type_name -> google.protobuf.Timestamp
+	24, // 10: palyra.v1.Passkey.counter_back_at:type_name -> google.protobuf.Timestamp
+	24, // 11: palyra.v1.BeginPasskeyEnrolmentResponse.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 12: palyra.v1.FinishPasskeyEnrolmentResponse.passkey:type_name -> palyra.v1.Passkey
+	26, // 13: palyra.v1.ConfirmPasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
+	11, // 14: palyra.v1.ConfirmPasskeyResponse.passkey:type_name -> palyra.v1.Passkey
+	26, // 15: palyra.v1.RemovePasskeyRequest.proof:type_name -> palyra.v1.PasskeyAssertion
+	11, // 16: palyra.v1.RemovePasskeyResponse.passkey:type_name -> palyra.v1.Passkey
+	11, // 17: palyra.v1.ListPasskeysResponse.passkeys:type_name -> palyra.v1.Passkey
+	27, // 18: palyra.v1.ChallengePasskeyRequest.vote:type_name -> palyra.v1.DecideApprovalRequest
+	24, // 19: palyra.v1.ChallengePasskeyResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 20: palyra.v1.PresenceService.ChallengePresence:input_type -> palyra.v1.ChallengePresenceRequest
+	4,  // 21: palyra.v1.PresenceService.RegisterPresenceKey:input_type -> palyra.v1.RegisterPresenceKeyRequest
+	7,  // 22: palyra.v1.PresenceService.ConfirmPresenceKey:input_type -> palyra.v1.ConfirmPresenceKeyRequest
+	9,  // 23: palyra.v1.PresenceService.ResetPresenceKey:input_type -> palyra.v1.ResetPresenceKeyRequest
+	2,  // 24: palyra.v1.PresenceService.ConfirmMembers:input_type -> palyra.v1.ConfirmMembersRequest
+	12, // 25: palyra.v1.PresenceService.BeginPasskeyEnrolment:input_type -> palyra.v1.BeginPasskeyEnrolmentRequest
+	14, // 26: palyra.v1.PresenceService.FinishPasskeyEnrolment:input_type -> palyra.v1.FinishPasskeyEnrolmentRequest
+	16, // 27: palyra.v1.PresenceService.ConfirmPasskey:input_type -> palyra.v1.ConfirmPasskeyRequest
+	18, // 28: palyra.v1.PresenceService.RemovePasskey:input_type -> palyra.v1.RemovePasskeyRequest
+	20, // 29: palyra.v1.PresenceService.ListPasskeys:input_type -> palyra.v1.ListPasskeysRequest
+	22, // 30: palyra.v1.PresenceService.ChallengePasskey:input_type -> palyra.v1.ChallengePasskeyRequest
+	1,  // 31: palyra.v1.PresenceService.ChallengePresence:output_type -> palyra.v1.ChallengePresenceResponse
+	5,  // 32: palyra.v1.PresenceService.RegisterPresenceKey:output_type -> palyra.v1.RegisterPresenceKeyResponse
+	8,  // 33: palyra.v1.PresenceService.ConfirmPresenceKey:output_type -> palyra.v1.ConfirmPresenceKeyResponse
+	10, // 34: palyra.v1.PresenceService.ResetPresenceKey:output_type -> palyra.v1.ResetPresenceKeyResponse
+	3,  // 35: palyra.v1.PresenceService.ConfirmMembers:output_type -> palyra.v1.ConfirmMembersResponse
+	13, // 36: palyra.v1.PresenceService.BeginPasskeyEnrolment:output_type -> palyra.v1.BeginPasskeyEnrolmentResponse
+	15, // 37: palyra.v1.PresenceService.FinishPasskeyEnrolment:output_type -> palyra.v1.FinishPasskeyEnrolmentResponse
+	17, // 38: palyra.v1.PresenceService.ConfirmPasskey:output_type -> palyra.v1.ConfirmPasskeyResponse
+	19, // 39: palyra.v1.PresenceService.RemovePasskey:output_type -> palyra.v1.RemovePasskeyResponse
+	21, // 40: palyra.v1.PresenceService.ListPasskeys:output_type -> palyra.v1.ListPasskeysResponse
+	23, // 41: palyra.v1.PresenceService.ChallengePasskey:output_type -> palyra.v1.ChallengePasskeyResponse
+	31, // [31:42] is the sub-list for method output_type
+	20, // [20:31] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_presence_proto_init() }
@@ -1531,7 +1643,7 @@ func file_palyra_v1_presence_proto_init() {
 	}
 	file_palyra_v1_approvals_proto_init()
 	file_palyra_v1_presence_proof_proto_init()
-	file_palyra_v1_presence_proto_msgTypes[20].OneofWrappers = []any{
+	file_palyra_v1_presence_proto_msgTypes[22].OneofWrappers = []any{
 		(*ChallengePasskeyRequest_Vote)(nil),
 		(*ChallengePasskeyRequest_Confirm)(nil),
 		(*ChallengePasskeyRequest_Remove)(nil),
@@ -1542,7 +1654,7 @@ func file_palyra_v1_presence_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_presence_proto_rawDesc), len(file_palyra_v1_presence_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

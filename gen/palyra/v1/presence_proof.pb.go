@@ -25,9 +25,9 @@ const (
 // PresenceProof is a signature by a presence key.
 type PresenceProof struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of ChallengePresence.
+	// The nonce of ChallengePresence.
 	Nonce []byte `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Ed25519, over what docs/api.md says.
+	// Ed25519, over the statement that ChallengePresence describes (docs/reference/methods.md).
 	Signature     []byte `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -77,16 +77,16 @@ func (x *PresenceProof) GetSignature() []byte {
 	return nil
 }
 
-// PasskeyAssertion is what a passkey signed (AuthenticatorAssertionResponse of WebAuthn
-// Level 3), with what its challenge was made of beside the vote itself.
+// PasskeyAssertion is the assertion of a passkey (AuthenticatorAssertionResponse of WebAuthn Level
+// 3), with the inputs of its challenge that are not part of the vote.
 type PasskeyAssertion struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	CredentialId      []byte                 `protobuf:"bytes,1,opt,name=credential_id,json=credentialId,proto3" json:"credential_id,omitempty"`
 	AuthenticatorData []byte                 `protobuf:"bytes,2,opt,name=authenticator_data,json=authenticatorData,proto3" json:"authenticator_data,omitempty"`
-	// Byte for byte as the browser wrote it.
+	// The exact bytes from the browser.
 	ClientDataJson []byte `protobuf:"bytes,3,opt,name=client_data_json,json=clientDataJson,proto3" json:"client_data_json,omitempty"`
 	Signature      []byte `protobuf:"bytes,4,opt,name=signature,proto3" json:"signature,omitempty"`
-	// Of ChallengePasskey.
+	// The nonce of ChallengePasskey.
 	Nonce         []byte `protobuf:"bytes,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Version       int64  `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -23,14 +23,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SessionState is whether the next call of the caller would be of the session.
+// SessionState determines whether the next call of the client belongs to the session.
 type SessionState int32
 
 const (
 	SessionState_SESSION_STATE_UNSPECIFIED SessionState = 0
-	// It goes on.
+	// The session is active.
 	SessionState_SESSION_STATE_OPEN SessionState = 1
-	// Nothing happened for sessions.idle.
+	// It had no activity for sessions.idle.
 	SessionState_SESSION_STATE_IDLE SessionState = 2
 	// A person ended it.
 	SessionState_SESSION_STATE_ENDED SessionState = 3
@@ -79,28 +79,28 @@ func (SessionState) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_sessions_proto_rawDescGZIP(), []int{0}
 }
 
-// Session is what a principal does with one credential from one kind of client.
+// Session is the activity of a principal with one credential from one kind of client.
 type Session struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Principal  string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
 	OnBehalfOf string                 `protobuf:"bytes,3,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	// The device whose certificate was shown.
+	// The device whose certificate the client presented.
 	DeviceId string `protobuf:"bytes,4,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	// The kind of client: "api".
 	Client    string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
 	State     SessionState           `protobuf:"varint,6,opt,name=state,proto3,enum=palyra.v1.SessionState" json:"state,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// When something of it happened last.
+	// The time of its last activity.
 	LastAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	EndedBy   string                 `protobuf:"bytes,10,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
 	EndReason string                 `protobuf:"bytes,11,opt,name=end_reason,json=endReason,proto3" json:"end_reason,omitempty"`
-	// The calls that count against max_calls_per_session, and those of runs of the
-	// gateway, which have budgets of their own.
+	// The calls that count against max_calls_per_session, and the calls of runs of the gateway, which
+	// have budgets of their own.
 	Calls    int64 `protobuf:"varint,12,opt,name=calls,proto3" json:"calls,omitempty"`
 	RunCalls int64 `protobuf:"varint,13,opt,name=run_calls,json=runCalls,proto3" json:"run_calls,omitempty"`
-	// How many calls it may make before people are asked (again).
+	// How many calls it may make before people are asked, or asked again.
 	Limit         int64 `protobuf:"varint,14,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -234,7 +234,7 @@ func (x *Session) GetLimit() int64 {
 	return 0
 }
 
-// SessionFacts is what policy reads as context.session.
+// SessionFacts contains the facts that policy reads as context.session.
 type SessionFacts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	InFlight      int64                  `protobuf:"varint,1,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
@@ -311,12 +311,12 @@ func (x *SessionFacts) GetBytesOut() int64 {
 	return 0
 }
 
-// ListSessionsRequest selects sessions; empty fields do not.
+// ListSessionsRequest selects sessions; an empty field does not filter.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A user, whose agents count too, or an agent: "agent:coder".
+	// An agent, such as "agent:coder", or a user; a user's agents are included.
 	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Also those that ended.
+	// Also list ended sessions.
 	All           bool   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -480,7 +480,7 @@ func (x *GetSessionRequest) GetSessionId() string {
 	return ""
 }
 
-// GetSessionResponse has it with its facts.
+// GetSessionResponse is the session with its facts.
 type GetSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -537,7 +537,7 @@ func (x *GetSessionResponse) GetFacts() *SessionFacts {
 type SessionServiceEndSessionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Why, for the journal.
+	// The reason for the journal.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,7 +587,7 @@ func (x *SessionServiceEndSessionRequest) GetReason() string {
 	return ""
 }
 
-// SessionServiceEndSessionResponse has the session as it ended.
+// SessionServiceEndSessionResponse is the session after its end.
 type SessionServiceEndSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`

@@ -23,16 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SkillStatus is whether the tools of a version can be called.
+// SkillStatus determines whether the tools of a version can be called.
 type SkillStatus int32
 
 const (
 	SkillStatus_SKILL_STATUS_UNSPECIFIED SkillStatus = 0
-	// They can, if the version is the current one.
+	// The tools can be called if the version is the current one.
 	SkillStatus_SKILL_STATUS_ACTIVE SkillStatus = 1
-	// They cannot, because something may be wrong with it.
+	// The tools cannot be called because the version may be compromised.
 	SkillStatus_SKILL_STATUS_QUARANTINED SkillStatus = 2
-	// They cannot, because nobody wants them now.
+	// The tools cannot be called because an operator disabled the version.
 	SkillStatus_SKILL_STATUS_DISABLED SkillStatus = 3
 )
 
@@ -79,13 +79,13 @@ func (SkillStatus) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_skill_proto_rawDescGZIP(), []int{0}
 }
 
-// SkillSecret is a secret that a tool asks for.
+// SkillSecret is a secret that a tool requests.
 type SkillSecret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "SCOPE/KEY" of the vault.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// "placeholder": the gateway puts the value into requests, and the module never sees
-	// it. "read": the module sees it, and people are asked at each call.
+	// "placeholder": the gateway inserts the value into requests, and the module never receives it.
+	// "read": the module receives it, and people are asked at each call.
 	Use           string `protobuf:"bytes,2,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -135,14 +135,14 @@ func (x *SkillSecret) GetUse() string {
 	return ""
 }
 
-// SkillCapabilities are what a tool asks for. What it gets is what configuration and
-// policies let it have of that.
+// SkillCapabilities are the capabilities that a tool requests. It receives only those allowed by
+// the configuration and the policies.
 type SkillCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Host rules in the form of http.allowed_hosts; "*" for every host that is allowed.
+	// Host rules in the syntax of http.allowed_hosts; "*" for every allowed host.
 	Http    []string       `protobuf:"bytes,1,rep,name=http,proto3" json:"http,omitempty"`
 	Secrets []*SkillSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	// How much the skill keeps for each user, 0 for nothing.
+	// The storage of the skill for each user in bytes, 0 for none.
 	StorageBytes int64 `protobuf:"varint,3,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
 	// Names of messaging channels.
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
@@ -228,22 +228,23 @@ func (x *SkillCapabilities) GetRandom() bool {
 // SkillTool is one tool of a skill.
 type SkillTool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it is called: "<skill>/<id>".
+	// The name for calls: "<skill>/<id>".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Id   string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// It is text of the publisher: escape what a terminal would act on.
+	// Text of the publisher: escape control characters before printing it to a terminal.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// The entry of the package that it is.
+	// The entry of the package that implements it.
 	Module string `protobuf:"bytes,4,opt,name=module,proto3" json:"module,omitempty"`
-	// What one call may use.
+	// The fuel limit of one call.
 	Fuel int64 `protobuf:"varint,5,opt,name=fuel,proto3" json:"fuel,omitempty"`
-	// What policies see, 1 to 100.
+	// The risk for policies, 1 to 100.
 	Risk         int32              `protobuf:"varint,6,opt,name=risk,proto3" json:"risk,omitempty"`
 	Capabilities *SkillCapabilities `protobuf:"bytes,7,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// JSON Schemas, left out of lists. The output's is empty for any JSON object.
+	// JSON Schemas, omitted in lists. The output schema is empty if the tool may return any JSON
+	// object.
 	InputSchemaJson  []byte `protobuf:"bytes,8,opt,name=input_schema_json,json=inputSchemaJson,proto3" json:"input_schema_json,omitempty"`
 	OutputSchemaJson []byte `protobuf:"bytes,9,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
-	// Parts of WebAssembly that it uses: "simd", "multi_value".
+	// The WebAssembly features that it uses: "simd", "multi_value".
 	Features      []string `protobuf:"bytes,10,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,14 +350,13 @@ func (x *SkillTool) GetFeatures() []string {
 	return nil
 }
 
-// SkillQuotas bound each call below what the configuration allows. 0 is what that
-// allows.
+// SkillQuotas limit each call below the configured limits. 0 means the configured limit.
 type SkillQuotas struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	MemoryBytes int64                  `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	WallMs      int64                  `protobuf:"varint,2,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
 	OutputBytes int64                  `protobuf:"varint,3,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
-	// How often a call uses grants.
+	// The number of uses of grants in one call.
 	Uses          int64 `protobuf:"varint,4,opt,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -420,21 +420,21 @@ func (x *SkillQuotas) GetUses() int64 {
 	return 0
 }
 
-// SkillManifest is what a package says of itself (docs/format/skill.md). Its texts are
-// the publisher's: escape what a terminal would act on.
+// SkillManifest is the manifest of a package (docs/format/skill.md). It contains text of the
+// publisher: escape control characters before printing it to a terminal.
 type SkillManifest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Version   string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Publisher string                 `protobuf:"bytes,3,opt,name=publisher,proto3" json:"publisher,omitempty"`
-	// For people.
+	// The name for display.
 	Name        string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// An SPDX expression and a URL of https; "" for none.
+	// An SPDX expression and an https URL; "" for none.
 	License  string `protobuf:"bytes,6,opt,name=license,proto3" json:"license,omitempty"`
 	Homepage string `protobuf:"bytes,7,opt,name=homepage,proto3" json:"homepage,omitempty"`
-	// The version of the interface of handles that it uses, "" for none, and the oldest
-	// version of palyrad that runs it, "" for any.
+	// The version of the handle interface that it uses, "" for none; and the oldest version of
+	// palyrad that runs it, "" for any.
 	Interface     string       `protobuf:"bytes,8,opt,name=interface,proto3" json:"interface,omitempty"`
 	Palyra        string       `protobuf:"bytes,9,opt,name=palyra,proto3" json:"palyra,omitempty"`
 	Quotas        *SkillQuotas `protobuf:"bytes,10,opt,name=quotas,proto3" json:"quotas,omitempty"`
@@ -550,14 +550,14 @@ func (x *SkillManifest) GetTools() []*SkillTool {
 	return nil
 }
 
-// SkillFinding is something that an audit found.
+// SkillFinding is one finding of an audit.
 type SkillFinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "error", which keeps the package from being installed, or "warning".
+	// "error", which prevents the installation, or "warning".
 	Severity string `protobuf:"bytes,1,opt,name=severity,proto3" json:"severity,omitempty"`
 	// Such as SKILL_WILDCARD (docs/format/skill.md).
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
-	// The entry or the tool.
+	// The entry or the tool that it concerns.
 	About         string `protobuf:"bytes,3,opt,name=about,proto3" json:"about,omitempty"`
 	What          string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
 	Remedy        string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -630,7 +630,7 @@ func (x *SkillFinding) GetRemedy() string {
 	return ""
 }
 
-// Skill is one version of a skill that is installed.
+// Skill is one installed version of a skill.
 type Skill struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Skill     string                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
@@ -641,19 +641,19 @@ type Skill struct {
 	// "sha256:<hex>" of the package's file.
 	Digest string      `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	Status SkillStatus `protobuf:"varint,6,opt,name=status,proto3,enum=palyra.v1.SkillStatus" json:"status,omitempty"`
-	// Why it has that status; "" if nobody said.
+	// The reason for the status; "" if none was given.
 	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	// Its tools are the skill's. One version of a skill is current.
+	// True for the current version, whose tools are called. One version of a skill is current.
 	Current     bool                   `protobuf:"varint,8,opt,name=current,proto3" json:"current,omitempty"`
 	InstalledBy string                 `protobuf:"bytes,9,opt,name=installed_by,json=installedBy,proto3" json:"installed_by,omitempty"`
 	InstalledAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=installed_at,json=installedAt,proto3" json:"installed_at,omitempty"`
-	// Who gave it its status.
+	// Who set its status.
 	ChangedBy string                 `protobuf:"bytes,11,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
-	// Has no tools where there is a problem.
+	// Without tools if there is a problem.
 	Manifest *SkillManifest `protobuf:"bytes,13,opt,name=manifest,proto3" json:"manifest,omitempty"`
-	// Why it cannot be called whatever its status, such as that its file was changed, and
-	// what to do; "" for nothing.
+	// Why it cannot be called with any status, such as a modified file, and the next step; "" for
+	// none.
 	Problem       string `protobuf:"bytes,14,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy        string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -795,22 +795,21 @@ func (x *Skill) GetRemedy() string {
 	return ""
 }
 
-// SkillPublisher is a publisher whose key is known.
+// SkillPublisher is a publisher with a known key.
 type SkillPublisher struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The OpenSSH fingerprint of public_key.
 	KeyId string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// 32 bytes of Ed25519.
+	// An Ed25519 key, 32 bytes.
 	PublicKey []byte `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// It was pinned by an installation, and not named before.
+	// True if an installation pinned the key, and TrustPublisher did not name it before.
 	FirstUse bool                   `protobuf:"varint,4,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
 	AddedBy  string                 `protobuf:"bytes,5,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
 	AddedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
-	// Nothing of theirs runs or is installed until a key is trusted again.
+	// True while its skills cannot run or be installed, until a key is trusted again.
 	Distrusted bool `protobuf:"varint,7,opt,name=distrusted,proto3" json:"distrusted,omitempty"`
-	// Why the key counts for nothing, such as that its row was changed, and what to do; ""
-	// for nothing.
+	// Why the key is not accepted, such as a modified record, and the next step; "" for none.
 	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy        string `protobuf:"bytes,9,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -917,7 +916,7 @@ type StageSkillRequest struct {
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The size of the whole file in bytes.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// Where the part begins: received of the part before.
+	// The position of the part: received of the previous reply.
 	Offset        int64  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -982,10 +981,10 @@ func (x *StageSkillRequest) GetData() []byte {
 	return nil
 }
 
-// StageSkillResponse says how much is there.
+// StageSkillResponse reports the progress of the upload.
 type StageSkillResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In bytes from the beginning of the file.
+	// The number of bytes received from the beginning of the file.
 	Received      int64 `protobuf:"varint,1,opt,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1074,26 +1073,27 @@ func (x *InspectSkillRequest) GetDigest() string {
 	return ""
 }
 
-// InspectSkillResponse is what an installation would be about.
+// InspectSkillResponse describes the effects of an installation.
 type InspectSkillResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Digest   string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	Manifest *SkillManifest         `protobuf:"bytes,2,opt,name=manifest,proto3" json:"manifest,omitempty"`
-	// The OpenSSH fingerprint of the key that signed it, and the key: 32 bytes of Ed25519.
-	// Empty if the signature does not verify.
+	// The OpenSSH fingerprint of the key that signed it, and the key: 32 bytes of Ed25519. Empty if
+	// the signature is invalid.
 	KeyId     string `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	PublicKey []byte `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// No key of this publisher is pinned: an installation pins this one.
+	// True if no key of this publisher is pinned: an installation pins this one.
 	NewPublisher bool `protobuf:"varint,5,opt,name=new_publisher,json=newPublisher,proto3" json:"new_publisher,omitempty"`
-	// The current version of the skill; absent at a first installation.
+	// The current version of the skill; absent at the first installation.
 	Replaces *Skill `protobuf:"bytes,6,opt,name=replaces,proto3" json:"replaces,omitempty"`
-	// What it asks for beyond that, in words; at a first installation all that it asks for.
+	// The capabilities that it requests beyond the current version, as text; at the first
+	// installation all requested capabilities.
 	Gains    []string        `protobuf:"bytes,7,rep,name=gains,proto3" json:"gains,omitempty"`
 	Findings []*SkillFinding `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"`
-	// Why it cannot be installed, and what to do; "" if it can.
+	// Why it cannot be installed, and the next step; "" if it can.
 	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy  string `protobuf:"bytes,10,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// The reason of the problem, such as "ALREADY_EXISTS" (docs/reasons.md).
+	// The reason code of the problem, such as "ALREADY_EXISTS" (docs/reference/reasons.md).
 	ProblemCode   string `protobuf:"bytes,11,opt,name=problem_code,json=problemCode,proto3" json:"problem_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1252,7 +1252,7 @@ func (x *InstallSkillRequest) GetDigest() string {
 	return ""
 }
 
-// InstallSkillResponse has what is installed.
+// InstallSkillResponse is the installed version.
 type InstallSkillResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Skill         *Skill                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
@@ -1334,7 +1334,7 @@ func (*ListSkillsRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_skill_proto_rawDescGZIP(), []int{14}
 }
 
-// ListSkillsResponse has them without the schemas of their tools.
+// ListSkillsResponse lists the versions without the schemas of their tools.
 type ListSkillsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Skills        []*Skill               `protobuf:"bytes,1,rep,name=skills,proto3" json:"skills,omitempty"`
@@ -1433,16 +1433,15 @@ func (x *GetSkillRequest) GetVersion() string {
 	return ""
 }
 
-// GetSkillResponse has everything.
+// GetSkillResponse is the version with its findings.
 type GetSkillResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Skill *Skill                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
-	// All versions that are installed, the newest first.
+	// All installed versions, newest first.
 	Versions []string `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
-	// What an audit says of it now, if its package can be read.
+	// The findings of an audit at this time, if its package can be read.
 	Findings []*SkillFinding `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
-	// Why its tools cannot be called, such as that the file was changed, and what to do; ""
-	// if they can.
+	// Why its tools cannot be called, such as a modified file, and the next step; "" if they can.
 	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy        string `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1514,14 +1513,14 @@ func (x *GetSkillResponse) GetRemedy() string {
 	return ""
 }
 
-// SetSkillStatusRequest says what becomes of a version.
+// SetSkillStatusRequest names a version and its new status.
 type SetSkillStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Skill string                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
 	// "" for the current one.
 	Version string      `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Status  SkillStatus `protobuf:"varint,3,opt,name=status,proto3,enum=palyra.v1.SkillStatus" json:"status,omitempty"`
-	// Why, for people.
+	// The reason, for people.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1585,7 +1584,7 @@ func (x *SetSkillStatusRequest) GetReason() string {
 	return ""
 }
 
-// SetSkillStatusResponse has the version as it is now.
+// SetSkillStatusResponse is the version after the change.
 type SetSkillStatusResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Skill         *Skill                 `protobuf:"bytes,1,opt,name=skill,proto3" json:"skill,omitempty"`
@@ -1684,7 +1683,7 @@ func (x *RemoveSkillRequest) GetVersion() string {
 	return ""
 }
 
-// RemoveSkillResponse has the versions that are gone.
+// RemoveSkillResponse lists the removed versions.
 type RemoveSkillResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Versions      []string               `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
@@ -1766,7 +1765,7 @@ func (*ListPublishersRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_skill_proto_rawDescGZIP(), []int{22}
 }
 
-// ListPublishersResponse has them by name.
+// ListPublishersResponse lists the publishers by name.
 type ListPublishersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Publishers    []*SkillPublisher      `protobuf:"bytes,1,rep,name=publishers,proto3" json:"publishers,omitempty"`
@@ -1811,11 +1810,11 @@ func (x *ListPublishersResponse) GetPublishers() []*SkillPublisher {
 	return nil
 }
 
-// TrustPublisherRequest says whose key it is.
+// TrustPublisherRequest names a publisher and its key.
 type TrustPublisherRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// 32 bytes of Ed25519.
+	// An Ed25519 key, 32 bytes.
 	PublicKey     []byte `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1865,7 +1864,7 @@ func (x *TrustPublisherRequest) GetPublicKey() []byte {
 	return nil
 }
 
-// TrustPublisherResponse has the publisher.
+// TrustPublisherResponse is the publisher.
 type TrustPublisherResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Publisher     *SkillPublisher        `protobuf:"bytes,1,opt,name=publisher,proto3" json:"publisher,omitempty"`
@@ -1955,7 +1954,7 @@ func (x *DistrustPublisherRequest) GetName() string {
 	return ""
 }
 
-// DistrustPublisherResponse has the publisher's skills, all of which are quarantined now.
+// DistrustPublisherResponse lists the publisher's skills, all of which are now quarantined.
 type DistrustPublisherResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Skills        []*Skill               `protobuf:"bytes,1,rep,name=skills,proto3" json:"skills,omitempty"`

@@ -23,10 +23,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetStatusRequest may name a checkpoint that was seen before.
+// GetStatusRequest can name a checkpoint that the caller has.
 type GetStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of events that it covers; 0 for none.
+	// The number of events that the checkpoint covers; 0 for none.
 	KnownJournalSize int64 `protobuf:"varint,1,opt,name=known_journal_size,json=knownJournalSize,proto3" json:"known_journal_size,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -69,14 +69,14 @@ func (x *GetStatusRequest) GetKnownJournalSize() int64 {
 	return 0
 }
 
-// GetStatusResponse is the state of the daemon. For callers that may not read workspaces, such
-// as agents, it has no paths of the host: problems and degraded contain one general text each,
-// and policy_directory, keys, vault and the paths of workspaces are empty.
+// GetStatusResponse is the status of the daemon. For callers that may not read workspaces, such as
+// agents, it has no paths of the host: problems and degraded contain one general text each, and
+// policy_directory, keys, vault and the paths of workspaces are empty.
 type GetStatusResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	Ready   bool                   `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Why it is not ready.
+	// Why the gateway is not ready.
 	Problems           []string               `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	GatewayId          string                 `protobuf:"bytes,5,opt,name=gateway_id,json=gatewayId,proto3" json:"gateway_id,omitempty"`
@@ -90,24 +90,24 @@ type GetStatusResponse struct {
 	CallsInFlight      int32                  `protobuf:"varint,13,opt,name=calls_in_flight,json=callsInFlight,proto3" json:"calls_in_flight,omitempty"`
 	Workspaces         []*WorkspaceStatus     `protobuf:"bytes,14,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
 	Sandbox            *SandboxStatus         `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// What an operator should know, such as a waived approval.
+	// Notices for operators, such as a waived approval.
 	Notices []string  `protobuf:"bytes,16,rep,name=notices,proto3" json:"notices,omitempty"`
 	Caller  *Identity `protobuf:"bytes,17,opt,name=caller,proto3" json:"caller,omitempty"`
-	// Runs that have not ended.
+	// The number of active runs.
 	ActiveRuns int32 `protobuf:"varint,18,opt,name=active_runs,json=activeRuns,proto3" json:"active_runs,omitempty"`
 	// The configured models, the default one first.
 	Models          []*ModelStatus   `protobuf:"bytes,19,rep,name=models,proto3" json:"models,omitempty"`
 	PolicyDirectory *PolicyDirectory `protobuf:"bytes,24,opt,name=policy_directory,json=policyDirectory,proto3" json:"policy_directory,omitempty"`
-	// What the gateway cannot do at present, although it is ready for everything
-	// else: programs cannot run, because sandboxes fail.
+	// The functions that are unavailable although the gateway is ready, for instance programs while
+	// sandboxes fail.
 	Degraded []string `protobuf:"bytes,30,rep,name=degraded,proto3" json:"degraded,omitempty"`
-	// Where each private key of the gateway lives.
+	// The location of each private key of the gateway.
 	Keys  []*KeyPlace  `protobuf:"bytes,31,rep,name=keys,proto3" json:"keys,omitempty"`
 	Vault *VaultStatus `protobuf:"bytes,32,opt,name=vault,proto3" json:"vault,omitempty"`
-	// The last checkpoint, a C2SP signed note; empty when there is none yet.
+	// The last checkpoint, a C2SP signed note; empty if none exists yet.
 	Checkpoint string `protobuf:"bytes,33,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Hex hashes: the RFC 6962 proof that the checkpoint extends one over
-	// known_journal_size events. Empty when it covers fewer.
+	// Hex hashes: the RFC 6962 proof that the checkpoint extends one over known_journal_size events.
+	// Empty if the checkpoint covers fewer.
 	Consistency   []string `protobuf:"bytes,34,rep,name=consistency,proto3" json:"consistency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,22 +318,23 @@ func (x *GetStatusResponse) GetConsistency() []string {
 	return nil
 }
 
-// VaultStatus is how the key of the vault is, which wraps all others of it.
+// VaultStatus is the state of the vault's key-encryption key, which wraps all other keys of the
+// vault.
 type VaultStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "file", "secret_service", "keychain" or "dpapi"; "" while no key was made.
+	// "file", "secret_service", "keychain" or "dpapi"; "" until a key has been created.
 	Backend string `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
-	// The current key's id; "" while it cannot be asked for.
+	// The current key's id; "" while it cannot be determined.
 	KeyId string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// Older keys that something may be wrapped by.
+	// The number of older keys that may still wrap data.
 	OlderKeys int32 `protobuf:"varint,3,opt,name=older_keys,json=olderKeys,proto3" json:"older_keys,omitempty"`
-	// The key cannot be used: what needs it fails with this reason.
+	// The key cannot be used: operations that need it fail with this reason.
 	Locked bool   `protobuf:"varint,4,opt,name=locked,proto3" json:"locked,omitempty"`
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The same in a line for people: "secret service, locked: ...".
+	// The same as one line for people: "secret service, locked: ...".
 	Summary string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
 	Remedy  string `protobuf:"bytes,7,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	// Since when it has been so, as far as this palyrad knows.
+	// The time since which this palyrad has observed the state.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -425,16 +426,15 @@ func (x *VaultStatus) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// KeyPlace is where one private key lives.
+// KeyPlace is the location of one private key.
 type KeyPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "root", "issuing", "notary", "journal", or "operator": the key of the local
-	// operator's device.
+	// "root", "issuing", "notary", "journal", or "operator": the key of the local operator's device.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// "file" or "tpm".
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
-	// The file below the state directory with its mode, or the TPM's device, and what is
-	// there.
+	// For a file: its path below the state directory and its mode. For a TPM: its device and what is
+	// stored there.
 	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -498,8 +498,8 @@ type ModelStatus struct {
 	Provider string                 `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The provider's name of the model; empty for a scripted one.
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	// False when runs with it fail, because its key file or script cannot be
-	// used; problem and remedy say why.
+	// False if runs with the model fail because its key file or script cannot be used; problem and
+	// remedy explain why.
 	Available     bool   `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	Remedy        string `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
@@ -579,7 +579,7 @@ func (x *ModelStatus) GetRemedy() string {
 	return ""
 }
 
-// FreezeState says whether dispatch is stopped.
+// FreezeState reports whether dispatch is stopped.
 type FreezeState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"`
@@ -718,7 +718,7 @@ func (x *WorkspaceStatus) GetMode() string {
 	return ""
 }
 
-// SandboxStatus is what the live probe found.
+// SandboxStatus is the result of the live probe.
 type SandboxStatus struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Available bool                   `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
@@ -729,13 +729,13 @@ type SandboxStatus struct {
 	Remedy    string                 `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	// "b" or "c".
 	Tier string `protobuf:"bytes,7,opt,name=tier,proto3" json:"tier,omitempty"`
-	// That of the ladder: "full", "user_namespaces", "landlock", "seatbelt",
+	// The rung of the isolation ladder: "full", "user_namespaces", "landlock", "seatbelt",
 	// "job_object".
 	Rung string `protobuf:"bytes,8,opt,name=rung,proto3" json:"rung,omitempty"`
-	// Layers that were asked for and are not in force.
+	// Requested layers that are not in force.
 	MissingLayers []string `protobuf:"bytes,9,rep,name=missing_layers,json=missingLayers,proto3" json:"missing_layers,omitempty"`
 	LandlockAbi   int32    `protobuf:"varint,10,opt,name=landlock_abi,json=landlockAbi,proto3" json:"landlock_abi,omitempty"`
-	// How many sandboxes are built before a call comes, at most.
+	// The maximum number of sandboxes that are prepared ahead of calls.
 	Prepared      int32 `protobuf:"varint,11,opt,name=prepared,proto3" json:"prepared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -848,7 +848,7 @@ func (x *SandboxStatus) GetPrepared() int32 {
 	return 0
 }
 
-// Identity is whom the gateway takes the caller for.
+// Identity is the caller as the gateway identifies it.
 type Identity struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Principal            string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
@@ -925,7 +925,7 @@ func (x *Identity) GetCertificateExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// FreezeRequest says why.
+// FreezeRequest contains the reason.
 type FreezeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -970,11 +970,11 @@ func (x *FreezeRequest) GetReason() string {
 	return ""
 }
 
-// FreezeResponse is the state after.
+// FreezeResponse is the state after the request.
 type FreezeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State *FreezeState           `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
-	// Running calls that were stopped.
+	// The number of running calls that were stopped.
 	Stopped       int32 `protobuf:"varint,2,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1061,7 +1061,7 @@ func (*ThawRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
-// ThawResponse is the state after.
+// ThawResponse is the state after the request.
 type ThawResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *FreezeState           `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`

@@ -24,26 +24,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Token is what is known of a token. Its secret is kept nowhere.
+// Token is the record of a token. Its secret is not stored.
 type Token struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A ULID; where others have a device id, calls with the token have this.
+	// A ULID. Calls with the token have this id instead of a device id.
 	TokenId string `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// As whom it acts.
+	// The principal that the token authenticates.
 	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
 	CreatedBy string `protobuf:"bytes,4,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// Permissions, such as "tool.call".
 	Scopes []string `protobuf:"bytes,5,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// From where it may be used, as CIDR ranges; none is anywhere.
+	// The CIDR ranges that it may be used from; empty for any.
 	Addresses []string               `protobuf:"bytes,6,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Absent for one that was never used; exact to a minute.
+	// Absent for a token that was never used; accurate to a minute.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	RevokedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
 	RevokedBy  string                 `protobuf:"bytes,11,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
-	// The device with which it was made; empty for one of before that was kept.
+	// The device that created it; empty for a token created before this was recorded.
 	MadeWithDeviceId string `protobuf:"bytes,12,opt,name=made_with_device_id,json=madeWithDeviceId,proto3" json:"made_with_device_id,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -163,18 +163,18 @@ func (x *Token) GetMadeWithDeviceId() string {
 	return ""
 }
 
-// CreateTokenRequest says what the token is for.
+// CreateTokenRequest describes the token.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 63 letters, digits, spaces, '.', '_' or '-'.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// As whom it acts: "agent:NAME" of the caller's own; the caller if empty.
+	// The principal of the token: "agent:NAME" of an agent of the caller; empty means the caller.
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
-	// Permissions, each one that the caller has and that whom it acts as has.
+	// Permissions. The caller and the principal of the token must have each of them.
 	Scopes []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	// CIDR ranges, such as "10.0.0.0/8"; none is anywhere.
+	// CIDR ranges, such as "10.0.0.0/8"; empty for any.
 	Addresses []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
-	// How long it lasts: 1 minute to 366 days; 90 days if it is not set.
+	// The lifetime: 1 minute to 366 days; 90 days if unset.
 	Life          *durationpb.Duration `protobuf:"bytes,5,opt,name=life,proto3" json:"life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -245,7 +245,7 @@ func (x *CreateTokenRequest) GetLife() *durationpb.Duration {
 	return nil
 }
 
-// CreateTokenResponse is the only place where the text of a token stands.
+// CreateTokenResponse is the only message that contains the text of a token.
 type CreateTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -299,12 +299,12 @@ func (x *CreateTokenResponse) GetText() string {
 	return ""
 }
 
-// ListTokensRequest says which.
+// ListTokensRequest selects tokens.
 type ListTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With those that expired or were revoked.
+	// Also list expired and revoked tokens.
 	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
-	// Those alone that were made with this device, a ULID; empty is any.
+	// Only tokens that were created with this device, a ULID; empty for any.
 	MadeWithDeviceId string `protobuf:"bytes,2,opt,name=made_with_device_id,json=madeWithDeviceId,proto3" json:"made_with_device_id,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -444,7 +444,7 @@ func (x *RevokeTokenRequest) GetTokenId() string {
 	return ""
 }
 
-// RevokeTokenResponse is the token after.
+// RevokeTokenResponse is the token after its revocation.
 type RevokeTokenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SecretVersion says when a value was put, and by whom.
+// SecretVersion records when a value was stored, and by whom.
 type SecretVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counted from 1.
@@ -85,37 +85,36 @@ func (x *SecretVersion) GetCreatedBy() string {
 	return ""
 }
 
-// Secret is what is known of a secret beside its values.
+// Secret is the metadata of a secret.
 type Secret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "vault://<scope>/<key>".
 	Ref string `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// The newest one.
+	// The newest version.
 	Version   int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Absent for one that was never used.
+	// Absent for a secret that was never used.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	// Absent for one that does not expire.
+	// Absent for a secret that does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	Note      string                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
-	// The only hosts that may get the value, with a port; none gets it where there are
-	// none.
+	// The only hosts that may receive the value, with a port; if empty, no host receives it.
 	Hosts []string `protobuf:"bytes,8,rep,name=hosts,proto3" json:"hosts,omitempty"`
-	// The header in which it travels.
+	// The header that carries the value.
 	Header string `protobuf:"bytes,9,opt,name=header,proto3" json:"header,omitempty"`
-	// The variable and the file in which a program would get it.
+	// The environment variable and the file in which a program receives it.
 	Env  string `protobuf:"bytes,10,opt,name=env,proto3" json:"env,omitempty"`
 	File string `protobuf:"bytes,11,opt,name=file,proto3" json:"file,omitempty"`
-	// Those that are kept, oldest first.
+	// The stored versions, oldest first.
 	Versions []*SecretVersion `protobuf:"bytes,12,rep,name=versions,proto3" json:"versions,omitempty"`
-	// Why it cannot be read, as a reason; nothing but ref is set then.
+	// Why it cannot be read, as a reason code; only ref is set then.
 	Problem string `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`
-	// The owner of the agent, or the id of the publisher's key of the skill, when the value
-	// was put; "" for other scopes.
+	// When the value was stored: the owner of the agent, or the id of the publisher's key of the
+	// skill; "" for other scopes.
 	Holder string `protobuf:"bytes,14,opt,name=holder,proto3" json:"holder,omitempty"`
-	// Why it is lent no more, with the next step; "" while it is lent. Its note, hosts,
-	// header, env and file are not set then.
+	// Why it is no longer lent, with the next step; "" while it can be lent. Its note, hosts, header,
+	// env and file are not set then.
 	Ended         string `protobuf:"bytes,15,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,20 +301,19 @@ func (x *HostList) GetHosts() []string {
 	return nil
 }
 
-// PutSecretRequest has a value, or what else is to change. What is not set stays as it
-// is.
+// PutSecretRequest contains a value or changed metadata. Unset fields stay unchanged.
 type PutSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// 1 byte to 64 KiB; absent leaves the value as it is.
+	// 1 byte to 64 KiB; absent leaves the value unchanged.
 	Value []byte  `protobuf:"bytes,2,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	Note  *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
-	// When it ends.
+	// The new expiry.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// That it never ends.
+	// Remove the expiry.
 	NeverExpires bool      `protobuf:"varint,5,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
 	Hosts        *HostList `protobuf:"bytes,6,opt,name=hosts,proto3" json:"hosts,omitempty"`
-	// Authorization where there are hosts and nothing was said.
+	// By default Authorization if hosts are set.
 	Header        *string `protobuf:"bytes,7,opt,name=header,proto3,oneof" json:"header,omitempty"`
 	Env           *string `protobuf:"bytes,8,opt,name=env,proto3,oneof" json:"env,omitempty"`
 	File          *string `protobuf:"bytes,9,opt,name=file,proto3,oneof" json:"file,omitempty"`
@@ -416,7 +414,7 @@ func (x *PutSecretRequest) GetFile() string {
 	return ""
 }
 
-// PutSecretResponse is the secret after.
+// PutSecretResponse is the secret after the change.
 type PutSecretResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Secret        *Secret                `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
@@ -506,7 +504,7 @@ func (x *GetSecretRequest) GetRef() string {
 	return ""
 }
 
-// GetSecretResponse is what is known of it.
+// GetSecretResponse is the metadata of the secret.
 type GetSecretResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Secret        *Secret                `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
@@ -551,11 +549,11 @@ func (x *GetSecretResponse) GetSecret() *Secret {
 	return nil
 }
 
-// RevealSecretRequest names a value.
+// RevealSecretRequest names a secret and a version.
 type RevealSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// 0 is the newest.
+	// 0 means the newest.
 	Version       int32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -605,7 +603,7 @@ func (x *RevealSecretRequest) GetVersion() int32 {
 	return 0
 }
 
-// RevealSecretResponse is the only message with a value of a secret.
+// RevealSecretResponse is the only message that contains the value of a secret.
 type RevealSecretResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
@@ -658,14 +656,14 @@ func (x *RevealSecretResponse) GetSecret() *Secret {
 	return nil
 }
 
-// ListSecretsRequest says which.
+// ListSecretsRequest selects secrets.
 type ListSecretsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The only scope; every one that the caller may see if it is empty.
+	// Only this scope; empty means all scopes that the caller may see.
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	// 0 is 50.
+	// 0 means 50.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// What the page before gave.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -722,7 +720,7 @@ func (x *ListSecretsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListSecretsResponse is a page.
+// ListSecretsResponse is one page.
 type ListSecretsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Secrets []*Secret              `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
@@ -821,7 +819,7 @@ func (x *RemoveSecretRequest) GetRef() string {
 	return ""
 }
 
-// RemoveSecretResponse says that it is gone.
+// RemoveSecretResponse has no fields.
 type RemoveSecretResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -858,7 +856,7 @@ func (*RemoveSecretResponse) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_vault_proto_rawDescGZIP(), []int{12}
 }
 
-// RekeyVaultRequest asks for another key.
+// RekeyVaultRequest has no fields.
 type RekeyVaultRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -895,16 +893,16 @@ func (*RekeyVaultRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_vault_proto_rawDescGZIP(), []int{13}
 }
 
-// RekeyVaultResponse is what came of it.
+// RekeyVaultResponse is the result.
 type RekeyVaultResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the current key.
 	KeyId string `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// Those that are gone for good.
+	// The keys that were destroyed.
 	DroppedKeyIds []string `protobuf:"bytes,2,rep,name=dropped_key_ids,json=droppedKeyIds,proto3" json:"dropped_key_ids,omitempty"`
 	Rewrapped     int32    `protobuf:"varint,3,opt,name=rewrapped,proto3" json:"rewrapped,omitempty"`
-	// What could not be read, such as "secret global/a version 2"; while there is any,
-	// no key is dropped.
+	// The items that could not be read, such as "secret global/a version 2"; if there are any, no key
+	// is destroyed.
 	Unreadable    []string `protobuf:"bytes,4,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -968,12 +966,12 @@ func (x *RekeyVaultResponse) GetUnreadable() []string {
 	return nil
 }
 
-// ExportRecoveryRequest says for whom.
+// ExportRecoveryRequest names the recipient.
 type ExportRecoveryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An age recipient, "age1...".
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// Also when these keys were exported before.
+	// Export the keys even if they have already been exported.
 	Again         bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1023,7 +1021,7 @@ func (x *ExportRecoveryRequest) GetAgain() bool {
 	return false
 }
 
-// ExportRecoveryResponse has what `palyrad vault recover` takes.
+// ExportRecoveryResponse contains the input of `palyrad vault recover`.
 type ExportRecoveryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An age file, armored.
@@ -1077,7 +1075,7 @@ func (x *ExportRecoveryResponse) GetKeyIds() []string {
 	return nil
 }
 
-// UnlockVaultRequest has the passphrase.
+// UnlockVaultRequest contains the passphrase.
 type UnlockVaultRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Passphrase    []byte                 `protobuf:"bytes,1,opt,name=passphrase,proto3" json:"passphrase,omitempty"`
@@ -1122,7 +1120,7 @@ func (x *UnlockVaultRequest) GetPassphrase() []byte {
 	return nil
 }
 
-// UnlockVaultResponse says that it is open.
+// UnlockVaultResponse has no fields.
 type UnlockVaultResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1159,7 +1157,7 @@ func (*UnlockVaultResponse) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_vault_proto_rawDescGZIP(), []int{18}
 }
 
-// GetVaultStatusRequest asks how the vault is.
+// GetVaultStatusRequest has no fields.
 type GetVaultStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1305,18 +1303,18 @@ func (x *SecretLease) GetUses() int32 {
 	return 0
 }
 
-// GetVaultStatusResponse is how the vault is.
+// GetVaultStatusResponse is the state of the vault.
 type GetVaultStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the keys are, such as "file".
+	// The location of the keys, such as "file".
 	Place  string `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
 	Locked bool   `protobuf:"varint,2,opt,name=locked,proto3" json:"locked,omitempty"`
 	KeyId  string `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// Keys of before, while a rekey is not over.
+	// Previous keys, until a rekey is complete.
 	OldKeyIds []string `protobuf:"bytes,4,rep,name=old_key_ids,json=oldKeyIds,proto3" json:"old_key_ids,omitempty"`
 	// When these keys were exported to a recovery key; absent if they never were.
 	ExportedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=exported_at,json=exportedAt,proto3" json:"exported_at,omitempty"`
-	// The caller's own, and those of secrets that the caller may see.
+	// The leases of the caller, and of secrets that the caller may see.
 	Leases []*SecretLease `protobuf:"bytes,6,rep,name=leases,proto3" json:"leases,omitempty"`
 	// Why the keys cannot be used, while they are locked.
 	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeSetState is whether a change set is in its workspace.
+// ChangeSetState is the state of a change set in its workspace.
 type ChangeSetState int32
 
 const (
@@ -110,7 +110,7 @@ func (*ListWorkspacesRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_workspace_proto_rawDescGZIP(), []int{0}
 }
 
-// ListWorkspacesResponse has them in the order of the configuration.
+// ListWorkspacesResponse lists the workspaces in the order of the configuration.
 type ListWorkspacesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workspaces    []*WorkspaceStatus     `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
@@ -155,30 +155,30 @@ func (x *ListWorkspacesResponse) GetWorkspaces() []*WorkspaceStatus {
 	return nil
 }
 
-// ChangeSet is what one call changed in a workspace.
+// ChangeSet is the changes of one call in a workspace.
 type ChangeSet struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ChangeSetId string                 `protobuf:"bytes,1,opt,name=change_set_id,json=changeSetId,proto3" json:"change_set_id,omitempty"`
 	Workspace   string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	CommittedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=committed_at,json=committedAt,proto3" json:"committed_at,omitempty"`
 	State       ChangeSetState         `protobuf:"varint,4,opt,name=state,proto3,enum=palyra.v1.ChangeSetState" json:"state,omitempty"`
-	// The call that made the changes, and on whose behalf.
+	// The call that made the changes, and the user it acted on behalf of.
 	ProposalId string `protobuf:"bytes,5,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
 	Principal  string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
-	// The change set that this one took back.
+	// The change set that this one undid.
 	Undoes string `protobuf:"bytes,7,opt,name=undoes,proto3" json:"undoes,omitempty"`
-	// "sha256:<hex>" over the changes. Only of one change set, for callers that may read all of
+	// "sha256:<hex>" over the changes. Only in a single change set, for callers that may read all of
 	// its files.
 	Root     string `protobuf:"bytes,8,opt,name=root,proto3" json:"root,omitempty"`
 	Added    int64  `protobuf:"varint,9,opt,name=added,proto3" json:"added,omitempty"`
 	Modified int64  `protobuf:"varint,10,opt,name=modified,proto3" json:"modified,omitempty"`
 	Deleted  int64  `protobuf:"varint,11,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// Of all files that were added or modified.
+	// The size of all added and modified files.
 	Bytes int64 `protobuf:"varint,12,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Paths of protected changes, with odd characters quoted, and why they are.
+	// The paths of protected changes, with special characters quoted, and why they are protected.
 	Protected []string `protobuf:"bytes,13,rep,name=protected,proto3" json:"protected,omitempty"`
 	Classes   []string `protobuf:"bytes,14,rep,name=classes,proto3" json:"classes,omitempty"`
-	// False when it was undone, or when what it replaced is too much to keep.
+	// False if it was undone, or if the replaced files are too large to keep.
 	Undoable      bool `protobuf:"varint,15,opt,name=undoable,proto3" json:"undoable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,7 +322,7 @@ func (x *ChangeSet) GetUndoable() bool {
 // WorkspaceChange is one path of a change set.
 type WorkspaceChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With odd characters quoted.
+	// With special characters quoted.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// "added", "modified" or "deleted".
 	Kind          string     `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -398,7 +398,7 @@ func (x *WorkspaceChange) GetClasses() []string {
 	return nil
 }
 
-// FileState is what stands at a path; it is missing when there is nothing.
+// FileState is the file at a path; it is absent if the path does not exist.
 type FileState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "file", "dir" or "symlink".
@@ -408,7 +408,7 @@ type FileState struct {
 	Size int64  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// "sha256:<hex>" over the content, or the target of a symbolic link.
 	Sha256 string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Of a symbolic link, with odd characters quoted.
+	// The target of a symbolic link, with special characters quoted.
 	Target        string `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -524,7 +524,7 @@ func (x *ListChangeSetsRequest) GetWorkspace() string {
 	return ""
 }
 
-// ListChangeSetsResponse has no pages: few are kept.
+// ListChangeSetsResponse lists all kept change sets, without pages.
 type ListChangeSetsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ChangeSets    []*ChangeSet           `protobuf:"bytes,1,rep,name=change_sets,json=changeSets,proto3" json:"change_sets,omitempty"`
@@ -638,17 +638,17 @@ func (x *GetChangeSetRequest) GetPageToken() string {
 	return ""
 }
 
-// GetChangeSetResponse has the diff with the first page.
+// GetChangeSetResponse contains the diff on the first page.
 type GetChangeSetResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ChangeSet *ChangeSet             `protobuf:"bytes,1,opt,name=change_set,json=changeSet,proto3" json:"change_set,omitempty"`
 	// In the order of paths.
 	Changes       []*WorkspaceChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
 	NextPageToken string             `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// As people were shown it, cut after 64 KiB, without the files that the caller may not
-	// read. Their changes have no digests and no targets of links.
+	// The diff as people were shown it, cut after 64 KiB, without the files that the caller may not
+	// read. Their changes have no digests and no link targets.
 	Diff string `protobuf:"bytes,4,opt,name=diff,proto3" json:"diff,omitempty"`
-	// How many files the caller may not read.
+	// The number of files that the caller may not read.
 	RestrictedFiles int32 `protobuf:"varint,5,opt,name=restricted_files,json=restrictedFiles,proto3" json:"restricted_files,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -724,7 +724,7 @@ type UndoChangeSetRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Workspace   string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ChangeSetId string                 `protobuf:"bytes,2,opt,name=change_set_id,json=changeSetId,proto3" json:"change_set_id,omitempty"`
-	// Why, for the journal.
+	// The reason for the journal.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,7 +781,7 @@ func (x *UndoChangeSetRequest) GetReason() string {
 	return ""
 }
 
-// UndoChangeSetResponse is the change set that took the other one back.
+// UndoChangeSetResponse is the change set that undid the other one.
 type UndoChangeSetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ChangeSet     *ChangeSet             `protobuf:"bytes,1,opt,name=change_set,json=changeSet,proto3" json:"change_set,omitempty"`

@@ -1,7 +1,7 @@
-// Package edit replaces files that belong to somebody else: the settings of agents and
-// the gateway's own configuration. A file is written whole beside the old one and renamed
-// over it, with its mode and owner; a link that leads out of where it belongs is refused,
-// and so is a file that changed since it was read.
+// Package edit replaces files of other programs and users: the settings of agents and the gateway's
+// own configuration. A file is written to a temporary file in the same directory and renamed, with
+// its mode and owner. It refuses a link that leads out of the allowed root, and a file that changed
+// since it was read.
 package edit
 
 import (
@@ -18,26 +18,26 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// maxSize bounds a file that is edited: 8 MiB.
+// maxSize bounds an edited file: 8 MiB.
 const maxSize = 8 << 20
 
-// File is a file as it was read.
+// File is a file as read.
 type File struct {
-	// Path is where it really is, behind all links.
+	// Path is the resolved path, without links.
 	Path string
-	// Text is what it holds; nil where there is no file.
+	// Text is the content; nil if the file does not exist.
 	Text []byte
-	// Linked is that it was named by a link.
+	// Linked is true if the path contained a link.
 	Linked bool
 
 	info fs.FileInfo
 	root string
 }
 
-// Exists reports whether there was a file.
+// Exists reports whether the file existed.
 func (f *File) Exists() bool { return f.info != nil }
 
-// Mode is its permissions; 0 where there was none.
+// Mode returns the permissions; 0 if the file did not exist.
 func (f *File) Mode() fs.FileMode {
 	if f.info == nil {
 		return 0
@@ -45,8 +45,8 @@ func (f *File) Mode() fs.FileMode {
 	return f.info.Mode().Perm()
 }
 
-// Read reads a file that belongs below root, both absolute. Links may be followed as
-// long as they stay there. That there is no file is no error.
+// Read reads a file that belongs below root, both absolute. Links are followed as long as they stay
+// below root. A missing file is not an error.
 func Read(path, root string) (*File, error) {
 	path = filepath.Clean(path)
 	place, err := resolve(path, 0)
@@ -58,11 +58,10 @@ func Read(path, root string) (*File, error) {
 		return nil, err
 	}
 	if !Within(place, within) {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s leads to %s, out of %s", path, place, root).
-			WithRemedy("Put the file itself there in place of the link, or make the change by hand.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is a link to %s, outside of %s", path, place, root).
+			WithRemedy("Replace the link with the file itself, or make the change by hand.")
 	}
-	// The parents may be links as well, such as that of a home directory; what counts as
-	// one is the path below the root.
+	// The parents may be links as well, such as a home directory; only links below the root count.
 	f := &File{Path: place, root: within}
 	if rest, err := filepath.Rel(filepath.Clean(root), path); err == nil {
 		f.Linked = filepath.Join(within, rest) != place
@@ -76,13 +75,13 @@ func Within(path, dir string) bool {
 	return err == nil && rest != ".." && !strings.HasPrefix(rest, ".."+string(filepath.Separator))
 }
 
-// maxLinks bounds how many links lead to a file.
+// maxLinks bounds the links on the path of a file.
 const maxLinks = 40
 
-// resolve follows all links of a path whose last parts need not exist.
+// resolve follows all links of a path whose last elements need not exist.
 func resolve(path string, links int) (string, error) {
 	if links > maxLinks {
-		return "", reason.Errorf(reason.ConfigInvalid, "%s is a circle of links", path)
+		return "", reason.Errorf(reason.ConfigInvalid, "%s is a loop of links", path)
 	}
 	parent := filepath.Dir(path)
 	if parent == path {
@@ -95,7 +94,7 @@ func resolve(path string, links int) (string, error) {
 	path = filepath.Join(dir, filepath.Base(path))
 	to, err := os.Readlink(path)
 	if err != nil {
-		return path, nil //nolint:nilerr // no link, or nothing at all
+		return path, nil //nolint:nilerr // not a link, or does not exist
 	}
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(dir, to)
@@ -103,7 +102,7 @@ func resolve(path string, links int) (string, error) {
 	return resolve(filepath.Clean(to), links+1)
 }
 
-// load reads the file where it really is.
+// load reads the file at its resolved path.
 func (f *File) load() error {
 	file, err := os.OpenFile(f.Path, os.O_RDONLY|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,21 +117,21 @@ func (f *File) load() error {
 		return fmt.Errorf("reading %s: %w", f.Path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return reason.Errorf(reason.ConfigInvalid, "%s is no regular file", f.Path)
+		return reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", f.Path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", f.Path, err)
 	}
 	if len(text) > maxSize {
-		return reason.Errorf(reason.ConfigInvalid, "%s has more than %d bytes", f.Path, maxSize)
+		return reason.Errorf(reason.ConfigInvalid, "%s is larger than %d bytes", f.Path, maxSize)
 	}
 	f.Text, f.info = text, info
 	return nil
 }
 
-// Write puts a text in the place of the file, with the mode that is given; 0 is the mode
-// that it had, or for a new file that of one's own. The directory has to be there.
+// Write replaces the file with a text and the given mode; 0 keeps the existing mode, or gives a new
+// file the default mode for private files. The directory must exist.
 func (f *File) Write(text []byte, mode fs.FileMode) error {
 	if err := f.unchanged(); err != nil {
 		return err
@@ -144,28 +143,28 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 		}
 	}
 	dir := filepath.Dir(f.Path)
-	made, err := os.CreateTemp(dir, "."+filepath.Base(f.Path)+tempMark+"*")
+	temporary, err := os.CreateTemp(dir, "."+filepath.Base(f.Path)+tempMark+"*")
 	if err != nil {
 		return cannotWrite(f.Path, err)
 	}
-	_, err = made.Write(text)
+	_, err = temporary.Write(text)
 	if err == nil && f.info != nil {
-		err = own(made, f.info)
+		err = keyfile.KeepOwner(temporary, f.info)
 	}
 	if err == nil {
-		err = made.Chmod(mode) // after the owner, whose change takes bits away
+		err = temporary.Chmod(mode) // after the owner, because changing it clears bits
 	}
 	if err == nil {
-		err = made.Sync()
+		err = temporary.Sync()
 	}
-	if err = errors.Join(err, made.Close()); err == nil {
-		// Once more, now that all is ready: what is left is the moment of the rename.
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		// Checked again at the end, so that only the rename itself can race.
 		if err = f.unchanged(); err == nil {
-			err = os.Rename(made.Name(), f.Path)
+			err = os.Rename(temporary.Name(), f.Path)
 		}
 	}
 	if err != nil {
-		return errors.Join(cannotWrite(f.Path, err), os.Remove(made.Name()))
+		return errors.Join(cannotWrite(f.Path, err), os.Remove(temporary.Name()))
 	}
 	if err := keyfile.SyncDir(dir); err != nil {
 		return err
@@ -173,10 +172,10 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 	return f.load()
 }
 
-// tempMark is in the names of files that are being written.
+// tempMark occurs in the names of temporary files.
 const tempMark = ".palyra-"
 
-// Sweep removes what writes of a file left that were cut off.
+// Sweep removes temporary files that interrupted writes of a file left behind.
 func Sweep(path string) error {
 	left, err := filepath.Glob(filepath.Join(escaped(filepath.Dir(path)), "."+escaped(filepath.Base(path))+tempMark+"*"))
 	for _, name := range left {
@@ -185,7 +184,7 @@ func Sweep(path string) error {
 	return err
 }
 
-// escaped is a name as a pattern that means it alone.
+// escaped returns a name as a pattern that matches only it.
 func escaped(name string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(name)
 }
@@ -205,7 +204,7 @@ func (f *File) Remove() error {
 	return keyfile.SyncDir(filepath.Dir(f.Path))
 }
 
-// unchanged refuses when the file is not what was read.
+// unchanged returns an error if the file changed since it was read.
 func (f *File) unchanged() error {
 	now := &File{Path: f.Path, root: f.root}
 	if place, err := resolve(f.Path, 0); err != nil || place != f.Path {
@@ -221,7 +220,7 @@ func (f *File) unchanged() error {
 }
 
 func changed(path string) error {
-	return reason.Errorf(reason.FactsChanged, "%s was changed meanwhile", path).
+	return reason.Errorf(reason.FactsChanged, "%s changed since it was read", path).
 		WithRemedy("Run the command again when nothing else edits the file.")
 }
 
@@ -229,25 +228,25 @@ func cannotWrite(path string, err error) error {
 	if e := (*reason.Error)(nil); errors.As(err, &e) {
 		return err
 	}
-	return reason.Errorf(reason.ConfigInvalid, "%s cannot be written: %w", path, err).
-		WithRemedy("Run it as the owner of the file, who may write into its directory.")
+	return reason.Errorf(reason.ConfigInvalid, "writing %s: %w", path, err).
+		WithRemedy("Run the command as the owner of the file, with write permission in its directory.")
 }
 
-// MakeDirs makes a directory with its parents. told hears of each that is not there before
-// it is made, the outermost first.
-func MakeDirs(dir string, mode fs.FileMode, told func(dir string) error) error {
+// MakeDirs creates a directory with its parents. It calls before for each missing one,
+// the outermost first, and creates it if before returns nil.
+func MakeDirs(dir string, mode fs.FileMode, before func(dir string) error) error {
 	if info, err := os.Stat(dir); err == nil {
 		if !info.IsDir() {
-			return reason.Errorf(reason.ConfigInvalid, "%s is no directory", dir)
+			return reason.Errorf(reason.ConfigInvalid, "%s is not a directory", dir)
 		}
 		return nil
 	}
 	if parent := filepath.Dir(dir); parent != dir {
-		if err := MakeDirs(parent, mode, told); err != nil {
+		if err := MakeDirs(parent, mode, before); err != nil {
 			return err
 		}
 	}
-	if err := told(dir); err != nil {
+	if err := before(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {

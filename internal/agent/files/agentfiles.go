@@ -1,6 +1,6 @@
-// Package files knows where the agents that people run keep their settings, hooks and
-// MCP servers, and which files none of their tools may write: those, and what the gateway
-// stands on. It reads and writes nothing.
+// Package files defines the locations of agents' settings, hooks and MCP servers, and the files
+// that none of their tools may write: those, and the files of the gateway. It does not access the
+// files.
 package files
 
 import (
@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// Agent is one of the agents that Palyra knows.
+// Agent is one of the supported agents.
 type Agent string
 
 // The agents.
@@ -19,13 +19,13 @@ const (
 	VSCode     Agent = "vscode"
 )
 
-// Hooked are the agents that take hooks.
+// Hooked are the agents that support hooks.
 var Hooked = []Agent{ClaudeCode, Codex}
 
-// All are all agents.
+// All lists all agents.
 var All = []Agent{ClaudeCode, Codex, Cursor, VSCode}
 
-// Title is the agent's name for people.
+// Title returns the agent's display name.
 func (a Agent) Title() string {
 	switch a {
 	case ClaudeCode:
@@ -40,7 +40,7 @@ func (a Agent) Title() string {
 	return string(a)
 }
 
-// Program is the command by which the agent is started.
+// Program returns the command that starts the agent.
 func (a Agent) Program() string {
 	switch a {
 	case ClaudeCode:
@@ -52,19 +52,19 @@ func (a Agent) Program() string {
 	}
 }
 
-// Scope is for whom a file counts.
+// Scope is the scope of a settings file.
 type Scope string
 
-// The scopes, from the one that all others yield to.
+// The scopes, in increasing precedence.
 const (
 	Managed Scope = "managed"
 	User    Scope = "user"
 	Project Scope = "project"
-	// Local is a project's, for one person alone.
+	// Local is a project's file for one user alone.
 	Local Scope = "local"
 )
 
-// Kind is what a file holds.
+// Kind is a kind of content in a file.
 type Kind string
 
 // The kinds.
@@ -74,7 +74,7 @@ const (
 	Servers  Kind = "servers"
 )
 
-// Format is how a file is written.
+// Format is the format of a file.
 type Format string
 
 // The formats: JSON with comments, and TOML.
@@ -83,21 +83,21 @@ const (
 	TOML Format = "toml"
 )
 
-// File is a file of an agent. One file may hold several kinds.
+// File is a file of an agent. One file may contain several kinds.
 type File struct {
 	Agent  Agent
 	Scope  Scope
 	Kinds  []Kind
 	Path   string
 	Format Format
-	// Key is where the MCP servers stand in it, "" where it has none.
+	// Key is the key of the MCP servers in the file, "" for none.
 	Key string
-	// Projects is where it has an object for each project, by directory, which has
-	// servers under Key, too; "" where it has none.
+	// Projects is the key of an object with one object for each project directory, which also has
+	// servers under Key; "" for none.
 	Projects string
 }
 
-// Has reports whether the file holds a kind.
+// Has reports whether the file contains a kind.
 func (f File) Has(k Kind) bool {
 	for _, has := range f.Kinds {
 		if has == k {
@@ -107,22 +107,22 @@ func (f File) Has(k Kind) bool {
 	return false
 }
 
-// Machine is what decides where files are.
+// Machine determines the locations of files.
 type Machine struct {
 	// Home is the home directory.
 	Home string
 	// OS is runtime.GOOS.
 	OS string
-	// Getenv looks a variable up.
+	// Getenv returns an environment variable.
 	Getenv func(string) string
-	// System is put before absolute paths of the system; tests set it.
+	// System is the prefix of absolute system paths; tests set it.
 	System string
 }
 
-// ClaudeDir is the directory of Claude Code's own files.
+// ClaudeDir returns the directory of Claude Code's own files.
 func (m Machine) ClaudeDir() string { return m.dir("CLAUDE_CONFIG_DIR", ".claude") }
 
-// CodexDir is the directory of Codex's own files.
+// CodexDir returns the directory of Codex's own files.
 func (m Machine) CodexDir() string { return m.dir("CODEX_HOME", ".codex") }
 
 func (m Machine) dir(variable, underHome string) string {
@@ -132,7 +132,7 @@ func (m Machine) dir(variable, underHome string) string {
 	return filepath.Join(m.Home, underHome)
 }
 
-// claudeFile is where Claude Code keeps the servers of a user.
+// claudeFile returns the file of a user's servers in Claude Code.
 func (m Machine) claudeFile() string {
 	if dir := m.Getenv("CLAUDE_CONFIG_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, ".claude.json")
@@ -140,7 +140,7 @@ func (m Machine) claudeFile() string {
 	return filepath.Join(m.Home, ".claude.json")
 }
 
-// claudeManaged is where an administrator's settings of Claude Code are.
+// claudeManaged returns the directory of an administrator's settings of Claude Code.
 func (m Machine) claudeManaged() string {
 	switch m.OS {
 	case "darwin":
@@ -151,7 +151,7 @@ func (m Machine) claudeManaged() string {
 	return m.system("/etc/claude-code")
 }
 
-// codexManaged is where an administrator's settings of Codex are.
+// codexManaged returns the directory of an administrator's settings of Codex.
 func (m Machine) codexManaged() string {
 	if m.OS == "windows" {
 		return m.system(`C:\ProgramData\OpenAI\Codex`)
@@ -161,7 +161,7 @@ func (m Machine) codexManaged() string {
 
 func (m Machine) system(dir string) string { return m.System + dir }
 
-// codeUser is the directory of VS Code's user settings.
+// codeUser returns the directory of VS Code's user settings.
 func (m Machine) codeUser() string {
 	switch m.OS {
 	case "darwin":
@@ -178,13 +178,13 @@ func (m Machine) codeUser() string {
 	return filepath.Join(m.Home, ".config", "Code", "User")
 }
 
-// ManagedDropIn is the file of Claude Code's managed settings that is Palyra's alone.
+// ManagedDropIn returns the file of Claude Code's managed settings that only Palyra writes.
 func (m Machine) ManagedDropIn() string {
 	return filepath.Join(m.claudeManaged(), "managed-settings.d", "50-palyra.json")
 }
 
-// Files are the files of an agent, those of the project in a directory included, unless
-// it is "". They need not exist.
+// Files returns the files of an agent, including the project's in a directory, unless it is
+// "". They need not exist.
 func (m Machine) Files(a Agent, project string) []File {
 	var list []File
 	add := func(scope Scope, name string, format Format, key string, kinds ...Kind) {
@@ -225,8 +225,8 @@ func (m Machine) Files(a Agent, project string) []File {
 	return list
 }
 
-// Watchable reports whether a path is a file that an installation writes: palyrad reads
-// no other on somebody's word.
+// Watchable reports whether a path is a file that an installation writes: palyrad must not read
+// other files on a client's request.
 func Watchable(name string) bool {
 	if !filepath.IsAbs(name) || filepath.Clean(name) != name {
 		return false

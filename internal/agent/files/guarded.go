@@ -8,25 +8,25 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// Why says what a guarded file is.
+// Why is the reason why a file is guarded.
 type Why string
 
-// What is guarded.
+// The reasons.
 const (
 	// AgentSettings can rewrite, disable or bypass a hook, or start programs.
 	AgentSettings Why = "agent_settings"
-	// GatewayState is what palyrad keeps: keys, the journal, the socket.
+	// GatewayState is palyrad's state: keys, the journal, the socket.
 	GatewayState Why = "gateway_state"
 	// GatewayService starts palyrad, or is one of its programs.
 	GatewayService Why = "gateway_service"
-	// GatewayConfig is the configuration and the policies.
+	// GatewayConfig is the configuration or a policy.
 	GatewayConfig Why = "gateway_config"
 )
 
-// Guarded is what no tool of a hooked agent may write: a file, and all below it where it
-// is a directory.
+// Guarded is a path that no tool of a hooked agent may write: a file, or a directory with
+// everything below it.
 type Guarded struct {
-	// Path is absolute; with Anywhere it is part of one, in any directory.
+	// Path is absolute; with Anywhere it is a relative part, in any directory.
 	Path     string
 	Anywhere bool
 	// Except are names in the directory that are not guarded.
@@ -34,20 +34,20 @@ type Guarded struct {
 	Why    Why
 }
 
-// anywhere are the files of agents that count in whatever directory an agent is started,
-// as names in lower case.
+// anywhere are files of agents that apply in any directory in which an agent is started, as
+// lower-case names.
 var anywhere = []string{
 	".claude.json", ".mcp.json", ".codex", ".cursor", ".vscode/mcp.json", ".vscode/tasks.json",
 }
 
-// Gateway is where a gateway has what it stands on; "" is nowhere.
+// Gateway contains the locations of a gateway's files; "" is none.
 type Gateway struct {
 	StateDir, Config, Policies string
 	// Programs are palyrad, palyra and palyra-hook.
 	Programs []string
 }
 
-// Guards are all that is guarded for the agents of a person, and for a gateway.
+// Guards returns all guarded paths for a user's agents and for a gateway.
 func (m Machine) Guards(g Gateway) []Guarded {
 	var list []Guarded
 	add := func(why Why, paths ...string) {
@@ -58,8 +58,8 @@ func (m Machine) Guards(g Gateway) []Guarded {
 		}
 	}
 	for _, dir := range []Guarded{{Path: m.ClaudeDir()}, {Path: ".claude", Anywhere: true}} {
-		// What Claude Code's own tools write: plans, its notes on projects, and worktrees of git,
-		// in which the files of an agent count as in any directory.
+		// Claude Code's own tools write here: plans, its notes on projects, and git worktrees, in
+		// which the files of an agent apply as in any directory.
 		dir.Except, dir.Why = []string{"plans", "projects", "worktrees"}, AgentSettings
 		list = append(list, dir)
 	}
@@ -74,14 +74,14 @@ func (m Machine) Guards(g Gateway) []Guarded {
 	return list
 }
 
-// ServiceName is the name of palyrad's service, and Label that of launchd.
+// ServiceName is the name of palyrad's service, and Label the one for launchd.
 const (
 	ServiceName = "palyrad"
 	Label       = "dev.palyra.palyrad"
 )
 
-// ClientState is the directory in which palyra keeps what it saw of gateways, and what it
-// installed.
+// ClientState returns palyra's state directory, which contains the known gateways and the
+// installations.
 func (m Machine) ClientState() string {
 	if dir := m.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "palyra-cli")
@@ -89,7 +89,7 @@ func (m Machine) ClientState() string {
 	return filepath.Join(m.Home, ".local", "state", "palyra-cli")
 }
 
-// UnitDir is where the units of the user's service manager are.
+// UnitDir returns the unit directory of the user's service manager.
 func (m Machine) UnitDir() string {
 	if dir := m.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "systemd", "user")
@@ -97,12 +97,12 @@ func (m Machine) UnitDir() string {
 	return filepath.Join(m.Home, ".config", "systemd", "user")
 }
 
-// LaunchAgent is the file of launchd for palyrad.
+// LaunchAgent returns palyrad's launchd file.
 func (m Machine) LaunchAgent() string {
 	return filepath.Join(m.Home, "Library", "LaunchAgents", Label+".plist")
 }
 
-// Services are the files that start palyrad.
+// Services returns the files that start palyrad.
 func (m Machine) Services() []string {
 	if m.OS == "darwin" {
 		return []string{m.LaunchAgent(), "/Library/LaunchDaemons/" + Label + ".plist"}
@@ -116,9 +116,8 @@ func (m Machine) Services() []string {
 	return list
 }
 
-// Match is the first of a list that holds for a path, which is absolute and has no links
-// any more as far as the caller knows. Names are compared as the most forgiving file
-// system would.
+// Match returns the first guard that matches a path, which is absolute and has no links as far as
+// the caller can determine. Names are compared as the least strict file system would.
 func Match(list []Guarded, path string) (Guarded, bool) {
 	at := folded(path)
 	for _, g := range list {
@@ -140,7 +139,7 @@ func begins(path, start []string) bool {
 	return len(path) >= len(start) && slices.Equal(path[:len(start)], start)
 }
 
-// folded are the names of a path; ".." takes the one before it away.
+// folded returns the normalized names of a path; ".." removes the name before it.
 func folded(path string) []string {
 	var list []string
 	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' }) {

@@ -1,5 +1,9 @@
-// Package watch watches what was written into the settings of agents: it reads the
-// files, and tells when an entry is not any more what was installed.
+// Package watch monitors the entries that were written into the settings of agents: it reads the
+// files, and reports when an entry differs from the installed one.
+//
+// A user who can write the settings can remove the hook, and an agent runs as that user. This
+// package cannot prevent it, but reports it. It compares values and not files, because agents
+// rewrite their files continuously.
 package watch
 
 import (
@@ -17,17 +21,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// State is how an entry is.
+// State is the state of an entry.
 type State string
 
 // The states.
 const (
 	Intact State = "intact"
-	// Changed is that something else stands there, or nothing.
+	// Changed means that the value is different or missing.
 	Changed State = "changed"
-	// Missing is that there is no file.
+	// Missing means that the file does not exist.
 	Missing State = "missing"
-	// Unreadable is that palyrad cannot read the file, or that it does not parse.
+	// Unreadable means that palyrad cannot read or parse the file.
 	Unreadable State = "unreadable"
 )
 
@@ -35,20 +39,20 @@ const (
 type Entry struct {
 	Path   string       `json:"path"`
 	Format files.Format `json:"format"`
-	// Keys lead to the value, or with InList to the list in which it is.
+	// Keys are the path to the value or, with InList, to its list.
 	Keys   []string `json:"keys"`
 	InList bool     `json:"in_list,omitempty"`
-	// Digest is that of the value in canonical JSON.
+	// Digest is the digest of the value in canonical JSON.
 	Digest string `json:"digest"`
 	State  State  `json:"state"`
-	// ChangedAt is since when it has not been intact.
+	// ChangedAt is the time since which it has not been intact.
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
-// Name is the entry for people.
+// Name returns the entry for display.
 func (e Entry) Name() string { return e.Path + " (" + strings.Join(e.Keys, ".") + ")" }
 
-// Installation is what one installation wrote.
+// Installation contains the entries of one installation.
 type Installation struct {
 	ID, Agent, Scope, Transport string
 	Entries                     []Entry
@@ -56,31 +60,31 @@ type Installation struct {
 	At                          time.Time
 }
 
-// Store keeps installations. Each change is durable with its event.
+// Store stores installations. Each change is durable with its event.
 type Store interface {
 	Installations(ctx context.Context) ([]Installation, error)
 	PutInstallation(ctx context.Context, i Installation, e event.Draft) error
 	DropInstallation(ctx context.Context, id string, e event.Draft) error
 }
 
-// mostInstallations bounds how many are watched.
+// mostInstallations bounds the monitored installations.
 const mostInstallations = 200
 
-// Watcher knows what is installed.
+// Watcher monitors the installations.
 type Watcher struct {
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
-	// again wakes Run when there is another file to watch.
+	// again wakes Run when there is another file to monitor.
 	again chan struct{}
 
-	// acting is held while something is looked at and noted.
+	// acting is held during a check and its journaling.
 	acting sync.Mutex
 	mu     sync.Mutex
 	list   []Installation
 }
 
-// New reads what is installed.
+// New loads the installations.
 func New(ctx context.Context, store Store, log *slog.Logger, now func() time.Time) (*Watcher, error) {
 	list, err := store.Installations(ctx)
 	if err != nil {
@@ -89,7 +93,7 @@ func New(ctx context.Context, store Store, log *slog.Logger, now func() time.Tim
 	return &Watcher{store: store, log: log, now: now, again: make(chan struct{}, 1), list: list}, nil
 }
 
-// payload is what the events of installations say.
+// payload is the payload of installation events.
 type payload struct {
 	ID        string           `json:"installation_id"`
 	Agent     string           `json:"agent"`
@@ -115,12 +119,12 @@ func (i Installation) draft(code event.Code, by access.Principal, entries []entr
 	return event.DraftOf(code, actor, i.ID, payload{ID: i.ID, Agent: i.Agent, Scope: i.Scope, Transport: i.Transport, Principal: by, Entries: entries})
 }
 
-// Register has an installation watched.
+// Register starts monitoring an installation.
 func (w *Watcher) Register(ctx context.Context, i Installation) (Installation, error) {
 	for _, e := range i.Entries {
 		if !files.Watchable(e.Path) {
-			return i, reason.Errorf(reason.InvalidInput, "%q is no file in which agents keep settings", e.Path).
-				WithRemedy("Name the file by its absolute path without links.")
+			return i, reason.Errorf(reason.InvalidInput, "%q is not a settings file of a supported agent", e.Path).
+				WithRemedy("Specify the absolute path of the file, without links.")
 		}
 	}
 	w.acting.Lock()
@@ -128,7 +132,7 @@ func (w *Watcher) Register(ctx context.Context, i Installation) (Installation, e
 	all := w.all()
 	at := slices.IndexFunc(all, func(o Installation) bool { return o.ID == i.ID })
 	if at < 0 && len(all) >= mostInstallations {
-		return i, reason.Errorf(reason.RateLimited, "%d installations are watched already", len(all)).WithRemedy("Remove some with `palyra hook uninstall`.")
+		return i, reason.Errorf(reason.RateLimited, "the limit of %d monitored installations is reached", len(all)).WithRemedy("Remove some with `palyra hook uninstall`.")
 	}
 	i.At = w.now().UTC()
 	entries := make([]entryPayload, len(i.Entries))
@@ -160,7 +164,7 @@ func (w *Watcher) Register(ctx context.Context, i Installation) (Installation, e
 	return i, nil
 }
 
-// Remove ends the watch of an installation, and reports whether there was one.
+// Remove ends the monitoring of an installation, and reports whether it existed.
 func (w *Watcher) Remove(ctx context.Context, by access.Principal, id string) (bool, error) {
 	w.acting.Lock()
 	defer w.acting.Unlock()
@@ -182,14 +186,14 @@ func (w *Watcher) Remove(ctx context.Context, by access.Principal, id string) (b
 	return true, nil
 }
 
-// all is a copy of the list.
+// all returns a copy of the list.
 func (w *Watcher) all() []Installation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.list)
 }
 
-// List looks at the files and returns all installations by their ids.
+// List checks the files and returns all installations by their ids.
 func (w *Watcher) List(ctx context.Context) ([]Installation, error) {
 	err := w.look(ctx)
 	list := w.all()
@@ -197,7 +201,7 @@ func (w *Watcher) List(ctx context.Context) ([]Installation, error) {
 	return list, err
 }
 
-// look looks at all entries, and journals those that are another way than before.
+// look checks all entries, and journals the changed ones.
 func (w *Watcher) look(ctx context.Context) error {
 	w.acting.Lock()
 	defer w.acting.Unlock()
@@ -224,7 +228,7 @@ func (w *Watcher) look(ctx context.Context) error {
 			err = w.store.PutInstallation(ctx, i, draft)
 		}
 		if err != nil {
-			return fmt.Errorf("noting that what was installed changed: %w", err)
+			return fmt.Errorf("recording changes of installed entries: %w", err)
 		}
 		w.mu.Lock()
 		w.list[n] = i
@@ -240,13 +244,13 @@ func (w *Watcher) look(ctx context.Context) error {
 func (w *Watcher) tell(ctx context.Context, i Installation, c entryPayload) {
 	attrs := []any{slog.String("note", "hook of "+i.Agent+" in "+(Entry{Path: c.Path, Keys: c.Keys}).Name()), slog.String("state", string(c.State))}
 	if c.State == Intact {
-		w.log.InfoContext(ctx, "what was installed into an agent is as it was again", attrs...)
+		w.log.InfoContext(ctx, "an installed hook was restored", attrs...)
 		return
 	}
-	w.log.WarnContext(ctx, "what was installed into an agent was changed: it may not ask any more", attrs...)
+	w.log.WarnContext(ctx, "an installed hook was changed: the agent may bypass the gateway", attrs...)
 }
 
-// Notices are sentences about what is not as it was installed.
+// Notices returns notices about entries that are not intact.
 func (w *Watcher) Notices() []string {
 	var list []string
 	for _, i := range w.all() {
@@ -254,7 +258,7 @@ func (w *Watcher) Notices() []string {
 			if e.State == Intact {
 				continue
 			}
-			list = append(list, fmt.Sprintf("the hook of %s in %s is %s since %s: it may run tools that are not decided here; `palyra hook status %[1]s` says more, `palyra hook install %[1]s` mends it",
+			list = append(list, fmt.Sprintf("the hook of %s in %s is %s since %s: its tools may run without a decision; see `palyra hook status %[1]s`, and repair it with `palyra hook install %[1]s`",
 				i.Agent, e.Name(), e.State, e.ChangedAt.Format(time.RFC3339)))
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// maxFile bounds what is read of a file: 8 MiB.
+// maxFile bounds the read part of a file: 8 MiB.
 const maxFile = 8 << 20
 
-// Look says how an entry is.
+// Look returns the state of an entry.
 func Look(e Entry) State {
 	f, err := os.OpenFile(e.Path, os.O_RDONLY|nonBlocking, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func Look(e Entry) State {
 	return e.In(text)
 }
 
-// In says how an entry is in a text.
+// In returns the state of an entry in a text.
 func (e Entry) In(text []byte) State {
 	value, err := Lookup(e.Format, text, e.Keys)
 	if err != nil {
@@ -57,7 +57,7 @@ func (e Entry) In(text []byte) State {
 	return Changed
 }
 
-// Lookup is what stands at the end of keys, as JSON; nil for nothing.
+// Lookup returns the value at the end of keys, as JSON; nil for none.
 func Lookup(format files.Format, text []byte, keys []string) (json.RawMessage, error) {
 	var doc any
 	var err error

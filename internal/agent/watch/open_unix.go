@@ -4,5 +4,5 @@ package watch
 
 import "syscall"
 
-// nonBlocking keeps a pipe in the place of a file from holding the watch up.
+// nonBlocking prevents a pipe at the path from blocking the watch.
 const nonBlocking = syscall.O_NONBLOCK

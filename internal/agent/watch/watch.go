@@ -9,26 +9,26 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// lookEvery is how often the files are looked at, whatever the system tells of them; quiet
-// is how long a directory has to be still before one looks: editors write in steps.
+// lookEvery is the interval of checks independent of change notifications; quiet is how long a
+// directory must be unchanged before a check, because editors write in steps.
 const (
 	lookEvery = 30 * time.Second
 	quiet     = 100 * time.Millisecond
 )
 
-// Run looks at the files whenever the system says that something changed beside them, and
-// now and then, until ctx ends.
+// Run checks the files when the system reports a change in their directories, and periodically,
+// until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
-		w.log.WarnContext(ctx, "files of agents are looked at now and then alone", slog.String("error", err.Error()))
+		w.log.WarnContext(ctx, "files of agents are checked only periodically", slog.String("error", err.Error()))
 		return w.run(ctx, nil, nil, func() {})
 	}
 	defer func() { _ = files.Close() }()
 	return w.run(ctx, files.Events, files.Errors, func() {
 		for _, i := range w.all() {
 			for _, e := range i.Entries {
-				// One that is not there is seen by the next look.
+				// A missing directory is noticed by the next check.
 				_ = files.Add(filepath.Dir(e.Path))
 			}
 		}
@@ -47,11 +47,11 @@ func (w *Watcher) run(ctx context.Context, events <-chan fsnotify.Event, errs <-
 			return nil
 		case <-w.again:
 			watch()
-			settled.Reset(quiet) // what changed before was told by nobody
+			settled.Reset(quiet) // earlier changes were not reported
 		case <-events:
 			settled.Reset(quiet)
 		case err := <-errs:
-			w.log.WarnContext(ctx, "watching files of agents failed; they are looked at", slog.String("error", err.Error()))
+			w.log.WarnContext(ctx, "watching files of agents failed; they are checked now", slog.String("error", err.Error()))
 			settled.Reset(quiet)
 		case <-every.C:
 			watch()
@@ -64,6 +64,6 @@ func (w *Watcher) run(ctx context.Context, events <-chan fsnotify.Event, errs <-
 
 func (w *Watcher) report(ctx context.Context) {
 	if err := w.look(ctx); err != nil && ctx.Err() == nil {
-		w.log.ErrorContext(ctx, "looking at what was installed into agents", slog.String("error", err.Error()))
+		w.log.ErrorContext(ctx, "checking the hooks that were installed into agents", slog.String("error", err.Error()))
 	}
 }

@@ -7,9 +7,10 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
 )
 
-// Kind is how a proposal was answered.
+// Kind is the source of an answer.
 type Kind string
 
 // The kinds of answers. None is the zero value and allows nothing.
@@ -21,12 +22,15 @@ const (
 	ByDenial   Kind = "denied"
 	ByExpiry   Kind = "expired"
 	ByCancel   Kind = "cancelled"
-	// ByJoin is what people said of the same call when an agent's hook announced it.
+	// ByJoin is the answer given for the same call when an agent's hook announced it.
 	ByJoin Kind = "joined"
 )
 
-// Answer is what the desk says of an ask. Only this package makes one that
-// allows; its zero value allows nothing.
+// Answer is the desk's result for an Ask. Only this package creates an Answer that allows; its
+// zero value allows nothing.
+//
+// An answer that allows MUST be consumed in the transaction that records the decision, or released.
+// It MUST NOT be used for a call with another digest.
 type Answer struct {
 	kind           Kind
 	approvalID     string
@@ -37,8 +41,8 @@ type Answer struct {
 	votes          []Vote
 	callDigest     string
 	snapshotDigest string
-	// joins is the proposal whose answer this was first, of a call that its agent
-	// announced.
+	// joins is the proposal that this answer was given for first, when its agent announced the
+	// call.
 	joins   string
 	amended *Amended
 	code    reason.Code
@@ -46,21 +50,21 @@ type Answer struct {
 	remedy  string
 }
 
-// NotNeeded is the answer for a verdict that allows without asking.
+// NotNeeded is the answer for a verdict that allows without an approval.
 func NotNeeded() Answer { return Answer{kind: NotAsked} }
 
-// Kind returns how it was answered.
+// Kind returns the source of the answer.
 func (a Answer) Kind() Kind { return a.kind }
 
-// Allowed reports whether the call may go on to a decision.
+// Allowed reports whether the call may proceed to a decision.
 func (a Answer) Allowed() bool {
 	return a.kind == ByApproval || a.kind == ByGrant || a.kind == NotAsked || a.kind == ByJoin
 }
 
-// Join is the yes of people for the call that they were asked about when its agent
-// announced it as proposal: the approval was used up then, and this is the one call
-// that it was for. That it is, is the caller's to see to. What nobody said yes to
-// becomes nothing.
+// Join converts an approval of an announced call to an answer for the call itself. The approval
+// was requested when the agent announced the call as proposal, and was consumed then. The
+// caller must verify that this is the announced call. An answer that does not rest on an
+// approval is not converted.
 func (a Answer) Join(proposal, callDigest string) (Answer, bool) {
 	if a.kind != ByApproval && a.kind != ByGrant {
 		return Answer{}, false
@@ -69,18 +73,17 @@ func (a Answer) Join(proposal, callDigest string) (Answer, bool) {
 	return a, true
 }
 
-// Joins returns the proposal that the answer was first for; "" unless the kind is
-// ByJoin.
+// Joins returns the proposal that the answer was given for first; "" unless the kind is ByJoin.
 func (a Answer) Joins() string { return a.joins }
 
 // Standing reports whether the votes come from a grant.
 func (a Answer) Standing() bool { return a.grant.ID != "" }
 
-// ApprovalID returns the id of the record that answered, or whose votes minted the
-// grant that did.
+// ApprovalID returns the id of the record that answered, or of the record whose votes created
+// the grant that answered.
 func (a Answer) ApprovalID() string {
 	if a.kind == ByJoin {
-		return "" // it was used by the call that was announced
+		return "" // the announced call consumed it
 	}
 	return a.approvalID
 }
@@ -88,8 +91,8 @@ func (a Answer) ApprovalID() string {
 // GrantID returns the grant that answered; "" unless the kind is ByGrant.
 func (a Answer) GrantID() string { return a.Grant().ID }
 
-// Grant returns the grant that answered, as it was then; the zero value unless
-// the kind is ByGrant.
+// Grant returns the grant that answered, in its state at that time; the zero value unless the
+// kind is ByGrant.
 func (a Answer) Grant() Grant {
 	if a.kind == ByJoin {
 		return Grant{}
@@ -97,26 +100,25 @@ func (a Answer) Grant() Grant {
 	return a.grant
 }
 
-// Version returns the version that the record or grant had when it answered.
+// Version returns the version of the record or grant when it answered.
 func (a Answer) Version() int64 { return a.version }
 
-// Votes returns the votes that made the answer, for evaluating policy again.
+// Votes returns the votes of the answer, for evaluating policy again.
 func (a Answer) Votes() []Vote { return slices.Clone(a.votes) }
 
-// CallDigest returns the digest of the call that the answer is for; "" for
-// NotNeeded.
+// CallDigest returns the digest of the call that the answer is for; "" for NotNeeded.
 func (a Answer) CallDigest() string { return a.callDigest }
 
-// SnapshotDigest returns the snapshot under which the record was asked.
+// SnapshotDigest returns the policy snapshot in force when the record was created.
 func (a Answer) SnapshotDigest() string { return a.snapshotDigest }
 
-// Reason returns why it does not allow; "" when it does.
+// Reason returns the code of the refusal; "" if the answer allows.
 func (a Answer) Reason() reason.Code { return a.code }
 
-// Message says the reason in words for the caller.
+// Message returns the text of the refusal for the caller.
 func (a Answer) Message() string { return a.message }
 
-// Remedy says what the caller can do next.
+// Remedy returns the caller's next step.
 func (a Answer) Remedy() string {
 	if a.remedy != "" || a.code == "" {
 		return a.remedy
@@ -124,7 +126,7 @@ func (a Answer) Remedy() string {
 	return reason.Lookup(a.code).Remedy
 }
 
-// MarshalJSON writes the answer for the journal and the tape.
+// MarshalJSON encodes the answer for the journal and the tape.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Kind       Kind        `json:"kind"`
@@ -146,7 +148,7 @@ func voters(votes []Vote) []string {
 	return names
 }
 
-// answerOf is the answer that a record which no longer waits gives to a call.
+// answerOf returns the answer that a settled record gives to a call.
 func answerOf(rec *Record) *Answer {
 	a := &Answer{
 		approvalID: rec.ID, version: rec.Version, subjectType: rec.SubjectType, votes: slices.Clone(rec.Votes),
@@ -166,7 +168,7 @@ func answerOf(rec *Record) *Answer {
 		}
 	case Expired:
 		a.kind, a.code = ByExpiry, reason.ApprovalExpired
-		a.message = fmt.Sprintf("nobody approved %s within %s", rec.what(), rec.ExpiresAt.Sub(rec.CreatedAt))
+		a.message = fmt.Sprintf("%s was not approved within %s", rec.what(), rec.ExpiresAt.Sub(rec.CreatedAt))
 	case Cancelled:
 		a.kind, a.code = ByCancel, reason.ApprovalCancelled
 		a.message = "the request for approval was withdrawn"
@@ -180,7 +182,7 @@ func answerOf(rec *Record) *Answer {
 	return a
 }
 
-// what names what is asked about.
+// what names the subject of the record in messages.
 func (r *Record) what() string {
 	switch {
 	case r.AboutCommit():
@@ -197,7 +199,7 @@ func (r *Record) what() string {
 	return "the call"
 }
 
-// answerOfGrant is the yes of a grant to a call that it covers.
+// answerOfGrant returns the allowing answer of a grant for a call that it covers.
 func answerOfGrant(g Grant, ask Ask) Answer {
 	return Answer{
 		kind: ByGrant, approvalID: g.ApprovalID, proposalID: ask.Proposal.ID, version: g.Version, grant: g,
@@ -205,11 +207,65 @@ func answerOfGrant(g Grant, ask Ask) Answer {
 	}
 }
 
-// gone is the answer to a waiter whose own context ended.
-func gone(rec *Record, why string) *Answer {
+// removedAnswer returns the answer for a waiter whose own context ended.
+func removedAnswer(rec *Record, why string) *Answer {
 	return &Answer{
 		kind: ByCancel, approvalID: rec.ID, version: rec.Version, callDigest: rec.CallDigest,
 		snapshotDigest: rec.SnapshotDigest, code: reason.Cancelled,
 		message: why,
 	}
+}
+
+// AmendedPayload is the payload of event.Amended.
+type AmendedPayload struct {
+	ApprovalID string `json:"approval_id"`
+	ProposalID string `json:"proposal_id"`
+	Version    int64  `json:"version"`
+	// WasDigest is the digest of the previous version, and CallDigest of the current one.
+	WasDigest      string `json:"was_digest"`
+	CallDigest     string `json:"call_digest"`
+	SnapshotDigest string `json:"snapshot_digest"`
+	Edit           Edit   `json:"edit"`
+	Severity       string `json:"severity"`
+	Summary        string `json:"summary"`
+	Missing        string `json:"missing"`
+}
+
+// Amended describes how an approved call was edited: the approved arguments and the editors. It is
+// nil for an unedited call.
+type Amended struct {
+	Input []byte
+	Edits []Edit
+}
+
+// Amended returns the edits of the call, or nil.
+func (a Answer) Amended() *Amended { return a.amended }
+
+// By returns the users who edited the call, without duplicates.
+func (a *Amended) By() []string {
+	var names []string
+	for _, e := range a.Edits {
+		if name := e.By.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// EditOf returns the edit for the result of an edited call.
+func (a *Amended) EditOf(approvalID string, changes []tool.Difference) *tool.Edited {
+	return &tool.Edited{
+		ApprovalID: approvalID, By: a.By(), Reason: tool.RedactText(a.Edits[len(a.Edits)-1].Reason),
+		Proposed: a.Edits[0].WasDigest, Changes: changes,
+	}
+}
+
+// editedNote is the prompt's note about the editors of the call.
+func editedNote(edits []Edit) string {
+	last := edits[len(edits)-1]
+	text := fmt.Sprintf("%s changed this call after it was proposed. Earlier votes do not count.", last.By)
+	if last.Reason != "" {
+		text += " They say: " + last.Reason
+	}
+	return text
 }

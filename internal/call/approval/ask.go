@@ -14,42 +14,42 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Ask is a planned call for which policy wants a human.
+// Ask is a request to approve a planned call.
 type Ask struct {
 	Proposal tool.Proposal
 	Plan     tool.Plan
-	// CallDigest must be the digest of Plan.Binding; when empty it is computed.
+	// CallDigest must be the digest of Plan.Binding; it is computed if empty.
 	CallDigest string
-	// Resolved is the digest of a tool.Resolved, which calls that do the same have
-	// in common. A no is remembered by it. When it is empty, only the very same
-	// call is answered from memory.
+	// Resolved is the digest of a tool.Resolved, which is the same for all calls with the same
+	// effect. Denials are remembered by it. If it is empty, a denial is remembered for the
+	// identical call only.
 	Resolved       string
 	SnapshotDigest string
 	// Request is the policy request that the Judge evaluates again.
 	Request json.RawMessage
 	Prompt  Prompt
-	// Edits are how people changed the call before, Changed how it differs from the one
-	// that was proposed.
+	// Edits are the earlier edits of the call. Changed lists the differences from the proposed
+	// call.
 	Edits   []Edit
 	Changed []tool.Difference
-	// SubjectType is tool when empty. SubjectID is the plan's subject, else
-	// the tool's name, when empty.
+	// SubjectType defaults to tool. SubjectID defaults to the plan's subject, or else to the
+	// tool's name.
 	SubjectType SubjectType
 	SubjectID   string
 	// Timeout is clamped to the desk's limits; zero means Limits.Timeout.
 	Timeout  time.Duration
 	Severity string
-	// Missing and Needs say what the call needs before anyone voted, when known.
+	// Missing and Needs are the requirements of the call before the first vote, if known.
 	Missing string
 	Needs   *Needs
-	// Covers evaluates policy with a standing grant. It is for a call that waited
-	// on a record together with an identical call, which used the approval up: the
-	// call may go on by the grant that the votes minted, if Covers says so. When
-	// Covers is nil, such a call asks again.
+	// Covers evaluates policy with a standing grant. It is for a call that waited on a record
+	// together with an identical call, which consumed the approval. The call may proceed by the
+	// grant that the votes created if Covers returns true. If Covers is nil, such a call
+	// requests a new approval.
 	Covers func(context.Context, Grant) (bool, error)
 }
 
-// Query returns what Grants looks for to serve the ask.
+// Query returns the grant query of the ask.
 func (a Ask) Query() GrantQuery {
 	return GrantQuery{
 		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
@@ -59,31 +59,30 @@ func (a Ask) Query() GrantQuery {
 	}
 }
 
-// CommitSubject begins the SubjectID of an ask about the changes that a call
-// made; workspace and root follow: "commit:default:sha256:...".
+// CommitSubject begins the SubjectID of an ask about the changes of a call; workspace and root
+// follow: "commit:default:sha256:...".
 const CommitSubject = "commit:"
 
-// SessionSubject begins the SubjectID of an ask about whether a session may make
-// more calls; the session follows.
+// SessionSubject begins the SubjectID of an ask to extend a session; the session follows.
 const SessionSubject = "session:"
 
-// SessionTool is the tool in the binding of an ask about a session. No tool has
-// that name.
+// SessionTool is the tool in the binding of an ask about a session. It is reserved: tools
+// cannot have this name.
 const SessionTool = "session.extend"
 
-// AboutSession reports whether r asks about a session, and not about a call.
+// AboutSession reports whether r is about a session instead of a call.
 func (r Record) AboutSession() bool {
 	return strings.HasPrefix(r.SubjectID, SessionSubject) && r.Binding.Tool == SessionTool
 }
 
-// The tools in the bindings of asks about the gateway. No tool has such a name.
+// The tools in the bindings of asks about the gateway. These names are reserved.
 const (
 	ChangeTool  = "gateway.change"
 	PairingTool = "device.pair"
 )
 
-// GatewayTool is the name in the binding of an ask about the gateway; "" for every
-// other subject type.
+// GatewayTool is the name in the binding of an ask about the gateway; "" for every other
+// subject type.
 func GatewayTool(t SubjectType) string {
 	switch t {
 	case SubjectGatewayChange:
@@ -95,9 +94,9 @@ func GatewayTool(t SubjectType) string {
 	}
 }
 
-// AboutGateway reports whether r asks about the gateway itself: who its members and
-// devices are, what is in force, and not about a call. Whose answer counts stands in
-// code then, and in no policy, and a yes is for that one change.
+// AboutGateway reports whether r is about the gateway itself (its members, devices or
+// configuration) instead of a call. The valid approvers are then set in code and not by policy,
+// and an approval covers only that change.
 func (r Record) AboutGateway() bool {
 	name := GatewayTool(r.SubjectType)
 	return name != "" && r.Binding.Tool == name
@@ -105,26 +104,25 @@ func (r Record) AboutGateway() bool {
 
 func reserved(name string) bool { return name == ChangeTool || name == PairingTool }
 
-// heldByFreeze reports whether a freeze stops the ask. What ends a freeze, and what
-// sets right why there is one, is asked while it lasts; new devices wait.
+// heldByFreeze reports whether a freeze stops the ask. Changes of the gateway, including the
+// one that ends the freeze, can be approved during a freeze; the pairing of devices waits.
 func heldByFreeze(t SubjectType) bool { return t != SubjectGatewayChange }
 
 func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, CommitSubject) }
 
-// AboutCommit reports whether r asks about the changes of a call that ran, and
-// not about a call.
+// AboutCommit reports whether r is about the changes of a call that ran instead of a call.
 func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
 
-// AboutSecret reports whether r asks about a secret that the program of a call gets as
-// it is. A yes is for that one call.
+// AboutSecret reports whether r is about a secret that the program of a call gets in plain
+// text. An approval covers only that call.
 func (r Record) AboutSecret() bool { return r.SubjectType == SubjectSecretAccess }
 
-// ComparedPrefixes are what ComparedAs puts before the name of a tool.
+// ComparedPrefixes are the prefixes that ComparedAs adds to the name of a tool.
 var ComparedPrefixes = []string{"secret:", CommitSubject}
 
-// ComparedAs is the name under which Store.LastAllowed finds r: the tool's for a
-// call, and "commit:" or "secret:" before it for the changes or a secret of one. So
-// changes are compared with changes and calls with calls.
+// ComparedAs is the name under which Store.LastAllowed finds r: the tool's name for a call,
+// with the prefix "commit:" for the changes of a call and "secret:" for a secret. Commits are
+// thus compared with commits, and calls with calls.
 func (r Record) ComparedAs() string {
 	if r.AboutSecret() {
 		return "secret:" + r.Binding.Tool
@@ -135,8 +133,8 @@ func (r Record) ComparedAs() string {
 	return r.Binding.Tool
 }
 
-// check sets the ask's defaults and refuses one whose binding does not describe its
-// proposal: people see the proposal, but what they approve is the binding.
+// check sets the ask's defaults. It rejects an ask whose binding does not describe its
+// proposal: approvers see the proposal, but they approve the binding.
 func (a *Ask) check(l Limits) error {
 	digest, err := a.Plan.Binding.Digest()
 	if err != nil {
@@ -160,7 +158,7 @@ func (a *Ask) check(l Limits) error {
 	return nil
 }
 
-// unbound names the fields of the binding that are not the proposal's.
+// unbound names the fields in which binding and proposal differ.
 func (a *Ask) unbound() []string {
 	var wrong []string
 	b := &a.Plan.Binding
@@ -192,7 +190,7 @@ func (a *Ask) name() {
 	a.Prompt.Severity = a.Severity
 }
 
-// record makes the pending record of a checked ask.
+// record creates the pending record of a checked ask.
 func (a Ask) record(id string, at time.Time) (Record, error) {
 	binding, err := redacted(a)
 	if err != nil {
@@ -217,14 +215,14 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 	}, nil
 }
 
-// redacted is the ask's binding as it may be stored and shown: without the
-// values at the tool's secret paths, and without what has the form of a key.
+// redacted returns the ask's binding in the form that may be stored and displayed: without the
+// values at the tool's secret paths and without text in the form of a key.
 func redacted(a Ask) (tool.Binding, error) {
 	shown, _, err := redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
 	return shown, err
 }
 
-// redactBinding also reports whether anything had to be replaced.
+// redactBinding also reports whether anything was replaced.
 func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hidden bool, err error) {
 	text, err := canonical.Marshal(b)
 	if err != nil {
@@ -240,9 +238,9 @@ func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hi
 	return shown, true, nil
 }
 
-// shownSubject is a subject as records and grants keep it. In a subject with text
-// that has the form of a key, that text is redacted and the digest of the whole
-// subject is appended, so that two different subjects stay different.
+// shownSubject returns a subject in the form that records and grants store. Text in the form of
+// a key is redacted; the digest of the whole subject is then appended, so that two different
+// subjects stay different.
 func shownSubject(subject string) string {
 	safe := tool.RedactText(subject)
 	if safe == subject {
@@ -251,11 +249,11 @@ func shownSubject(subject string) string {
 	return safe + " " + canonical.Digest([]byte(subject))
 }
 
-// callKey says which asks are identical: one record serves them all.
+// callKey identifies identical asks, which share one record.
 type callKey struct {
 	principal, onBehalfOf access.Principal
 	session, callDigest   string
-	// reason is that of the requester: people who said yes to one did not to another.
+	// reason is the requester's reason: votes for one reason do not apply to another.
 	reason string
 }
 
@@ -265,4 +263,11 @@ func keyOf(a Ask) callKey {
 
 func keyOfRecord(r Record) callKey {
 	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest, r.Prompt.RequesterReason}
+}
+
+func (l Limits) clampTimeout(requested time.Duration) time.Duration {
+	if requested <= 0 {
+		requested = l.Timeout
+	}
+	return min(max(requested, l.TimeoutMin), l.TimeoutMax)
 }

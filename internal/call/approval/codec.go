@@ -10,30 +10,30 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// payload is what a record holds of the call itself, which may be a file's content or
-// quote one. A store keeps it sealed.
+// payload is the part of a record about the call itself, which may contain or quote a file's
+// content. A store keeps it sealed.
 type payload struct {
 	Prompt  Prompt       `json:"prompt"`
 	Binding tool.Binding `json:"binding"`
 }
 
-// Sealed reports whether a store has to seal what people are shown of r. What is asked
-// about the gateway itself has nothing of a tool or of a workspace, unless it takes changes
-// back, and has to be answered also while the vault is locked.
+// Sealed reports whether a store must seal the prompt and the binding of r. An ask about the
+// gateway has no data of a tool or a workspace, unless it reverts changes. It must be
+// answerable also while the vault is locked.
 func (r Record) Sealed() bool {
 	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing || r.Prompt.Workspace != ""
 }
 
-// EncodeOutline returns the stored form of r without what EncodePayload has: prompt and
+// EncodeOutline returns the stored form of r without the content of EncodePayload: prompt and
 // binding are an outline.
 func EncodeOutline(r Record) ([]byte, error) { return EncodeRecord(r.outline()) }
 
-// EncodePayload returns prompt and binding of r, RFC 8785 JSON, which a store seals.
+// EncodePayload returns prompt and binding of r as RFC 8785 JSON, which a store seals.
 func EncodePayload(r Record) ([]byte, error) {
 	return canonical.Marshal(payload{r.Prompt, r.Binding})
 }
 
-// outline leaves of prompt and binding what the journal's events have of them, too.
+// outline reduces prompt and binding to the members that the journal's events have too.
 func (r Record) outline() Record {
 	r.Prompt = Prompt{Title: r.Prompt.Title, Severity: r.Prompt.Severity, Summary: r.Prompt.Summary, Arguments: json.RawMessage("{}"),
 		Workspace: r.Prompt.Workspace, Scopes: r.Prompt.Scopes, ExactOnly: r.Prompt.ExactOnly, AskedLately: r.Prompt.AskedLately, RequesterReason: r.Prompt.RequesterReason}
@@ -44,7 +44,7 @@ func (r Record) outline() Record {
 	return r
 }
 
-// Complete gives r, which was decoded from its outline, what EncodePayload returned.
+// Complete restores to r, which was decoded from its outline, the output of EncodePayload.
 func (r *Record) Complete(text []byte) error {
 	var p payload
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -54,18 +54,18 @@ func (r *Record) Complete(text []byte) error {
 	return nil
 }
 
-// Withhold leaves r an outline, and says in its notes why.
+// Withhold leaves r an outline and adds the reason to its notes.
 func (r *Record) Withhold(why error) {
 	r.Withheld, r.Request = why, nil
-	note := "What this is about cannot be shown."
+	note := "The subject of this approval cannot be displayed."
 	if known := (&reason.Error{}); errors.As(why, &known) {
-		note = fmt.Sprintf("What this is about cannot be shown: %s: %s. %s", known.Code, known.Message, known.NextStep())
+		note = fmt.Sprintf("The subject of this approval cannot be displayed: %s: %s. %s", known.Code, known.Message, known.NextStep())
 	}
 	r.Prompt.Notes = []string{note}
 }
 
-// EncodeRecord returns the stored form of r: RFC 8785 JSON without the live
-// fields and without Request, which a store keeps beside it.
+// EncodeRecord returns the stored form of r: RFC 8785 JSON without the live fields and without
+// Request, which a store keeps separately.
 func EncodeRecord(r Record) ([]byte, error) { return canonical.Marshal(r.Stored()) }
 
 // DecodeRecord reads the form of EncodeRecord.
@@ -80,10 +80,10 @@ func DecodeRecord(text, request []byte) (Record, error) {
 	return r, nil
 }
 
-// unreadable is a row that is not what was stored.
+// unreadable is the error for a row that cannot be decoded.
 func unreadable(what string, err error) error {
-	return reason.Errorf(reason.VerificationFailed, "a stored %s cannot be read: %w", what, err).
-		WithRemedy("The store is damaged beside the journal. Keep the state directory, and restore a copy that verifies.")
+	return reason.Errorf(reason.VerificationFailed, "reading a stored %s: %w", what, err).
+		WithRemedy("The store is damaged. Keep the state directory, and restore a copy that passes verification.")
 }
 
 // EncodeGrant returns the stored form of g, RFC 8785 JSON.

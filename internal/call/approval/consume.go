@@ -8,15 +8,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Consume uses an answer up: an allowed record becomes consumed, a grant
-// counts one use. That and the extra events (the `decided` of the call) are
-// one unit: either all of it is durable when Consume returns nil, or none of
-// it is kept.
+// Consume uses an answer: an allowed record becomes consumed, a grant counts one use. This
+// change and the extra events (the `decided` of the call) are one unit: when Consume returns
+// nil, all of it is durable; otherwise none of it is kept.
 //
-// The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict when the
-// record or grant was revoked, ran out or was used before; GatewayFrozen while the
-// gateway is frozen; PermitRefused for an answer that has nothing to use up, such as
-// NotNeeded or one that does not allow.
+// The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict if the record or
+// grant was revoked, expired or used before; GatewayFrozen while the gateway is frozen;
+// PermitRefused for an answer that cannot be consumed, such as NotNeeded or a denial.
 func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) error {
 	if err := ctx.Err(); err != nil {
 		return reason.Errorf(reason.Cancelled, "the call ended before it was decided: %w", err)
@@ -27,7 +25,7 @@ func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) erro
 	case ByGrant:
 		return d.consumeGrant(ctx, a, extra)
 	default:
-		return reason.Errorf(reason.PermitRefused, "an answer of kind %q has nothing to use up", a.kind)
+		return reason.Errorf(reason.PermitRefused, "an answer of kind %q cannot be consumed", a.kind)
 	}
 }
 
@@ -68,7 +66,7 @@ func usedBy(t SubjectType) string {
 	return "used by one call"
 }
 
-// lost gives the conflict of a use its own reason.
+// lost maps the conflict of a use to its own reason.
 func lost(err error) error {
 	var e *reason.Error
 	if !errors.As(err, &e) || e.Code != reason.ApprovalConflict {
@@ -84,6 +82,8 @@ func lost(err error) error {
 	return &reason.Error{Code: code, Message: e.Message, Fields: e.Fields}
 }
 
+// consumeGrant counts one use. A grant without remaining uses stays open until its time is over:
+// the call with the last use may not have started, and revoking the grant must still stop it.
 func (d *Desk) consumeGrant(ctx context.Context, a Answer, extra []event.Draft) error {
 	if err := d.stands(a.grant); err != nil {
 		return err
@@ -126,8 +126,8 @@ func (d *Desk) useGrant(tx Tx, a Answer) (Grant, error) {
 	}))
 }
 
-// Release gives an answer back that its call will not consume, so that a
-// repeated identical call may have it at once rather than after Limits.Claim.
+// Release returns an answer that its call will not consume. A repeated identical call can then
+// get it immediately instead of after Limits.Claim.
 func (d *Desk) Release(a Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,16 +136,15 @@ func (d *Desk) Release(a Answer) {
 	}
 }
 
-// Recheck returns nil while the answer of a call that was decided is still
-// good. It is for the moment between the durable decision and the executor's
-// start, so that a revoke or a freeze beats a call that is queued. Before
-// Consume it fails for every answer that has to be consumed.
+// Recheck returns nil while the answer of a decided call is still valid. It is called between
+// the durable decision and the executor's start, so that a revocation or a freeze takes
+// precedence over a queued call. Before Consume it fails for every answer that must be
+// consumed.
 //
-// It is reason.GatewayFrozen once the gateway is frozen, ApprovalRevoked when
-// the grant or approval was revoked, ApprovalExpired when it ended or ran out,
-// ApprovalConflict when an approval was not used by this answer, and
-// PermitRefused for an answer that does not allow. An error of the store is
-// returned as it is. None of them lets the call start.
+// The error is reason.GatewayFrozen once the gateway is frozen, ApprovalRevoked if the grant or
+// approval was revoked, ApprovalExpired if it ended or expired, ApprovalConflict if an approval
+// was not consumed by this answer, and PermitRefused for an answer that does not allow. An
+// error of the store is returned unchanged. The call must not start after any error.
 func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	if !a.Allowed() {
 		return reason.Errorf(reason.PermitRefused, "an answer of kind %q allows nothing", a.kind)
@@ -163,9 +162,9 @@ func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	}
 }
 
-// recheckRecord returns nil if the record is consumed and this answer consumed it:
-// its version is then the answer's plus one. It also checks the grant that the same
-// votes minted, since whoever revoked that meant this call, too.
+// recheckRecord returns nil if this answer consumed the record: the record's version is then
+// the answer's plus one. It also checks the grant that the same votes created, because a
+// revocation of that grant applies to this call too.
 func (d *Desk) recheckRecord(ctx context.Context, a Answer) error {
 	rec, err := d.store.Record(ctx, a.approvalID)
 	switch {

@@ -6,20 +6,19 @@ import (
 	"palyra/internal/core/access"
 )
 
-// maxCooled bounds the memory of denied and expired asks.
+// maxCooled bounds the number of denied and expired asks in memory.
 const maxCooled = 4096
 
-// coolKey is what a no is remembered by: who asked, and what the call comes to.
-// Neither session nor run is part of it, nor how the call is spelled, so that a
-// client cannot ask again by another name for any of them.
+// coolKey identifies a remembered denial: the requester and the effect of the call. It does not
+// include the session, the run or the form of the arguments, so that a client cannot ask again
+// by renaming any of them.
 type coolKey struct {
 	principal, onBehalfOf access.Principal
-	// what is Ask.Resolved, or the call digest of an ask that has none.
-	what string
+	// effect is Ask.Resolved, or the call digest of an ask without it.
+	effect string
 }
 
-// cooldown remembers asks that were denied or expired a moment ago. The
-// desk's lock guards it.
+// cooldown remembers asks that were denied or expired recently. The desk's lock guards it.
 type cooldown struct {
 	span time.Duration
 	asks map[coolKey]Record
@@ -29,20 +28,20 @@ func newCooldown(span time.Duration) *cooldown {
 	return &cooldown{span: span, asks: map[coolKey]Record{}}
 }
 
-// remember keeps the no to a record, whose ask resolved to what. A record of
-// before the start has lost that, and is known by its call digest.
-func (c *cooldown) remember(rec Record, what string) {
+// remember stores the denial of a record, whose ask has effect as its Resolved. For a record loaded
+// at start, Resolved is lost and the call digest is used.
+func (c *cooldown) remember(rec Record, effect string) {
 	if len(c.asks) >= maxCooled {
 		c.evict(rec.ClosedAt)
 	}
-	if what == "" {
-		what = rec.CallDigest
+	if effect == "" {
+		effect = rec.CallDigest
 	}
 	rec.Request, rec.Prompt = nil, Prompt{}
-	c.asks[coolKey{rec.RequestedBy, rec.OnBehalfOf, what}] = rec
+	c.asks[coolKey{rec.RequestedBy, rec.OnBehalfOf, effect}] = rec
 }
 
-// evict drops what has cooled down, and one more if that frees nothing.
+// evict removes the entries whose cooldown is over, or one more if there are none.
 func (c *cooldown) evict(now time.Time) {
 	c.forget(now)
 	if len(c.asks) < maxCooled {
@@ -58,7 +57,7 @@ func (c *cooldown) evict(now time.Time) {
 	delete(c.asks, oldest)
 }
 
-// until is when a record stops answering.
+// until is the time at which a record stops answering.
 func (c *cooldown) until(rec *Record) time.Time { return rec.ClosedAt.Add(c.span) }
 
 func (c *cooldown) forget(now time.Time) {
@@ -69,9 +68,9 @@ func (c *cooldown) forget(now time.Time) {
 	}
 }
 
-// recall returns the record that the ask is answered from. A record of another policy answers
-// nothing, and one that expired does not hold up a person, who asks once and means it; a program
-// would ask again and again.
+// recall returns the record that answers the ask. A record of another policy snapshot does not
+// answer. An expired record does not block a person, who asks deliberately; a program would ask
+// again and again.
 func (c *cooldown) recall(ask *Ask, now time.Time) (Record, bool) {
 	caller := ask.Proposal.Caller
 	for _, what := range []string{ask.Resolved, ask.CallDigest} {

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Tallies are how many records a filter chooses.
+// Tallies are the numbers of records that a filter selects.
 type Tallies struct {
 	Total      int64
 	ByState    map[State]int64
@@ -17,7 +17,7 @@ type Tallies struct {
 	ByTool     map[string]int64
 }
 
-// Add counts n more records of these traits.
+// Add counts n more records with these traits.
 func (t *Tallies) Add(state State, severity string, subject SubjectType, toolName string, n int64) {
 	if t.ByState == nil {
 		t.ByState, t.BySeverity = map[State]int64{}, map[string]int64{}
@@ -30,31 +30,32 @@ func (t *Tallies) Add(state State, severity string, subject SubjectType, toolNam
 	t.ByTool[toolName] += n
 }
 
-// LatelyQuery is about what a requester did before.
+// LatelyQuery selects the earlier calls of a requester.
 type LatelyQuery struct {
 	RequestedBy, OnBehalfOf      access.Principal
 	Session, Subject, CallDigest string
-	// ComparedAs is that of the record.
+	// ComparedAs is Record.ComparedAs.
 	ComparedAs string
-	// Since is when counting begins.
+	// Since is the start of the counted time.
 	Since time.Time
 }
 
-// MostLately bounds what is counted of what was asked before, and of what ran without.
+// MostLately bounds the counts of earlier approval requests and of earlier calls that ran
+// without one.
 const MostLately = 10_000
 
-// LatelySpan is how far back people are told of that.
+// LatelySpan is the time span of the counts that approvers see.
 const LatelySpan = 7 * 24 * time.Hour
 
-// Lately is what a requester did with a tool: about which calls people were asked, and
-// which ran without, by policy or a grant. Calls that waited together on one record are
-// one.
+// Lately counts the earlier calls of a requester with a tool: calls that required an approval
+// request, and calls that policy or a grant allowed without one. Calls that waited together on
+// one record count once.
 type Lately struct {
 	Asked, Unasked Counted
 }
 
-// Counted is how many calls there are, at most MostLately of the newest: all of them,
-// those of the same subject, and those that are the very same call.
+// Counted counts at most MostLately of the newest calls: all of them, those with the same
+// subject, and identical ones.
 type Counted struct {
 	All, InSession Matching
 }
@@ -76,7 +77,7 @@ func (c *Counted) Add(q LatelyQuery, session, subject, digest string) {
 	}
 }
 
-// covered is how many of the calls a yes on offer would have covered.
+// covered is the number of these calls that the offered grant would have covered.
 func (c Counted) covered(o Offer) int64 {
 	switch o.Scope {
 	case Session:
@@ -88,10 +89,10 @@ func (c Counted) covered(o Offer) int64 {
 	}
 }
 
-// Matching counts records by how a grant would match them.
+// Matching counts records by grant matcher.
 type Matching struct{ Exact, Subject, Tool int64 }
 
-// Of is the count for a matcher.
+// Of returns the count for a matcher.
 func (m Matching) Of(match Match) int64 {
 	switch match {
 	case MatchExact:
@@ -105,7 +106,7 @@ func (m Matching) Of(match Match) int64 {
 	}
 }
 
-// Tally counts what List would list, on all pages.
+// Tally counts the records that List would list, on all pages.
 func (d *Desk) Tally(ctx context.Context, f Filter) (Tallies, error) {
 	t, err := d.store.Tallied(ctx, f)
 	if err != nil {
@@ -114,15 +115,15 @@ func (d *Desk) Tally(ctx context.Context, f Filter) (Tallies, error) {
 	return t, nil
 }
 
-// addLately says in the prompt how often the same was asked in the days before, and
-// what each yes on offer would have covered of that and of what ran unasked.
+// addLately adds to the prompt the number of earlier requests for the same subject, and the
+// number of recent calls that each offer would have covered.
 func (d *Desk) addLately(ctx context.Context, rec *Record) error {
 	n, err := d.store.Lately(ctx, LatelyQuery{
 		RequestedBy: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Subject: rec.Subject,
 		CallDigest: rec.CallDigest, ComparedAs: rec.ComparedAs(), Since: rec.CreatedAt.Add(-LatelySpan),
 	})
 	if err != nil {
-		return fmt.Errorf("counting what was done before: %w", err)
+		return fmt.Errorf("counting earlier calls: %w", err)
 	}
 	rec.Prompt.AskedLately = n.Asked.All.Tool
 	if rec.Subject != "" {
@@ -136,13 +137,13 @@ func (d *Desk) addLately(ctx context.Context, rec *Record) error {
 
 // Counts are the numbers of pending records and standing grants.
 type Counts struct {
-	// Pending is how many records wait for votes.
+	// Pending is the number of records that wait for votes.
 	Pending int
-	// Grants is how many grants stand.
+	// Grants is the number of standing grants.
 	Grants int
 }
 
-// Counts returns the numbers of now, without reading the store.
+// Counts returns the current numbers without reading the store.
 func (d *Desk) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Decide casts a user's vote on a pending record and returns the record as it
-// is afterwards. Any deny settles it as denied; an allow settles it when the
-// Judge finds the votes so far enough, and otherwise it stays pending and says
-// what is missing.
+// Decide casts a user's vote on a pending record and returns the updated record. A deny settles
+// it as denied. An allow settles it if the Judge accepts the votes so far; otherwise the record
+// stays pending and states the missing votes.
 //
-// A user votes once: a second vote of the same user is reason.ApprovalConflict, but
-// for a yes that proves more than the first, whose place it takes. A conflict is also a vote on a record that is no longer pending; the error says who answered it.
-// Other errors are reason.NotFound, PermissionDenied, DigestMismatch, InvalidInput,
-// or those of Judge and store. After an error the vote is not kept.
+// A user votes once: a second vote of the same user is reason.ApprovalConflict, except for an
+// approving vote that proves more than the first, which it replaces. A vote on a record that is
+// not pending is also a conflict; the error names the user who answered it. Other errors are
+// reason.NotFound, PermissionDenied, DigestMismatch, InvalidInput, or errors of Judge and store.
+// After an error the vote is not kept.
 func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ballot) (Record, error) {
 	b, err := b.check(d.limits)
 	if err != nil {
@@ -29,14 +29,14 @@ func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ba
 		func(rec Record) (Record, error) { return d.cast(ctx, caller, rec, b) })
 }
 
-// MayVote reports what a plain yes or no of the caller would meet: nil when it would be
-// taken. The caller is told nothing that the refusal of a vote would not say.
+// MayVote returns nil if a plain vote of the caller would be accepted, otherwise its error. It
+// reveals no more to the caller than a refused vote does.
 func (d *Desk) MayVote(ctx context.Context, caller access.Caller, rec Record) error {
 	return d.mayVote(ctx, caller, rec, Ballot{Allow: true, Scope: Once})
 }
 
-// MayDecide returns why the caller may not answer the approval, whatever its state is.
-// reason.PresenceNotProven means that the caller may answer it with proof of presence.
+// MayDecide returns the error if the caller may not answer the approval, independent of its
+// state. reason.PresenceNotProven means that the caller may answer it with proof of presence.
 func (d *Desk) MayDecide(ctx context.Context, caller access.Caller, rec Record) error {
 	if caller.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not decide: only users decide approvals", caller.Principal)
@@ -44,8 +44,8 @@ func (d *Desk) MayDecide(ctx context.Context, caller access.Caller, rec Record) 
 	return d.judge.MayDecide(ctx, caller, rec)
 }
 
-// mayVote checks everything about a vote that needs no unit. The right to
-// decide comes first: who lacks it learns nothing about the record.
+// mayVote runs all checks of a vote that do not need a unit. The permission to decide is
+// checked first: callers without it learn nothing about the record.
 func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
 	if err := d.MayDecide(ctx, caller, rec); err != nil {
 		return err
@@ -54,22 +54,22 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return conflict(rec)
 	}
 	if b.ShownDigest != "" && b.ShownDigest != rec.CallDigest {
-		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", text.Visible(b.ShownDigest), rec.CallDigest).
+		return reason.Errorf(reason.DigestMismatch, "the displayed digest is %s, the waiting call has %s", text.Visible(b.ShownDigest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
 	}
 	if b.ShownVersion != 0 && b.ShownVersion != rec.Version {
-		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d by now, and version %d was shown", rec.ID, rec.Version, b.ShownVersion).
-			WithRemedy("Look at it again: somebody voted, or it was changed.").WithField("version", strconv.FormatInt(rec.Version, 10))
+		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d, but version %d was displayed", rec.ID, rec.Version, b.ShownVersion).
+			WithRemedy("Review it again: a vote was cast, or the call was edited.").WithField("version", strconv.FormatInt(rec.Version, 10))
 	}
-	if b.Passkey != nil && b.Passkey.Version != rec.Version { // it would be a proof of another vote
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // otherwise it would prove another vote
 		return conflict(rec)
 	}
-	if b.Allow && rec.Withheld != nil { // nobody says yes to what nobody can see
+	if b.Allow && rec.Withheld != nil { // a withheld record cannot be reviewed, so it cannot be approved
 		return rec.Withheld
 	}
 	if rec.HasVoted(caller.Principal) && !(b.Allow && rec.provesMore(caller)) {
-		return reason.Errorf(reason.ApprovalConflict, "%s has voted on approval %s already", caller.Principal, rec.ID).
-			WithRemedy("A vote stands. Cancel or revoke the approval to take it back.").
+		return reason.Errorf(reason.ApprovalConflict, "%s has already voted on approval %s", caller.Principal, rec.ID).
+			WithRemedy("Votes are final. Cancel or revoke the approval instead.").
 			WithField("state", string(rec.State)).WithField("changed_by", caller.Principal.String())
 	}
 	if !b.Allow || b.Scope == Once {
@@ -78,28 +78,28 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 	return d.mayGrant(ctx, caller, rec, b)
 }
 
-// mayGrant checks what a vote needs beside, when it wants a standing grant.
+// mayGrant runs the additional checks of a vote that requests a standing grant.
 func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
 	switch {
 	case len(rec.Edits) > 0:
 		return rec.noGrant()
 	case rec.AboutSession():
-		return reason.Errorf(reason.InvalidInput, "a yes to more calls of a session is for once").
+		return reason.Errorf(reason.InvalidInput, "an approval to extend a session covers one extension only").
 			WithRemedy("Choose scope once.")
 	case rec.AboutSecret():
-		return reason.Errorf(reason.InvalidInput, "a yes to a secret for a program is for once").
+		return reason.Errorf(reason.InvalidInput, "an approval of a secret for a program covers one call only").
 			WithRemedy("Choose scope once.")
 	case rec.AboutGateway():
-		return reason.Errorf(reason.InvalidInput, "a yes to %s is for once", rec.what()).
+		return reason.Errorf(reason.InvalidInput, "an approval of %s covers one change only", rec.what()).
 			WithRemedy("Choose scope once.")
 	case b.Match != MatchExact && rec.ExactOnly != "":
-		return reason.Errorf(reason.InvalidInput, "a grant for this call covers that very call and no other: %s", rec.ExactOnly).
+		return reason.Errorf(reason.InvalidInput, "a grant for this call must cover the identical call only: %s", rec.ExactOnly).
 			WithRemedy("Choose match exact, or scope once.").WithField("match", string(MatchExact))
 	case b.Match == MatchSubject && rec.Subject == "":
 		return reason.Errorf(reason.InvalidInput, "the call has no subject that a grant could cover").
 			WithRemedy("Choose match exact.")
 	case b.Match == MatchTool && rec.AboutCommit():
-		return reason.Errorf(reason.InvalidInput, "a grant for any changes of a tool would cover what nobody has seen").
+		return reason.Errorf(reason.InvalidInput, "a grant for any changes of a tool would cover changes that no approver has reviewed").
 			WithRemedy("Choose match exact or subject.")
 	case b.Scope == Session && (rec.Session == "" || d.idle(rec)):
 		return reason.Errorf(reason.InvalidInput, "the session of the call has ended").
@@ -111,7 +111,7 @@ func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b
 	}
 }
 
-// idle reports whether the session of a record has ended by being idle.
+// idle reports whether the session of a record has ended by idling.
 func (d *Desk) idle(rec Record) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +125,7 @@ func (d *Desk) idle(rec Record) bool {
 	return d.now().Sub(last) >= d.limits.SessionIdle
 }
 
-// cast judges the votes with one more and stores what comes of it.
+// cast judges the votes together with the new one and stores the result.
 func (d *Desk) cast(ctx context.Context, caller access.Caller, rec Record, b Ballot) (Record, error) {
 	at := d.now()
 	votes := append(rec.votesBut(caller.Principal), b.vote(caller, at))
@@ -189,16 +189,4 @@ func insertGrant(tx Tx, g Grant, actor string) error {
 	}
 	tx.Emit(minted)
 	return nil
-}
-
-// expireNow expires a record whose time is up and says so as a conflict.
-func (d *Desk) expireNow(ctx context.Context, id string) error {
-	if err := d.expire(ctx, []due{{id: id}}); err != nil {
-		return err
-	}
-	rec, err := d.store.Record(ctx, id)
-	if err != nil {
-		return notFound(err, "approval", id)
-	}
-	return conflict(rec)
 }

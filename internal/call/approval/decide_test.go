@@ -213,7 +213,7 @@ func TestTimeoutIsClamped(t *testing.T) {
 }
 
 // An ask that names no time waits as long as the desk says.
-func TestTimeoutOfTheDesk(t *testing.T) {
+func TestDefaultTimeout(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Timeout: 3 * time.Minute})
 	_, rec := waiting(t, d)

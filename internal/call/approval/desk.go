@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,51 +11,55 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
 
-// Ruling is what policy says of a record with some votes.
+// Ruling is the policy verdict on a record with some votes.
 type Ruling struct {
 	Allowed bool
-	// Missing says in plain words what is still needed when not allowed, and Needs to
-	// programs.
+	// Missing describes the missing votes in plain words if not allowed; Needs is the
+	// machine-readable form.
 	Missing string
 	Needs   *Needs
 }
 
-// Judge evaluates policies for the desk. Package toolcall implements it.
+// Judge evaluates policies for the desk. Package call implements it.
 type Judge interface {
 	// Judge evaluates the record's request with the votes as facts.
 	Judge(ctx context.Context, r Record, votes []Vote) (Ruling, error)
-	// MayDecide returns nil when the caller may answer the record: permission
-	// approval.decide, and not their own request.
+	// MayDecide returns nil if the caller may answer the record: it needs permission
+	// approval.decide and must not be the requester.
 	MayDecide(ctx context.Context, caller access.Caller, r Record) error
-	// MayGrantBroad returns nil when the caller may mint a grant with matcher
-	// tool: permission approval.grant_broad.
+	// MayGrantBroad returns nil if the caller may create a grant with matcher tool: it needs
+	// permission approval.grant_broad.
 	MayGrantBroad(ctx context.Context, caller access.Caller) error
 }
 
-// Config is what a desk needs.
+// Config is the configuration of a desk.
 type Config struct {
 	Store  Store
 	Judge  Judge
 	Limits Limits
+	// Guard permits the end of a freeze; nil permits none.
+	Guard change.Guard
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Desk is where calls wait for people. It is safe for concurrent use.
+// Desk holds the calls that wait for approvals. It is safe for concurrent use.
 //
-// The store is the truth: every decision about a record or grant is made
-// inside a unit of the store's writer. What the desk holds in memory wakes
-// waiters, finds identical asks, and knows what is due next.
+// The store is authoritative: every decision about a record or grant MUST be made inside a unit of
+// the store's writer, with its events. The desk's memory is used to wake waiters, to find identical
+// asks, and to schedule deadlines; it MUST NOT allow anything.
 type Desk struct {
 	store  Store
 	judge  Judge
 	limits Limits
+	guard  change.Guard
 	clock  func() time.Time
 	log    *slog.Logger
 	key    func(Ask) callKey
@@ -81,8 +84,8 @@ type Desk struct {
 	changed chan struct{}
 }
 
-// NewDesk returns a desk with what the store holds: pending and allowed
-// records, live grants, and whether the gateway is frozen.
+// NewDesk returns a desk with the state of the store: pending and allowed records, live grants,
+// and the freeze.
 func NewDesk(cfg Config) (*Desk, error) {
 	if cfg.Store == nil || cfg.Judge == nil {
 		return nil, errors.New("approval: a desk needs a store and a judge")
@@ -95,7 +98,7 @@ func NewDesk(cfg Config) (*Desk, error) {
 	}
 	limits := cfg.Limits.withDefaults()
 	d := &Desk{
-		store: cfg.Store, judge: cfg.Judge, limits: limits, clock: cfg.Now, log: cfg.Log, key: keyOf,
+		store: cfg.Store, judge: cfg.Judge, limits: limits, guard: cfg.Guard, clock: cfg.Now, log: cfg.Log, key: keyOf,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 		open: map[string]*entry{}, byCall: map[callKey][]*entry{},
 		quota: newQuota(limits), cool: newCooldown(limits.Cooldown), grants: newGrantBook(limits.SessionIdle),
@@ -105,23 +108,6 @@ func NewDesk(cfg Config) (*Desk, error) {
 		return nil, fmt.Errorf("loading approvals: %w", err)
 	}
 	return d, nil
-}
-
-// now is the time in UTC, in microseconds as a store keeps it.
-func (d *Desk) now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
-
-func newID(at time.Time) (string, error) {
-	id, err := ulid.New(ulid.Timestamp(at), rand.Reader)
-	if err != nil {
-		return "", fmt.Errorf("making an id: %w", err)
-	}
-	return id.String(), nil
-}
-
-// update runs one unit to its end whatever becomes of the caller: the desk
-// must learn the outcome of what it began.
-func (d *Desk) update(ctx context.Context, fn func(Tx) error) error {
-	return d.store.Update(context.WithoutCancel(ctx), fn)
 }
 
 func (d *Desk) load(ctx context.Context) error {
@@ -172,10 +158,10 @@ func (d *Desk) loadGrants(ctx context.Context) error {
 	}
 }
 
-// Run does what is due: it expires pending and allowed records, ends grants and
-// idle sessions, and sleeps until the next deadline. It returns nil when ctx ends;
-// calls that wait then get reason.ShuttingDown, and their records stay pending for
-// the next start. It may be called once.
+// Run processes deadlines: it expires pending and allowed records, ends grants and idle
+// sessions, and sleeps until the next deadline. It returns nil when ctx ends; waiting calls
+// then get reason.ShuttingDown, and their records stay pending for the next start. It may be
+// called once.
 func (d *Desk) Run(ctx context.Context) error {
 	if err := d.start(); err != nil {
 		return err
@@ -204,23 +190,7 @@ func (d *Desk) start() error {
 	return nil
 }
 
-// schedule sets a deadline and wakes Run when it is now the first. The
-// caller holds the lock.
-func (d *Desk) schedule(id string, grant bool, at time.Time) {
-	if d.due.set(id, grant, at) {
-		select {
-		case d.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (d *Desk) announceLocked() {
-	close(d.changed)
-	d.changed = make(chan struct{})
-}
-
-// Get returns one record. It is reason.NotFound when there is none.
+// Get returns one record, or reason.NotFound.
 func (d *Desk) Get(ctx context.Context, id string) (Record, error) {
 	rec, err := d.store.Record(ctx, id)
 	if err != nil {
@@ -229,7 +199,7 @@ func (d *Desk) Get(ctx context.Context, id string) (Record, error) {
 	return d.live(rec), nil
 }
 
-// List returns one page of records, newest first, and the token of the next.
+// List returns one page of records, newest first, and the token of the next page.
 func (d *Desk) List(ctx context.Context, f Filter) ([]Record, string, error) {
 	if err := checkToken(f.PageToken); err != nil {
 		return nil, "", err
@@ -249,12 +219,12 @@ func checkToken(token string) error {
 		return nil
 	}
 	if _, err := ulid.ParseStrict(token); err != nil {
-		return reason.Errorf(reason.InvalidInput, "the page token is not one that a list gave")
+		return reason.Errorf(reason.InvalidInput, "the page token is not valid")
 	}
 	return nil
 }
 
-// live fills in what only the desk knows.
+// live sets the fields that only the desk has.
 func (d *Desk) live(rec Record) Record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,8 +239,8 @@ func (d *Desk) live(rec Record) Record {
 	return rec
 }
 
-// LastAllowed returns the binding of the last call of the tool that people
-// allowed the principal; the bool is false when there was none.
+// LastAllowed returns the binding of the last approved call of the principal with the tool; the
+// bool is false if there was none.
 func (d *Desk) LastAllowed(ctx context.Context, p access.Principal, toolName string) (tool.Binding, bool, error) {
 	return d.store.LastAllowed(ctx, p, toolName)
 }

@@ -1,15 +1,21 @@
-// Package approval asks people about calls and remembers what they said.
+// Package approval requests approvals for calls and stores the answers.
 //
-// A Record asks about one exact call and collects votes; a Grant is a standing
-// yes that a vote minted; the Desk is where calls wait, people answer and time
-// runs out. An approval is no override of policy: after every vote the desk
-// asks a Judge, which evaluates policy with the votes as facts.
+// A Record is a request about one exact call and collects votes. A Grant is a standing approval
+// that votes created. The Desk holds waiting calls, accepts votes and enforces deadlines. An
+// approval does not override policy: after every vote the desk calls a Judge, which evaluates
+// policy with the votes as facts.
 //
-// Every change of a record's state goes through one function, transition,
-// which compares state and version and writes the record and its journal event
-// in one unit of the store's writer. When several things happen at once
-// exactly one wins, and the others are told who did.
+// Every change of a record's state goes through one function, transition, which compares state
+// and version and writes the record and its journal event in one unit of the store's writer. Of
+// several concurrent changes exactly one succeeds; the others return an error that names the
+// actor of the successful one.
 //
-// The package knows neither policy nor the journal nor SQL: Judge and Store
-// are the interfaces it needs of them.
+// The package does not depend on policy, the journal or SQL: Judge and Store are its interfaces
+// to them.
+//
+// A requester's reason is a field of the request and not an argument: a tool would receive an
+// argument, and the call digest would contain it, so that no grant would cover a second call.
+// Waiting calls with different reasons are different requests. Grants and remembered denials ignore
+// the reason, because a requester could repeat a call with other words. Policy sees the text, which
+// is unverified: a rule may deny by it and should allow nothing by it alone.
 package approval

@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,11 +9,10 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
-	"palyra/internal/core/tool"
 )
 
-// Edit is one change of the call that is asked about, by somebody who may answer. Who
-// makes one asks for the call from then on, as its requester does.
+// Edit is one change of a waiting call by a person who may answer it. The editor becomes a
+// requester of the call.
 type Edit struct {
 	By      access.Principal `json:"by"`
 	Device  string           `json:"device"`
@@ -26,25 +24,25 @@ type Edit struct {
 	IsDigest  string `json:"is_digest"`
 }
 
-// Amendment is a pending record's call as somebody changed it.
+// Amendment is an edited version of a pending record's call.
 type Amendment struct {
-	// Version and ShownDigest are of the record that the editor was shown.
+	// Version and ShownDigest identify the record as displayed to the editor.
 	Version     int64
 	ShownDigest string
 	Reason      string
-	// Ask is the changed call, planned and judged; its Edits are those of before.
+	// Ask is the edited call, planned and judged; its Edits are the earlier ones.
 	Ask *Ask
 	// Extra are journaled with it.
 	Extra []event.Draft
 }
 
-// noEdit are the surfaces that show too little of a call to change it.
+// noEdit are the surfaces that display too little of a call to edit it.
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
-// MayEdit returns nil when the caller may change the call of a record that it was
-// shown: it may answer it, the call still waits, and nothing has changed since. It blocks
-// until the waiting call has received the record.
-func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, shown string) (Record, error) {
+// MayEdit returns nil if the caller may edit the call of a record in the displayed version: the
+// caller may answer it, the call still waits, and the record is unchanged. It blocks until the
+// waiting call has received the record.
+func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (Record, error) {
 	rec, err := d.Get(ctx, id)
 	if err != nil {
 		return Record{}, err
@@ -52,25 +50,25 @@ func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, ver
 	if caller.Principal.Kind != access.KindUser {
 		return rec, reason.Errorf(reason.PermissionDenied, "%s may not decide: only users decide approvals", caller.Principal)
 	}
-	// Who changed the call before may change it again, and not say yes to it.
-	asked := rec
-	asked.Edits = nil
-	if err := d.judge.MayDecide(ctx, caller, asked); err != nil {
+	// An earlier editor may edit the call again, but may not approve it.
+	original := rec
+	original.Edits = nil
+	if err := d.judge.MayDecide(ctx, caller, original); err != nil {
 		return rec, err
 	}
 	switch {
 	case slices.Contains(noEdit, caller.Surface):
-		return rec, reason.Errorf(reason.PermissionDenied, "a call is not changed from %s", caller.Surface).
-			WithRemedy("Change it in the console or with `palyra approvals edit %s`.", id)
+		return rec, reason.Errorf(reason.PermissionDenied, "calls cannot be edited from %s", caller.Surface).
+			WithRemedy("Edit it in the console or with `palyra approvals edit %s`.", id)
 	case rec.State != Pending, rec.Version != version:
 		return rec, conflict(rec)
-	case shown != rec.CallDigest:
-		return rec, reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", text.Visible(shown), rec.CallDigest).
+	case digest != rec.CallDigest:
+		return rec, reason.Errorf(reason.DigestMismatch, "the displayed digest is %s, the waiting call has %s", text.Visible(digest), rec.CallDigest).
 			WithField("call_digest", rec.CallDigest)
 	case rec.Withheld != nil:
 		return rec, rec.Withheld
 	case rec.SubjectType != SubjectTool || rec.AboutCommit() || rec.AboutSession():
-		return rec, reason.Errorf(reason.InvalidInput, "%s cannot be edited: it is no call", rec.what())
+		return rec, reason.Errorf(reason.InvalidInput, "%s cannot be edited: it is not a call", rec.what())
 	}
 	return rec, d.awaitDelivery(ctx, id)
 }
@@ -97,7 +95,7 @@ func (r Record) edited(user access.Principal) bool {
 	return slices.ContainsFunc(r.Edits, func(e Edit) bool { return e.By == user })
 }
 
-// Editors are the users who changed the call, each once.
+// Editors returns the users who edited the call, without duplicates.
 func (r Record) Editors() []access.Principal {
 	var list []access.Principal
 	for _, e := range r.Edits {
@@ -108,8 +106,10 @@ func (r Record) Editors() []access.Principal {
 	return list
 }
 
-// Edit puts a changed call in the place of a pending record's. The votes on the call of
-// before fall. Of an edit and whatever else happens to the record, one wins.
+// Edit replaces the call of a pending record. The votes on the previous version are dropped. If the
+// edit races with another change of the record, one of them fails. The call does not end when its
+// editor logs out: the credential was checked at the edit, as for a vote. Revoking the editor's
+// device does end it, because the device may have been stolen before.
 func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amendment) (Record, error) {
 	rec, err := d.MayEdit(ctx, caller, id, a.Version, a.ShownDigest)
 	if err != nil {
@@ -122,8 +122,8 @@ func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amen
 		return Record{}, err
 	}
 	if a.Ask.CallDigest == rec.CallDigest {
-		return Record{}, reason.Errorf(reason.InvalidInput, "the edited call is the call that waits: nothing is changed").
-			WithRemedy("Answer it as it is, or change an argument.")
+		return Record{}, reason.Errorf(reason.InvalidInput, "the edited call is identical to the waiting call").
+			WithRemedy("Answer it unchanged, or change an argument.")
 	}
 	at := d.now()
 	a.Ask.Edits = append(slices.Clone(rec.Edits), Edit{
@@ -159,15 +159,16 @@ func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amen
 	return d.live(after), nil
 }
 
-// amend gives r the call of a fresh record. Who asked, since when and until when stays.
+// amend replaces the call of r by the call of a fresh record. Requester, creation time and deadline
+// stay.
 func amend(r *Record, fresh Record) {
 	fresh.ID, fresh.ProposalID, fresh.State, fresh.Version, fresh.Revision = r.ID, r.ProposalID, r.State, r.Version, r.Revision
 	fresh.CreatedAt, fresh.ExpiresAt = r.CreatedAt, r.ExpiresAt
 	*r = fresh
 }
 
-// announce lets the entry of a record know the call that an edit will put into it, so
-// that whoever settles the record has it.
+// announce adds the call of a coming edit to the entry of its record, so that the code that
+// settles the record finds it.
 func (d *Desk) announce(id string, ask *Ask) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,15 +182,6 @@ func (d *Desk) announce(id string, ask *Ask) {
 	e.calls[ask.CallDigest] = editedCall{slices.Clone(ask.Proposal.Input), ask.Resolved}
 }
 
-// rekeyLocked makes the entry of an edited record one of the call that it now asks
-// about: calls that are identical to the one before ask for themselves.
-func (d *Desk) rekeyLocked(e *entry, rec Record) {
-	d.unkeyLocked(e)
-	e.key = keyOfRecord(rec)
-	d.byCall[e.key] = append(d.byCall[e.key], e)
-	e.before, e.resolved = append(e.before, e.resolved), e.calls[rec.CallDigest].resolved
-}
-
 func amendedEvents(was string) func(Record) ([]event.Draft, error) {
 	return func(r Record) ([]event.Draft, error) {
 		d, err := recordDraft(event.Amended, r, r.ChangedBy, AmendedPayload{
@@ -200,63 +192,8 @@ func amendedEvents(was string) func(Record) ([]event.Draft, error) {
 	}
 }
 
-// AmendedPayload is of event.Amended.
-type AmendedPayload struct {
-	ApprovalID string `json:"approval_id"`
-	ProposalID string `json:"proposal_id"`
-	Version    int64  `json:"version"`
-	// WasDigest is of the call that was asked about before, CallDigest of the one that
-	// is now.
-	WasDigest      string `json:"was_digest"`
-	CallDigest     string `json:"call_digest"`
-	SnapshotDigest string `json:"snapshot_digest"`
-	Edit           Edit   `json:"edit"`
-	Severity       string `json:"severity"`
-	Summary        string `json:"summary"`
-	Missing        string `json:"missing"`
-}
-
-// Amended is what an answer says of a call that people changed: the arguments that they
-// said yes to, and who changed it. It is nil for a call as it was proposed.
-type Amended struct {
-	Input []byte
-	Edits []Edit
-}
-
-// Amended returns how the call was changed, nil when it was not.
-func (a Answer) Amended() *Amended { return a.amended }
-
-// By are the users who changed the call, each once.
-func (a *Amended) By() []string {
-	var names []string
-	for _, e := range a.Edits {
-		if name := e.By.String(); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// noGrant is why a yes to an edited call does not stand: what would be covered is not
-// what its requester asks for.
+// noGrant returns the reason why the approval of an edited call cannot create a grant: the
+// grant would not cover the call that its requester proposes.
 func (r Record) noGrant() error {
-	return reason.Errorf(reason.InvalidInput, "a yes to a call that was edited is for once").WithRemedy("Choose scope once.")
-}
-
-// editedNote says in the prompt who changed the call.
-func editedNote(edits []Edit) string {
-	last := edits[len(edits)-1]
-	text := fmt.Sprintf("%s changed this call; it is not what was proposed. The votes before do not count.", last.By)
-	if last.Reason != "" {
-		text += " They say: " + last.Reason
-	}
-	return text
-}
-
-// EditOf is what the result of an edited call says of that.
-func (a *Amended) EditOf(approvalID string, changes []tool.Difference) *tool.Edited {
-	return &tool.Edited{
-		ApprovalID: approvalID, By: a.By(), Reason: tool.RedactText(a.Edits[len(a.Edits)-1].Reason),
-		Proposed: a.Edits[0].WasDigest, Changes: changes,
-	}
+	return reason.Errorf(reason.InvalidInput, "an approval of an edited call covers one call only").WithRemedy("Choose scope once.")
 }

@@ -1,9 +1,14 @@
 package approval
 
 import (
+	"context"
+	"crypto/rand"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // entry is a pending or allowed record in memory. The desk's lock guards it.
@@ -12,17 +17,16 @@ type entry struct {
 	id  string
 	rec Record
 	key callKey
-	// resolved is that of the ask, "" for a record of before the start.
+	// resolved is Ask.Resolved, or "" for a record loaded at start.
 	resolved string
-	// calls are the calls that edits put in the place of the first, by call digest: also
-	// one whose edit is not stored yet, or never is. before are the resolved of those
-	// that were asked about before.
+	// calls are the edited versions of the call, by call digest, including an edit that is not
+	// stored yet or never will be. before are the Resolved values of earlier versions.
 	calls  map[string]editedCall
 	before []string
 	run    runKey
-	// ready is closed when the record is stored, or creating it failed.
+	// ready is closed when the record is stored, or its creation failed.
 	ready chan struct{}
-	// waiters are in the order in which they came.
+	// waiters are in the order of their arrival.
 	waiters []*waiter
 	// delivered is closed once a waiting call has received the record or has left. It is
 	// closed from the start for records loaded from the store, which have no waiting call.
@@ -30,10 +34,10 @@ type entry struct {
 	deliverOnce sync.Once
 	// counted is true while the record counts as pending.
 	counted bool
-	// leaving is true once the last waiter left: nobody may join any more.
+	// leaving is true once the last waiter left: no call may join any more.
 	leaving bool
-	// claimedUntil is until when the answer of an allowed record is kept for
-	// the call that received it.
+	// claimedUntil is the time until which the answer of an allowed record is reserved for the
+	// call that received it.
 	claimedUntil time.Time
 }
 
@@ -42,7 +46,7 @@ func (e *entry) markDelivered() {
 	e.deliverOnce.Do(func() { close(e.delivered) })
 }
 
-// editedCall is a call that an edit made.
+// editedCall is an edited version of a call.
 type editedCall struct {
 	input    []byte
 	resolved string
@@ -51,12 +55,12 @@ type editedCall struct {
 // waiter is one call that waits on a record. The desk's lock guards it.
 type waiter struct {
 	wake chan struct{}
-	// rec is the record as it is now, nil with an err. Nobody changes it.
+	// rec is the current record, nil with an err. It must not be modified.
 	rec *Record
-	// fresh is true when rec was not shown to the observer yet.
+	// fresh is true if rec was not passed to the observer yet.
 	fresh bool
-	// done is true when there is nothing more to wait for; served when this
-	// call received the answer of an allowed record.
+	// done is true if the wait is over; served if this call received the answer of an allowed
+	// record.
 	done, served bool
 	err          error
 }
@@ -91,7 +95,7 @@ func (d *Desk) addLocked(e *entry) {
 	d.byCall[e.key] = append(d.byCall[e.key], e)
 }
 
-// removeLocked forgets an entry that is settled for good, or never came to be.
+// removeLocked removes an entry that is settled, or that was never stored.
 func (d *Desk) removeLocked(e *entry) {
 	delete(d.open, e.id)
 	d.unkeyLocked(e)
@@ -99,7 +103,7 @@ func (d *Desk) removeLocked(e *entry) {
 	d.due.remove(e.id)
 }
 
-// unkeyLocked takes an entry from those of its call.
+// unkeyLocked removes an entry from the entries of its call.
 func (d *Desk) unkeyLocked(e *entry) {
 	rest := slices.DeleteFunc(d.byCall[e.key], func(other *entry) bool { return other == e })
 	if len(rest) == 0 {
@@ -116,8 +120,8 @@ func (d *Desk) uncountLocked(e *entry) {
 	}
 }
 
-// settle brings memory up to a record that has become durable, and wakes who
-// waits for it. Records may come out of order; an older one changes nothing.
+// settle updates the memory to a record that has become durable, and wakes its waiters. Records
+// may come out of order; an older one changes nothing.
 func (d *Desk) settle(rec Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,9 +140,9 @@ func (d *Desk) settle(rec Record) {
 	switch {
 	case rec.State == Pending:
 		d.schedule(rec.ID, false, rec.deadline())
-		shown := d.shownLocked(e)
+		displayed := d.displayedLocked(e)
 		for _, w := range e.waiters {
-			w.show(shown)
+			w.show(displayed)
 		}
 	case rec.State == Allowed:
 		d.allowLocked(e)
@@ -149,11 +153,11 @@ func (d *Desk) settle(rec Record) {
 
 // allowLocked serves the call that waited longest; the others ask again.
 func (d *Desk) allowLocked(e *entry) {
-	shown := e.rec
+	displayed := e.rec
 	d.uncountLocked(e)
 	d.schedule(e.rec.ID, false, e.rec.deadline())
 	for i, w := range e.waiters {
-		w.finish(&shown, i == 0, nil)
+		w.finish(&displayed, i == 0, nil)
 	}
 	if len(e.waiters) > 0 {
 		e.claimedUntil = d.now().Add(d.limits.Claim)
@@ -167,16 +171,57 @@ func (d *Desk) closeLocked(e *entry, was State) {
 			d.cool.remember(e.rec, what)
 		}
 	}
-	shown := e.rec
+	displayed := e.rec
 	for _, w := range e.waiters {
-		w.finish(&shown, false, nil)
+		w.finish(&displayed, false, nil)
 	}
 	e.waiters = nil
 	d.removeLocked(e)
 }
 
-func (d *Desk) shownLocked(e *entry) *Record {
+func (d *Desk) displayedLocked(e *entry) *Record {
 	rec := e.rec
 	rec.Waiters = len(e.waiters)
 	return &rec
+}
+
+func (d *Desk) announceLocked() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// now returns the time in UTC, truncated to microseconds as in a store.
+func (d *Desk) now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
+
+// update runs one unit to its end independently of the caller's context: the desk must learn
+// the outcome of every unit that it started.
+func (d *Desk) update(ctx context.Context, fn func(Tx) error) error {
+	return d.store.Update(context.WithoutCancel(ctx), fn)
+}
+
+// schedule sets a deadline and wakes Run if it is now the first. The caller holds the lock.
+func (d *Desk) schedule(id string, grant bool, at time.Time) {
+	if d.due.set(id, grant, at) {
+		select {
+		case d.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func newID(at time.Time) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(at), rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("making an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// rekeyLocked moves the entry of an edited record to the key of the new call. Calls that are
+// identical to the previous version then need their own record.
+func (d *Desk) rekeyLocked(e *entry, rec Record) {
+	d.unkeyLocked(e)
+	e.key = keyOfRecord(rec)
+	d.byCall[e.key] = append(d.byCall[e.key], e)
+	e.before, e.resolved = append(e.before, e.resolved), e.calls[rec.CallDigest].resolved
 }

@@ -20,7 +20,7 @@ func (d *Desk) IgnoreCallDigest() {
 func (d *Desk) Held() (open, runs, cooled, grants int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.open) + len(d.byCall), len(d.quota.created) + len(d.quota.made) + len(d.quota.perRun) + len(d.quota.principal),
+	return len(d.open) + len(d.byCall), len(d.quota.created) + len(d.quota.perPrincipal) + len(d.quota.perRun) + len(d.quota.principal),
 		len(d.cool.asks), len(d.grants.byID) + len(d.grants.seen) + len(d.grants.byOwner) + len(d.due.byID)
 }
 

@@ -3,25 +3,16 @@ package approval
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/text"
 )
 
-// FreezeState says who stopped all dispatch, when and why.
-type FreezeState struct {
-	By     access.Principal `json:"by"`
-	Reason string           `json:"reason"`
-	// At is in UTC.
-	At time.Time `json:"at"`
-}
-
-// Freeze stops new asks, suspends grants, and lets nothing be consumed until
-// Thaw. It is journaled and survives a restart. Freezing twice keeps the
-// first. The caller's permission is checked before.
+// Freeze rejects new asks, suspends grants, and stops the consumption of answers until Thaw. It
+// is journaled and survives a restart. A second Freeze keeps the state of the first. The caller
+// must have been authorized before.
 func (d *Desk) Freeze(ctx context.Context, caller access.Caller, why string) error {
 	if err := checkReason(why); err != nil {
 		return err
@@ -47,11 +38,13 @@ func (d *Desk) Freeze(ctx context.Context, caller access.Caller, why string) err
 	return nil
 }
 
-// Thaw lets dispatch go on. Only a user may thaw. Thawing what is not frozen
-// does nothing.
+// Thaw ends the freeze. Only a user may thaw. Without a freeze it does nothing.
 func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
 	if caller.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not thaw: only users may", caller.Principal)
+	}
+	if err := d.guard.Check(ctx, change.Thaw); err != nil {
+		return err
 	}
 	d.freezing.Lock()
 	defer d.freezing.Unlock()
@@ -72,8 +65,8 @@ func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
 	return nil
 }
 
-// ThawStored ends the freeze in a store whose daemon does not run, on the word of the
-// gateway's host. It is reason.NotFound when there is none.
+// ThawStored ends the freeze in the store of a stopped daemon, on the authority of the
+// gateway's host. It returns reason.NotFound if the gateway is not frozen.
 func ThawStored(ctx context.Context, store Store) (FreezeState, error) {
 	var was FreezeState
 	err := store.Update(ctx, func(tx Tx) error {
@@ -101,7 +94,7 @@ func ThawStored(ctx context.Context, store Store) (FreezeState, error) {
 	return was, nil
 }
 
-// hostOf is the principal of what is done on the gateway's host.
+// hostOf is the principal for actions on the gateway's host.
 func hostOf() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
 
 func emitFreeze(ctx context.Context, tx Tx, code event.Code, by access.Principal, state FreezeState) error {
@@ -120,42 +113,4 @@ func (d *Desk) setFrozen(state *FreezeState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.frozen = state
-}
-
-// Frozen returns the freeze and whether there is one.
-func (d *Desk) Frozen(context.Context) (FreezeState, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.frozen == nil {
-		return FreezeState{}, false
-	}
-	return *d.frozen, true
-}
-
-// thawed returns nil unless the gateway is frozen as the unit sees it.
-func thawed(tx Tx) error {
-	state, err := tx.Freeze()
-	if err != nil {
-		return err
-	}
-	if state != nil {
-		return frozenError(state)
-	}
-	return nil
-}
-
-// thawedFor is thawed for what a freeze stops.
-func thawedFor(tx Tx, t SubjectType) error {
-	if !heldByFreeze(t) {
-		return nil
-	}
-	return thawed(tx)
-}
-
-func frozenError(state *FreezeState) *reason.Error {
-	content := fmt.Sprintf("%s froze the gateway at %s", state.By, state.At.Format(time.RFC3339))
-	if state.Reason != "" {
-		content += ": " + text.Visible(state.Reason)
-	}
-	return reason.Errorf(reason.GatewayFrozen, "%s", content)
 }

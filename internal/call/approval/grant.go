@@ -8,30 +8,32 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Grant is a standing yes that the votes on an approval minted. It is listed,
-// counted and revoked on its own.
+// Grant is a standing approval that the votes on a record created. It is listed, counted and
+// revoked separately.
+//
+// A grant MUST NOT cover more than the votes that created it, and MUST NOT be used after its end,
+// its last use or its revocation. Policy MUST judge each call with the votes of the grant again.
 type Grant struct {
 	// ID and ApprovalID are ULIDs.
 	ID         string `json:"grant_id"`
 	ApprovalID string `json:"approval_id"`
 	Scope      Scope  `json:"scope"`
 	Match      Match  `json:"match"`
-	// Tool and ToolDefinition (its digest) hold for every matcher; Subject
-	// counts for subject, CallDigest for exact.
+	// Tool and ToolDefinition (its digest) apply to every matcher; Subject to the matcher
+	// subject, CallDigest to exact.
 	Tool           string `json:"tool"`
 	ToolDefinition string `json:"tool_definition_digest"`
 	Subject        string `json:"subject"`
 	CallDigest     string `json:"call_digest"`
 	// Elsewhere is true for a grant of calls that other gateways run; it covers no others.
 	Elsewhere bool `json:"elsewhere,omitempty"`
-	// Principal and OnBehalfOf are whose calls it covers.
+	// Principal and OnBehalfOf are the parties of the calls that it covers.
 	Principal  access.Principal `json:"principal"`
 	OnBehalfOf access.Principal `json:"on_behalf_of"`
-	// Covered says in a person's words which calls it covers, and whose; "" for
-	// one of before there were such words.
+	// Covered describes in words the calls that it covers and their parties; "" for a grant of
+	// an earlier version.
 	Covered string `json:"covers,omitempty"`
-	// Session and Run are of the call that asked; Session counts for scope
-	// session.
+	// Session and Run identify the requesting call; Session applies to scope session.
 	Session  string `json:"session"`
 	Run      string `json:"run"`
 	MintedBy []Vote `json:"minted_by"`
@@ -41,11 +43,11 @@ type Grant struct {
 	RevokedAt    time.Time `json:"revoked_at,omitzero"`
 	RevokedBy    string    `json:"revoked_by"`
 	RevokeReason string    `json:"revoke_reason"`
-	// EndedAt and EndNote are set when it ran out or its session ended.
+	// EndedAt and EndNote are set when it expired or its session ended.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	EndNote string    `json:"end_note"`
-	// Uses counts the calls that it let through. MostUses is how many it may, 0
-	// for as many as come in its time.
+	// Uses counts the calls that it allowed. MostUses is the maximum; 0 means unlimited within
+	// its lifetime.
 	Uses       int64     `json:"uses"`
 	MostUses   int64     `json:"most_uses,omitempty"`
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
@@ -53,11 +55,11 @@ type Grant struct {
 	Version int64 `json:"version"`
 }
 
-// Live reports whether g still lets calls through at the time.
+// Live reports whether g still allows calls at the time.
 func (g Grant) Live(at time.Time) bool { return g.stands(at) && !g.usedUp() }
 
-// stands reports whether g was not taken back and its time is not up. The call
-// that had the last use of it goes on while it stands.
+// stands reports whether g is valid: not revoked, ended or expired. The call that made the last use
+// of g may proceed while g is valid.
 func (g Grant) stands(at time.Time) bool { return !g.closed() && at.Before(g.ExpiresAt) }
 
 func (g Grant) usedUp() bool { return g.MostUses > 0 && g.Uses >= g.MostUses }
@@ -67,29 +69,29 @@ func (g Grant) Open() bool { return !g.closed() }
 
 func (g Grant) closed() bool { return !g.RevokedAt.IsZero() || !g.EndedAt.IsZero() }
 
-// GrantQuery describes the call for which grants are looked up.
+// GrantQuery describes the call for which grants are searched.
 type GrantQuery struct {
 	Principal  access.Principal
 	OnBehalfOf access.Principal
 	Session    string
 	Tool       string
-	// ToolDefinition is the digest of the tool's definition; when empty it is
-	// not compared here (GrantAnswer always compares it).
+	// ToolDefinition is the digest of the tool's definition; if empty, it is not compared here
+	// (GrantAnswer always compares it).
 	ToolDefinition string
 	Subject        string
 	CallDigest     string
-	// Commit is true for the changes that a call made. A grant for any call of
-	// a tool never covers what its calls change: nobody has seen that.
+	// Commit is true for the changes of a call. A grant for any call of a tool never covers its
+	// changes, because no approver has reviewed them.
 	Commit bool
-	// Elsewhere is true for a call that another gateway runs. No grant for a call that the
-	// sandbox of this one holds covers it.
+	// Elsewhere is true for a call that another gateway runs. A grant for a call in the sandbox
+	// of this gateway does not cover it.
 	Elsewhere bool
-	// ExactOnly is true for a call that only an exact grant may cover: one of
-	// before, or for any call of the tool, does not cover it either.
+	// ExactOnly is true for a call that only an exact grant may cover: an older subject grant,
+	// or one for any call of the tool, does not cover it.
 	ExactOnly bool
 }
 
-// Covers reports whether g is for such a call. It does not look at the clock.
+// Covers reports whether g applies to such a call. It does not check the time.
 func (g Grant) Covers(q GrantQuery) bool {
 	if g.Principal != q.Principal || g.OnBehalfOf != q.OnBehalfOf || g.Tool != q.Tool || q.Tool == "" {
 		return false
@@ -118,14 +120,13 @@ func (g Grant) Covers(q GrantQuery) bool {
 	}
 }
 
-// narrowFirst orders grants by matcher, then by age, so that a decision cites
-// the narrowest.
+// narrowFirst orders grants by matcher, then by age, so that a decision cites the narrowest.
 func narrowFirst(a, b Grant) int {
 	return cmp.Or(cmp.Compare(a.Match.width(), b.Match.width()), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// mint works out the grant of an allowed record: only when every allowing
-// vote asked for a standing yes, and then as narrow as the narrowest of them.
+// mint computes the grant of an allowed record. There is one only if every approving vote
+// requested a grant, and it is as narrow as the narrowest request.
 func mint(id string, rec Record, at time.Time) (Grant, bool) {
 	g := Grant{
 		ID: id, ApprovalID: rec.ID, Scope: Timeboxed, Match: MatchTool,

@@ -109,7 +109,7 @@ func TestSessionGrantStaysInItsSession(t *testing.T) {
 	}
 }
 
-func TestGrantRunsOut(t *testing.T) {
+func TestGrantExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
@@ -152,7 +152,7 @@ func TestIdleSessionEnds(t *testing.T) {
 	})
 }
 
-func TestNarrowestVoteMakesTheGrant(t *testing.T) {
+func TestNarrowestVoteDefinesTheGrant(t *testing.T) {
 	t.Parallel()
 	standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: 24 * time.Hour, Match: approval.MatchSubject}
 	for name, c := range map[string]struct {

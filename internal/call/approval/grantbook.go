@@ -11,9 +11,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// grantBook holds the standing grants in memory, so that a look-up does not read
-// the store. Desk.mu guards it. Whether a grant may be used is not decided by it,
-// but in the transaction that counts the use.
+// grantBook holds the standing grants in memory, so that a look-up does not read the store.
+// Desk.mu guards it. The transaction that counts a use, not this book, decides whether the
+// grant is valid.
 type grantBook struct {
 	idle    time.Duration
 	byID    map[string]Grant
@@ -22,8 +22,8 @@ type grantBook struct {
 	seen map[string]time.Time
 	// perSession counts the session grants of a session.
 	perSession map[string]int
-	// minting holds grants on their way into the store: true once one was
-	// closed before it was put.
+	// minting holds grants that are being stored; the value is true once the grant was closed
+	// before it was put.
 	minting map[string]bool
 }
 
@@ -34,7 +34,7 @@ func newGrantBook(idle time.Duration) *grantBook {
 	}
 }
 
-// put keeps a grant in the place of an older version of it.
+// put stores a grant and replaces an older version of it.
 func (b *grantBook) put(g Grant) {
 	old, known := b.byID[g.ID]
 	if known && old.Version >= g.Version {
@@ -72,8 +72,7 @@ func (b *grantBook) remove(id string) {
 	}
 }
 
-// ends is when a grant runs out as things stand; activity in its session may
-// move that.
+// ends returns the time at which a grant expires; activity in its session may extend it.
 func (b *grantBook) ends(g Grant) time.Time {
 	if g.Scope != Session {
 		return g.ExpiresAt
@@ -87,7 +86,7 @@ func (b *grantBook) ends(g Grant) time.Time {
 
 func (b *grantBook) lastSeen(session string) time.Time { return b.seen[session] }
 
-// touch notes activity in a session that is not idle already.
+// touch notes activity in a session that is not idle yet.
 func (b *grantBook) touch(session string, at time.Time) {
 	if last, ok := b.seen[session]; ok && at.Sub(last) < b.idle {
 		b.touchAt(session, at)
@@ -108,14 +107,14 @@ func (b *grantBook) find(q GrantQuery, at time.Time) []Grant {
 			list = append(list, g)
 		}
 	}
-	if len(list) > 1 { // sorting takes a large frame, and few calls have a grant
+	if len(list) > 1 { // sorting needs a large stack frame, and few calls have a grant
 		slices.SortFunc(list, narrowFirst)
 	}
 	return list
 }
 
-// keepGrant brings memory up to a grant that has become durable. What was
-// closed never comes back, in whatever order the news arrives.
+// keepGrant updates the memory to a grant that has become durable. A closed grant never
+// reappears, independent of the order of updates.
 func (d *Desk) keepGrant(g Grant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,8 +134,8 @@ func (d *Desk) keepGrant(g Grant) {
 	}
 }
 
-// beginMint says that a grant is on its way into the store; the function it
-// returns says that it arrived, or never will.
+// beginMint registers a grant that is being stored. The returned function is called when it is
+// stored or has failed.
 func (d *Desk) beginMint(id string) (done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,8 +147,8 @@ func (d *Desk) beginMint(id string) (done func()) {
 	}
 }
 
-// Grants returns the standing grants that cover a call, narrowest first; none while
-// the gateway is frozen. The call counts as activity of its session.
+// Grants returns the standing grants that cover a call, narrowest first; none while the gateway
+// is frozen. The call counts as activity of its session.
 func (d *Desk) Grants(_ context.Context, q GrantQuery) ([]Grant, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,10 +160,9 @@ func (d *Desk) Grants(_ context.Context, q GrantQuery) ([]Grant, error) {
 	return d.grants.find(q, now), nil
 }
 
-// GrantAnswer returns the yes of a grant to an ask. The grant must stand and
-// cover the call: otherwise reason.NotFound, ApprovalRevoked, ApprovalExpired,
-// or BindingMismatch with the fields that differ. Nothing is counted until
-// Consume.
+// GrantAnswer returns the allowing answer of a grant for an ask. The grant must be valid and cover
+// the call: otherwise the error is reason.NotFound, ApprovalRevoked, ApprovalExpired, or
+// BindingMismatch with the fields that differ. Nothing is counted until Consume.
 func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer, error) {
 	if err := ask.check(d.limits); err != nil {
 		return Answer{}, err
@@ -185,12 +183,11 @@ func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer
 	return answerOfGrant(g, ask), nil
 }
 
-// stands returns nil when a grant holds now; whether it has uses left is for the
-// unit that uses it.
+// stands returns nil if a grant is valid now. The unit that uses it checks its remaining uses.
 func (d *Desk) stands(g Grant) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// One that is not in the book was closed, which the unit that uses it sees.
+	// A grant that is not in the book was closed, which the unit that uses it detects.
 	_, known := d.grants.byID[g.ID]
 	switch now := d.now(); {
 	case d.frozen != nil:
@@ -204,7 +201,7 @@ func (d *Desk) stands(g Grant) error {
 	}
 }
 
-// uncovered says in which fields a call differs from the one that was granted.
+// uncovered returns the error with the fields in which a call differs from the granted one.
 func (d *Desk) uncovered(ctx context.Context, g Grant, ask Ask) error {
 	e := reason.Errorf(reason.BindingMismatch, "grant %s does not cover the call", g.ID)
 	rec, err := d.store.Record(ctx, g.ApprovalID)
@@ -242,8 +239,7 @@ func fieldNames(diffs []tool.Difference) string {
 	return text
 }
 
-// ListGrants returns one page of grants, newest first, and the token of the
-// next.
+// ListGrants returns one page of grants, newest first, and the token of the next page.
 func (d *Desk) ListGrants(ctx context.Context, f GrantFilter) ([]Grant, string, error) {
 	if err := checkToken(f.PageToken); err != nil {
 		return nil, "", err
@@ -255,7 +251,7 @@ func (d *Desk) ListGrants(ctx context.Context, f GrantFilter) ([]Grant, string, 
 	return page, next, nil
 }
 
-// GetGrant returns one grant. It is reason.NotFound when there is none.
+// GetGrant returns one grant, or reason.NotFound.
 func (d *Desk) GetGrant(ctx context.Context, id string) (Grant, error) {
 	g, err := d.store.Grant(ctx, id)
 	if err != nil {

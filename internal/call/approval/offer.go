@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// offers lists the answers that a record can be given, each with what it would
-// allow in a person's words. Decide refuses what is not among them.
+// offers lists the possible answers to a record, each with a description of its coverage.
+// Decide rejects all others.
 func offers(rec Record, l Limits) []Offer {
 	if rec.AboutSession() {
 		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "these calls, and no others"}}
@@ -44,7 +44,7 @@ func offers(rec Record, l Limits) []Offer {
 	return list
 }
 
-// matches are the matchers that a grant for r may have.
+// matches returns the matchers that a grant for r may have.
 func (r *Record) matches() []Match {
 	list := []Match{MatchExact}
 	if r.ExactOnly != "" {
@@ -59,8 +59,7 @@ func (r *Record) matches() []Match {
 	return list
 }
 
-// covered says which calls a grant would cover, and who runs them if it is not this
-// gateway.
+// covered describes the calls that a grant would cover, and whether another gateway runs them.
 func (r *Record) covered(m Match) string {
 	if r.Binding.Elsewhere {
 		return r.covers(m) + ", run by another gateway outside of any sandbox of this one"
@@ -68,8 +67,8 @@ func (r *Record) covered(m Match) string {
 	return r.covers(m)
 }
 
-// covers says which calls a grant would cover: "any git command, any arguments,
-// in workspace here".
+// covers describes the calls that a grant would cover: "any git command, any arguments, in
+// workspace here".
 func (r *Record) covers(m Match) string {
 	switch {
 	case m == MatchTool:
@@ -86,10 +85,9 @@ func (r *Record) covers(m Match) string {
 	return "any call of " + r.Binding.Tool + " with subject " + text.Visible(r.Subject)
 }
 
-// byWhom says whose calls a grant would cover: "by all runs and calls of
-// user:ada". A session that the gateway named after a run is that run; one that a
-// client named is called by its name, since only the client knows what it uses it
-// for.
+// byWhom describes the callers that a grant would cover: "by all runs and calls of user:ada". A
+// session that the gateway named after a run is described as that run. A session named by a
+// client is quoted, since only the client defines its use.
 func (r *Record) byWhom(scope Scope) string {
 	session := r.Session[strings.IndexByte(r.Session, '.')+1:] // without the device
 	if scope == Session && session == r.Run && isOfGateway(session) {
@@ -105,14 +103,14 @@ func (r *Record) byWhom(scope Scope) string {
 	return "by all runs and calls of " + who
 }
 
-// isOfGateway reports whether a run's name is one that the gateway gave: a ULID,
-// which clients may not use as a name.
+// isOfGateway reports whether a run's name was assigned by the gateway: a ULID, which clients
+// may not use as a name.
 func isOfGateway(name string) bool {
 	_, err := ulid.ParseStrict(name)
 	return err == nil
 }
 
-// inWords is a time in whole days, hours or minutes: "7 days", "8 h".
+// inWords formats a duration in whole days, hours or minutes: "7 days", "8 h".
 func inWords(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -125,4 +123,16 @@ func inWords(d time.Duration) string {
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}
 	return fmt.Sprintf("%d min", d/time.Minute)
+}
+
+// width orders the matchers from narrow to wide.
+func (m Match) width() int {
+	switch m {
+	case MatchExact:
+		return 0
+	case MatchSubject:
+		return 1
+	default:
+		return 2
+	}
 }

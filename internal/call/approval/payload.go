@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/event"
 )
 
-// daemon is the actor of what nobody asked for, such as expiry.
+// daemon is the actor of transitions without a requester, such as expiry.
 const daemon = "service:palyrad"
 
-// AskedPayload is of event.Asked.
+// AskedPayload is the payload of event.Asked.
 type AskedPayload struct {
 	ApprovalID     string           `json:"approval_id"`
 	ProposalID     string           `json:"proposal_id"`
@@ -25,20 +25,20 @@ type AskedPayload struct {
 	OnBehalfOf     access.Principal `json:"on_behalf_of"`
 	Severity       string           `json:"severity"`
 	Summary        string           `json:"summary"`
-	// RequesterReason is why the requester wants it; "" when they said nothing.
+	// RequesterReason is the requester's reason, or "".
 	RequesterReason string `json:"requester_reason,omitempty"`
-	// PromptDigest is of the prompt that is shown, RFC 8785 JSON.
+	// PromptDigest is the digest of the displayed prompt, RFC 8785 JSON.
 	PromptDigest string    `json:"prompt_digest"`
 	ExpiresAt    time.Time `json:"expires_at"`
 }
 
-// JoinedPayload is of event.Joined.
+// JoinedPayload is the payload of event.Joined.
 type JoinedPayload struct {
 	ApprovalID string `json:"approval_id"`
 	ProposalID string `json:"proposal_id"`
 }
 
-// VotedPayload is of event.Voted.
+// VotedPayload is the payload of event.Voted.
 type VotedPayload struct {
 	ApprovalID string `json:"approval_id"`
 	CallDigest string `json:"call_digest"`
@@ -47,7 +47,7 @@ type VotedPayload struct {
 	Missing    string `json:"missing"`
 }
 
-// StatePayload is of event.Answered, Expired, Cancelled, Consumed and Revoked.
+// StatePayload is the payload of event.Answered, Expired, Cancelled, Consumed and Revoked.
 type StatePayload struct {
 	ApprovalID string `json:"approval_id"`
 	CallDigest string `json:"call_digest"`
@@ -59,19 +59,19 @@ type StatePayload struct {
 	GrantID    string `json:"grant_id,omitempty"`
 }
 
-// GrantUsedPayload is of event.GrantUsed.
+// GrantUsedPayload is the payload of event.GrantUsed.
 type GrantUsedPayload struct {
 	GrantID    string `json:"grant_id"`
 	ApprovalID string `json:"approval_id"`
-	// ProposalID is of the call that used it.
+	// ProposalID identifies the call that used it.
 	ProposalID string `json:"proposal_id"`
 	CallDigest string `json:"call_digest"`
 	Uses       int64  `json:"uses"`
-	// MostUses is how many there may be; 0 for no such bound.
+	// MostUses is the maximum number of uses; 0 means unlimited.
 	MostUses int64 `json:"most_uses,omitempty"`
 }
 
-// GrantClosedPayload is of event.GrantRevoked and event.GrantEnded.
+// GrantClosedPayload is the payload of event.GrantRevoked and event.GrantEnded.
 type GrantClosedPayload struct {
 	GrantID    string `json:"grant_id"`
 	ApprovalID string `json:"approval_id"`
@@ -80,18 +80,18 @@ type GrantClosedPayload struct {
 	Uses       int64  `json:"uses"`
 }
 
-// FreezePayload is of event.Frozen and event.Thawed.
+// FreezePayload is the payload of event.Frozen and event.Thawed.
 type FreezePayload struct {
 	By     access.Principal `json:"by"`
 	Reason string           `json:"reason"`
-	// Since is when the gateway was frozen.
+	// Since is the time of the freeze.
 	Since time.Time `json:"since"`
 }
 
 func draft(code event.Code, session, run, actor, subject string, payload any) (event.Draft, error) {
 	text, err := canonical.Marshal(payload)
 	if err != nil {
-		return event.Draft{}, fmt.Errorf("making event %s: %w", code, err)
+		return event.Draft{}, fmt.Errorf("creating event %s: %w", code, err)
 	}
 	return event.Draft{Code: code, Session: session, Run: run, Actor: actor, Subject: subject, Payload: text}, nil
 }
@@ -100,7 +100,7 @@ func recordDraft(code event.Code, r Record, actor string, payload any) (event.Dr
 	return draft(code, r.Session, r.Run, actor, r.ID, payload)
 }
 
-// askedEvents journals a new record.
+// askedEvents drafts the event of a new record.
 func askedEvents(r Record) ([]event.Draft, error) {
 	digest, err := canonical.DigestOf(r.Prompt)
 	if err != nil {
@@ -115,7 +115,7 @@ func askedEvents(r Record) ([]event.Draft, error) {
 	return []event.Draft{d}, err
 }
 
-// stateEvents journals a transition that needs nothing but its state.
+// stateEvents drafts the event of a transition that only changes the state.
 func stateEvents(code event.Code, was State) func(Record) ([]event.Draft, error) {
 	return func(r Record) ([]event.Draft, error) {
 		d, err := recordDraft(code, r, r.ChangedBy, StatePayload{
@@ -126,8 +126,7 @@ func stateEvents(code event.Code, was State) func(Record) ([]event.Draft, error)
 	}
 }
 
-// voteEvents journals the last vote and, when it settled the record, the
-// answer.
+// voteEvents drafts the last vote and, if it settled the record, the answer.
 func voteEvents(r Record) ([]event.Draft, error) {
 	v := r.Votes[len(r.Votes)-1]
 	voted, err := recordDraft(event.Voted, r, v.User.String(), VotedPayload{

@@ -9,51 +9,48 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Prompt is everything a person sees of an ask. It is data; nothing in it is
-// markup, and what a screen would hide is written out (see Visible), except in
-// Arguments and Runs, which stay exact. What has the form of a key is replaced
-// everywhere, and Notes say so.
+// Prompt is the complete content displayed to an approver. It is data and contains no markup.
+// Characters that a screen would hide are escaped (see Visible), except in Arguments and Runs,
+// which stay exact. Text in the form of a key is replaced everywhere, and Notes state this.
 type Prompt struct {
 	Title    string `json:"title"`
 	Severity string `json:"severity"`
 	// Summary is one sentence in plain words.
 	Summary string `json:"summary"`
-	// Arguments is the full canonical JSON, never truncated. Values at the
-	// JSON Pointers (RFC 6901) in Redacted are replaced.
+	// Arguments is the full canonical JSON, never truncated. Values at the JSON Pointers (RFC
+	// 6901) in Redacted are replaced.
 	Arguments json.RawMessage `json:"arguments"`
 	Redacted  []string        `json:"redacted"`
 	Runs      Execution       `json:"runs"`
-	// Workspace is that of the files in Diff and of the operands, "" when there are none.
+	// Workspace is the workspace of the files in Diff and of the operands, or "" without files.
 	Workspace string `json:"workspace,omitempty"`
-	// Contents are the files, relative to Workspace, of which the prompt may say what they
-	// contain or whether they are there. Unlisted is true where there may be more.
+	// Contents are the files, relative to Workspace, whose content or existence the prompt may
+	// reveal. Unlisted is true if there may be more.
 	Contents []string `json:"contents,omitempty"`
 	Unlisted bool     `json:"unlisted,omitempty"`
 	// Diff is a unified diff of the files that would change.
 	Diff string  `json:"diff"`
 	Why  []Cause `json:"why"`
-	// Differs is what differs from the last allowed call of the same tool by
-	// the same principal; LastAllowed is false when there was none.
+	// Differs lists the differences from the last allowed call of the same tool by the same
+	// principal; LastAllowed is false if there was none.
 	Differs     []tool.Difference `json:"differs"`
 	LastAllowed bool              `json:"last_allowed"`
 	Scopes      []Offer           `json:"scopes"`
-	// ExactOnly says why no wider grant is offered than for the very same call.
+	// ExactOnly is the reason why only a grant for the identical call is offered.
 	ExactOnly string   `json:"exact_only,omitempty"`
 	Notes     []string `json:"notes"`
-	// Changed is how the call differs from the one that was proposed, where people
-	// edited it.
+	// Changed lists the differences from the proposed call if people edited it.
 	Changed []tool.Difference `json:"changed,omitempty"`
-	// RequesterReason is why the requester wants the call, in their own words; "" when
-	// they said nothing.
+	// RequesterReason is the requester's reason in their own words, or "".
 	RequesterReason string `json:"requester_reason,omitempty"`
-	// Lead stands first: the command line, the file, or the address.
+	// Lead is displayed first: the command line, the file, or the address.
 	Lead string `json:"lead,omitempty"`
-	// AskedLately is how often people were asked about the same subject, or about the
-	// same tool where a call has none, by the same requester in the 7 days before.
+	// AskedLately is the number of approval requests in the last 7 days by the same requester
+	// for the same subject, or for the same tool if the call has no subject.
 	AskedLately int64 `json:"asked_lately,omitempty"`
 }
 
-// Execution is what will run.
+// Execution describes the program that will run.
 type Execution struct {
 	Executable tool.Executable `json:"executable"`
 	Argv       []string        `json:"argv"`
@@ -69,7 +66,7 @@ type Execution struct {
 	Secrets []string `json:"secrets"`
 }
 
-// Cause is one policy that made it ask.
+// Cause is one policy that requires the approval.
 type Cause struct {
 	PolicyID string `json:"policy_id"`
 	// Location is "file:line".
@@ -78,33 +75,32 @@ type Cause struct {
 	Condition string `json:"condition"`
 }
 
-// Offer is one answer that a person may give, with what it would allow.
+// Offer is one possible answer with a description of its coverage.
 type Offer struct {
 	Scope Scope `json:"scope"`
 	Match Match `json:"match"`
-	// What says in a person's words which calls it would cover, By whose; both are
-	// "" for once.
+	// What describes the calls that it would cover, By their callers; both are "" for once.
 	What string `json:"what,omitempty"`
 	By   string `json:"by,omitempty"`
-	// Matcher says all of it in one sentence, with the longest time.
+	// Matcher describes the coverage in one sentence, with the maximum duration.
 	Matcher string `json:"matcher"`
-	// MaxTTLSeconds is the longest life of the grant; 0 for once.
+	// MaxTTLSeconds is the maximum lifetime of the grant; 0 for once.
 	MaxTTLSeconds int64 `json:"max_ttl_seconds"`
-	// Permission is what the approver needs beside approval.decide.
+	// Permission is required in addition to approval.decide.
 	Permission string `json:"permission"`
-	// CoveredLately is how many calls of the 7 days before it would have covered, asked
-	// about or not.
+	// CoveredLately is the number of calls in the last 7 days that it would have covered,
+	// including calls that needed no approval.
 	CoveredLately int64 `json:"covered_lately,omitempty"`
 }
 
 // PermissionGrantBroad is needed for the matcher tool.
 const PermissionGrantBroad = "approval.grant_broad"
 
-// noteRedacted is among the notes of a prompt in which something is hidden.
+// noteRedacted is added to the notes of a prompt with redacted text.
 const noteRedacted = "What looks like a secret is shown as " + tool.Redaction + "; the call has the real value."
 
-// NewPrompt describes a planned call. The caller adds why policy asks; the
-// desk adds the difference from the last allowed call and the scopes.
+// NewPrompt describes a planned call. The caller adds the causes; the desk adds the differences
+// from the last allowed call and the offers.
 func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (Prompt, error) {
 	args, redacted, err := tool.Redact(p.Input, p.Tool.SecretPaths)
 	if err != nil {
@@ -142,7 +138,7 @@ func contentsOf(plan tool.Plan) (paths []string) {
 	return paths
 }
 
-// lead is what a call is known by at a glance, "" where nothing but its summary is.
+// lead returns the short identification of a call, or "" if only its summary exists.
 func lead(plan tool.Plan, shown tool.Binding) string {
 	switch f := plan.Facts; {
 	case plan.Preview.Lead != "":
@@ -156,9 +152,8 @@ func lead(plan tool.Plan, shown tool.Binding) string {
 	}
 }
 
-// clean returns p with its texts as a person may see them: what has the form
-// of a key is replaced, which the notes then say, and hidden characters are
-// written out. What is clean stays as it is.
+// clean returns p with its texts in displayable form: text in the form of a key is replaced,
+// which the notes then state, and hidden characters are escaped. clean is idempotent.
 func (p Prompt) clean() Prompt {
 	hidden := false
 	show := func(content string) string {

@@ -87,7 +87,7 @@ func TestCooldown(t *testing.T) {
 			"same": func(*approval.Ask) {}, "new session": otherSession, "new run": func(a *approval.Ask) { a.Proposal.Run = "r2" },
 		} {
 			a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, change)), nil)
-			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "a moment ago; that holds until "+until) || !strings.Contains(a.Remedy(), until) {
+			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "recently; that answer holds until "+until) || !strings.Contains(a.Remedy(), until) {
 				t.Errorf("%s: %v %q, %v", name, a.Kind(), a.Message(), err)
 			}
 		}
@@ -138,7 +138,7 @@ func TestExpiredAskOfAPerson(t *testing.T) {
 	})
 }
 
-func TestNoCooldown(t *testing.T) {
+func TestCooldownDisabled(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Cooldown: -1})
 	p, rec := waiting(t, d)
@@ -170,9 +170,9 @@ func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 	return asked
 }
 
-// TestLabelsGiveNoFurtherAsks: a client names its runs and sessions as it
-// likes, and gets no more of people's time by it.
-func TestLabelsGiveNoFurtherAsks(t *testing.T) {
+// TestLabelsDoNotRaiseTheAskLimit: a client chooses the names of its runs and sessions, and does
+// not get more approval requests by it.
+func TestLabelsDoNotRaiseTheAskLimit(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
@@ -200,8 +200,8 @@ func TestLabelsControl(t *testing.T) {
 	})
 }
 
-// TestRateOutlivesARestart: starting anew gives no further asks either.
-func TestRateOutlivesARestart(t *testing.T) {
+// TestRateLimitSurvivesRestart: a restart gives no further asks either.
+func TestRateLimitSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
@@ -215,9 +215,9 @@ func TestRateOutlivesARestart(t *testing.T) {
 	})
 }
 
-// TestANoIsForWhatTheCallComesTo: another spelling of what was denied is
-// answered from memory, and an approval that waits is for the exact call.
-func TestANoIsForWhatTheCallComesTo(t *testing.T) {
+// TestDenialCoversEquivalentCalls: a denial also covers other spellings of the denied call. A
+// pending approval covers only the exact call.
+func TestDenialCoversEquivalentCalls(t *testing.T) {
 	t.Parallel()
 	resolves := func(to string) func(*approval.Ask) { return func(a *approval.Ask) { a.Resolved = to } }
 	for name, c := range map[string]struct {

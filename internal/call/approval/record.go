@@ -9,12 +9,11 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// State is where a record stands.
+// State is the state of a record.
 type State string
 
-// The states. Pending becomes allowed, denied, expired or cancelled; allowed
-// becomes consumed, revoked or expired. The others are terminal and never
-// change.
+// The states. Pending becomes allowed, denied, expired or cancelled; allowed becomes consumed,
+// revoked or expired. The others are terminal and never change.
 const (
 	Pending   State = "pending"
 	Allowed   State = "allowed"
@@ -33,7 +32,7 @@ func (s State) Terminal() bool {
 	return slices.Contains(States, s) && s != Pending && s != Allowed
 }
 
-// SubjectType is what kind of thing is asked about.
+// SubjectType is the type of the subject of a record.
 type SubjectType string
 
 // The subject types.
@@ -53,24 +52,26 @@ var SubjectTypes = []SubjectType{
 	SubjectGatewayChange,
 }
 
-// Record is one approval: a question about one exact call, and its answer.
+// Record is one approval: a request about one exact call, and its answer.
+//
+// A record MUST change only by a transition of the state machine, which increases Version. A vote
+// MUST name the version and the digest that the voter saw. A closed record MUST NOT open again.
 type Record struct {
-	// ID and ProposalID are ULIDs. ProposalID is of the call that asked first.
+	// ID and ProposalID are ULIDs. ProposalID is the proposal of the first requesting call.
 	ID         string `json:"approval_id"`
 	ProposalID string `json:"proposal_id"`
-	// CallDigest is the digest of the call; SnapshotDigest is of the policy
-	// snapshot under which policy asked.
+	// CallDigest is the digest of the call. SnapshotDigest is the digest of the policy snapshot
+	// that required the approval.
 	CallDigest     string      `json:"call_digest"`
 	SnapshotDigest string      `json:"snapshot_digest"`
 	SubjectType    SubjectType `json:"subject_type"`
-	// SubjectID names what is asked about: the tool's own subject, such as
-	// "process.run:/usr/bin/git@default", else the tool's name, or
-	// "commit:..." and the like.
+	// SubjectID names the subject: the tool's own subject, such as
+	// "process.run:/usr/bin/git@default", else the tool's name, or "commit:..." and similar.
 	SubjectID string `json:"subject_id"`
-	// Subject is what a grant with matcher subject would cover; "" when the
-	// call has no subject of its own.
+	// Subject is the subject that a grant with matcher subject would cover; "" if the call has
+	// none.
 	Subject string `json:"subject"`
-	// SubjectCovers and ExactOnly are those of the tool.Plan.
+	// SubjectCovers and ExactOnly are the fields of tool.Plan.
 	SubjectCovers string           `json:"subject_covers,omitempty"`
 	ExactOnly     string           `json:"exact_only,omitempty"`
 	Severity      string           `json:"severity"`
@@ -82,9 +83,9 @@ type Record struct {
 	Device        string           `json:"device"`
 	Channel       string           `json:"channel"`
 
-	// CreatedAt and the other times are in UTC. ExpiresAt is when a pending
-	// record expires, UseBy when an allowed one does, AnsweredAt when it was
-	// allowed or denied, ClosedAt when it reached a terminal state.
+	// CreatedAt and the other times are in UTC. ExpiresAt is when a pending record expires,
+	// UseBy when an allowed one does, AnsweredAt when it was allowed or denied, ClosedAt when
+	// it reached a terminal state.
 	CreatedAt  time.Time `json:"created_at"`
 	ExpiresAt  time.Time `json:"expires_at"`
 	AnsweredAt time.Time `json:"answered_at,omitzero"`
@@ -97,50 +98,47 @@ type Record struct {
 	// Revision orders the changes of all records; Watch resumes after one.
 	Revision int64  `json:"revision"`
 	Votes    []Vote `json:"votes"`
-	// Edits are the changes of the call since it was asked about, the first first; the
-	// call is then as the last one left it.
+	// Edits are the edits of the call since the record was created, oldest first. The call has
+	// the state after the last edit.
 	Edits []Edit `json:"edits,omitempty"`
-	// Missing says what a pending record still needs, in plain words.
+	// Missing describes the missing votes of a pending record in plain words.
 	Missing string `json:"missing"`
-	// Needs says the same to programs; nil where it cannot be put so.
+	// Needs is the machine-readable form of Missing, or nil.
 	Needs   *Needs `json:"needs,omitempty"`
 	GrantID string `json:"grant_id"`
-	// ChangedBy and Note say who made the last transition, and why.
+	// ChangedBy and Note are the actor and the reason of the last transition.
 	ChangedBy string `json:"changed_by"`
 	Note      string `json:"note"`
 
-	// Binding is the call as it may be shown: arguments at the tool's secret
-	// paths and what has the form of a key are redacted. CallDigest is of the
-	// real one.
+	// Binding is the call in displayable form: arguments at the tool's secret paths and text in
+	// the form of a key are redacted. CallDigest is the digest of the unredacted call.
 	Binding tool.Binding `json:"binding"`
-	// Request is the policy request that the Judge evaluates again. It is
-	// opaque here, may hold secrets, and is never part of the record's JSON. A
-	// record in a terminal state has none.
+	// Request is the policy request that the Judge evaluates again. It is opaque here, may hold
+	// secrets, and is never part of the record's JSON. A record in a terminal state has none.
 	Request json.RawMessage `json:"-"`
-	// Input is the edited input of the call, while it waits in this process.
+	// Input is the edited input of the call while it waits in this process.
 	Input json.RawMessage `json:"-"`
-	// Withheld is why Prompt and Binding are there in outline only, and Request is
-	// not: reason.VaultLocked, reason.ResultExpired, or that they are damaged. nil
-	// means that they are whole.
+	// Withheld is the reason why Prompt and Binding are only outlines and Request is missing:
+	// reason.VaultLocked, reason.ResultExpired, or damage. nil means that they are complete.
 	Withheld error `json:"-"`
 
-	// Waiters and RunGone are live and not stored. Waiters is how many calls wait
-	// on a pending record. RunGone is true when the daemon has restarted since the
-	// record was asked and no call waits on it.
+	// Waiters and RunGone are live and not stored. Waiters is the number of calls that wait on
+	// a pending record. RunGone is true if the daemon has restarted since the record was
+	// created and no call waits on it.
 	Waiters int  `json:"waiters"`
 	RunGone bool `json:"run_gone"`
 }
 
-// Needs is the fewest further people whose yes would allow a call.
+// Needs is the smallest set of further approvers that would allow a call.
 type Needs struct {
-	// Have counts the people whose yes counts so far, Want those that it takes in all.
+	// Have counts the people whose approval counts so far, Want the total number required.
 	Have int `json:"have"`
 	Want int `json:"want"`
-	// Role is what those who are still needed must hold, "" for any.
+	// Role is required from the missing approvers, "" for any.
 	Role access.Role `json:"role,omitempty"`
-	// Surfaces are those that their vote may come from; none for any.
+	// Surfaces are the surfaces that their votes may come from; none means any.
 	Surfaces []access.Surface `json:"surfaces,omitempty"`
-	// Present and Paired say what their vote has to prove.
+	// Present and Paired are the proofs required from their votes.
 	Present bool `json:"present,omitempty"`
 	Paired  bool `json:"paired,omitempty"`
 }
@@ -151,8 +149,8 @@ func (r Record) Stored() Record {
 	return r
 }
 
-// Own reports whether r asks for a user, who then is none of those that others can rely
-// on.
+// Own reports whether r is a request of, or on behalf of, the user, whose vote then does not
+// count as independent.
 func (r Record) Own(user access.Principal) bool {
 	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf || r.edited(user))
 }
@@ -162,21 +160,21 @@ func (r Record) HasVoted(user access.Principal) bool {
 	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
 }
 
-// provesMore reports whether a vote of the caller proves something that its vote
-// before did not, so that a yes that did not suffice can be given again: over TLS after
-// one over the socket, or with a proof of presence.
+// provesMore reports whether a vote of the caller has a proof that its previous vote lacks, so
+// that an insufficient approval can be repeated: over TLS after the socket, or with proof of
+// presence.
 func (r Record) provesMore(c access.Caller) bool {
 	return slices.ContainsFunc(r.Votes, func(v Vote) bool {
 		return v.User == c.Principal && (c.Paired && !v.Paired || c.Present && !v.Present) && (c.Paired || !v.Paired) && (c.Present || !v.Present)
 	})
 }
 
-// votesBut returns the votes of others than the user.
+// votesBut returns the votes of all other users.
 func (r Record) votesBut(user access.Principal) []Vote {
 	return slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.User == user })
 }
 
-// deadline is when r expires in its present state; zero for a terminal one.
+// deadline returns the time at which r expires in its present state; zero for a terminal one.
 func (r Record) deadline() time.Time {
 	switch r.State {
 	case Pending:

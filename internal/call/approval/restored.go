@@ -9,24 +9,22 @@ import (
 	"palyra/internal/core/event"
 )
 
-// Restored is a restored store: what people said before may have been taken back
-// since the backup.
+// Restored describes a restored store. Approvals in it may have been revoked since the backup.
 type Restored struct {
-	// Note is why all is ended; it is the reason of the freeze, too.
+	// Note is the reason for ending them, and for the freeze.
 	Note string
 	// At is the time, in UTC.
 	At time.Time
-	// Event makes an event for the same unit of what was ended.
+	// Event drafts an event for the same unit with the counts of ended items.
 	Event func(RestoredEnds) (event.Draft, error)
 }
 
-// RestoredEnds counts what was ended.
+// RestoredEnds counts the ended items.
 type RestoredEnds struct{ Grants, Cancelled, Revoked int }
 
-// EndRestored is for the first start of a restored gateway, before anything else
-// uses the store. In one unit it freezes the gateway, ends all grants, cancels the
-// records that are pending and revokes those that are allowed: nothing that a person
-// said before lets a call run.
+// EndRestored runs at the first start of a restored gateway, before any other use of the store.
+// In one unit it freezes the gateway, ends all grants, cancels the pending records and revokes
+// the allowed ones: no earlier approval lets a call run.
 func EndRestored(ctx context.Context, store Store, r Restored) (ends RestoredEnds, err error) {
 	records, err := openRecords(ctx, store)
 	if err != nil {
@@ -62,7 +60,7 @@ func EndRestored(ctx context.Context, store Store, r Restored) (ends RestoredEnd
 	return ends, err
 }
 
-// freeze freezes what was frozen before, too: with this reason.
+// freeze sets the freeze with this reason, also if the gateway was frozen before.
 func (r Restored) freeze(ctx context.Context, tx Tx) error {
 	state := &FreezeState{By: hostOf(), Reason: r.Note, At: r.At}
 	if err := tx.SetFreeze(state); err != nil {
@@ -81,7 +79,7 @@ func (r Restored) close(tx Tx, rec Record, ends *RestoredEnds) error {
 		ends.Revoked++
 	}
 	_, err := transition(tx, s)
-	if errors.Is(err, errLate) { // its time was up already
+	if errors.Is(err, errLate) { // already expired
 		s = expiry(rec, r.Note)
 		s.at = r.At
 		_, err = transition(tx, s)

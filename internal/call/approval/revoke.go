@@ -10,15 +10,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Cancel withdraws a pending record. Its requester, the user on whose behalf
-// it asks, and whoever may decide it may cancel it. A record that is not
-// pending is reason.ApprovalConflict.
+// Cancel withdraws a pending record. Its requester, the user on whose behalf it asks, and every
+// user who may decide it may cancel it. For a record that is not pending the error is
+// reason.ApprovalConflict.
 func (d *Desk) Cancel(ctx context.Context, caller access.Caller, id, why string) (Record, error) {
 	return d.close(ctx, caller, id, why, Pending, d.cancel)
 }
 
-// RevokeApproval takes back a record that was allowed and is not consumed. Those
-// who may cancel it and those who voted on it may revoke it.
+// RevokeApproval revokes a record that was allowed and is not consumed. Every user who may
+// cancel it or who voted on it may revoke it.
 func (d *Desk) RevokeApproval(ctx context.Context, caller access.Caller, id, why string) (Record, error) {
 	return d.close(ctx, caller, id, why, Allowed, d.revoke)
 }
@@ -40,9 +40,8 @@ func (d *Desk) close(ctx context.Context, caller access.Caller, id, why string, 
 	}, func(rec Record) (Record, error) { return move(ctx, rec, caller.Principal.String(), why) })
 }
 
-// change moves a record if the caller may do that. When a vote came in between
-// reading and moving the record, and it still has the state from, change tries
-// again with the record as it is now.
+// change moves a record if the caller may do that. If a vote came in between reading and moving
+// the record, and its state is unchanged, change tries again with the current record.
 func (d *Desk) change(ctx context.Context, id string, from State, may func(Record) error, move func(Record) (Record, error)) (Record, error) {
 	for {
 		rec, err := d.store.Record(ctx, id)
@@ -59,30 +58,22 @@ func (d *Desk) change(ctx context.Context, id string, from State, may func(Recor
 		if reason.Of(err) != reason.ApprovalConflict {
 			return d.live(after), err
 		}
-		// The record changed between reading and changing it. If its state is the
-		// same still, a vote came in, and the change is judged anew with it: each
-		// time round somebody has voted, so this ends.
+		// The record changed after it was read. If its state is the same, a vote came in, and
+		// the change is checked again. The loop ends because each iteration needs another vote.
 		if now, readErr := d.store.Record(ctx, id); readErr != nil || now.State != from || ctx.Err() != nil {
 			return Record{}, err
 		}
 	}
 }
 
-// mayClose returns nil when the caller may take a record back. To narrow what
-// one asked for or allowed oneself needs no permission.
+// mayClose returns nil if the caller may withdraw a record. Withdrawing one's own request or
+// vote needs no permission.
 func (d *Desk) mayClose(ctx context.Context, caller access.Caller, rec Record) error {
 	p := caller.Principal
 	if !p.IsZero() && (p == rec.RequestedBy || p == rec.OnBehalfOf || rec.HasVoted(p)) {
 		return nil
 	}
 	return d.judge.MayDecide(ctx, caller, rec)
-}
-
-func (d *Desk) cancel(ctx context.Context, rec Record, by, why string) (Record, error) {
-	return d.move(ctx, step{
-		id: rec.ID, from: Pending, version: rec.Version, to: Cancelled,
-		actor: by, note: why, events: stateEvents(event.Cancelled, Pending),
-	})
 }
 
 func (d *Desk) revoke(ctx context.Context, rec Record, by, why string) (Record, error) {
@@ -92,27 +83,10 @@ func (d *Desk) revoke(ctx context.Context, rec Record, by, why string) (Record, 
 	})
 }
 
-// move makes one transition as a unit of its own.
-func (d *Desk) move(ctx context.Context, s step) (Record, error) {
-	var after Record
-	err := d.update(ctx, func(tx Tx) error {
-		var err error
-		s.at = d.now()
-		after, err = transition(tx, s)
-		return err
-	})
-	if err != nil {
-		return Record{}, err
-	}
-	d.settle(after)
-	return after, nil
-}
-
-// RevokeGrant takes a grant back at once: a call that was allowed by it and has not
-// started does not start (see Recheck). It may be revoked by the principal whose
-// calls it covers, the user on whose behalf these are made, the users whose votes
-// minted it, and whoever may decide its approval. A grant that no longer stands is
-// reason.ApprovalConflict.
+// RevokeGrant revokes a grant immediately: a call that was allowed by it and has not started does
+// not start (see Recheck). The principal whose calls it covers, the user on whose behalf they are
+// made, the users whose votes created it, and every user who may decide its approval may revoke it.
+// For a revoked or ended grant the error is reason.ApprovalConflict.
 func (d *Desk) RevokeGrant(ctx context.Context, caller access.Caller, id, why string) (Grant, error) {
 	if err := checkReason(why); err != nil {
 		return Grant{}, err
@@ -148,16 +122,16 @@ func (d *Desk) RevokeGrant(ctx context.Context, caller access.Caller, id, why st
 
 func alreadyClosed(err error) error {
 	if code := reason.Of(err); code == reason.ApprovalRevoked || code == reason.ApprovalExpired {
-		return reason.Errorf(reason.ApprovalConflict, "%w", err).WithRemedy("Look at it with `palyra grants list`.")
+		return reason.Errorf(reason.ApprovalConflict, "%w", err).WithRemedy("List grants with `palyra grants list`.")
 	}
 	return err
 }
 
-// EndSession ends a session: its session grants end, its pending records are
-// cancelled, and its allowed records that were not consumed expire.
+// EndSession ends a session: its session grants end, its pending records are cancelled, and its
+// allowed records that were not consumed expire.
 func (d *Desk) EndSession(ctx context.Context, session string) error {
 	if session == "" {
-		return reason.Errorf(reason.InvalidInput, "a session to end needs an id")
+		return reason.Errorf(reason.InvalidInput, "ending a session: the id is empty")
 	}
 	grants, records := d.ofSession(session)
 	const note = "the session ended"
@@ -190,8 +164,8 @@ func (d *Desk) ofSession(session string) (grants, records []string) {
 	return grants, records
 }
 
-// endRecord closes a record of a session or run that is over: pending becomes
-// cancelled, allowed becomes expired. One that was settled otherwise is left.
+// endRecord closes a record of a session or run that has ended: pending becomes cancelled,
+// allowed becomes expired. A record that was settled otherwise is skipped.
 func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 	for {
 		rec, err := d.store.Record(ctx, id)
@@ -216,8 +190,8 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 	}
 }
 
-// EndUnused ends a record of a change of the gateway that is not made, and notes why:
-// pending becomes cancelled, allowed expired. One that was settled otherwise is left.
+// EndUnused ends the record of a gateway change that will not be made, with a note: pending
+// becomes cancelled, allowed expired. A record that was settled otherwise is skipped.
 func (d *Desk) EndUnused(ctx context.Context, id, why string) error {
 	return d.endRecord(context.WithoutCancel(ctx), id, why)
 }
@@ -230,14 +204,12 @@ func goneNote(r Record) string {
 	return "its run is gone"
 }
 
-// MarkRunsGone is for the start of the daemon, before calls come in, when all calls
-// that asked are gone. Allowed records that were not consumed expire. Pending
-// records about changes expire, too, since the changes are gone, and so do questions
-// about the gateway, since whoever would make the change is gone. Other pending
-// records stay, show RunGone, and can still be decided; a repeated identical call
-// joins them.
+// MarkRunsGone runs at the start of the daemon, before calls are admitted, when the requesting
+// calls have all ended. Allowed records that were not consumed expire. Pending records about
+// changes of a call or of the gateway expire, too, since the changes are lost. Other pending
+// records stay, show RunGone, and can still be decided; a repeated identical call joins them.
 func (d *Desk) MarkRunsGone(ctx context.Context) error {
-	for id, note := range d.gone() {
+	for id, note := range d.unavailableGrants() {
 		if err := d.endRecord(ctx, id, note); err != nil {
 			return fmt.Errorf("expiring approvals of runs that are gone: %w", err)
 		}
@@ -245,8 +217,8 @@ func (d *Desk) MarkRunsGone(ctx context.Context) error {
 	return nil
 }
 
-// gone are the records that MarkRunsGone ends, by id, with their notes.
-func (d *Desk) gone() map[string]string {
+// unavailableGrants returns the ids and notes of the records that MarkRunsGone ends.
+func (d *Desk) unavailableGrants() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ids := map[string]string{}

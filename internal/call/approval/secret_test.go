@@ -91,7 +91,7 @@ func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 	return where
 }
 
-func TestKeysAreNotShown(t *testing.T) {
+func TestKeysAreRedacted(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	p, rec := waiting(t, d, writesKey)
@@ -120,7 +120,7 @@ func TestKeysAreNotShown(t *testing.T) {
 }
 
 // Negative control: what has no known form is not hidden, and leaks sees it.
-func TestLeaksAreSeen(t *testing.T) {
+func TestLeakCheckFindsLeaks(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d, func(a *approval.Ask) {

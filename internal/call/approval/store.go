@@ -13,69 +13,65 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrNotFound means that there is no record or grant with the id.
+	// ErrNotFound means that no record or grant has the id.
 	ErrNotFound = errors.New("approval: not found")
-	// ErrStale means that the row is no longer in the state and version that
-	// a replacement expects.
+	// ErrStale means that the state or version of the row differs from the expected one.
 	ErrStale = errors.New("approval: state or version has changed")
 )
 
-// Tx is one unit of the store's writer. Units run one after the other, and
-// what one wrote the next one reads. Nothing of a unit is kept when its
-// function returns an error.
+// Tx is one unit of the store's writer. Units are serialized, and each reads the writes of the
+// previous ones. Nothing of a unit is kept if its function returns an error.
 type Tx interface {
 	// Record returns the stored record, or ErrNotFound.
 	Record(id string) (Record, error)
 	// InsertRecord stores a new record and sets its Revision.
 	InsertRecord(r *Record) error
-	// ReplaceRecord stores r in place of the record of that state and
-	// version, and sets its Revision; otherwise ErrStale.
+	// ReplaceRecord stores r in place of the record with that state and version, and sets its
+	// Revision; otherwise it returns ErrStale.
 	ReplaceRecord(r *Record, state State, version int64) error
-	// RewriteRecord is ReplaceRecord of a record whose call has changed: also Prompt,
-	// Binding and Request are stored anew.
+	// RewriteRecord is ReplaceRecord for a record whose call has changed: it also stores
+	// Prompt, Binding and Request.
 	RewriteRecord(r *Record, state State, version int64) error
 	// Grant returns the stored grant, or ErrNotFound.
 	Grant(id string) (Grant, error)
 	// InsertGrant stores a new grant.
 	InsertGrant(g Grant) error
-	// ReplaceGrant stores g in place of the grant of that version; otherwise
+	// ReplaceGrant stores g in place of the grant with that version; otherwise it returns
 	// ErrStale.
 	ReplaceGrant(g Grant, version int64) error
-	// Freeze returns the freeze row, nil when there is none.
+	// Freeze returns the freeze row, or nil.
 	Freeze() (*FreezeState, error)
-	// SetFreeze stores the freeze row, or removes it with nil.
+	// SetFreeze stores the freeze row, or removes it if nil.
 	SetFreeze(*FreezeState) error
-	// Emit journals an event with the unit.
+	// Emit journals events with the unit.
 	Emit(drafts ...event.Draft)
 }
 
-// Store keeps records, grants and the freeze row.
+// Store holds records, grants and the freeze row.
 type Store interface {
-	// Update runs fn as one unit and returns when the unit and its events are
-	// durable. An error means that nothing was kept.
+	// Update runs fn as one unit and returns when the unit and its events are durable. After an
+	// error nothing is kept.
 	Update(ctx context.Context, fn func(Tx) error) error
-	// Record and Grant return ErrNotFound when there is none.
+	// Record and Grant return ErrNotFound if the id does not exist.
 	Record(ctx context.Context, id string) (Record, error)
 	Grant(ctx context.Context, id string) (Grant, error)
-	// Records and Grants return one page, newest first, and the token of the
-	// next page, "" at the end; page sizes are as PageSize says. Records and
-	// Changes leave Request out.
+	// Records and Grants return one page, newest first, and the token of the next page, "" at
+	// the end; PageSize defines page sizes. Records and Changes omit Request.
 	Records(ctx context.Context, f Filter) ([]Record, string, error)
 	Grants(ctx context.Context, f GrantFilter) ([]Grant, string, error)
-	// Changes returns at most limit records with a revision above after, in
-	// the order of revisions.
+	// Changes returns at most limit records with a revision above after, in the order of
+	// revisions.
 	Changes(ctx context.Context, after int64, limit int) ([]Record, error)
-	// LastRevision returns the highest revision, 0 when there is none.
+	// LastRevision returns the highest revision, or 0.
 	LastRevision(ctx context.Context) (int64, error)
-	// Freeze returns the freeze row, nil when there is none.
+	// Freeze returns the freeze row, or nil.
 	Freeze(ctx context.Context) (*FreezeState, error)
-	// Tallied counts the records that a filter chooses, on all of its pages.
+	// Tallied counts the records that a filter selects, on all of its pages.
 	Tallied(ctx context.Context, f Filter) (Tallies, error)
-	// Lately counts what was asked before, and what ran without: what units emitted with
-	// an Unasked.
+	// Lately counts earlier approval requests, and earlier calls without one. The calls without one
+	// are the emitted events with an Unasked.
 	Lately(ctx context.Context, q LatelyQuery) (Lately, error)
-	// LastAllowed returns the binding of the record that was answered last
-	// with yes for the principal and tool.
+	// LastAllowed returns the binding of the latest approved record of the principal and tool.
 	LastAllowed(ctx context.Context, p access.Principal, toolName string) (tool.Binding, bool, error)
 }
 
@@ -85,65 +81,65 @@ const (
 	MaxPage     = 500
 )
 
-// Filter chooses records. An empty field chooses all.
+// Filter selects records. An empty field selects all.
 type Filter struct {
 	Traits
-	// Except leaves out records that have one of these.
+	// Except excludes records that have one of these traits.
 	Except Traits
 	// Since and Until bound CreatedAt: since <= created < until.
 	Since, Until time.Time
-	// PageSize is at most MaxPage; PageToken is from the page before, in the same
+	// PageSize is at most MaxPage; PageToken is the token of the previous page, in the same
 	// order.
 	PageSize  int
 	PageToken string
-	// Ascending is the oldest first.
+	// Ascending lists the oldest first.
 	Ascending bool
 }
 
-// Traits are what records are told apart by.
+// Traits are the filterable properties of records.
 type Traits struct {
 	States       []State
 	SubjectTypes []SubjectType
-	// Principals are who asked, or on whose behalf.
+	// Principals are the requesters, or the users on whose behalf they requested.
 	Principals []access.Principal
-	// Tools are tools by name: their calls, what those changed, and the secrets that
-	// their programs get.
+	// Tools are tool names. They select calls, commits of their changes, and secrets for their
+	// programs.
 	Tools      []string
 	Severities []string
 }
 
-// Admits reports whether f chooses r, leaving the page aside.
+// Admits reports whether f selects r, ignoring the page.
 func (f Filter) Admits(r Record) bool {
 	return admits(f.States, r.State) && admits(f.SubjectTypes, r.SubjectType) &&
 		admits(f.Tools, r.Binding.Tool) && admits(f.Severities, r.Severity) &&
-		(len(f.Principals) == 0 || f.asked(r)) && !f.Except.any(r) &&
+		(len(f.Principals) == 0 || f.wasAsked(r)) && !f.Except.any(r) &&
 		(f.Since.IsZero() || !r.CreatedAt.Before(f.Since)) &&
 		(f.Until.IsZero() || r.CreatedAt.Before(f.Until))
 }
 
-// asked reports whether r is of one of the principals.
-func (t Traits) asked(r Record) bool {
+// wasAsked reports whether r belongs to one of the principals.
+func (t Traits) wasAsked(r Record) bool {
 	return slices.Contains(t.Principals, r.RequestedBy) || slices.Contains(t.Principals, r.OnBehalfOf)
 }
 
 // any reports whether r has one of the traits.
 func (t Traits) any(r Record) bool {
-	return slices.Contains(t.States, r.State) || slices.Contains(t.SubjectTypes, r.SubjectType) || t.asked(r) ||
+	return slices.Contains(t.States, r.State) || slices.Contains(t.SubjectTypes, r.SubjectType) || t.wasAsked(r) ||
 		slices.Contains(t.Tools, r.Binding.Tool) || slices.Contains(t.Severities, r.Severity)
 }
 
-// GrantFilter chooses grants. An empty field chooses all.
+// GrantFilter selects grants. An empty field selects all.
 type GrantFilter struct {
-	// Principal is whose calls are covered, or on whose behalf.
+	// Principal is the principal whose calls are covered, or on whose behalf they are made.
 	Principal access.Principal
 	Session   string
-	// Open leaves out grants that were revoked or have ended.
+	// Open excludes grants that were revoked or have ended.
 	Open      bool
 	PageSize  int
 	PageToken string
 }
 
-// Admits reports whether f chooses g, leaving the page aside.
+// Admits reports whether f selects g, ignoring the page.
 func (f GrantFilter) Admits(g Grant) bool {
 	return (f.Principal.IsZero() || f.Principal == g.Principal || f.Principal == g.OnBehalfOf) &&
 		(f.Session == "" || f.Session == g.Session) && (!f.Open || !g.closed())
@@ -153,10 +149,10 @@ func admits[T comparable](list []T, v T) bool {
 	return len(list) == 0 || slices.Contains(list, v)
 }
 
-// PageSize returns the number of rows of a page for an asked size.
-func PageSize(asked int) int {
-	if asked <= 0 {
+// PageSize returns the number of rows of a page for a requested size.
+func PageSize(requested int) int {
+	if requested <= 0 {
 		return DefaultPage
 	}
-	return min(asked, MaxPage)
+	return min(requested, MaxPage)
 }

@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -11,12 +10,11 @@ import (
 )
 
 const (
-	// sweepBatch bounds what one unit expires.
+	// sweepBatch bounds the number of items that one unit expires.
 	sweepBatch = 256
 	// sweepRetry is the pause after a unit that could not be stored.
 	sweepRetry = time.Second
-	// sweepIdle is how long Run sleeps when nothing is due; it then forgets
-	// counters that no longer count.
+	// sweepIdle is the sleep of Run without deadlines; expired counters are removed afterwards.
 	sweepIdle = time.Hour
 )
 
@@ -33,8 +31,8 @@ func (d *Desk) sweep(ctx context.Context) time.Duration {
 	return sweepIdle
 }
 
-// endAll ends the items in one unit; when that fails for a reason other than
-// the journal's, each in one of its own, so that one bad row holds up no other.
+// endAll ends the items in one unit. If that fails for a reason other than the journal's, it
+// ends each in its own unit, so that one bad row does not block the others.
 func (d *Desk) endAll(ctx context.Context, items []due, end func(context.Context, []due) error) {
 	err := end(ctx, items)
 	switch {
@@ -48,7 +46,7 @@ func (d *Desk) endAll(ctx context.Context, items []due, end func(context.Context
 	}
 }
 
-// takeDue takes out what is due, or says how long nothing will be.
+// takeDue removes the due items, or returns the time until the next deadline.
 func (d *Desk) takeDue() (records, grants []due, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,10 +73,10 @@ func (d *Desk) takeDue() (records, grants []due, wait time.Duration) {
 	return records, grants, min(max(next.Sub(now), 0)+time.Microsecond, sweepIdle)
 }
 
-// postpone puts back what could not be ended. Nothing can be allowed by it
-// meanwhile, as its time is up; calls that wait for it are told now.
+// postpone reschedules items that could not be ended. They cannot allow anything meanwhile,
+// because their deadlines have passed; their waiting calls get the error now.
 func (d *Desk) postpone(ctx context.Context, items []due, err error) {
-	d.log.ErrorContext(ctx, "ending approvals and grants whose time is up", slog.Int("count", len(items)), slog.Any("error", err))
+	d.log.ErrorContext(ctx, "ending expired approvals and grants", slog.Int("count", len(items)), slog.Any("error", err))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := d.now().Add(sweepRetry)
@@ -93,80 +91,21 @@ func (d *Desk) postpone(ctx context.Context, items []due, err error) {
 	}
 }
 
-// expiry is the step that expires a record in its present state.
-func expiry(rec Record, note string) step {
-	return step{
-		id: rec.ID, from: rec.State, version: rec.Version, to: Expired,
-		actor: daemon, note: note, events: stateEvents(event.Expired, rec.State),
-	}
-}
-
-// expire expires, in one unit, those of the records whose time is up. What
-// was settled meanwhile is passed over.
-func (d *Desk) expire(ctx context.Context, items []due) error {
-	if len(items) == 0 {
-		return nil
-	}
-	var expired []Record
-	err := d.update(ctx, func(tx Tx) error {
-		expired = expired[:0]
-		for _, item := range items {
-			rec, err := d.expireIn(tx, item.id)
-			if err != nil {
-				return err
-			}
-			if rec.State == Expired {
-				expired = append(expired, rec)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, rec := range expired {
-		d.settle(rec)
-	}
-	return nil
-}
-
-func (d *Desk) expireIn(tx Tx, id string) (Record, error) {
-	rec, err := tx.Record(id)
-	if errors.Is(err, ErrNotFound) {
-		return Record{}, nil
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	now := d.now()
-	deadline := rec.deadline()
-	if deadline.IsZero() || now.Before(deadline) {
-		return Record{}, nil
-	}
-	note := "nobody answered in time"
-	if rec.State == Allowed {
-		note = "nobody used it in time"
-	}
-	s := expiry(rec, note)
-	s.at = now
-	return transition(tx, s)
-}
-
-// endGrants ends grants in one unit. One that was revoked meanwhile is passed
-// over. Without a note, the note says which clock ran out.
+// endGrants ends grants in one unit. Grants that were revoked meanwhile are skipped. Without a
+// note, the note names the deadline that passed.
 func (d *Desk) endGrants(ctx context.Context, items []due, note string) error {
 	if len(items) == 0 {
 		return nil
 	}
-	var ended []Grant
+	var expired []Grant
 	err := d.update(ctx, func(tx Tx) error {
-		ended = ended[:0]
+		expired = expired[:0]
 		now := d.now()
 		for _, item := range items {
 			g, err := endGrant(tx, item.id, note, now)
 			switch reason.Of(err) {
 			case "", reason.ApprovalRevoked, reason.ApprovalExpired:
-				ended = append(ended, g)
+				expired = append(expired, g)
 			case reason.NotFound:
 			default:
 				return err
@@ -177,7 +116,7 @@ func (d *Desk) endGrants(ctx context.Context, items []due, note string) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range ended {
+	for _, g := range expired {
 		d.keepGrant(g)
 	}
 	return nil

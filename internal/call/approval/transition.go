@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,41 +12,40 @@ import (
 	"palyra/internal/core/text"
 )
 
-// legal lists which state may follow which. A vote that does not settle a
-// record leaves it pending with a new version.
+// legal lists the allowed transitions. A vote that does not settle a record leaves it pending
+// with a new version.
 var legal = map[State][]State{
 	"":      {Pending},
 	Pending: {Pending, Allowed, Denied, Expired, Cancelled},
 	Allowed: {Consumed, Revoked, Expired},
 }
 
-// errLate means that a record's time was up when something else was tried.
+// errLate means that a transition was tried after the record's deadline.
 var errLate = errors.New("approval: its time is up")
 
-// step is one transition: the expected state, the new one, and the events that are
-// journaled with it.
+// step is one transition: the expected state, the new one, and the events that are journaled
+// with it.
 type step struct {
 	id string
-	// from and version are compared; "" and 0 make a new record.
+	// from and version are compared; "" and 0 create a record.
 	from    State
 	version int64
 	to      State
 	at      time.Time
-	// actor and note say who did it, and why.
+	// actor and note are the actor of the transition and its reason.
 	actor, note string
-	// rewrite stores also what people are shown, and what is judged again.
+	// rewrite also stores prompt, binding and request.
 	rewrite bool
-	// change sets what else changes; it may be nil.
+	// change sets further fields; it may be nil.
 	change func(*Record)
-	// events makes the journal events out of the record as it is after.
+	// events drafts the journal events from the updated record.
 	events func(Record) ([]event.Draft, error)
 }
 
-// transition is the one function that makes and changes records. It compares state
-// and version inside the transaction and writes the record together with its
-// events. When another change came first, the error is reason.ApprovalConflict and
-// names who made it. errLate means that the record's time is up, so that it can
-// only expire.
+// transition is the only function that creates and changes records. It compares state and
+// version inside the transaction and writes the record together with its events. If another
+// change came first, the error is reason.ApprovalConflict and names its actor. errLate means
+// that the record's deadline has passed, so that it can only expire.
 func transition(tx Tx, s step) (Record, error) {
 	rec, err := current(tx, s)
 	if err != nil {
@@ -77,7 +77,7 @@ func transition(tx Tx, s step) (Record, error) {
 	return rec, nil
 }
 
-// current returns the record as stored, after comparing it.
+// current returns the stored record after comparing it.
 func current(tx Tx, s step) (Record, error) {
 	if s.from == "" {
 		return Record{ID: s.id}, nil
@@ -92,8 +92,8 @@ func current(tx Tx, s step) (Record, error) {
 	return rec, nil
 }
 
-// late reports whether the record's time is up and the step is not the expiry
-// itself: a late vote, cancel or use loses even before the timer has fired.
+// late reports whether the record's deadline has passed and the step is not the expiry itself:
+// a late vote, cancel or use fails even before the timer has fired.
 func late(rec Record, s step) bool {
 	deadline := rec.deadline()
 	return s.to != Expired && s.to != Revoked && !deadline.IsZero() && !s.at.Before(deadline)
@@ -110,15 +110,15 @@ func apply(rec *Record, s step) {
 	}
 	if s.to.Terminal() {
 		rec.ClosedAt = s.at
-		rec.Request = nil // nobody judges it again, and it may hold secrets
+		rec.Request = nil // it is not judged again, and it may hold secrets
 	}
 	if s.to != Pending {
 		rec.Missing, rec.Needs = "", nil
 	}
 }
 
-// conflict is the error of a step that came too late: it says what the record
-// is by now, and who made it so.
+// conflict is the error of a step that came too late. It states the record's state and the
+// actor that set it.
 func conflict(rec Record) *reason.Error {
 	at := rec.ClosedAt
 	if at.IsZero() {
@@ -129,21 +129,20 @@ func conflict(rec Record) *reason.Error {
 		e = reason.Errorf(reason.ApprovalConflict, "approval %s is already %s, by %s at %s",
 			rec.ID, rec.State, rec.ChangedBy, at.Format(time.RFC3339))
 	}
-	return e.WithRemedy("Look at it with `palyra approvals show %s`.", rec.ID).
+	return e.WithRemedy("Inspect it with `palyra approvals show %s`.", rec.ID).
 		WithField("state", string(rec.State)).WithField("changed_by", rec.ChangedBy).
 		WithField("version", fmt.Sprint(rec.Version))
 }
 
 func notFound(err error, what, id string) error {
 	if errors.Is(err, ErrNotFound) {
-		return reason.Errorf(reason.NotFound, "there is no %s %s", what, text.Visible(id))
+		return reason.Errorf(reason.NotFound, "%s %s does not exist", what, text.Visible(id))
 	}
 	return fmt.Errorf("reading %s %s: %w", what, text.Visible(id), err)
 }
 
-// changeGrant is the one function that changes grants: it reads the grant inside
-// the transaction, refuses one that no longer stands, and writes it with its
-// events.
+// changeGrant is the only function that changes grants. It reads the grant inside the transaction,
+// rejects a revoked or ended one, and writes it with its events.
 func changeGrant(tx Tx, id string, change func(*Grant), events func(Grant) ([]event.Draft, error)) (Grant, error) {
 	g, err := tx.Grant(id)
 	if err != nil {
@@ -166,7 +165,7 @@ func changeGrant(tx Tx, id string, change func(*Grant), events func(Grant) ([]ev
 	return g, nil
 }
 
-// grantClosed says why a grant does not stand any more.
+// grantClosed returns the reason why a grant is not valid.
 func grantClosed(g Grant) *reason.Error {
 	if !g.RevokedAt.IsZero() {
 		return reason.Errorf(reason.ApprovalRevoked, "grant %s was revoked by %s at %s", g.ID, g.RevokedBy, g.RevokedAt.Format(time.RFC3339)).
@@ -175,10 +174,33 @@ func grantClosed(g Grant) *reason.Error {
 	at, note := g.EndedAt, g.EndNote
 	if at.IsZero() && g.usedUp() {
 		return reason.Errorf(reason.ApprovalExpired, "grant %s is used up: it was for %d calls", g.ID, g.MostUses).
-			WithRemedy("Propose the call again: a person is asked.")
+			WithRemedy("Repeat the call to request a new approval.")
 	}
 	if at.IsZero() {
 		at, note = g.ExpiresAt, "its time was up"
 	}
 	return reason.Errorf(reason.ApprovalExpired, "grant %s ended at %s: %s", g.ID, at.Format(time.RFC3339), note)
+}
+
+func (d *Desk) cancel(ctx context.Context, rec Record, by, why string) (Record, error) {
+	return d.move(ctx, step{
+		id: rec.ID, from: Pending, version: rec.Version, to: Cancelled,
+		actor: by, note: why, events: stateEvents(event.Cancelled, Pending),
+	})
+}
+
+// move makes one transition in its own unit.
+func (d *Desk) move(ctx context.Context, s step) (Record, error) {
+	var after Record
+	err := d.update(ctx, func(tx Tx) error {
+		var err error
+		s.at = d.now()
+		after, err = transition(tx, s)
+		return err
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	d.settle(after)
+	return after, nil
 }

@@ -18,9 +18,9 @@ func uses(n int64) approval.Ballot {
 	return approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Uses: n}
 }
 
-// A grant with a number of uses lets through so many calls and no more, over a
-// restart, too; the call that had the last one still starts.
-func TestUsesRunOut(t *testing.T) {
+// TestGrantUseLimit: a grant with a use limit permits exactly that number of calls, also across a
+// restart. The call with the last use still starts.
+func TestGrantUseLimit(t *testing.T) {
 	t.Parallel()
 	store := approvaltest.NewMemory()
 	d := approvaltest.NewDeskOn(t, store, approval.Limits{})
@@ -77,7 +77,7 @@ func TestLastUseGoesToOneCall(t *testing.T) {
 }
 
 // The fewest uses of several votes count, and none is no bound.
-func TestFewestUsesCount(t *testing.T) {
+func TestSmallestUseLimitWins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ first, second, want int64 }{{3, 0, 3}, {0, 3, 3}, {5, 2, 2}, {0, 0, 0}} {
 		d := approvaltest.NewDesk(t)
@@ -91,7 +91,7 @@ func TestFewestUsesCount(t *testing.T) {
 	}
 }
 
-func TestBoundsOfUses(t *testing.T) {
+func TestUseLimits(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
@@ -104,9 +104,9 @@ func TestBoundsOfUses(t *testing.T) {
 
 // For a call that runs anything, nothing wider than that very call is offered,
 // taken, or let through by a grant that another call left.
-func TestOnlyExactly(t *testing.T) {
+func TestExactScopeOnly(t *testing.T) {
 	t.Parallel()
-	anything := func(a *approval.Ask) { a.Plan.ExactOnly = "python3 runs whatever code it is given" }
+	anything := func(a *approval.Ask) { a.Plan.ExactOnly = "python3 runs any code that it is given" }
 	for _, match := range []approval.Match{approval.MatchSubject, approval.MatchTool} {
 		wide := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: match}
 		d := approvaltest.NewDesk(t)
@@ -137,7 +137,7 @@ func TestOnlyExactly(t *testing.T) {
 }
 
 // Offers and grants say the same of what is covered, in words.
-func TestGrantSaysWhatItCovers(t *testing.T) {
+func TestGrantDescribesItsCoverage(t *testing.T) {
 	t.Parallel()
 	git := func(a *approval.Ask) { a.Plan.SubjectCovers = "any git command, any arguments, in workspace here" }
 	ofRun := func(a *approval.Ask) {

@@ -10,112 +10,100 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// Scope is how long a yes holds.
+// Scope is the duration of an approval.
 type Scope string
 
-// The scopes. Once is used up by one call; session and timeboxed mint a Grant.
+// The scopes. Once is consumed by one call; session and timeboxed create a Grant.
 const (
 	Once      Scope = "once"
 	Session   Scope = "session"
 	Timeboxed Scope = "timeboxed"
 )
 
-// Match is which calls a grant covers.
+// Match selects the calls that a grant covers.
 type Match string
 
-// The matchers: the same call digest, the tool's own subject, or any call of
-// the tool (which needs the permission approval.grant_broad).
+// The matchers: the same call digest, the tool's own subject, or any call of the tool (which
+// requires permission approval.grant_broad).
 const (
 	MatchExact   Match = "exact"
 	MatchSubject Match = "subject"
 	MatchTool    Match = "tool"
 )
 
-// width orders the matchers from narrow to wide.
-func (m Match) width() int {
-	switch m {
-	case MatchExact:
-		return 0
-	case MatchSubject:
-		return 1
-	default:
-		return 2
-	}
-}
-
 // Vote is one user's answer to a record.
 type Vote struct {
 	User  access.Principal `json:"user"`
 	Roles []access.Role    `json:"roles"`
-	// Device and Surface say where the vote came from.
+	// Device and Surface are the origin of the vote.
 	Device  string         `json:"device"`
 	Surface access.Surface `json:"surface"`
 	Paired  bool           `json:"paired"`
 	Present bool           `json:"present"`
-	// Transport is how the voter reached the gateway.
+	// Transport is the voter's connection to the gateway.
 	Transport access.Transport `json:"transport,omitempty"`
 	Allow     bool             `json:"allow"`
 	Scope     Scope            `json:"scope"`
-	// TTL is how long a grant may live, in nanoseconds; zero for scope once.
+	// TTL is the maximum lifetime of a grant, in nanoseconds; zero for scope once.
 	TTL time.Duration `json:"ttl_ns"`
-	// Uses is how many calls a grant may let through; zero for no such bound.
+	// Uses is the maximum number of calls that a grant allows; zero means unlimited.
 	Uses   int64  `json:"uses,omitempty"`
 	Match  Match  `json:"match"`
 	Reason string `json:"reason"`
-	// ShownDigest is the call digest that the approver was shown.
+	// ShownDigest is the call digest that was displayed to the approver.
 	ShownDigest string    `json:"shown_digest"`
 	At          time.Time `json:"at"`
-	// Passkey is what the voter's passkey signed, where that is how it was present: who
-	// has the passkey's enrolment can check the vote by it (Said).
+	// Passkey is the assertion of the voter's passkey, if it proved presence. The vote can be
+	// verified with the passkey's enrolment (see Said).
 	Passkey *passkey.Assertion `json:"passkey,omitempty"`
 }
 
-// Said is what the passkey of a voter signs of its vote on a record.
+// Said returns the statement that a voter's passkey signs for its vote on a record.
 func (v Vote) Said(gateway, approvalID string) passkey.Vote {
 	decision := "deny"
 	if v.Allow {
 		decision = "allow"
 	}
-	said := passkey.Vote{
+	statement := passkey.Vote{
 		Gateway: gateway, Voter: v.User.String(), Approval: approvalID, CallDigest: v.ShownDigest, Decision: decision,
 		Scope: string(v.Scope), Match: string(v.Match), TTL: v.TTL, Uses: v.Uses, Reason: v.Reason, Surface: string(v.Surface),
 	}
 	if v.Passkey != nil {
-		said.Version, said.Nonce = v.Passkey.Version, v.Passkey.Nonce
+		statement.Version, statement.Nonce = v.Passkey.Version, v.Passkey.Nonce
 	}
-	return said
+	return statement
 }
 
-// Ballot is what a user sends to Decide.
+// Ballot is the input of Decide.
 type Ballot struct {
 	Allow bool
-	// Scope is once when empty.
+	// Scope defaults to once.
 	Scope Scope
-	// TTL is required for timeboxed (1 min to 7 d); for session it may shorten
-	// the 8 h; for once it must be zero.
+	// TTL is required for timeboxed (1 min to 7 d); for session it may shorten the 8 h; for
+	// once it must be zero.
 	TTL time.Duration
-	// Uses is how many more calls the grant lets through: 1 to MaxUses, or 0 for
-	// as many as come in its time; 0 for once.
+	// Uses is the maximum number of further calls: 1 to MaxUses, or 0 for unlimited; 0 for
+	// once.
 	Uses int64
-	// Match is exact when empty.
+	// Match defaults to exact.
 	Match  Match
 	Reason string
-	// ShownDigest, when given, must be the record's call digest.
+	// ShownDigest, if set, must be the record's call digest.
 	ShownDigest string
-	// ShownVersion, when given, must be the record's version: then nothing happened to it
-	// since it was shown.
+	// ShownVersion, if set, must be the record's version: the record is then unchanged since it
+	// was displayed.
 	ShownVersion int64
-	// Passkey is a proof that was checked; its Version must be the record's.
+	// Passkey is a verified proof; its Version must be the record's.
 	Passkey *passkey.Assertion
 }
 
-// MaxUses is the most uses that a grant can be bound to; more is no bound.
+// MaxUses is the largest bound on the uses of a grant.
 const MaxUses = 1000
 
 // MaxReason is the longest reason of a vote, cancel, revoke or freeze, in bytes.
 const MaxReason = 4096
 
-// check returns the ballot with its defaults filled in.
+// check returns the ballot with its defaults set.
 func (b Ballot) check(l Limits) (Ballot, error) {
 	if err := checkReason(b.Reason); err != nil {
 		return b, err
@@ -134,7 +122,7 @@ func (b Ballot) check(l Limits) (Ballot, error) {
 		return b, reason.Errorf(reason.InvalidInput, "match %q: want exact, subject or tool", b.Match)
 	}
 	if b.Uses < 0 || b.Uses > MaxUses {
-		return b, reason.Errorf(reason.InvalidInput, "%d uses: want 1 to %d, or none for as many as come in its time", b.Uses, MaxUses)
+		return b, reason.Errorf(reason.InvalidInput, "%d uses: want 1 to %d, or none for no limit", b.Uses, MaxUses)
 	}
 	return b.checkScope(l)
 }
@@ -143,8 +131,8 @@ func (b Ballot) checkScope(l Limits) (Ballot, error) {
 	switch b.Scope {
 	case Once:
 		if b.TTL != 0 || b.Uses != 0 || b.Match != MatchExact {
-			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl, no uses and no matcher but exact").
-				WithRemedy("Leave them out, or choose scope session or timeboxed.")
+			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl, no uses, and only the matcher exact").
+				WithRemedy("Omit them, or choose scope session or timeboxed.")
 		}
 		return b, nil
 	case Session:
@@ -177,7 +165,7 @@ func checkReason(text string) error {
 	}
 }
 
-// vote makes the vote of a caller out of a checked ballot.
+// vote creates the vote of a caller from a checked ballot.
 func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 	return Vote{
 		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
@@ -187,8 +175,8 @@ func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 	}
 }
 
-// Said is what the passkey of a caller signs of a vote: the ballot with its defaults
-// filled in.
+// Said returns the statement that a caller's passkey signs for a vote: the ballot with its
+// defaults set.
 func (d *Desk) Said(caller access.Caller, gateway, approvalID string, b Ballot) (passkey.Vote, error) {
 	b, err := b.check(d.limits)
 	return b.vote(caller, time.Time{}).Said(gateway, approvalID), err

@@ -161,7 +161,7 @@ func TestStoreFailureAllowsNothing(t *testing.T) {
 	}
 }
 
-func TestExpiryThatCannotBeStored(t *testing.T) {
+func TestUnstorableExpiry(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
@@ -178,7 +178,7 @@ func TestExpiryThatCannotBeStored(t *testing.T) {
 	})
 }
 
-func TestShutdownLeavesPending(t *testing.T) {
+func TestShutdownKeepsPendingRecords(t *testing.T) {
 	t.Parallel()
 	stopping := reason.Errorf(reason.ShuttingDown, "stopping")
 	for name, stop := range map[string]func(*approvaltest.Pending, func()){
@@ -258,7 +258,7 @@ func TestDecidedWhileRunIsGone(t *testing.T) {
 	})
 }
 
-func TestExpiryGoesOnAfterRestart(t *testing.T) {
+func TestExpiryResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		store := approvaltest.NewMemory()
@@ -275,9 +275,9 @@ func TestExpiryGoesOnAfterRestart(t *testing.T) {
 	})
 }
 
-// TestWakeUpIsFast: an answer reaches the call that waits for it at once, and
+// TestWaiterWakesQuickly: an answer reaches the call that waits for it at once, and
 // no clock has to go on for that.
-func TestWakeUpIsFast(t *testing.T) {
+func TestWaiterWakesQuickly(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
@@ -295,7 +295,7 @@ func TestWakeUpIsFast(t *testing.T) {
 	})
 }
 
-func TestNothingStaysInMemory(t *testing.T) {
+func TestMemoryIsReleased(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)

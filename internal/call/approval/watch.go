@@ -10,17 +10,16 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Watch calls fn with every record that changes, in the order of revisions,
-// until ctx ends or fn returns an error, which it returns. A record that
-// changed several times between two calls of fn comes once, in its newest form.
+// Watch calls fn with every record that changes, in the order of revisions, until ctx ends or
+// fn returns an error, which it returns. A record that changed several times between two calls
+// of fn is passed once, in its newest form.
 //
-// When after is 0, Watch begins with the records that are pending or allowed. When
-// after is a revision that the client received, Watch begins with everything that
-// changed since, so that a client which reconnects misses nothing; it may see a
-// record twice.
+// If after is 0, Watch begins with the records that are pending or allowed. If after is a
+// revision that the client received, Watch begins with all later changes, so that a client that
+// reconnects misses nothing; it may get a record twice.
 //
-// Watch calls opened, which may be nil, before the first fn: a record that changes
-// after that is delivered. An error of opened ends Watch, which returns it.
+// Watch calls opened, which may be nil, before the first fn: a record that changes after that
+// is delivered. An error of opened ends Watch, which returns it.
 func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
 	resumed := after > 0
 	if !resumed {
@@ -92,17 +91,17 @@ func (d *Desk) nextChange() <-chan struct{} {
 
 // Trailer proves that an export is complete.
 type Trailer struct {
-	// Records is how many were exported.
+	// Records is the number of exported records.
 	Records int64 `json:"records"`
-	// Digest is "sha256:<hex>" over the lines of all records in order: each is
-	// the record's RFC 8785 JSON and a newline.
+	// Digest is "sha256:<hex>" over the lines of all records in order: each is the record's RFC
+	// 8785 JSON and a newline.
 	Digest string `json:"digest"`
-	// Revision is the highest revision when the export began.
+	// Revision is the highest revision at the start of the export.
 	Revision int64 `json:"revision"`
 }
 
-// Line returns the line of a record in an export: its RFC 8785 JSON, without
-// live fields, and a newline.
+// Line returns the line of a record in an export: its RFC 8785 JSON, without live fields, and a
+// newline.
 func (r Record) Line() ([]byte, error) {
 	text, err := EncodeRecord(r)
 	if err != nil {
@@ -111,8 +110,8 @@ func (r Record) Line() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Tally adds up the lines of an export, for the gateway that writes the trailer and
-// the client that checks it.
+// Tally sums up the lines of an export, for the gateway that writes the trailer and the client
+// that checks it.
 type Tally struct {
 	count int64
 	sum   hash.Hash
@@ -133,8 +132,8 @@ func (t *Tally) Trailer(revision int64) Trailer {
 }
 
 // Export calls write with the line of every record that the filter admits, newest first, and
-// returns the trailer. Each record is as view returns it. Page size and token of the filter do
-// not count. Records that are created meanwhile are left out.
+// returns the trailer. view is applied to each record. Page size and token of the filter are
+// ignored. Records that are created meanwhile are omitted.
 func (d *Desk) Export(ctx context.Context, f Filter, view func(Record) Record, write func(line []byte) error) (Trailer, error) {
 	revision, err := d.store.LastRevision(ctx)
 	if err != nil {
@@ -146,7 +145,7 @@ func (d *Desk) Export(ctx context.Context, f Filter, view func(Record) Record, w
 	f.PageToken = ""
 	tally := NewTally()
 	err = d.eachRecord(ctx, f, func(rec Record) error {
-		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export is whole
+		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export must be complete
 			return rec.Withheld
 		}
 		line, err := view(rec.Stored()).Line()

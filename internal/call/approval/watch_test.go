@@ -52,9 +52,9 @@ func wantSeen(t *testing.T, records <-chan approval.Record, want ...string) (las
 	return last
 }
 
-// TestWatchMissesNothingOnceOpened: a record that changes between the opening and the
+// TestWatchDeliversEveryEventOnceOpened: a record that changes between the opening and the
 // first record is delivered, although it is not open any more.
-func TestWatchMissesNothingOnceOpened(t *testing.T) {
+func TestWatchDeliversEveryEventOnceOpened(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// Archive is a ledger whose attestations can be found.
+// Archive is a ledger with an attestation index.
 type Archive interface {
 	call.Ledger
 	attest.Store

@@ -1,5 +1,4 @@
-// Package calltest has a ledger in memory, and the conformance suite of
-// ledgers.
+// Package calltest provides an in-memory ledger and the conformance suite of ledgers.
 package calltest
 
 import (
@@ -20,8 +19,7 @@ import (
 	"palyra/internal/evidence/journal/journaltest"
 )
 
-// Memory is a Ledger in memory. Its entries are written one after the other, and
-// one that fails leaves nothing behind.
+// Memory is an in-memory Ledger. Its entries are serialized, and one that fails leaves no data.
 type Memory struct {
 	journal  journaltest.Memory
 	claims   map[[2]string]call.Claim
@@ -66,7 +64,7 @@ func (m *Memory) Record(_ context.Context, e call.Entry) (int64, error) {
 	return m.journal.Last().Seq, nil
 }
 
-// note keeps the rows of an entry that is written.
+// note stores the rows of a written entry.
 func (m *Memory) note(e call.Entry) {
 	if c := e.Claim; c != nil {
 		m.claims[[2]string{c.Principal.String(), c.Key}] = *c
@@ -96,7 +94,7 @@ func (m *Memory) note(e call.Entry) {
 
 func live(c call.Claim) bool { return time.Since(c.At) <= call.ClaimLife }
 
-// Claimed returns the claim of a key that is not too old.
+// Claimed returns the claim of a key that has not expired.
 func (m *Memory) Claimed(_ context.Context, p access.Principal, key string) (call.Claim, bool, error) {
 	m.journal.Lock()
 	defer m.journal.Unlock()
@@ -115,24 +113,24 @@ func (m *Memory) Events(ctx context.Context, f journal.Filter) ([]journal.Event,
 	return m.journal.Events(ctx, f)
 }
 
-// Blob returns what is stored under a digest.
+// Blob returns the blob of a digest.
 func (m *Memory) Blob(ctx context.Context, digest string) ([]byte, error) {
 	return m.journal.Blob(ctx, digest)
 }
 
-// Head is the newest event.
+// Head returns the newest event.
 func (m *Memory) Head() (size int64, hash [32]byte) {
 	m.journal.Lock()
 	defer m.journal.Unlock()
 	return m.journal.Last().Seq, m.journal.Last().Hash
 }
 
-// Attestation returns the one with an id.
+// Attestation returns the attestation with an id.
 func (m *Memory) Attestation(_ context.Context, id string) (attest.Stored, error) {
 	return m.attestation(func(a attest.Stored) bool { return a.ID == id })
 }
 
-// AttestationByProposal returns that of a call.
+// AttestationByProposal returns the attestation of a call.
 func (m *Memory) AttestationByProposal(_ context.Context, proposalID string) (attest.Stored, error) {
 	return m.attestation(func(a attest.Stored) bool { return a.ProposalID == proposalID })
 }
@@ -143,7 +141,7 @@ func (m *Memory) attestation(is func(attest.Stored) bool) (attest.Stored, error)
 	if i := slices.IndexFunc(m.attested, is); i >= 0 {
 		return m.attested[i], nil
 	}
-	return attest.Stored{}, reason.Errorf(reason.NotFound, "there is no such attestation")
+	return attest.Stored{}, reason.Errorf(reason.NotFound, "attestation not found")
 }
 
 // Attestations lists attestations, newest first.
@@ -249,8 +247,7 @@ func (m *Memory) Calls(_ context.Context, f call.Filter) (ids []string, next str
 	return ids, next, nil
 }
 
-// of reports whether a session is one of a principal: a user acts on behalf of
-// itself.
+// of reports whether a session belongs to a principal: a user acts on behalf of itself.
 func of(p session.Past, who access.Principal) bool {
 	return who.IsZero() || who == p.OnBehalfOf && who.Kind == access.KindUser || who == p.Principal
 }

@@ -71,8 +71,7 @@ func openIDs(t *testing.T, calls call.Ledger) []string {
 	return ids
 }
 
-// A call is open from its allowing decision to its end, in step with the
-// journal.
+// A call is open from its allowing decision to its end, consistently with the journal.
 func openCalls(t *testing.T, calls call.Ledger) {
 	want := func(what string, ids ...string) {
 		t.Helper()
@@ -123,7 +122,7 @@ func claims(t *testing.T, calls call.Ledger) {
 		}
 	}
 
-	// A key that is taken fails its entry, and nothing of it is kept.
+	// An entry with a taken key fails completely.
 	head, _ := calls.Head()
 	if _, err := calls.Record(t.Context(), entry("b", claim("b", "k", 0))); reason.Of(err) != reason.IdempotencyMismatch {
 		t.Errorf("a second claim: %v", err)
@@ -218,7 +217,7 @@ func member(id string, call string, ofRun bool) *session.Member {
 	}
 }
 
-// newest is the newest session of a key with what its calls did.
+// newest returns the newest session of a key with the state from its calls.
 func newest(t *testing.T, calls call.Ledger, k session.Key) (session.Past, bool, error) {
 	t.Helper()
 	var facts callrecord.Facts
@@ -227,8 +226,8 @@ func newest(t *testing.T, calls call.Ledger, k session.Key) (session.Past, bool,
 	return past, found, err
 }
 
-// Of several sessions of a caller, the one that began last
-// goes on, and calls of the gateway's runs have a count of their own.
+// Of several sessions of a caller, the one that began last is active. Calls of the gateway's
+// runs are counted separately.
 func sessions(t *testing.T, calls call.Ledger) {
 	if _, found, err := newest(t, calls, coderKey); found || err != nil {
 		t.Fatalf("%t, %v", found, err)
@@ -255,7 +254,7 @@ func sessions(t *testing.T, calls call.Ledger) {
 	}
 }
 
-// callPages pages through calls by whose they are.
+// callPages pages through calls by their parties.
 func callPages(t *testing.T, calls call.Ledger) {
 	for name, c := range map[string]struct {
 		filter     call.Filter
@@ -269,7 +268,7 @@ func callPages(t *testing.T, calls call.Ledger) {
 		"of a run":      {call.Filter{PageSize: 2, Run: "run-1"}, "cb", "b"},
 		"the rest":      {call.Filter{PageSize: 2, Run: "run-1", PageToken: "b"}, "a", ""},
 		"of no run":     {call.Filter{PageSize: 2, Run: "run-2"}, "", ""},
-		// No page of another's run says that there is more of it.
+		// A page for another principal's run must not reveal that more calls exist.
 		"of another's run": {call.Filter{PageSize: 1, Run: "run-1", Of: access.User("bob")}, "", ""},
 	} {
 		ids, next, err := calls.Calls(t.Context(), c.filter)
@@ -279,7 +278,7 @@ func callPages(t *testing.T, calls call.Ledger) {
 	}
 }
 
-// endings ends a session, and pages through those of its principal.
+// endings ends a session, and pages through the sessions of its principal.
 func endings(t *testing.T, calls call.Ledger) {
 	for i, id := range []string{"A", "B", "C"} {
 		one := string(rune('a' + i))

@@ -1,8 +1,8 @@
-// Package decision joins Cedar's verdict and the human answer into the final
-// allow or deny of one call. It is pure: no I/O, no clock of its own.
+// Package decision combines the policy verdict and the approval answer into the final allow or
+// deny of one call. It is pure: no I/O and no clock.
 //
-// Mint is the only maker of a Permit, and a Permit is the only key that
-// dispatch takes. A deny is a value, not an error.
+// Only Mint creates a Permit, and dispatch requires a Permit. A denial is a value, not an
+// error.
 package decision
 
 import (
@@ -14,44 +14,43 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// PermitLife is how long a permit can be redeemed after its decision. It only
-// has to outlast the durable write between the two.
+// PermitLife is how long a permit can be redeemed after its decision. It only has to outlast
+// the durable write between the two.
 const PermitLife = 30 * time.Second
 
-// Budget is how many calls a run or a session may make, and which of them this
-// one is.
+// Budget is the number of calls that a run or a session may make, and the number of this call.
 type Budget struct {
-	// Limit is max_calls_per_run, or for calls of no run of the gateway
-	// max_calls_per_session; every proposal counts.
+	// Limit is max_calls_per_run, or max_calls_per_session for calls outside of gateway runs;
+	// every proposal counts.
 	Limit int
 	// Used counts the calls of the run or session, this one included.
 	Used int
 	// Session is the session that counts; "" for a run.
 	Session string
-	// Said is the answer of people who were asked whether the session may go on, "" for none.
+	// Said is the approvers' answer to a request to extend the session, or "".
 	Said string
 }
 
-// exceeded says that the budget is used up.
+// exceeded returns an error if the budget is exceeded.
 func (b Budget) exceeded() *reason.Error {
 	if b.Session == "" {
-		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", b.Used, b.Limit)
+		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run, %d are allowed", b.Used, b.Limit)
 	}
-	text := fmt.Sprintf("this is call %d of session %s and %d are allowed", b.Used, b.Session, b.Limit)
+	text := fmt.Sprintf("this is call %d of session %s, %d are allowed", b.Used, b.Session, b.Limit)
 	if b.Said != "" {
-		text += "; whether it may go on was asked: " + b.Said
+		text += "; the request to extend it was answered: " + b.Said
 	}
 	return reason.Errorf(reason.BudgetExceeded, "%s", text).
-		WithRemedy("A person can start the count anew with `palyra sessions end %s`, or raise max_calls_per_session.", b.Session)
+		WithRemedy("Reset the count with `palyra sessions end %s`, or raise max_calls_per_session.", b.Session)
 }
 
-// Input is all that a decision depends on.
+// Input has all inputs of a decision.
 type Input struct {
 	// DecisionID and ProposalID are ULIDs.
 	DecisionID string
 	ProposalID string
-	// CallDigest is of the call as planned now, FactsDigest of the facts that it
-	// was judged by (policy.BoundDigest).
+	// CallDigest is the digest of the call as planned now, FactsDigest of the facts that
+	// it was judged by (policy.BoundDigest).
 	CallDigest  string
 	FactsDigest string
 	Verdict     policy.Verdict
@@ -60,7 +59,10 @@ type Input struct {
 	Now         time.Time
 }
 
-// Record is the decision as it is journaled and shown.
+// Record is the decision in its journaled and displayed form.
+//
+// A call with an effect MUST NOT start before its record is durable. A record MUST NOT change
+// afterwards: a call that is not allowed any more ends with a refusal of its own.
 type Record struct {
 	ID         string      `json:"decision_id"`
 	ProposalID string      `json:"proposal_id"`
@@ -70,21 +72,20 @@ type Record struct {
 	Remedy     string      `json:"remedy,omitempty"`
 	ApprovalID string      `json:"approval_id,omitempty"`
 	GrantID    string      `json:"grant_id,omitempty"`
-	// Joins is the proposal by which an agent's hook announced the call, and of which
-	// people said yes.
+	// Joins is the proposal by which an agent's hook announced the call, and which was
+	// approved.
 	Joins string `json:"joins,omitempty"`
-	// GrantCovers says in a person's words which calls that grant covers.
+	// GrantCovers describes in words the calls that the grant covers.
 	GrantCovers string `json:"grant_covers,omitempty"`
 	CallDigest  string `json:"call_digest"`
-	// SnapshotDigest leads to the exact configuration that was in force.
+	// SnapshotDigest identifies the exact configuration that was in force.
 	SnapshotDigest string               `json:"snapshot_digest"`
 	PolicyVersion  string               `json:"policy_version"`
 	Determining    []policy.Determining `json:"determining"`
 	At             time.Time            `json:"at"`
 }
 
-// Make decides. The order of the rules is the order in which they are explained:
-// budget, policy, human.
+// Make decides. Rules are applied, and explained, in this order: budget, policy, approval.
 func Make(in *Input) Record {
 	r := Record{
 		ID:             in.DecisionID,
@@ -127,10 +128,9 @@ func refuse(in *Input) *reason.Error {
 	}
 }
 
-// refuseAllow checks that the answer fits a verdict that allows. A verdict without
-// a grant needs the answer NotAsked, or a human's yes to this call (an earlier
-// verdict asked for it). A verdict by a grant needs the answer of that very grant.
-// The zero Answer allows nothing.
+// refuseAllow checks that the answer fits a verdict that allows. A verdict without a grant
+// needs the answer NotAsked, or an approval of this call (required by an earlier verdict). A
+// verdict by a grant needs the answer of that same grant. The zero Answer allows nothing.
 func refuseAllow(in *Input) *reason.Error {
 	switch grant := in.Verdict.GrantID(); {
 	case grant == "" && in.Answer.Kind() == approval.NotAsked:
@@ -141,7 +141,7 @@ func refuseAllow(in *Input) *reason.Error {
 	return refuseAnswer(in)
 }
 
-// refuseAnswer checks that a human said yes to exactly this call.
+// refuseAnswer checks that exactly this call was approved.
 func refuseAnswer(in *Input) *reason.Error {
 	if kind := in.Answer.Kind(); kind != approval.ByApproval && kind != approval.ByGrant && kind != approval.ByJoin {
 		return answerDenial(&in.Answer)

@@ -10,8 +10,11 @@ import (
 // ErrNoPermit is returned for a nil, zero, spent or expired permit.
 var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
 
-// Permit is the single-use token that lets dispatch run one call. Only Mint
-// fills one: a nil or a zero Permit opens nothing.
+// Permit is the single-use token that lets dispatch run one call. Only Mint creates a valid
+// one: a nil or zero Permit is rejected.
+//
+// A permit MUST be redeemed immediately before the call starts, for the plan as it is then. It MUST
+// NOT be valid twice, also after a failed attempt, and MUST NOT be stored or sent.
 type Permit struct {
 	// spent is shared by copies of a permit; it is nil unless Mint filled it.
 	spent          *atomic.Bool
@@ -22,9 +25,9 @@ type Permit struct {
 	expires        time.Time
 }
 
-// Mint makes the permit for a call that Make allows, and returns nil for one that
-// Make denies. The caller has made the decision durable before, or, for a tool
-// without effects, makes it durable together with the outcome.
+// Mint creates the permit for a call that Make allows, and returns nil for a denied call. The
+// caller has made the decision durable before or, for a tool without effects, makes it durable
+// together with the outcome.
 func Mint(in *Input) *Permit {
 	if refuse(in) != nil {
 		return nil
@@ -39,19 +42,19 @@ func Mint(in *Input) *Permit {
 	}
 }
 
-// Presented is what dispatch is about to run.
+// Presented identifies the call that dispatch is about to run.
 type Presented struct {
 	ProposalID string
 	CallDigest string
-	// FactsDigest is of the facts as they were found now (policy.BoundDigest).
+	// FactsDigest is the digest of the current facts (policy.BoundDigest).
 	FactsDigest    string
 	SnapshotDigest string
 	Now            time.Time
 }
 
-// Redeem spends the permit, whatever the result: a permit that was shown for
-// the wrong call is gone. It returns ErrNoPermit, or an error with reason
-// APPROVAL_BINDING_MISMATCH that names what differs.
+// Redeem spends the permit, independent of the result: a permit that is presented for the wrong
+// call is spent too. It returns ErrNoPermit, or an error with reason APPROVAL_BINDING_MISMATCH
+// that names the difference.
 func (p *Permit) Redeem(now Presented) error {
 	if p == nil || p.spent == nil || p.spent.Swap(true) {
 		return ErrNoPermit

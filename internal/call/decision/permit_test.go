@@ -45,7 +45,7 @@ func TestPermitWorksOnce(t *testing.T) {
 	}
 }
 
-func TestNoPermitOpensNothing(t *testing.T) {
+func TestInvalidPermitIsRefused(t *testing.T) {
 	t.Parallel()
 	_, right := issue(t)
 	var missing *decision.Permit
@@ -59,8 +59,9 @@ func TestNoPermitOpensNothing(t *testing.T) {
 	}
 }
 
-// A copy of a permit is the same permit: whichever is shown first is the one.
-func TestCopyIsNoSecondPermit(t *testing.T) {
+// TestCopiedPermitIsTheSamePermit: a copy of a permit is the same permit: only the first one
+// presented is valid.
+func TestCopiedPermitIsTheSamePermit(t *testing.T) {
 	t.Parallel()
 	permit, right := issue(t)
 	copied := *permit
@@ -98,9 +99,9 @@ func TestPermitExpires(t *testing.T) {
 	}
 }
 
-// A permit that is shown for another call is burnt: whoever tries cannot try
-// again with the right one.
-func TestWrongCallBurnsThePermit(t *testing.T) {
+// TestWrongCallConsumesThePermit: a permit presented for another call is consumed, so that a caller
+// cannot try again with the right one.
+func TestWrongCallConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	for field, spoil := range map[string]func(*decision.Presented){
 		"proposal":        func(p *decision.Presented) { p.ProposalID = "01JNA3PZ80PR0P0SA1000000ZZ" },
@@ -127,7 +128,7 @@ func TestWrongCallBurnsThePermit(t *testing.T) {
 	}
 }
 
-func TestOneOfManyRedeems(t *testing.T) {
+func TestConcurrentRedeemSucceedsOnce(t *testing.T) {
 	t.Parallel()
 	permit, right := issue(t)
 	var won, lost atomic.Int32

@@ -10,22 +10,22 @@ import (
 	"palyra/internal/egress"
 )
 
-// mostAlarms bounds what one call can write to the log.
+// mostAlarms bounds the log entries of one call.
 const mostAlarms = 8
 
-// alarm logs connections that look like an attempt to send a secret to a place
-// where it does not belong. The record of the call has every connection; the log is
-// for the operator who has to act now. Each target and reason is logged once.
+// alarm logs connections that look like an attempt to send a secret to the wrong place. The
+// record of the call has every connection; the log is for the operator who must act now. Each
+// target and reason is logged once.
 func (r *Router) alarm(ctx context.Context, p *tool.Proposal, observed []tool.Connection) {
-	type told struct {
+	type connection struct {
 		host, why string
 	}
 	if len(observed) == 0 {
 		return
 	}
-	seen := make(map[told]bool)
+	seen := make(map[connection]bool)
 	for _, c := range observed {
-		one := told{net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), c.Reason}
+		one := connection{net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), c.Reason}
 		if !egress.Alarming(c.Reason) || seen[one] || len(seen) == mostAlarms {
 			continue
 		}

@@ -13,9 +13,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestMisplacedSecretsAlarm: who watches the log learns of them at once, each
+// TestMisplacedSecretsRaiseAnAlarm: who watches the log learns of them at once, each
 // target is told once, and no call can flood the log.
-func TestMisplacedSecretsAlarm(t *testing.T) {
+func TestMisplacedSecretsRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	w := &world{tool: newProbe()}

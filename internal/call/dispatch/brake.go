@@ -9,7 +9,7 @@ import (
 
 var errFrozen = reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
 
-// brake stops what runs and keeps anything new from starting.
+// brake cancels running calls and prevents new ones from starting.
 type brake struct {
 	mu     sync.Mutex
 	frozen bool
@@ -18,7 +18,7 @@ type brake struct {
 	next    int
 }
 
-// enter registers a call; release must be called when it ended.
+// enter registers a call; release must be called at its end.
 func (b *brake) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,8 +40,8 @@ func (b *brake) enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// Freeze keeps new calls from starting and cancels those that run. It returns
-// how many it cancelled.
+// Freeze prevents new calls from starting and cancels the running ones. It returns the number
+// of cancelled calls.
 func (r *Router) Freeze() int {
 	r.brake.mu.Lock()
 	defer r.brake.mu.Unlock()
@@ -57,13 +57,6 @@ func (r *Router) Thaw() {
 	r.brake.mu.Lock()
 	defer r.brake.mu.Unlock()
 	r.brake.frozen = false
-}
-
-// Frozen reports whether calls are kept from starting.
-func (r *Router) Frozen() bool {
-	r.brake.mu.Lock()
-	defer r.brake.mu.Unlock()
-	return r.brake.frozen
 }
 
 // InFlight counts the calls that run now.

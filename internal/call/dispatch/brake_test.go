@@ -21,7 +21,7 @@ func untilStopped(began chan<- struct{}) func(context.Context, tool.Call) tool.R
 	}
 }
 
-func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
+func TestFreezeStopsRunningCallsAndRefusesOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const calls = 8
@@ -85,7 +85,7 @@ func TestFreezeLeavesSuccessAlone(t *testing.T) {
 }
 
 // A freeze between the check of what was decided on and the start still wins.
-func TestFreezeWhileGettingReady(t *testing.T) {
+func TestFreezeDuringPreparation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// deadline ends a call when it has run for too long. It stands still while the
-// call waits for people.
+// deadline ends a call that has run for too long. It is paused while the call waits for
+// approvals.
 type deadline struct {
 	expire func()
 
 	mu    sync.Mutex
 	timer *time.Timer
-	// left is what was left when the clock was last started, at started.
+	// left is the remaining time when the clock was last started, at started.
 	left    time.Duration
 	started time.Time
 	// waits counts the waits that are under way.
@@ -32,14 +32,14 @@ func withDeadline(parent context.Context, limit time.Duration) (ctx context.Cont
 	stop := context.AfterFunc(inner, ended)
 	return timed, d, func() {
 		d.timer.Stop()
-		early := stop() // and no goroutine is needed to say that it ended
+		early := stop() // and its end needs no goroutine
 		if cancel(nil); early {
 			ended()
 		}
 	}
 }
 
-// wait stops the clock until resume is called. Time that is up stays up.
+// wait pauses the clock until resume is called. An expired deadline stays expired.
 func (d *deadline) wait() (resume func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,25 +59,23 @@ func (d *deadline) resume() {
 	}
 }
 
-// timedContext says of a call that ran out of time that it did. Example: a call
-// may take 10 s, and runs for 12. Err is context.DeadlineExceeded, and the
-// attestation says TIMED_OUT. A context of context.WithCancelCause would answer
-// context.Canceled, which net/http, os/exec and the runners take for a client
-// that hung up, and the attestation would say CANCELLED. context.WithTimeout
-// will not do either: its clock runs on while people are asked.
+// timedContext reports that a call exceeded its time. Example: a call may take 10 s, and runs
+// for 12. Err is context.DeadlineExceeded, and the attestation has TIMED_OUT. A context of
+// context.WithCancelCause would return context.Canceled, which net/http, os/exec and the
+// runners interpret as a disconnected client, and the attestation would have CANCELLED.
+// context.WithTimeout does not work either: its clock continues while approvals are pending.
 type timedContext struct {
 	context.Context
-	// done is a channel of its own. Package context looks behind a context for
-	// one that it made itself, knows it by its channel, and would take the error
-	// of that one: context.WithTimeout(timed, time.Minute).Err() would be
-	// context.Canceled again.
+	// done is its own channel. Package context looks up the innermost context of its own types,
+	// which it identifies by its channel, and would use that context's error:
+	// context.WithTimeout(timed, time.Minute).Err() would be context.Canceled again.
 	done chan struct{}
 }
 
 // Done is closed when the context ends.
 func (c *timedContext) Done() <-chan struct{} { return c.done }
 
-// Err is context.DeadlineExceeded when the time was up.
+// Err returns context.DeadlineExceeded if the time was exceeded.
 func (c *timedContext) Err() error {
 	err := c.Context.Err()
 	if err != nil && errors.Is(context.Cause(c.Context), context.DeadlineExceeded) {
@@ -86,6 +84,6 @@ func (c *timedContext) Err() error {
 	return err
 }
 
-// AfterFunc spares contexts made of this one a goroutine each; package context
-// looks for it.
+// AfterFunc saves one goroutine for each context derived from this one; package context detects
+// the method.
 func (c *timedContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }

@@ -48,18 +48,18 @@ func ended(ctx context.Context) tool.Report {
 }
 
 // The time that people take is not the call's: the world's tools have a minute.
-func TestDeadlineStandsStillAtTheGate(t *testing.T) {
+func TestDeadlinePausesAtTheGate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before, wait, after time.Duration
 		want                tool.Outcome
 		took                time.Duration
 	}{
-		"a long wait":            {50 * time.Second, 9 * time.Hour, 9 * time.Second, tool.Succeeded, 9*time.Hour + 59*time.Second},
-		"what was left goes on":  {50 * time.Second, time.Hour, 11 * time.Second, tool.TimedOut, time.Hour + time.Minute},
-		"no wait":                {50 * time.Second, 0, 11 * time.Second, tool.TimedOut, time.Minute},
-		"over before it waits":   {61 * time.Second, time.Hour, 0, tool.TimedOut, time.Minute},
-		"the whole time is left": {0, time.Hour, 59 * time.Second, tool.Succeeded, time.Hour + 59*time.Second},
+		"a long wait":              {50 * time.Second, 9 * time.Hour, 9 * time.Second, tool.Succeeded, 9*time.Hour + 59*time.Second},
+		"remaining time continues": {50 * time.Second, time.Hour, 11 * time.Second, tool.TimedOut, time.Hour + time.Minute},
+		"no wait":                  {50 * time.Second, 0, 11 * time.Second, tool.TimedOut, time.Minute},
+		"over before it waits":     {61 * time.Second, time.Hour, 0, tool.TimedOut, time.Minute},
+		"the whole time is left":   {0, time.Hour, 59 * time.Second, tool.Succeeded, time.Hour + 59*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 }
 
 // A call that nobody can be asked about has no gate.
-func TestNoCommitWithoutAnybodyToAsk(t *testing.T) {
+func TestNoCommitWithoutApprovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tool.Work = func(_ context.Context, c tool.Call) tool.Report {

@@ -51,9 +51,9 @@ func TestFactsAreBound(t *testing.T) {
 	}
 }
 
-// TestTheMachineIsJudgedAgain: with another sandbox than policy was told, policy
-// has the word; without anybody to ask, the call does not start.
-func TestTheMachineIsJudgedAgain(t *testing.T) {
+// TestSandboxIsReevaluated: if the sandbox differs from the one that policy evaluated, policy
+// decides again; without approvers, the call does not start.
+func TestSandboxIsReevaluated(t *testing.T) {
 	t.Parallel()
 	no := reason.Errorf(reason.BindingMismatch, "not on this machine")
 	for name, c := range map[string]struct {
@@ -88,9 +88,9 @@ func TestTheMachineIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldIsLetGo: also when the tool panics, and when the call is refused
-// after it was prepared.
-func TestWhatIsHeldIsLetGo(t *testing.T) {
+// TestHeldResourcesAreReleased: resources are released also when the tool panics, and when the call
+// is refused after its preparation.
+func TestHeldResourcesAreReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tool.Work = func(context.Context, tool.Call) tool.Report { panic("a fault") }

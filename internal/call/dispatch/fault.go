@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// logFault logs what a tool met that it cannot tell its client: a client that
-// is told to look at the log finds the cause there.
+// logFault logs the cause of a tool failure that is not returned to its client: the client is
+// referred to the log.
 func (r *Router) logFault(ctx context.Context, p *tool.Proposal, report *tool.Report) {
 	if report.Reason != string(reason.Internal) {
 		return

@@ -7,16 +7,17 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Resolver is a Tool that knows when two calls with different arguments do the
-// same. Reading "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool
-// that is no Resolver are the same only when their canonical arguments are.
+// Resolver is a Tool that can detect calls with different arguments and the same effect.
+// Reading "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool that is not a
+// Resolver are the same only if their canonical arguments are.
 type Resolver interface {
 	tool.Runnable
-	// Resolve is asked about a call that was planned. It has no effect.
+	// Resolve is called for a planned call. It has no effect.
 	Resolve(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 }
 
-// Resolved says what a planned call does, whatever its arguments look like.
+// Resolved returns the normalized effect of a planned call, independent of the form of its
+// arguments.
 func (r *Router) Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {

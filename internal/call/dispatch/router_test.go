@@ -52,7 +52,7 @@ func TestRunsADecidedCallOnce(t *testing.T) {
 	}
 }
 
-func TestNoPermitRunsNothing(t *testing.T) {
+func TestInvalidPermitDoesNotRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
@@ -193,7 +193,7 @@ func TestPermitOfAnotherProposalRefuses(t *testing.T) {
 }
 
 // A call that cannot be planned any more does not run, and its permit is gone.
-func TestFailingPlanSpendsThePermit(t *testing.T) {
+func TestFailingPlanConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
@@ -222,7 +222,7 @@ func TestFailingPlanSpendsThePermit(t *testing.T) {
 }
 
 // A binding that has no digest cannot be compared, so it does not run.
-func TestUndigestibleBindingSpendsThePermit(t *testing.T) {
+func TestUnencodableBindingConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
@@ -253,7 +253,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-func TestReadyIsAskedLast(t *testing.T) {
+func TestReadyIsCheckedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))

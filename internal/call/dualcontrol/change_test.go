@@ -13,6 +13,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/provenance"
@@ -20,7 +21,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// book is the journal of a test.
+// book is a journal in memory.
 type book struct {
 	events []journal.Event
 	fail   error
@@ -44,7 +45,7 @@ func (b *book) List(_ context.Context, f journal.Filter) (list []journal.Event, 
 	return list, nil
 }
 
-// changing is a gate that counts what was made, and what would be made next.
+// changing is a gate with a counter of the changes that were made, and the plan of the next change.
 type changing struct {
 	*world
 	gate  *dualcontrol.Gate
@@ -55,24 +56,24 @@ type changing struct {
 	plan  dualcontrol.Plan
 }
 
-func newChanging(t *testing.T, policies string, change ...func(*dualcontrol.Config)) *changing {
+func newChanging(t *testing.T, policies string, options ...func(*dualcontrol.Config)) *changing {
 	t.Helper()
 	c := &changing{world: newWorld(t, policies), book: &book{}, roles: "admin"}
 	cfg := dualcontrol.Config{Desk: c.desk, People: c.people(), Journal: c.book}
-	for _, f := range change {
+	for _, f := range options {
 		f(&cfg)
 	}
 	c.gate = dualcontrol.New(cfg)
-	c.plan = dualcontrol.Plan{Kind: dualcontrol.UpdateMember, Needs: access.PermAccessWrite}
+	c.plan = dualcontrol.Plan{Kind: change.UpdateMember, Needs: access.PermAccessWrite}
 	return c
 }
 
-// change asks for the change that c.plan and c.roles say, as somebody, and waits.
-func (c *changing) change(by string) (dualcontrol.Word, error) {
+// change requests the change that c.plan and c.roles describe, as a member, and waits.
+func (c *changing) change(by string) (dualcontrol.Outcome, error) {
 	return c.request(c.t.Context(), by, true)
 }
 
-func (c *changing) request(ctx context.Context, by string, wait bool) (dualcontrol.Word, error) {
+func (c *changing) request(ctx context.Context, by string, wait bool) (dualcontrol.Outcome, error) {
 	return c.gate.Change(ctx, approvaltest.Caller(by), wait, func(context.Context) (*dualcontrol.Plan, error) {
 		p := c.plan
 		p.Question.ID, p.Question.Title, p.Question.Summary = "member.update:user:dan", "Change dan", "Change dan."
@@ -83,11 +84,11 @@ func (c *changing) request(ctx context.Context, by string, wait bool) (dualcontr
 }
 
 type word struct {
-	dualcontrol.Word
+	dualcontrol.Outcome
 	err error
 }
 
-// begin asks, and returns the id of the question once it waits.
+// begin requests the change, and returns the id of the question once it waits.
 func (c *changing) begin(by string) (id string, done chan word) {
 	c.t.Helper()
 	done = make(chan word, 1)
@@ -106,7 +107,7 @@ func (c *changing) begin(by string) (id string, done chan word) {
 		return nil
 	})
 	if id == "" {
-		c.t.Fatalf("nobody was asked: %v", (<-done).err)
+		c.t.Fatalf("no question was asked: %v", (<-done).err)
 	}
 	return id, done
 }
@@ -119,8 +120,8 @@ func made(member string, by ...string) provenance.Act {
 	return act
 }
 
-// Changes take two where two could answer each other, and the reason is said where
-// there are none.
+// Dual control is on if two people could approve each other's changes. Otherwise the state has the
+// reason.
 func TestDualControl(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -155,20 +156,20 @@ func TestDualControl(t *testing.T) {
 			if c.on {
 				id, done := w.begin("ann")
 				if w.made != 0 {
-					t.Error("made before anybody answered")
+					t.Error("made before an answer")
 				}
 				voter := "cyd"
 				if name == "three people" {
 					voter = "bob"
 				}
 				must.Get(w.desk.Decide(t.Context(), approvaltest.Caller(voter), id, yes))(t)
-				if o := <-done; o.err != nil || o.ApprovalID != id || o.Alone != "" || w.made != 1 || len(w.book.events) != 0 {
+				if o := <-done; o.err != nil || o.ApprovalID != id || o.AloneBecause != "" || w.made != 1 || len(w.book.events) != 0 {
 					t.Errorf("%+v, made %d", o, w.made)
 				}
 				return
 			}
 			o, err := w.change("ann")
-			if err != nil || o.Alone != got.Why || w.made != 1 {
+			if err != nil || o.AloneBecause != got.Why || w.made != 1 {
 				t.Errorf("%+v, %v, made %d", o, err, w.made)
 			}
 			if len(w.book.events) != 1 || !strings.Contains(string(w.book.events[0].Payload), `"alone":true`) {
@@ -182,20 +183,21 @@ func TestDualControl(t *testing.T) {
 	}
 }
 
-// Whoever depends on everybody else does not go on alone while changes take two.
+// A requester of whom no other person is independent cannot make a change alone while dual control
+// is on.
 func TestUnattainable(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
 	w.history = provenance.History{made("cyd", "ann"), {Member: access.User("cyd"), Kind: provenance.Changed, By: []access.Principal{access.User("bob")}}}
 	_, err := w.change("cyd")
 	want(t, err, reason.ApprovalUnattainable)
-	if next := reason.Known(err, "").NextStep(); !strings.Contains(next, "palyrad members confirm cyd") || !strings.Contains(next, "while palyrad is stopped") || w.made != 0 {
+	if next := reason.Known(err, "").NextStep(); !strings.Contains(next, "palyrad members confirm cyd") || !strings.Contains(next, "on the gateway's host") || w.made != 0 {
 		t.Errorf("%v, made %d", err, w.made)
 	}
 }
 
-// Where owners are concerned and there is no other owner, an admin answers, and no
-// admin where there is one.
+// A change that concerns owners is answered by an admin if there is no other owner, and by no admin
+// otherwise.
 func TestAdminForOwners(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
@@ -211,9 +213,9 @@ func TestAdminForOwners(t *testing.T) {
 	must.Do(t, (<-done).err)
 }
 
-// What changed between the question and the answer keeps the change from being made:
-// what would change, the asker's standing, and the policies.
-func TestBetweenQuestionAndAnswer(t *testing.T) {
+// A change is not made if, between question and answer, the plan, the requester's permissions or
+// the policies changed.
+func TestChangedBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		between func(*changing)
@@ -248,17 +250,18 @@ func TestBetweenQuestionAndAnswer(t *testing.T) {
 	}
 }
 
-// Nobody is asked about what changes nothing.
-func TestNothingToAsk(t *testing.T) {
+// A plan without changes needs no approval.
+func TestEmptyPlanNeedsNoApproval(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
 	w.plan.Nothing = true
-	if o, err := w.change("ann"); err != nil || o != (dualcontrol.Word{Made: 1}) || w.made != 1 {
+	if o, err := w.change("ann"); err != nil || o != (dualcontrol.Outcome{Result: 1}) || w.made != 1 {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
 
-// What no policy takes is little, and for owners and admins at a device of their own.
+// The permissions that no policy can remove are few, and belong to owners and admins at a device of
+// their own.
 func TestCeiling(t *testing.T) {
 	t.Parallel()
 	owner, admin, operator := approvaltest.Caller("a", access.RoleOwner), approvaltest.Caller("a", access.RoleAdmin), approvaltest.Caller("a", access.RoleOperator)

@@ -12,22 +12,22 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Desk is where people answer.
+// Desk stores the questions and collects the answers.
 type Desk interface {
 	Resolve(ctx context.Context, ask *approval.Ask, observer func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
-	// EndUnused ends a record of a change that is not made, and notes why.
+	// EndUnused ends the record of a change that is not made, with the reason.
 	EndUnused(ctx context.Context, id, why string) error
 	Get(ctx context.Context, id string) (approval.Record, error)
 }
 
-// Config is what a gate stands on.
+// Config is the configuration of a gate.
 type Config struct {
-	// Desk is one whose judge is this package's.
+	// Desk must use the Judge of this package.
 	Desk    Desk
 	People  People
 	Journal Journal
-	// SwitchedOff is true where the configuration wants no second person.
+	// SwitchedOff is true if the configuration disables dual control.
 	SwitchedOff bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -35,7 +35,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Gate asks about changes. It is safe for concurrent use.
+// Gate requests approvals of changes, and makes the approved changes. It is safe for concurrent
+// use.
 type Gate struct {
 	desk        Desk
 	people      People
@@ -44,17 +45,17 @@ type Gate struct {
 	now         func() time.Time
 	log         *slog.Logger
 
-	// making lets one change be made at a time, from the last look at it to its end.
+	// making serializes changes, from the last check of a plan until the change is made.
 	making sync.Mutex
 
-	// running counts the changes of waiting, so that Run can wait for them.
+	// running counts the entries of waiting, so that Run can wait for them.
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	lately []notice
+	mu      sync.Mutex
+	notices []notice
 	// waiting are the changes that wait or are being made, by the digest of the question.
 	waiting map[string]*waitingChange
-	// stopped is true once Run has ended: no change starts to wait.
+	// stopped is true once Run has ended: no further change starts to wait.
 	stopped bool
 }
 
@@ -72,18 +73,18 @@ func New(c Config) *Gate {
 	}
 }
 
-// Yes is what people answered. It is good for one change, and until Use.
-type Yes struct {
+// Consent is an approval by a person. It permits one change and is valid until Use.
+type Consent struct {
 	gate     *Gate
 	question Question
 	answer   approval.Answer
 }
 
-// ApprovalID is the record's, "" for the zero value.
-func (y Yes) ApprovalID() string { return y.answer.ApprovalID() }
+// ApprovalID returns the id of the record, "" for the zero value.
+func (y Consent) ApprovalID() string { return y.answer.ApprovalID() }
 
-// By are those who said yes.
-func (y Yes) By() []access.Principal {
+// By returns the people who approved.
+func (y Consent) By() []access.Principal {
 	var list []access.Principal
 	for _, v := range y.answer.Votes() {
 		if v.Allow {
@@ -93,55 +94,55 @@ func (y Yes) By() []access.Principal {
 	return list
 }
 
-// Ask asks people and waits for their answer, as a call does: until somebody
-// answers, its time is up, or ctx ends, which withdraws the question. Asked, which
-// may be nil, is told of the record once it stands.
+// Ask asks people and waits for their answer, as a call does: until a person answers, the time
+// limit passes, or ctx ends, which withdraws the question. If asked is not nil, it is called with
+// the record once the record is stored.
 //
-// Errors are those of the desk, and reason.ApprovalDenied, ApprovalExpired,
-// ApprovalCancelled or Cancelled for an answer that is no yes.
-func (g *Gate) Ask(ctx context.Context, q Question, asked func(*approval.Record)) (Yes, error) {
+// Ask returns the errors of the desk. If the answer is not an approval, it returns
+// reason.ApprovalDenied, ApprovalExpired, ApprovalCancelled or Cancelled.
+func (g *Gate) Ask(ctx context.Context, q Question, asked func(*approval.Record)) (Consent, error) {
 	ask, err := q.ask(g.people.Engine.Current().SnapshotDigest())
 	if err != nil {
-		return Yes{}, err
+		return Consent{}, err
 	}
 	answer, err := g.desk.Resolve(ctx, ask, asked)
 	if err != nil {
-		return Yes{}, err
+		return Consent{}, err
 	}
 	if !answer.Allowed() {
-		return Yes{}, reason.Errorf(answer.Reason(), "%s", answer.Message()).WithRemedy("%s", remedy(answer)).
+		return Consent{}, reason.Errorf(answer.Reason(), "%s", answer.Message()).WithRemedy("%s", remedy(answer)).
 			WithField("approval_id", answer.ApprovalID())
 	}
-	return Yes{gate: g, question: q, answer: answer}, nil
+	return Consent{gate: g, question: q, answer: answer}, nil
 }
 
-// remedy is the next step after an answer that is no yes.
+// remedy returns the next step after an answer that is not an approval.
 func remedy(a approval.Answer) string {
 	switch a.Reason() {
 	case reason.ApprovalDenied:
-		return "Ask whoever denied it why: `palyra approvals show " + a.ApprovalID() + "`."
+		return "Ask the person who denied it for the reason: `palyra approvals show " + a.ApprovalID() + "`."
 	case reason.ApprovalExpired:
-		return "Ask somebody who may answer to be ready, then try again."
+		return "Make sure that a person who may answer is available, then try again."
 	default:
 		return "Try again if the change is still wanted."
 	}
 }
 
-// Use uses the yes up, right before the change is made, and journals the extra
-// events with that. A second use is reason.ApprovalConflict. It is
-// reason.ApprovalRevoked when whoever voted may not any more: votes of somebody who
-// was disabled, lowered or got into the requester's hands since do not count.
-func (y Yes) Use(ctx context.Context, extra ...event.Draft) error {
+// Use consumes the approval right before the change is made, and journals the extra events in the
+// same step. A second use returns reason.ApprovalConflict. Use returns reason.ApprovalRevoked if a
+// voter is no longer eligible: the vote of a member who has since been disabled, lost the role, or
+// come under the control of the requester does not count.
+func (y Consent) Use(ctx context.Context, extra ...event.Draft) error {
 	if y.gate == nil {
-		return reason.Errorf(reason.PermitRefused, "nobody said yes")
+		return reason.Errorf(reason.PermitRefused, "the change was not approved")
 	}
 	r, err := y.gate.desk.Get(ctx, y.answer.ApprovalID())
 	if err != nil {
 		return err
 	}
 	if ruling := y.gate.people.rule(y.question.Rule, r, y.answer.Votes()); !ruling.Allowed {
-		return reason.Errorf(reason.ApprovalRevoked, "whoever approved this may not any more: it takes %s", ruling.Missing).
-			WithRemedy("Try again, so that somebody else is asked.")
+		return reason.Errorf(reason.ApprovalRevoked, "the approval is no longer valid, because its voter is no longer eligible: it requires %s", ruling.Missing).
+			WithRemedy("Try again, so that another person is asked.")
 	}
 	return y.gate.desk.Consume(ctx, y.answer, extra...)
 }

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// forbidsEverything leaves nobody anything, as far as policies reach.
+// forbidsEverything removes every permission that a policy can remove.
 const forbidsEverything = `@id("nothing") @reason("nobody does anything")
 forbid(principal, action, resource);`
 
@@ -29,7 +29,7 @@ var (
 	no  = approval.Ballot{Reason: "not now"}
 )
 
-// members are those of a test; it is access.MemberStore.
+// members are the members of a test; the type is an access.MemberStore.
 type members []access.Member
 
 func (m members) Members(context.Context) ([]access.Member, error) { return m, nil }
@@ -38,8 +38,8 @@ func user(name string, roles ...access.Role) access.Member {
 	return access.Member{Principal: access.User(name), Roles: roles, CreatedAt: policytest.Now}
 }
 
-// world is a desk with the judge of this package. Ann and bob are owners, cyd is an
-// admin, dan an operator, eve an auditor; policy lets nobody do anything.
+// world is a desk with the judge of this package. Ann and bob are owners, cyd is an admin, dan an
+// operator, eve an auditor. The policies permit nothing.
 type world struct {
 	t        *testing.T
 	desk     *approval.Desk
@@ -76,8 +76,8 @@ func (w *world) people() dualcontrol.People {
 	}
 }
 
-// change is ann's question about dan's roles.
-func change(details string) dualcontrol.Question {
+// roleChange is ann's question about dan's roles.
+func roleChange(details string) dualcontrol.Question {
 	return dualcontrol.Question{
 		Type: approval.SubjectGatewayChange, ID: "member:user:dan", Title: "Give user:dan the role admin",
 		Summary: "user:ann wants to give user:dan the role admin.", Details: map[string]string{"roles": details},
@@ -86,12 +86,12 @@ func change(details string) dualcontrol.Question {
 }
 
 func pairing() dualcontrol.Question {
-	q := change("x")
+	q := roleChange("x")
 	q.Type, q.ID, q.Rule = approval.SubjectDevicePairing, "device:new", dualcontrol.Rule{Not: "device-new"}
 	return q
 }
 
-// asked is a question that waits.
+// asked is a question that waits for its answer.
 type asked struct {
 	w      *world
 	record approval.Record
@@ -100,7 +100,7 @@ type asked struct {
 }
 
 type outcome struct {
-	yes dualcontrol.Yes
+	yes dualcontrol.Consent
 	err error
 }
 
@@ -140,12 +140,12 @@ func want(t *testing.T, err error, code reason.Code) {
 	}
 }
 
-// A question shows what would change, by whom and from where, and its one answer is
-// for once. The digest binds the details.
+// A question shows the change, its requester and the device, and its answer permits one change. The
+// digest binds the details.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, forbidsEverything)
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	r := a.record
 	if !r.AboutGateway() || r.Binding.Tool != approval.ChangeTool || r.RequestedBy != access.User("ann") || r.Device != "device-ann" || r.Severity != "high" {
 		t.Errorf("%+v", r)
@@ -170,7 +170,7 @@ func TestQuestion(t *testing.T) {
 	}
 	_, err := a.vote("bob", approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
 	want(t, err, reason.DigestMismatch)
-	other := w.ask(change("owner"))
+	other := w.ask(roleChange("owner"))
 	if other.record.CallDigest == r.CallDigest || other.record.ID == r.ID {
 		t.Error("other details are the same question")
 	}
@@ -181,16 +181,16 @@ func TestQuestion(t *testing.T) {
 	other.pending()
 }
 
-// Whoever answers stands in code: policies that forbid everything keep nobody from
-// it, and those that allow everything let nobody in.
-func TestWhoAnswersAChange(t *testing.T) {
+// The rules for who may answer are in code: policies that forbid everything do not exclude an
+// eligible voter, and policies that allow everything do not add one.
+func TestEligibleApprovers(t *testing.T) {
 	t.Parallel()
 	const allowsEverything = `@id("everything")
 permit(principal, action in [Action::"approval.*", Action::"access.*", Action::"policy.*", Action::"gateway.*", Action::"device.pair"], resource);`
 	for _, policies := range []string{forbidsEverything, allowsEverything} {
 		w := newWorld(t, policies)
 		for name, ok := range map[string]bool{"ann": false, "bob": true, "cyd": true, "dan": false, "eve": false, "nobody": false} {
-			a := w.ask(change(name))
+			a := w.ask(roleChange(name))
 			switch _, err := a.vote(name, yes); {
 			case ok && err == nil:
 				must.Do(t, (<-a.done).err)
@@ -203,8 +203,8 @@ permit(principal, action in [Action::"approval.*", Action::"access.*", Action::"
 	}
 }
 
-// Nobody who could be the requester, and nobody whose device is gone, answers; tokens
-// and what is no paired device answer nothing.
+// The requester, and members whose device is revoked, cannot answer. Tokens and clients without a
+// paired device cannot answer either.
 func TestWhoDoesNotCount(t *testing.T) {
 	t.Parallel()
 	did := func(kind provenance.Kind, member string, by ...string) provenance.Act {
@@ -219,7 +219,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 		prepare func(*world)
 		ok      bool
 	}{
-		"nobody made anybody":            {ok: true},
+		"no member created another":      {ok: true},
 		"ann made bob":                   {history: provenance.History{did(provenance.Made, "bob", "ann")}},
 		"bob made ann":                   {history: provenance.History{did(provenance.Made, "ann", "bob")}},
 		"one made both":                  {history: provenance.History{did(provenance.Made, "ann", "zed"), did(provenance.Made, "bob", "zed")}},
@@ -233,7 +233,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "")
 			w.history = c.history
-			a := w.ask(change("admin"))
+			a := w.ask(roleChange("admin"))
 			if c.prepare != nil {
 				c.prepare(w)
 			}
@@ -246,7 +246,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 		})
 	}
 	w := newWorld(t, "")
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	token, loose := approvaltest.Caller("bob"), approvaltest.Caller("bob")
 	token.Token, loose.Paired = &access.TokenBounds{Scopes: access.Permissions, Creator: access.User("bob")}, false
 	for _, c := range []access.Caller{token, loose} {
@@ -262,11 +262,11 @@ func (w *world) put(name string, disabled bool, roles ...access.Role) {
 	w.registry.Put(m)
 }
 
-// Where owners or admins are concerned, an admin's yes is none.
+// The approval of an admin does not count if the change concerns owners or admins.
 func TestOwnersAnswerForOwners(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	q := change("admin")
+	q := roleChange("admin")
 	q.Rule.Owner = true
 	a := w.ask(q)
 	_, err := a.vote("cyd", yes)
@@ -275,17 +275,17 @@ func TestOwnersAnswerForOwners(t *testing.T) {
 	must.Do(t, (<-a.done).err)
 }
 
-// Whoever is in the requester's hands may say no, and their yes does not count.
-func TestAnybodyOfThemSaysNo(t *testing.T) {
+// A member whom the requester controls may deny; their approval does not count.
+func TestControlledMemberMayDeny(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	w.history = provenance.History{{Member: access.User("cyd"), Kind: provenance.Made, By: []access.Principal{access.User("ann")}}}
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	r := must.Get(a.vote("cyd", yes))(t)
 	if r.State != approval.Pending || !strings.Contains(r.Missing, "user:cyd is not") {
 		t.Errorf("%s, %q", r.State, r.Missing)
 	}
-	b := w.ask(change("owner"))
+	b := w.ask(roleChange("owner"))
 	must.Get(b.vote("cyd", no))(t)
 	o := <-b.done
 	want(t, o.err, reason.ApprovalDenied)
@@ -294,17 +294,17 @@ func TestAnybodyOfThemSaysNo(t *testing.T) {
 	}
 }
 
-// One yes is one change, and only while whoever gave it may.
-func TestOneYesIsOneChange(t *testing.T) {
+// One approval permits one change, and only while its voter is eligible.
+func TestApprovalPermitsOneChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	draft := must.Get(event.DraftOf(event.MemberChanged, "user:ann", "user:dan", struct{}{}))(t)
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	must.Get(a.vote("bob", yes))(t)
 	y := (<-a.done).yes
 	must.Do(t, y.Use(t.Context(), draft))
 	want(t, y.Use(t.Context(), draft), reason.ApprovalConflict)
-	want(t, dualcontrol.Yes{}.Use(t.Context(), draft), reason.PermitRefused)
+	want(t, dualcontrol.Consent{}.Use(t.Context(), draft), reason.PermitRefused)
 	var codes []event.Code
 	for _, e := range w.store.Events() {
 		codes = append(codes, e.Code)
@@ -320,7 +320,7 @@ func TestOneYesIsOneChange(t *testing.T) {
 		},
 	} {
 		w := newWorld(t, "")
-		a := w.ask(change("admin"))
+		a := w.ask(roleChange("admin"))
 		must.Get(a.vote("bob", yes))(t)
 		y := (<-a.done).yes
 		lose(w)
@@ -330,8 +330,8 @@ func TestOneYesIsOneChange(t *testing.T) {
 	}
 }
 
-// A device is admitted by whoever may change members, the one who made the code
-// included, and not by itself.
+// Members who may change members admit a device, including the member who made the code. The device
+// cannot admit itself.
 func TestWhoAdmitsADevice(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{"ann": true, "bob": true, "cyd": true, "dan": false, "eve": false} {
@@ -355,16 +355,16 @@ func TestWhoAdmitsADevice(t *testing.T) {
 	itself.DeviceID = "device-new"
 	_, err := w.desk.Decide(t.Context(), itself, a.record.ID, yes)
 	want(t, err, reason.PermissionDenied)
-	// What policy says of access.write holds here.
+	// A policy on access.write applies here.
 	w = newWorld(t, forbidsEverything)
 	a = w.ask(pairing())
 	_, err = a.vote("bob", yes)
 	want(t, err, reason.PermissionDenied)
 }
 
-// A login session does not allow a device of its own person, which would outlast it,
-// whatever the person's role; nor does its vote count when it became one. Another device
-// of the same person does, and another person.
+// A login session cannot allow a device of its own person, which would outlast it, in any role. The
+// vote of a device that became a session does not count either. Another device of the same person,
+// or another person, can allow it.
 func TestSessionGivesItselfNoDevice(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"dan", "ann"} {
@@ -387,7 +387,7 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 		a = ask()
 		must.Get(a.vote("bob", yes))(t)
 		must.Do(t, (<-a.done).err)
-		// The control: were it no session, its word would do.
+		// Control: without the session, the same vote counts.
 		delete(w.sessions, session.DeviceID)
 		a = ask()
 		must.Get(w.desk.Decide(t.Context(), session, a.record.ID, yes))(t)
@@ -395,10 +395,9 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 	}
 }
 
-// One's own device takes no other person, and one's word is enough for no other
-// member's. For another member, or a new one, it takes a second person where changes
-// do: without that, whoever makes a code would make a member alone. The control: while
-// there is one who could answer, their word is enough.
+// A member's own additional device requires no other person. A device of another member, or of a
+// new one, requires a second person while dual control is on: otherwise a member who makes a code
+// could add a member alone. Control: while only one person could answer, that person is enough.
 func TestSecondPersonForADevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -432,18 +431,18 @@ func TestSecondPersonForADevice(t *testing.T) {
 	must.Do(t, (<-alone.done).err)
 }
 
-// Whoever asks and leaves takes the question back. What was asked before a stop is
-// nobody's any more after the start.
-func TestNobodyWaits(t *testing.T) {
+// A requester who disconnects withdraws the question. A question from before a restart belongs to
+// no requester.
+func TestDisconnectedRequesterWithdraws(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	a.leave()
 	want(t, (<-a.done).err, reason.Cancelled)
 	if r := must.Get(w.desk.Get(t.Context(), a.record.ID))(t); r.State != approval.Cancelled {
 		t.Errorf("it is %s", r.State)
 	}
-	for _, q := range []dualcontrol.Question{change("owner"), pairing()} {
+	for _, q := range []dualcontrol.Question{roleChange("owner"), pairing()} {
 		a := w.ask(q)
 		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{}, People: w.people()}, approval.Limits{})
 		must.Do(t, again.MarkRunsGone(t.Context()))
@@ -452,20 +451,20 @@ func TestNobodyWaits(t *testing.T) {
 	}
 }
 
-// A freeze stops devices, and not the change that ends it.
+// A freeze blocks device pairings, but not the change that ends the freeze.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	must.Do(t, w.desk.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
 	_, err := w.gate.Ask(t.Context(), pairing(), nil)
 	want(t, err, reason.GatewayFrozen)
-	a := w.ask(change("admin"))
+	a := w.ask(roleChange("admin"))
 	must.Get(a.vote("bob", yes))(t)
 	must.Do(t, (<-a.done).yes.Use(t.Context()))
 }
 
-// A call cannot be dressed up as a question about the gateway, nor the other way
-// round: the subject type and the name in the binding go together.
+// A call cannot pose as a question about the gateway, or the reverse: the subject type must match
+// the tool name in the binding.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

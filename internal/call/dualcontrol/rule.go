@@ -12,30 +12,30 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Rule says whose yes a question takes, beside what its type says. One yes is
+// Rule states who may approve a question, in addition to the rules of its type. One approval is
 // enough.
 //
-// A change of the gateway takes an owner or admin who votes with a live device and
-// is independent of whoever asks: neither can act as the other, and nobody else as
-// both (package provenance). A device that pairs takes somebody who may change
-// members, which may be the one who made the pairing code; see PairingRule.
+// A change of the gateway requires an owner or admin who votes with a live device and is
+// independent of the requester: neither can act as the other, and no third person can act as both
+// (package provenance). A device pairing requires a member who may change members. That member may
+// be the one who made the pairing code; see PairingRule.
 type Rule struct {
-	// Owner is true where owners or admins are concerned: a change then takes an
-	// owner, and a device somebody who may change those.
+	// Owner is true if the question concerns owners or admins. A change then requires an owner, and
+	// a pairing a member who may change owners and admins.
 	Owner bool `json:"owner,omitempty"`
-	// Own is true for another device of whoever asks: they may allow it themselves, with
-	// a device that they have, not with the session of a login, which a device outlasts.
+	// Own is true for another device of the requester. The requester may allow it with an existing
+	// device, but not with a login session, because the new device would outlast the session.
 	Own bool `json:"own,omitempty"`
-	// Second is true for a device that pairs for somebody else, or with a new member,
-	// while changes of the gateway take a second person: so does this one.
+	// Second is true for a device of another member or a new member while dual control is on. The
+	// pairing then requires a second person, like a change of the gateway.
 	Second bool `json:"second,omitempty"`
-	// Not is the device that is asked about. Its own vote does not count.
+	// Not is the device that the question is about. Its own vote does not count.
 	Not string `json:"not,omitempty"`
 }
 
-// PairingRule is the rule for a device that pairs. One's own takes no other person.
-// For another member, or a new one, it takes a second person where every other change
-// of the members does; the error says when nobody could be it.
+// PairingRule returns the rule for a device pairing. A member's own additional device requires no
+// other person. A device for another member, or for a new one, requires a second person while dual
+// control is on. PairingRule returns an error if no person could be the second.
 func (g *Gate) PairingRule(own, owner bool, by access.Caller) (Rule, error) {
 	rule := Rule{Owner: owner, Own: own}
 	if own || !g.DualControl().On {
@@ -46,19 +46,19 @@ func (g *Gate) PairingRule(own, owner bool, by access.Caller) (Rule, error) {
 	return rule, err
 }
 
-// wants says whose yes is missing.
-func (r Rule) wants(t approval.SubjectType, requester access.Principal) string {
+// missing describes the approver that is missing.
+func (r Rule) missing(t approval.SubjectType, requester access.Principal) string {
 	if t == approval.SubjectDevicePairing && !r.Second && r.Own {
 		return fmt.Sprintf("%s, or a person who may %s", requester, r.permission())
 	}
 	if t == approval.SubjectDevicePairing && !r.Second {
 		return fmt.Sprintf("a person who may %s", r.permission())
 	}
-	return r.who() + " who is independent of " + requester.String()
+	return r.voter() + " who is independent of " + requester.String()
 }
 
-// who is a change's voter in words.
-func (r Rule) who() string {
+// voter describes the required voter of a change.
+func (r Rule) voter() string {
 	if r.Owner {
 		return "another owner"
 	}
@@ -72,40 +72,40 @@ func (r Rule) permission() access.Permission {
 	return access.PermAccessWrite
 }
 
-// People are what the rules look at.
+// People is the state that the rules read.
 type People struct {
 	Members *access.Registry
-	// History is what was done to the members.
+	// History returns the recorded acts on members.
 	History func() provenance.History
-	// LiveDevice reports whether a device is known and not revoked.
+	// LiveDevice reports whether a device exists and is not revoked.
 	LiveDevice func(id string) bool
-	// Session reports whether a device is the session of a login.
+	// Session reports whether a device is a login session.
 	Session func(id string) bool
-	// Engine says whom the gateway lets in at all, and who may change members, for
-	// devices that pair.
+	// Engine decides whom the gateway admits, and who may change members, which device pairings
+	// require.
 	Engine *policy.Engine
 }
 
-// active is the caller's member as it is now, if it may answer questions about the
-// gateway at all: a person, with a certificate of a device that was not revoked.
+// active returns the current state of a member who may answer questions about the gateway: a user
+// with the certificate of a device that is not revoked.
 func (p People) active(user access.Principal, device string) (access.Member, error) {
 	m, ok := p.Members.Active(user)
 	if !ok || user.Kind != access.KindUser || !p.LiveDevice(device) || !p.Engine.Current().LetsIn(user) {
-		return m, reason.Errorf(reason.PermissionDenied, "%s may not answer: only users with a device of their own do", user)
+		return m, reason.Errorf(reason.PermissionDenied, "%s may not answer: only users with a device of their own may", user)
 	}
 	return m, nil
 }
 
-// mayAdmit returns nil when somebody may answer whether a device pairs.
+// mayAdmit returns nil if a user may answer whether a device pairs.
 func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, device string) error {
 	if _, err := p.active(user, device); err != nil {
 		return err
 	}
 	if rule.Not != "" && device == rule.Not {
-		return reason.Errorf(reason.PermissionDenied, "a device does not answer for itself")
+		return reason.Errorf(reason.PermissionDenied, "a device cannot approve its own pairing")
 	}
 	if rule.Own && user == r.RequestedBy {
-		return p.lasting(device)
+		return p.checkNotSession(device)
 	}
 	return p.Engine.Current().Permit(policy.AccessRequest{
 		Caller:     access.Caller{Principal: user, OnBehalfOf: user, DeviceID: device, Paired: true},
@@ -113,40 +113,41 @@ func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, de
 	})
 }
 
-// lasting refuses the word of a login session for a device of its own person: who stole a
-// session, or lost the account, would have a credential without an end.
-func (p People) lasting(device string) error {
+// checkNotSession refuses a login session as the approver of a device of the same person. A person
+// who stole a session, or who has lost the account, would otherwise get a credential that does not
+// expire.
+func (p People) checkNotSession(device string) error {
 	if !p.Session(device) {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "a login session ends, and gives its own person no device that lasts").
-		WithRemedy("Allow it with a device of yours that you did not log in with, or ask somebody else who may change members.")
+	return reason.Errorf(reason.PermissionDenied, "a login session cannot allow a device of its own person, because the device would outlast the session").
+		WithRemedy("Allow it with a paired device of yours, or ask another person who may change members.")
 }
 
-// mayAnswer returns nil when somebody may answer whether the gateway changes.
-// Whether a yes counts is more, see independent: anybody of them may say no.
+// mayAnswer returns nil if a user may answer whether the gateway changes. An approval also requires
+// independence, see independent; each of these users may deny.
 func (p People) mayAnswer(rule Rule, r approval.Record, user access.Principal, device string) error {
 	m, err := p.active(user, device)
 	switch {
 	case err != nil:
 		return err
 	case user == r.RequestedBy || user == r.OnBehalfOf:
-		return reason.Errorf(reason.PermissionDenied, "nobody answers for a change of their own").
-			WithRemedy("Ask %s to answer; `palyra approvals cancel %s` takes the question back.", rule.who(), r.ID)
+		return reason.Errorf(reason.PermissionDenied, "a requester cannot answer their own change").
+			WithRemedy("Ask %s to answer, or withdraw the question with `palyra approvals cancel %s`.", rule.voter(), r.ID)
 	case !rule.holds(m):
-		return reason.Errorf(reason.PermissionDenied, "a change of the gateway takes %s", rule.who())
+		return reason.Errorf(reason.PermissionDenied, "a change of the gateway requires %s", rule.voter())
 	default:
 		return nil
 	}
 }
 
-// holds reports whether a member has the role that a change takes.
+// holds reports whether a member has the role that a change requires.
 func (r Rule) holds(m access.Member) bool {
 	return m.Holds(access.RoleOwner) || !r.Owner && m.Holds(access.RoleAdmin)
 }
 
-// Judge answers the desk about questions on the gateway, and leaves those about
-// calls to another judge.
+// Judge decides about votes on questions about the gateway. It passes questions about calls to
+// another judge.
 type Judge struct {
 	Calls  approval.Judge
 	People People
@@ -154,14 +155,14 @@ type Judge struct {
 
 var _ approval.Judge = Judge{}
 
-// MayDecide lets owners and admins answer a change, and whoever may change members
-// answer a device. Who asks for a change does not answer it.
+// MayDecide permits owners and admins to answer a change, and members who may change members to
+// answer a device pairing. Requesters cannot answer their own change.
 func (j Judge) MayDecide(ctx context.Context, caller access.Caller, r approval.Record) error {
 	if !r.AboutGateway() {
 		return j.Calls.MayDecide(ctx, caller, r)
 	}
 	if caller.Token != nil || !caller.Paired {
-		return reason.Errorf(reason.PermissionDenied, "questions about the gateway are answered with the certificate of a device")
+		return reason.Errorf(reason.PermissionDenied, "questions about the gateway can be answered only with the certificate of a device")
 	}
 	rule, err := ruleOf(r)
 	if err != nil {
@@ -177,8 +178,8 @@ func (p People) may(rule Rule, r approval.Record, user access.Principal, device 
 	return p.mayAnswer(rule, r, user, device)
 }
 
-// Judge counts the votes that are good now: whoever voted and has lost the device,
-// the role or the independence since does not count.
+// Judge counts the votes that are valid now. The vote of a member who has since lost the device,
+// the role or the independence does not count.
 func (j Judge) Judge(ctx context.Context, r approval.Record, votes []approval.Vote) (approval.Ruling, error) {
 	if !r.AboutGateway() {
 		return j.Calls.Judge(ctx, r, votes)
@@ -191,8 +192,8 @@ func (j Judge) Judge(ctx context.Context, r approval.Record, votes []approval.Vo
 }
 
 func (p People) rule(rule Rule, r approval.Record, votes []approval.Vote) approval.Ruling {
-	missing := rule.wants(r.SubjectType, r.RequestedBy)
-	hands := p.History().Hands().Independence()
+	missing := rule.missing(r.SubjectType, r.RequestedBy)
+	hands := p.History().Controllers().Independence()
 	for _, v := range votes {
 		if !v.Allow || !v.Paired || p.may(rule, r, v.User, v.Device) != nil {
 			continue
@@ -200,21 +201,21 @@ func (p People) rule(rule Rule, r approval.Record, votes []approval.Vote) approv
 		if r.SubjectType == approval.SubjectDevicePairing && !rule.Second || independent(hands, v.User, r.RequestedBy, r.OnBehalfOf) {
 			return approval.Ruling{Allowed: true}
 		}
-		missing += fmt.Sprintf("; %s is not, since one of the two made or changed the other, or somebody made both", v.User)
+		missing += fmt.Sprintf("; %s is not independent, because one of the two added or changed the other, or one person added both", v.User)
 	}
 	return approval.Ruling{Missing: missing, Needs: onePerson()}
 }
 
-// onePerson is what every question about the gateway takes.
+// onePerson is the requirement of every question about the gateway.
 func onePerson() *approval.Needs { return &approval.Needs{Want: 1, Paired: true} }
 
-// MayGrantBroad is about calls alone: questions about the gateway have no grants.
+// MayGrantBroad concerns only calls: questions about the gateway have no grants.
 func (j Judge) MayGrantBroad(ctx context.Context, caller access.Caller) error {
 	return j.Calls.MayGrantBroad(ctx, caller)
 }
 
-// ruleOf reads the rule that a question was asked with. A record that is settled has
-// none any more, and nobody answers it.
+// ruleOf returns the rule that a question was asked with. A settled record has no rule, and cannot
+// be answered.
 func ruleOf(r approval.Record) (rule Rule, err error) {
 	if r.State.Terminal() {
 		return rule, nil

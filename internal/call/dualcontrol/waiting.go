@@ -15,28 +15,28 @@ import (
 	"palyra/internal/core/text"
 )
 
-// stopGrace is how long a change that is being made may still take once palyrad stops.
+// stopGrace is how long a change that is being made may continue after palyrad stops.
 const stopGrace = 10 * time.Second
 
-// waitingChange is a change that waits for its answer, also after its caller has gone.
+// waitingChange is a change that waits for its answer. It does not depend on the connection of its
+// caller.
 type waitingChange struct {
 	by    access.Caller
 	needs access.Permission
-	// end ends the wait, which withdraws the question; a change that is being made goes
-	// on. abandon ends that, too.
+	// end ends the wait, which withdraws the question; a change that is already being made
+	// continues. abandon ends that as well.
 	end, abandon context.CancelCauseFunc
-	// asked is closed once the question is stored, and record is it then.
+	// asked is closed once the question is stored and record is set.
 	asked  chan struct{}
 	record approval.Record
-	// done is closed once the change was made or has ended, with word and err.
-	done chan struct{}
-	word Word
-	err  error
+	// done is closed once the change was made or has ended, and word and err are set.
+	done    chan struct{}
+	outcome Outcome
+	err     error
 }
 
-// Run ends with ctx. Changes that wait then end without their answer; their records are
-// ended at the next start. One that is being made is finished, if it takes no longer
-// than stopGrace.
+// Run runs until ctx ends. Changes that wait then end without an answer, and their records end at
+// the next start. A change that is being made may finish within stopGrace.
 func (g *Gate) Run(ctx context.Context) error {
 	<-ctx.Done()
 	stopping := reason.Errorf(reason.ShuttingDown, "the gateway is stopping, and the change was not made")
@@ -56,7 +56,7 @@ func (g *Gate) stop() []*waitingChange {
 	return slices.Collect(maps.Values(g.waiting))
 }
 
-// start starts the wait of a change that was planned, or joins the same one.
+// start starts to wait for the answer to a planned change, or joins the same change.
 func (g *Gate) start(ctx context.Context, p *Plan, plan Planner) (*waitingChange, error) {
 	digest, err := p.Question.digest()
 	if err != nil {
@@ -79,7 +79,7 @@ func (g *Gate) start(ctx context.Context, p *Plan, plan Planner) (*waitingChange
 	g.waiting[digest] = w
 	g.running.Go(func() {
 		defer abandon(nil)
-		w.word, w.err = g.complete(asking, making, w, p.Question, plan)
+		w.outcome, w.err = g.complete(asking, making, w, p.Question, plan)
 		g.mu.Lock()
 		delete(g.waiting, digest)
 		g.mu.Unlock()
@@ -89,28 +89,29 @@ func (g *Gate) start(ctx context.Context, p *Plan, plan Planner) (*waitingChange
 }
 
 // complete waits for the answer to a question and makes the change.
-func (g *Gate) complete(asking, making context.Context, w *waitingChange, q Question, plan Planner) (Word, error) {
+func (g *Gate) complete(asking, making context.Context, w *waitingChange, q Question, plan Planner) (Outcome, error) {
 	yes, err := g.Ask(asking, q, func(r *approval.Record) {
 		if w.record.ID != "" {
 			return
 		}
 		w.record = *r
 		close(w.asked)
-		// The requester may have lost its standing before Recheck could find the change.
+		// The requester may have lost the permission before Recheck could find the change.
 		g.recheck(w)
 	})
 	if err != nil {
-		return Word{}, err
+		return Outcome{}, err
 	}
-	made, err := g.together(making, w.by, yes, plan)
+	result, err := g.makeApproved(making, w.by, yes, plan)
 	if err != nil {
 		g.failed(making, q, yes.ApprovalID(), err)
-		return Word{}, err
+		return Outcome{}, err
 	}
-	return Word{ApprovalID: yes.ApprovalID(), Made: made}, nil
+	return Outcome{ApprovalID: yes.ApprovalID(), Result: result}, nil
 }
 
-// failed makes an approved change that was not made visible: its requester may have gone.
+// failed makes it visible that an approved change was not made: its requester may have
+// disconnected.
 func (g *Gate) failed(ctx context.Context, q Question, id string, err error) {
 	why := "internal error"
 	if e := (*reason.Error)(nil); errors.As(err, &e) {
@@ -124,8 +125,8 @@ func (g *Gate) failed(ctx context.Context, q Question, id string, err error) {
 	g.note(notice{at: at, text: fmt.Sprintf("%q was approved (%s) and not applied at %s: %s", q.Title, id, at.Format(time.RFC3339), why)})
 }
 
-// Recheck ends the changes that wait and whose requester may not make them any more. It
-// MUST be called after each change of members, devices and policies.
+// Recheck ends the waiting changes whose requester may no longer make them. It MUST be called after
+// each change of members, devices or policies.
 func (g *Gate) Recheck() {
 	g.mu.Lock()
 	list := slices.Collect(maps.Values(g.waiting))
@@ -136,34 +137,34 @@ func (g *Gate) Recheck() {
 }
 
 func (g *Gate) recheck(w *waitingChange) {
-	if err := g.still(w.by, w.needs); err != nil {
-		w.end(reason.Errorf(reason.Cancelled, "%s may not make this change any more", w.by.Principal))
+	if err := g.checkRequester(w.by, w.needs); err != nil {
+		w.end(reason.Errorf(reason.Cancelled, "%s is no longer permitted to make this change", w.by.Principal))
 	}
 }
 
-// result is what became of the change, or reason.ChangePending.
-func (w *waitingChange) result(ctx context.Context, wait bool) (Word, error) {
+// result returns the result of the change, or reason.ChangePending.
+func (w *waitingChange) result(ctx context.Context, wait bool) (Outcome, error) {
 	asked := w.asked
 	if wait {
 		asked = nil
 	}
 	select {
 	case <-w.done:
-		return w.word, w.err
+		return w.outcome, w.err
 	case <-asked:
 	case <-ctx.Done():
-		return Word{}, fmt.Errorf("waiting for the answer: %w", context.Cause(ctx))
+		return Outcome{}, fmt.Errorf("waiting for the answer: %w", context.Cause(ctx))
 	}
 	select {
-	case <-w.done: // it may have ended at once
-		return w.word, w.err
+	case <-w.done: // the change may have ended at once
+		return w.outcome, w.err
 	default:
-		return Word{}, w.pending()
+		return Outcome{}, w.pending()
 	}
 }
 
 func (w *waitingChange) pending() error {
 	return reason.Errorf(reason.ChangePending, "the change waits for %s", w.record.Missing).
 		WithField("approval_id", w.record.ID).WithField("expires_at", w.record.ExpiresAt.Format(time.RFC3339)).
-		WithRemedy("Another person answers with `palyra approve %s`. `palyra approvals show %s` shows the state, and `palyra approvals cancel %s` withdraws the change.", w.record.ID, w.record.ID, w.record.ID)
+		WithRemedy("Ask another person to run `palyra approve %s`. `palyra approvals show %s` shows the state, and `palyra approvals cancel %s` withdraws the change.", w.record.ID, w.record.ID, w.record.ID)
 }

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// bubble runs a test with a gate whose Run has started. Stop ends Run and waits for it.
+// bubble runs a test with a gate whose Run has started. stop ends Run and waits for it.
 func bubble(t *testing.T, test func(t *testing.T, w *changing, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func bubble(t *testing.T, test func(t *testing.T, w *changing, stop func())) {
 	})
 }
 
-// pending asks for the change without waiting, and returns the id of the question.
+// pending requests the change without waiting, and returns the id of the question.
 func (c *changing) pending(by string) string {
 	c.t.Helper()
 	ctx, gone := context.WithCancel(c.t.Context())
@@ -61,7 +61,7 @@ func (c *changing) decide(voter, id string) {
 	must.Get(c.desk.Decide(c.t.Context(), approvaltest.Caller(voter), id, yes))(c.t)
 }
 
-// A change is applied after its requester has gone, once, and by the same record.
+// A change is applied once, with the same record, after its requester has disconnected.
 func TestChangeSurvivesItsCaller(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, w *changing, _ func()) {
@@ -83,16 +83,16 @@ func TestChangeSurvivesItsCaller(t *testing.T) {
 		if r.State != approval.Consumed || r.RequestedBy != access.User("ann") || r.Votes[0].User != access.User("bob") || w.made != 1 {
 			t.Errorf("%s by %s, made %d", r.State, r.RequestedBy, w.made)
 		}
-		if o := <-waited; o.err != nil || o.ApprovalID != id || o.Made != 1 {
-			t.Errorf("who waited got %+v", o)
+		if o := <-waited; o.err != nil || o.ApprovalID != id || o.Result != 1 {
+			t.Errorf("the waiting caller got %+v", o)
 		}
 		if _, err := w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 1 {
-			t.Errorf("a second yes: %v, made %d", err, w.made)
+			t.Errorf("a second approval: %v, made %d", err, w.made)
 		}
 	})
 }
 
-// A caller that waits and is cut off leaves the change waiting.
+// The change still waits after a waiting caller was disconnected.
 func TestDisconnectDoesNotCancel(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, w *changing, _ func()) {
@@ -118,8 +118,8 @@ func TestDisconnectDoesNotCancel(t *testing.T) {
 	})
 }
 
-// A waiting change ends as soon as its requester may not make it any more, with a note
-// that says so, and no yes makes it; other changes of members leave it waiting.
+// A waiting change ends as soon as its requester may no longer make it, and its note has the
+// reason. An approval does not revive it. Other changes of members do not end it.
 func TestWaitingChangeEndsWithItsRequester(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -146,11 +146,11 @@ func TestWaitingChangeEndsWithItsRequester(t *testing.T) {
 				c.lose(w)
 				w.gate.Recheck()
 				r := w.record(id)
-				if c.ends && (r.State != approval.Cancelled || !strings.Contains(r.Note, "user:ann may not make this change any more")) {
+				if c.ends && (r.State != approval.Cancelled || !strings.Contains(r.Note, "user:ann is no longer permitted to make this change")) {
 					t.Errorf("%s: %q", r.State, r.Note)
 				}
 				if _, err := w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); (err != nil) != c.ends {
-					t.Errorf("a yes: %v", err)
+					t.Errorf("an approval: %v", err)
 				}
 				if synctest.Wait(); (w.made == 0) != c.ends {
 					t.Errorf("made %d", w.made)
@@ -160,8 +160,8 @@ func TestWaitingChangeEndsWithItsRequester(t *testing.T) {
 	}
 }
 
-// Without Recheck, the standing of the requester is still looked at when the change is
-// made; the approval that is not used ends, and everybody is told.
+// Without Recheck, the permissions of the requester are still checked when the change is made. The
+// unused approval ends, and a notice is displayed.
 func TestApprovedAndNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -169,11 +169,11 @@ func TestApprovedAndNotApplied(t *testing.T) {
 		state   approval.State
 		note    string
 	}{
-		"the requester was disabled": {func(c *changing) { c.put("ann", true, access.RoleOwner) }, approval.Expired, "user:ann may not act any more"},
-		"the change is another":      {func(c *changing) { c.roles = "owner" }, approval.Expired, "something else by now"},
-		"it changes nothing any more": {func(c *changing) { c.plan.Nothing = true }, approval.Expired,
-			"something else by now"},
-		"the room refuses": {func(c *changing) { c.fails = reason.Errorf(reason.Internal, "no space") }, approval.Consumed, "no space"},
+		"the requester was disabled": {func(c *changing) { c.put("ann", true, access.RoleOwner) }, approval.Expired, "user:ann is disabled"},
+		"the change is another":      {func(c *changing) { c.roles = "owner" }, approval.Expired, "not the one that was approved"},
+		"it changes nothing": {func(c *changing) { c.plan.Nothing = true }, approval.Expired,
+			"not the one that was approved"},
+		"making it fails": {func(c *changing) { c.fails = reason.Errorf(reason.Internal, "no space") }, approval.Consumed, "no space"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,15 +187,15 @@ func TestApprovedAndNotApplied(t *testing.T) {
 				}
 				notices := strings.Join(w.gate.Notices(), "\n")
 				if !strings.Contains(notices, id) || !strings.Contains(notices, c.note) {
-					t.Errorf("status says %q", notices)
+					t.Errorf("the status has %q", notices)
 				}
 			})
 		})
 	}
 }
 
-// A freeze stops calls and leaves changes of the gateway, which mend what it is for: they
-// are approved and applied while it lasts.
+// A freeze stops calls but not changes of the gateway, which resolve the reason of the freeze: they
+// are approved and applied during it.
 func TestChangeWaitsOverAFreeze(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, w *changing, _ func()) {
@@ -214,8 +214,8 @@ func TestChangeWaitsOverAFreeze(t *testing.T) {
 	})
 }
 
-// A stop ends the wait without an answer and without a change, and none starts after it;
-// the next start ends the record visibly.
+// A stop ends the wait without an answer and without a change, and no wait starts after it. The
+// next start ends the record visibly.
 func TestStopEndsWaitingChanges(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, w *changing, stop func()) {
@@ -241,7 +241,7 @@ func TestStopEndsWaitingChanges(t *testing.T) {
 			t.Errorf("%s: %q", r.State, r.Note)
 		}
 		if _, err := again.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 0 {
-			t.Errorf("a yes after the start: %v, made %d", err, w.made)
+			t.Errorf("an approval after the start: %v, made %d", err, w.made)
 		}
 	})
 }

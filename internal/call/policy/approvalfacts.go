@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// never is the age of an approval that nobody gave, so that a bound on the
-// age holds only for approvals that exist.
+// never is the age of a missing approval, so that a bound on the age holds only for approvals
+// that exist.
 const never = 1<<31 - 1
 
 // ballot is one counted vote, possibly a hypothetical one from several
@@ -33,15 +33,13 @@ type voteKey struct {
 	paired, present bool
 }
 
-// tally makes context.approval from ballots.
+// tally builds context.approval from ballots.
 //
-// The facts are monotone: one more ballot, a role, a surface or a proof more
-// never takes a fact away. Each vote is therefore listed also as one with less
-// proof and as one of the role "*".
+// The facts are monotone: an additional ballot, role, surface or proof never removes a fact.
+// Each vote is therefore also listed with less proof, and with the role "*".
 type tally struct {
 	roles []access.Role
-	// votes are the possible elements, made once: hashing them is most of the
-	// work.
+	// votes are the possible elements, built once: hashing them is most of the work.
 	votes map[voteKey]types.Value
 }
 
@@ -75,10 +73,9 @@ func proofsUnder(paired, present bool) [][2]bool {
 	return out
 }
 
-// facts counts users, never devices or sessions, and never twice those in whose
-// name one person could vote. For a first approval it is enough that somebody
-// else gives it; each role, and each further person, has to be independent of the
-// requester and of the others.
+// facts counts users, never devices or sessions, and never two principals that one person could
+// vote for. A first approval only needs a voter other than the requester. Each role, and each
+// further approver, must be independent of the requester and of the others.
 func (s *Set) facts(requester access.Principal, ballots []ballot, standing bool) types.Record {
 	return s.tally.facts(s.independence, requester, ballots, standing)
 }
@@ -114,7 +111,7 @@ func (t *tally) facts(is *provenance.Independence, requester access.Principal, b
 	})
 }
 
-// ceilSeconds rounds up: a vote is never younger than it is.
+// ceilSeconds rounds up, so that a vote never appears younger than it is.
 func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func (t *tally) listed(b ballot) []types.Value {
@@ -131,10 +128,9 @@ func (t *tally) listed(b ballot) []types.Value {
 	return out
 }
 
-// ballots turns cast votes into counted ones. A vote counts only while its
-// voter is an enabled user who may decide this record on that surface, and
-// only with roles still held: whoever lost a role since does not lend it to a
-// call that runs now.
+// ballots converts cast votes to counted ones. A vote counts only while its voter is an enabled
+// user who may decide this record on that surface, and only with the voter's current roles: a
+// role lost since the vote does not count for a call that runs now.
 func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
 	var out []ballot
 	for _, v := range a.Votes {

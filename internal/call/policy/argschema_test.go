@@ -92,7 +92,7 @@ func TestRequiredIsRequired(t *testing.T) {
 	}
 }
 
-func TestRest(t *testing.T) {
+func TestUndeclaredProperties(t *testing.T) {
 	t.Parallel()
 	d := tool.Descriptor{Name: "t", InputSchema: json.RawMessage(
 		`{"type":"object","properties":{"a":{"type":"string"},"__entity":{"type":"string"},` +

@@ -23,7 +23,7 @@ func TestAskReason(t *testing.T) {
 	}{
 		"ask":   {policytest.Request("process.run", `{"argv":["ls"]}`), policy.Ask, "Which ticket? Since when?"},
 		"allow": {policytest.Request("http.fetch", `{"url":"https://example.com"}`), policy.Allow, ""},
-		"deny":  {saying(policytest.Request("process.run", `{"argv":["ls"]}`), "no"), policy.Deny, ""},
+		"deny":  {withReason(policytest.Request("process.run", `{"argv":["ls"]}`), "no"), policy.Deny, ""},
 	} {
 		v, err := engine.Evaluate(t.Context(), c.request, nil)
 		if err != nil || v.Effect() != c.effect || v.AskReason() != c.want {
@@ -32,7 +32,7 @@ func TestAskReason(t *testing.T) {
 	}
 }
 
-func saying(r policy.Request, why string) policy.Request {
+func withReason(r policy.Request, why string) policy.Request {
 	r.RequesterReason = why
 	return r
 }

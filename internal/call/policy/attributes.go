@@ -9,23 +9,21 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/tool"
 )
 
-// attributes is a set of attributes of a call's context. Building a context is
-// most of the work of a decision, so only what the candidates read is built.
+// attributes is a set of attributes of a call's context. Building a context is most of the work
+// of a decision, so only the attributes that the candidates read are built.
 type attributes uint64
 
-// contextFact is an attribute of the context: a row of the table, with those of
-// its parts if it is a record.
+// contextFact is an attribute of the context: a row of the table, with the rows of its parts if
+// it is a record.
 type contextFact struct {
 	*Fact
 	parts []part
 }
 
-// contextFacts are the attributes, in the order of the table; each is the bit of
-// its place.
+// contextFacts are the attributes in the order of the table; the index is the bit number.
 var contextFacts = attributesOf(facts[:])
 
 func attributesOf(rows []Fact) []contextFact {
@@ -52,8 +50,8 @@ var (
 	commitAttributes = attributesWhere(func(f contextFact) bool { return f.in&inCommit != 0 })
 	injectAttributes = attributesWhere(func(f contextFact) bool { return f.in&inInjection != 0 })
 	allAttributes    = callAttributes | commitAttributes | injectAttributes
-	// planAttributes are those of a call that planning finds; the others come
-	// along with its proposal, which does not change.
+	// planAttributes are the attributes that planning determines. The others come with the
+	// proposal, which does not change.
 	planAttributes = attributesWhere(func(f contextFact) bool {
 		return f.in&inCall != 0 && !f.Brought()
 	})
@@ -71,7 +69,7 @@ func attributesWhere(is func(contextFact) bool) attributes {
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
-// index is the place of one attribute in the table.
+// index returns the table index of a single attribute.
 func (a attributes) index() int { return bits.TrailingZeros64(uint64(a)) }
 
 func (a attributes) size() int { return bits.OnesCount64(uint64(a)) }
@@ -88,8 +86,8 @@ func (a attributes) all() iter.Seq2[attributes, types.String] {
 	}
 }
 
-// attributeOfName returns the attribute of a name. One that the vocabulary
-// does not have, which no policy that loads can name, is none.
+// attributeOfName returns the attribute of a name. For a name outside the vocabulary, which no
+// loadable policy can use, it returns the empty set.
 func attributeOfName(name types.String) attributes {
 	for i := range contextFacts {
 		if contextFacts[i].Name == string(name) {
@@ -99,36 +97,7 @@ func attributeOfName(name types.String) attributes {
 	return 0
 }
 
-// contextReads returns what a policy's conditions read of the context: all
-// of it where one reads it as a whole.
-func contextReads(c *expr.Policy) attributes {
-	var out attributes
-	for _, cond := range c.Conditions() {
-		cond.Body.Walk(func(t *expr.Tree) bool {
-			if has, ok := t.Node.(expr.NodeHas); ok && isContext(t.Kids[0]) {
-				out |= attributeOfName(has.Value)
-				return false
-			}
-			switch chain := t.Chain(); {
-			case len(chain) == 0 || chain[0] != "context":
-				return true
-			case len(chain) == 1:
-				out = allAttributes
-			default:
-				out |= attributeOfName(types.String(chain[1]))
-			}
-			return false
-		})
-	}
-	return out
-}
-
-func isContext(t *expr.Tree) bool {
-	v, ok := t.Node.(expr.NodeVariable)
-	return ok && v.Name == "context"
-}
-
-// reads joins what candidates read of the context.
+// reads returns the union of the candidates' context attributes.
 func (c candidates) reads() attributes {
 	var out attributes
 	for _, p := range c {
@@ -137,7 +106,7 @@ func (c candidates) reads() attributes {
 	return out
 }
 
-// fact returns the value of one fact of the call, nil for none.
+// fact returns the value of one fact of the call, or nil.
 func (c *call) fact(a attributes) types.Value {
 	f := &contextFacts[a.index()]
 	switch f.Name {
@@ -146,24 +115,24 @@ func (c *call) fact(a attributes) types.Value {
 	case "args_rest":
 		return c.rest
 	case "approval":
-		return nil // call.under gives it
+		return nil // call.under sets it
 	}
 	return f.value(c, f.parts)
 }
 
-// PastReads is what the policies of a set read of the past of a session, and
-// of the clock. A verdict stays good as long as none of that changes.
+// PastReads are the facts about the past of a session, and the clock, that the policies of a
+// set read. A verdict stays valid as long as none of them changes.
 type PastReads struct {
-	// session are the facts of the session that are read.
+	// session are the session facts that are read.
 	session []*Fact
-	// Now is true when a policy reads the time.
+	// Now is true if a policy reads the time.
 	Now bool
 }
 
-// ReadsOfPast returns what any policy of the set reads.
+// ReadsOfPast returns the union over all policies of the set.
 func (s *Set) ReadsOfPast() PastReads { return s.past }
 
-// Differ reports whether facts differ in something that is read.
+// Differ reports whether the facts differ in a fact that is read.
 func (r PastReads) Differ(a, b tool.SessionFacts) bool {
 	if len(r.session) == 0 {
 		return false
@@ -173,41 +142,4 @@ func (r PastReads) Differ(a, b tool.SessionFacts) bool {
 	return slices.ContainsFunc(r.session, func(f *Fact) bool {
 		return !bytes.Equal(f.appendTo(room[0][:0], was, nil), f.appendTo(room[1][:0], is, nil))
 	})
-}
-
-// pastReads joins what policies read.
-func pastReads(policies []*compiled) PastReads {
-	var r PastReads
-	for _, p := range policies {
-		if p.reads&(attrSession|attrNow) == 0 {
-			continue
-		}
-		for _, cond := range p.Conditions() {
-			cond.Body.Walk(func(t *expr.Tree) bool {
-				chain := t.Chain()
-				if has, ok := t.Node.(expr.NodeHas); ok {
-					chain = append(t.Kids[0].Chain(), string(has.Value))
-				}
-				r.add(chain)
-				return len(chain) == 0 || chain[0] != "context"
-			})
-		}
-	}
-	return r
-}
-
-// add adds one place that is read: "context.session.tainted". The context or
-// the session as a whole is all of it.
-func (r *PastReads) add(chain []string) {
-	if len(chain) == 0 || chain[0] != "context" {
-		return
-	}
-	whole := len(chain) == 1
-	r.Now = r.Now || whole || chain[1] == "now"
-	for _, p := range contextFacts[attrSession.index()].parts {
-		read := whole || chain[1] == "session" && (len(chain) == 2 || chain[2] == string(p.name))
-		if read && !slices.Contains(r.session, p.Fact) {
-			r.session = append(r.session, p.Fact)
-		}
-	}
 }

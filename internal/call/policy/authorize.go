@@ -14,17 +14,16 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ApprovalResource is an approval record as the access rules see it.
+// ApprovalResource is an approval record as a resource of the access rules.
 type ApprovalResource struct {
-	// ID is the record's ULID, "" when the question is about records of this
-	// kind in general.
+	// ID is the record's ULID, or "" for records of this kind in general.
 	ID       string
 	Severity string
-	// Requester is the user whose call asks; zero when there is none.
+	// Requester is the user whose call needs the approval; zero if none exists.
 	Requester access.Principal
 }
 
-// AccessRequest asks whether a caller has a permission.
+// AccessRequest is a request to check a permission of a caller.
 type AccessRequest struct {
 	Caller     access.Caller
 	Permission access.Permission
@@ -34,12 +33,12 @@ type AccessRequest struct {
 	// Resource names the resource of permissions that have one, such as a secret
 	// ("user:ann/smtp") or a workspace; "" means the gateway as a whole.
 	Resource string
-	// Skill is the skill whose guest would use the secret, "" for none.
+	// Skill is the skill whose guest would use the secret, or "".
 	Skill string
 }
 
-// Authorize evaluates the access rules: the API's permissions are Cedar too.
-// A permission that the vocabulary does not have is denied.
+// Authorize evaluates the access rules: the API's permissions are Cedar policies too. A
+// permission outside the vocabulary is denied.
 func (s *Set) Authorize(r AccessRequest) Judgement {
 	if bounds := r.Caller.Token; bounds != nil {
 		return s.authorizeToken(r, *bounds)
@@ -52,8 +51,8 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 }
 
-// accessRequest puts a request into Cedar's terms; misfit says why it has none, which
-// denies.
+// accessRequest converts a request to Cedar's terms. misfit is the reason if that is
+// impossible, and denies.
 func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overlay, misfit string) {
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
 	declared, ok := s.vocab.schema.Actions[action]
@@ -62,7 +61,7 @@ func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overl
 	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
-		return req, nil, "the caller is no principal"
+		return req, nil, "the caller is not a valid principal"
 	}
 	entities = &overlay{base: s.dir.entities}
 	if extra != nil {
@@ -79,17 +78,17 @@ func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overl
 	return req, entities, ""
 }
 
-// SkillGate says whether a skill may run at all, which is asked before anything else of
-// each call of one of its tools (action skill.execute). No approval changes it.
+// SkillGate is the decision whether a skill may run at all (action skill.execute). It is
+// evaluated first for each call of one of the skill's tools. Approvals do not change it.
 type SkillGate struct {
 	Skill string `json:"skill"`
-	// Caller is who may not run it, else who calls.
+	// Caller is the caller who may not run the skill, otherwise the caller of the tool.
 	Caller access.Principal `json:"principal"`
 	Judgement
 }
 
-// skillGate is nil for a call of no skill, and for what is no call: commits and secrets
-// are of calls that passed it. Of several who ask for a call each one passes.
+// skillGate returns nil for a call without a skill, and for commits and secrets, whose calls
+// have passed the gate. Every requester of the call must pass.
 func (s *Set) skillGate(r *Request) *SkillGate {
 	if r.SkillID == "" || r.Commit != nil || r.Injection != nil {
 		return nil
@@ -106,8 +105,8 @@ func (s *Set) skillGate(r *Request) *SkillGate {
 	return &gate
 }
 
-// skillGateOf asks about one caller: as for the call itself, whose scopes the API asked,
-// a token changes nothing.
+// skillGateOf evaluates one caller. Token bounds are ignored, as for the call itself: the API
+// has already checked the scopes.
 func (s *Set) skillGateOf(caller access.Caller, skill string) SkillGate {
 	return SkillGate{skill, caller.Principal, s.Authorize(skillRequest(caller, skill))}
 }
@@ -117,7 +116,7 @@ func skillRequest(caller access.Caller, skill string) AccessRequest {
 	return AccessRequest{Caller: caller, Permission: names.SkillAction, Resource: skill}
 }
 
-// Message says in a sentence what the gate said.
+// Message describes the decision in a sentence.
 func (g *SkillGate) Message() string {
 	if g.Allowed {
 		return fmt.Sprintf("%s may run the skill %s", g.Caller, g.Skill)
@@ -135,7 +134,7 @@ func (g *SkillGate) Message() string {
 	return fmt.Sprintf("%s may not run the skill %s: %s", g.Caller, g.Skill, why)
 }
 
-// Remedy is the next step, "" where the gate let the call pass or no policy names one.
+// Remedy is the next step, or "" if the gate is open or no policy names one.
 func (g *SkillGate) Remedy() string {
 	if g.Allowed {
 		return ""
@@ -148,7 +147,7 @@ func (g *SkillGate) Remedy() string {
 	return ""
 }
 
-// verdict is the deny of a gate that does not let its call pass.
+// verdict returns the denial of a closed gate.
 func (g *SkillGate) verdict() Verdict {
 	v := Verdict{code: reason.PolicyDenied, determining: g.Determining, remedy: g.Remedy(), errors: g.Errors, gate: g}
 	if len(g.Errors) > 0 {
@@ -157,7 +156,7 @@ func (g *SkillGate) verdict() Verdict {
 	return v
 }
 
-// resource makes the entity that a permission is about.
+// resource returns the entity that a permission applies to.
 func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity {
 	name := r.Resource
 	if name == "" {
@@ -181,7 +180,7 @@ func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity
 	return types.Entity{UID: types.NewEntityUID(names.TypeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
 }
 
-// secret are the attributes of the secret that a permission is about, named
+// secret returns the attributes of the secret that a permission applies to, named
 // "<scope>/<key>".
 func (r AccessRequest) secret(dir *directory) types.RecordMap {
 	if r.Resource == "" {
@@ -204,7 +203,7 @@ func (r AccessRequest) secret(dir *directory) types.RecordMap {
 	return attributes
 }
 
-// resourceAttributes gives named resources their name, as the schema demands.
+// resourceAttributes returns the name attribute of named resources, as the schema requires.
 func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 	switch t {
 	case names.TypePolicy, names.TypeGateway:
@@ -214,15 +213,15 @@ func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 	}
 }
 
-// LetsIn reports whether the configuration and the ceilings that commands set let a
-// member act at all. No policy changes that.
+// LetsIn reports whether the configuration and the ceilings set by commands allow a member to
+// act at all. Policies do not change that.
 func (s *Set) LetsIn(p access.Principal) bool {
 	return slices.Contains(s.dir.ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 }
 
-// Permit is Authorize as an error: nil when the caller has the permission,
-// else reason.PermissionDenied, or reason.PolicyError when the rules could not
-// be evaluated. The forbid that decided says why and what to do, if it does.
+// Permit is Authorize with an error result: nil if the caller has the permission, otherwise
+// reason.PermissionDenied, or reason.PolicyError if the rules could not be evaluated. Reason
+// and remedy of the deciding forbid are included if it has them.
 func (s *Set) Permit(r AccessRequest) error {
 	j := s.Authorize(r)
 	if j.Allowed {
@@ -235,7 +234,7 @@ func (s *Set) Permit(r AccessRequest) error {
 		WithField("permission", string(r.Permission))
 	if j.Missing != "" {
 		e.Message += ": " + j.Missing
-		e = e.WithRemedy("Have a token made that may: `palyra tokens create NAME --scope %s`, by somebody who may as well.", r.Permission)
+		e = e.WithRemedy("Ask a member with this permission to create a token with the scope: `palyra tokens create NAME --scope %s`.", r.Permission)
 	}
 	for _, d := range j.Determining {
 		if d.Reason != "" {
@@ -248,9 +247,9 @@ func (s *Set) Permit(r AccessRequest) error {
 	return e
 }
 
-// authorizeToken decides for a caller with an API token: within the token's scopes,
-// what its holder may do and its creator may do as well. So a creator who loses a
-// role takes it from the token.
+// authorizeToken decides for a caller with an API token: within the token's scopes, the
+// permission must be held by both its holder and its creator. A role that the creator loses is
+// thus lost to the token.
 func (s *Set) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
 	if !slices.Contains(bounds.Scopes, r.Permission) {
 		return Judgement{Missing: "it is not among the token's scopes"}

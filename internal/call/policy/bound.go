@@ -11,17 +11,16 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// The facts of a plan that no row of the table has: policy reads Paths one by
-// one as context.path, and Files not at all.
+// Facts of a plan without a row in the table: policy reads Paths one by one as context.path,
+// and does not read Files.
 const (
 	factPaths = "paths"
 	factFiles = "file"
 )
 
-// BoundDigest is the digest of everything that policy judged of a plan and that
-// has to be the same when the call runs: "sha256:<hex>" over the bound facts of
-// the table, the paths, and which files were looked at. A permit holds it for the
-// moment that it lives; it is kept nowhere.
+// BoundDigest is the digest of the data of a plan that policy judged and that must be the same
+// when the call runs: "sha256:<hex>" over the bound facts of the table, the paths, and the
+// identities of the inspected files. It exists only in the permit and is not stored.
 func BoundDigest(p *tool.Plan) string {
 	var room [1024]byte // enough for most calls, so that nothing is allocated
 	text, r := room[:0], &Request{Facts: p.Facts}
@@ -32,13 +31,12 @@ func BoundDigest(p *tool.Plan) string {
 	return canonical.Digest(text)
 }
 
-// ChangedFacts names the bound facts in which two plans differ, as policies name
-// them: "path", "hard_links", "exec". "file" means that the file, or its
-// content, is another.
+// ChangedFacts names the bound facts in which two plans differ, by their policy names: "path",
+// "hard_links", "exec". "file" means that the file or its content differs.
 func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, &was, &is) }
 
-// EnvironmentChanged reports whether facts about the machine differ: then the
-// call has to be judged again.
+// EnvironmentChanged reports whether facts about the machine differ, so that the call must be
+// judged again.
 func EnvironmentChanged(was, is *tool.Plan) bool {
 	return len(changed(environmentFacts, was, is)) > 0
 }
@@ -57,8 +55,8 @@ func changed(facts []planFact, was, is *tool.Plan) []string {
 	return names
 }
 
-// ReadsChanged reports whether two requests differ in a fact that is not about
-// the past and that a policy in force reads when it judges them.
+// ReadsChanged reports whether two requests differ in a fact that a policy in force reads for
+// them, except for facts about the past.
 func (s *Set) ReadsChanged(was, is Request) bool {
 	before, refused := s.prepare(&was)
 	if refused != nil {
@@ -71,21 +69,20 @@ func (s *Set) ReadsChanged(was, is Request) bool {
 	})
 }
 
-// planFact is something that a plan says: a row of the table, or, without one, what
-// factPaths and factFiles name.
+// planFact is a fact of a plan: a row of the table, or one named by factPaths or factFiles.
 type planFact struct {
 	name string
 	row  *contextFact
 }
 
-// boundFacts and environmentFacts are those of the table that planning finds, in
-// its order; the bound ones with what no row has.
+// boundFacts and environmentFacts are the facts of the table that planning determines, in its
+// order; boundFacts includes the facts without a row.
 var (
 	boundFacts       = append(factsOfKind(bound), planFact{name: factPaths}, planFact{name: factFiles})
 	environmentFacts = factsOfKind(environment)
 )
 
-// factsOfKind are the facts of a kind that planning finds.
+// factsOfKind returns the facts of a kind that planning determines.
 func factsOfKind(kind factKind) []planFact {
 	var list []planFact
 	for a, name := range planAttributes.all() {
@@ -96,8 +93,7 @@ func factsOfKind(kind factKind) []planFact {
 	return list
 }
 
-// appendTo writes the fact as bytes: the same ones for the same value, and others for
-// another.
+// appendTo appends an injective encoding of the fact.
 func (f planFact) appendTo(b []byte, r *Request, files []tool.FileIdentity) []byte {
 	switch {
 	case f.row != nil:
@@ -113,9 +109,9 @@ func (f planFact) appendTo(b []byte, r *Request, files []tool.FileIdentity) []by
 	return b
 }
 
-// appendTo writes what value makes a Cedar value of, for the types that planning and
-// the past of a session have. Each value says what it is and how long, so that two
-// that follow one another cannot be read as others.
+// appendTo appends an encoding of the value that value converts to Cedar, for the types that
+// occur in plans and in the past of a session. Each value is prefixed with its type and length,
+// so that the concatenation is unambiguous.
 func (f *Fact) appendTo(b []byte, r *Request, parts []part) []byte {
 	switch at := f.at(r).(type) {
 	case nil:
@@ -154,7 +150,7 @@ func appendNumber(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 'v'), uint64(n))
 }
 
-// asSet sorts texts and leaves repeats out, in a copy unless they are so already.
+// asSet sorts texts and removes duplicates, in a copy unless they already form a sorted set.
 func asSet(list []string) []string {
 	for i := 1; i < len(list); i++ {
 		if list[i-1] >= list[i] {
@@ -174,7 +170,7 @@ func appendTexts(b []byte, list []string) []byte {
 	return b
 }
 
-// appendText writes a text with its length before it.
+// appendText appends a text with a length prefix.
 func appendText(b []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...)
 }

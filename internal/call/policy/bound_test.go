@@ -1,16 +1,12 @@
 package policy
 
 import (
-	"fmt"
-	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"palyra/internal/core/access"
-	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
 )
 
@@ -92,43 +88,6 @@ func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(
 			}
 		})
 	}
-}
-
-// TestDocsOfFacts: docs/policy.md has the table of facts, as it is.
-func TestDocsOfFacts(t *testing.T) {
-	t.Parallel()
-	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
-	documented := regexp.MustCompile("(?m)^\\| `[a-z0-9_.]+\\??` \\|.*\\| (?:bound|fresh|environment) \\|.*$").FindAllString(string(text), -1)
-	if len(documented) != len(facts) {
-		t.Errorf("docs/policy.md has %d facts of %d", len(documented), len(facts))
-	}
-	for _, f := range facts {
-		if row := documentedRow(f); !slices.Contains(documented, row) {
-			t.Errorf("docs/policy.md does not have\n%s", row)
-		}
-	}
-}
-
-// documentedRow is a fact's row in docs/policy.md.
-func documentedRow(f Fact) string {
-	name, about := f.Name, f.About
-	if f.optional() {
-		name += "?"
-	}
-	kind := strings.TrimSuffix(f.PlainType(), "Facts")
-	switch {
-	case f.Type == "" || kind != f.PlainType() || kind == "ByRole":
-		kind = "record"
-	case strings.HasPrefix(kind, "Set<VoteFact"):
-		kind = "Set of records"
-	case strings.HasPrefix(kind, "Set<"):
-		kind = "Set of String"
-	}
-	if f.Values != nil {
-		about += ": `" + strings.Join(f.Values, "`, `") + "`"
-		about = strings.ReplaceAll(about, ", ``", ", `\"\"`")
-	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |", name, kind, f.kind, f.origin, f.Change, about)
 }
 
 // TestSetsHaveNoOrder: Cedar's sets come in any order, and their digest is one.

@@ -15,13 +15,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// refusal is why a request cannot be evaluated at all; it denies.
+// refusal is the reason why a request cannot be evaluated; it denies.
 type refusal struct {
 	code    reason.Code
 	message string
 }
 
-// prepare turns a request into Cedar's terms.
+// prepare converts a request to Cedar's terms.
 func (s *Set) prepare(r *Request) (*call, *refusal) {
 	input, known := s.vocab.args[r.Tool]
 	if !known || r.Tool == names.UnknownTool {
@@ -37,9 +37,9 @@ func (s *Set) prepare(r *Request) (*call, *refusal) {
 }
 
 func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
-	// Without it the gate would not have been asked.
+	// Otherwise the gate would have been skipped.
 	if skill := s.dir.skills[r.Tool]; skill != "" && skill != r.SkillID {
-		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not say that it is of the skill %s", r.Tool, skill)}
+		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not name its skill %s", r.Tool, skill)}
 	}
 	c, refused := s.newCall(r, callAttributes)
 	if refused != nil {
@@ -59,8 +59,8 @@ func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 	return c, nil
 }
 
-// readArguments checks the arguments, and makes values of them where a policy reads
-// them. They are complete when they have all that the tool's schema requires.
+// readArguments checks the arguments, and converts them to values if a policy reads them. They
+// are complete if they have all members that the tool's schema requires.
 func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 	c.input = input
 	if !c.reads.has(attrArgs) {
@@ -72,15 +72,14 @@ func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 	return complete, err
 }
 
-// newCall begins a call with its caller; has are the attributes that its
-// context may have.
+// newCall creates a call with its caller; has are the attributes that its context may have.
 func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller), is: s.independence}
 	var others []access.Principal
 	for _, other := range r.Beside {
 		others = append(others, s.dir.requester(other))
 	}
-	// The maker of an agent of another user could be behind its calls.
+	// The creator of another user's agent could be behind its calls.
 	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
 		others = append(others, agent)
 	}
@@ -89,7 +88,7 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
-		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is no principal", r.Caller.Principal)}
+		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is not a valid principal", r.Caller.Principal)}
 	}
 	if extra != nil {
 		c.entities.extra = append(c.entities.extra, *extra)
@@ -98,16 +97,16 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	return c, nil
 }
 
-// findPolicies looks the candidates up and what they read.
+// findPolicies finds the candidates and the attributes that they read.
 func (c *call) findPolicies() {
 	c.found = c.set.candidates(c.req).covering(c.request)
 	c.reads = c.found.reads()
 }
 
-// misfitOf is the schema's complaint about a whole request. All values but the
-// arguments are made of the types that the schema declares, and of these only
-// a missing one cannot be seen when it is read, so that nothing else has to be
-// checked; a fuzz test compares this with the validator.
+// misfitOf returns the schema violation of a whole request, or "". All values except the
+// arguments are built with the types that the schema declares. Only a missing value would go
+// unnoticed when it is read, so nothing else needs a check; a fuzz test compares this with the
+// validator.
 func (s *Set) misfitOf(c *call) string {
 	context := c.contextOf(allAttributes)
 	context["approval"] = s.noApproval
@@ -119,15 +118,15 @@ func (s *Set) misfitOf(c *call) string {
 	return ""
 }
 
-// candidates are the policies that the index finds for a request.
+// candidates returns the policies that the index finds for a request.
 func (s *Set) candidates(req cedar.Request) candidates {
 	return s.index.find(
 		s.dir.keysOf(req.Action), s.dir.keysOf(req.Resource), s.dir.keysOf(req.Principal),
 	)
 }
 
-// arguments are context.args of a call whose arguments were checked. Where no policy
-// reads them they are made for those who show the call, or say what is missing of it.
+// arguments returns context.args of a call whose arguments were checked. If no policy reads
+// them, they are built for display, or to describe their missing members.
 func (c *call) arguments() types.Record {
 	if c.args == nil {
 		values, _, _, _ := args.Values(c.input, c.request.Args)
@@ -136,8 +135,8 @@ func (c *call) arguments() types.Record {
 	return *c.args
 }
 
-// contextOf is those attributes of vocabulary.cedarschema's CallContext, or
-// CommitContext or InjectionContext, that the call has, without the approval.
+// contextOf returns the wanted attributes of CallContext, CommitContext or InjectionContext
+// (vocabulary.cedarschema) that the call has, without the approval.
 func (c *call) contextOf(want attributes) types.RecordMap {
 	want &= c.has
 	m := make(types.RecordMap, want.size()+1)
@@ -149,17 +148,16 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
-// entrance is what the context of the API's own actions is made of: how a caller came
-// in.
+// entrance has the parts of the context of the API's own actions: how a caller authenticated.
 type entrance struct {
 	device          string
 	surface         access.Surface
 	paired, present bool
-	// skill is the one whose guest would use a secret, "" for none.
+	// skill is the skill whose guest would use a secret, or "".
 	skill string
 }
 
-// accessContext is the context of the API's own actions.
+// accessContext returns the context of the API's own actions.
 func (s *Set) accessContext(c access.Caller, skill string) types.Record {
 	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present, skill}
 	return s.entrances.get(e, func() types.Record {
@@ -176,9 +174,8 @@ func (s *Set) accessContext(c access.Caller, skill string) types.Record {
 	})
 }
 
-// prepareCommit turns a request about a change set into Cedar's terms. All of
-// its context is made of the types that the schema declares, so that it always
-// fits.
+// prepareCommit converts a request about a change set to Cedar's terms. Its whole context is
+// built with the types that the schema declares, so it always fits.
 func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 	c, refused := s.newCall(r, commitAttributes)
 	if refused != nil {
@@ -196,8 +193,8 @@ func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 	return c, nil
 }
 
-// prepareInjection turns a request about a secret that a program gets into Cedar's
-// terms. Like a commit it always fits.
+// prepareInjection converts a request about a secret for a program to Cedar's terms. Like a
+// commit it always fits.
 func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	c, refused := s.newCall(r, injectAttributes)
 	if refused != nil {
@@ -211,9 +208,8 @@ func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	return c, nil
 }
 
-// memo remembers Cedar records that repeat from call to call: hashing them is
-// most of the cost of a context. It holds at most maxMemo, so that no caller
-// can grow it.
+// memo caches Cedar records that repeat from call to call: hashing them is most of the cost of
+// a context. It holds at most maxMemo records, so that no caller can grow it.
 type memo struct {
 	records sync.Map
 	size    atomic.Int64
@@ -232,4 +228,55 @@ func (m *memo) get(key any, record func() types.Record) types.Record {
 		m.records.Store(key, v)
 	}
 	return v
+}
+
+// keysOf returns the index keys of an entity, known or not.
+func (d *directory) keysOf(uid types.EntityUID) []types.EntityUID {
+	if keys, ok := d.keys[uid]; ok {
+		return keys
+	}
+	return requestKeys(uid, nil)
+}
+
+// principal returns the caller's entity. For an unregistered caller it also returns an entity
+// without roles, which every ceiling denies.
+func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entity, bool) {
+	uid := names.UID(p)
+	if uid.Type == "" {
+		return uid, nil, false
+	}
+	if _, ok := d.entities[uid]; ok {
+		return uid, nil, true
+	}
+	attributes := types.RecordMap{"name": types.String(p.Name)}
+	switch uid.Type {
+	case names.TypeUser:
+		attributes["sole"] = types.False
+	case names.TypeAgent:
+		attributes["owner"] = types.NewEntityUID(names.TypeUser, names.Nobody)
+	}
+	return uid, &types.Entity{UID: uid, Attributes: types.NewRecord(attributes)}, true
+}
+
+func stringSet[T ~string](list []T) types.Set {
+	values := make([]types.Value, 0, len(list))
+	for _, s := range list {
+		values = append(values, types.String(s))
+	}
+	return types.NewSet(values...)
+}
+
+// requester returns the user who is responsible for a caller's calls, or zero. The registry,
+// not the request, defines the owner of an agent.
+func (d *directory) requester(c access.Caller) access.Principal {
+	if m, ok := d.members[c.Principal]; ok {
+		if m.Principal.Kind == access.KindAgent {
+			return m.Owner
+		}
+		return m.Principal
+	}
+	if c.OnBehalfOf.Kind == access.KindUser {
+		return c.OnBehalfOf
+	}
+	return access.Principal{}
 }

@@ -12,28 +12,28 @@ import (
 	"palyra/internal/core/access"
 )
 
-// CatalogEntry is a tool that a principal could ever call.
+// CatalogEntry is a tool that a principal could call under some facts.
 type CatalogEntry struct {
 	Tool string `json:"tool"`
-	// MayAsk is true unless it is sure that no call has to wait for a human.
+	// MayAsk is false only if no call can require an approval.
 	MayAsk bool `json:"may_ask"`
 }
 
-// Catalog lists the tools that a caller could ever call, by name. Arguments
-// and facts are unknown, so it errs on the side of listing: a listed tool may
-// still be denied, a tool that is not listed always is.
+// Catalog lists the tools that a caller could call under some facts, by name. Arguments and
+// facts are unknown, so the list may be too long: a listed tool may still be denied, a tool
+// that is not listed is always denied.
 //
-// The list of a member is remembered for the life of the set, which never
-// changes: a model is told of it before each of its turns.
+// The list of a member is cached for the lifetime of the set, which never changes: a model
+// receives it before each of its turns.
 func (s *Set) Catalog(caller access.Caller) []CatalogEntry { return slices.Clone(s.listed(caller)) }
 
-// Lists reports whether Catalog lists a tool. It copies nothing: calls ask it.
+// Lists reports whether Catalog lists a tool. It copies nothing, because every call uses it.
 func (s *Set) Lists(caller access.Caller, tool string) bool {
 	_, found := slices.BinarySearchFunc(s.listed(caller), tool, func(e CatalogEntry, tool string) int { return strings.Compare(e.Tool, tool) })
 	return found
 }
 
-// listed is Catalog, remembered: nobody may change it.
+// listed is Catalog with a cache. The result must not be modified.
 func (s *Set) listed(caller access.Caller) []CatalogEntry {
 	if _, member := s.dir.members[caller.Principal]; !member {
 		return s.catalog(caller)
@@ -69,8 +69,8 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 	return out
 }
 
-// Bars are the policies that forbid a caller every call of a tool, whatever its
-// input is and whoever approves it. There are none where simply nothing permits.
+// Bars returns the policies that forbid a caller every call of a tool, independent of input and
+// approvals. The result is empty if the tool is denied only for lack of a permit.
 func (s *Set) Bars(caller access.Caller, tool string) []Determining {
 	p, ok := s.prospectsOf(caller)
 	if !ok {
@@ -89,7 +89,7 @@ func (s *Set) Bars(caller access.Caller, tool string) []Determining {
 	return describe(bars(s.inScope(req), viewOf(p.entities, req, p.strongest)))
 }
 
-// couldRun reports whether the caller could run the skill whose tool it is, if it is one's.
+// couldRun reports whether the caller could run the skill of the tool; true for other tools.
 func (s *Set) couldRun(p prospects, tool string) bool {
 	skill, of := s.dir.skills[tool]
 	if !of {
@@ -99,15 +99,15 @@ func (s *Set) couldRun(p prospects, tool string) bool {
 	return couldAllow(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil)))
 }
 
-// prospects is what is known of a caller's calls before there are any.
+// prospects is the information about a caller's calls before any call exists.
 type prospects struct {
 	principal types.EntityUID
 	entities  *overlay
-	// strongest is what everybody who may approve could give.
+	// strongest is the strongest approval that all approvers together could give.
 	strongest types.Record
 }
 
-// prospectsOf is false for a caller whom the set does not know.
+// prospectsOf returns false for a caller who is not in the set.
 func (s *Set) prospectsOf(caller access.Caller) (prospects, bool) {
 	principal, extra, ok := s.dir.principal(caller.Principal)
 	if !ok {
@@ -144,12 +144,13 @@ func (s *Set) inScope(req cedar.Request) candidates {
 	})
 }
 
-// viewOf knows who calls which tool, and one approval, and no facts.
+// viewOf returns a partial request with the caller, the tool and an approval, without facts.
 func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.Partial {
 	return partialOf(entities, req, types.NewRecord(types.RecordMap{"approval": approval}))
 }
 
-// partialOf knows who does what, and of the context the approval, or that there is none.
+// partialOf returns a partial request with principal, action and resource. Of the context it
+// has the approval, or the absence of one.
 func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr.Partial {
 	return &expr.Partial{
 		Env:   expr.Env{Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
@@ -157,8 +158,7 @@ func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr
 	}
 }
 
-// couldAllow reports whether some facts exist under which what is known allows the
-// request.
+// couldAllow reports whether some facts exist under which the request is allowed.
 func couldAllow(found candidates, view *expr.Partial) bool {
 	permitted := false
 	for _, p := range found {
@@ -171,14 +171,14 @@ func couldAllow(found candidates, view *expr.Partial) bool {
 	return permitted
 }
 
-// mayAsk reports whether some facts could exist under which an approval is
-// what decides. Forbids that do not read the approval deny, but never ask.
+// mayAsk reports whether some facts could exist under which an approval decides. Forbids that
+// do not read the approval deny, but never require an approval.
 func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
 	return len(s.askers(found, entities, req, strongest)) > 0
 }
 
-// askers are the policies that could make a call wait: the forbids that an approval
-// may lift, and the permits that one brings where no other is sure.
+// askers returns the policies that could make a call wait: the forbids that an approval may
+// lift, and the permits that need one, unless another permit is certain.
 func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, strongest types.Record) []*compiled {
 	bare, best := viewOf(entities, req, s.noApproval), viewOf(entities, req, strongest)
 	sure := false
@@ -200,8 +200,8 @@ func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, str
 	return append(lifted, brought...)
 }
 
-// Grounds are the policies behind an entry of the catalog, by id: those that could
-// make a call wait, or, where none does, those that could permit one.
+// Grounds returns the policies behind an entry of the catalog, by id: those that could make a
+// call wait or, if there are none, those that could permit one.
 func (s *Set) Grounds(caller access.Caller, tool string) []Determining {
 	p, ok := s.prospectsOf(caller)
 	if !ok {

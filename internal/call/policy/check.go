@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,9 +15,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// checkPolicies validates every policy strictly and runs the lints. A policy
-// that does not validate is not linted: its first mistake would only be named
-// twice.
+// checkPolicies validates every policy strictly and runs the lints. A policy that does not
+// validate is not linted: its first mistake would be reported twice.
 func (s *Set) checkPolicies() []finding.Finding {
 	l := &linter{set: s, reach: make(map[string][]types.EntityUID)}
 	var findings []finding.Finding
@@ -37,7 +37,7 @@ func (s *Set) checkPolicies() []finding.Finding {
 // linter checks the policies of one set.
 type linter struct {
 	set *Set
-	// reach remembers the actions that an action scope can match.
+	// reach caches the actions that an action scope can match.
 	reach map[string][]types.EntityUID
 }
 
@@ -72,7 +72,7 @@ func (l *linter) actionsOf(p *compiled) []types.EntityUID {
 	return out
 }
 
-// validate gives each error of cedar-go's strict validator its place.
+// validate converts each error of cedar-go's strict validator to a finding with a position.
 func (l *linter) validate(p *compiled) []finding.Finding {
 	vocab := l.set.vocab
 	messages := verdicts.of(verdictKeyOf(vocab.digest, p.Text), func() []message {
@@ -84,7 +84,7 @@ func (l *linter) validate(p *compiled) []finding.Finding {
 	})
 	var findings []finding.Finding
 	for _, m := range messages {
-		// An unknown name in the scope also leaves no action; once is enough.
+		// An unknown name in the scope also leaves no action; report it once.
 		if strings.HasPrefix(m.text, noAction) && (len(messages) > 1 || awaitsUpstream(p.AST.Action)) {
 			continue
 		}
@@ -96,9 +96,9 @@ func (l *linter) validate(p *compiled) []finding.Finding {
 	return findings
 }
 
-// awaitsUpstream reports whether a policy is about what upstream servers are asked
-// beside their tools. While there is no such server it fits no action, and is checked
-// when the first one is added.
+// awaitsUpstream reports whether a policy only covers requests of upstream servers other than
+// tool calls. Without such a server it matches no action; it is checked when the first one is
+// added.
 func awaitsUpstream(scope expr.ScopeNode) bool {
 	in, ok := scope.(expr.ScopeIn)
 	id := string(in.Entity.ID)
@@ -147,7 +147,7 @@ func mergeActions(raw []string) []message {
 	return out
 }
 
-// cutAction takes ` in context for Action::"name"` out of a message.
+// cutAction removes ` in context for Action::"name"` from a message.
 func cutAction(text string) (plain, action string) {
 	const mark = ` for Action::"`
 	before, after, ok := strings.Cut(text, mark)
@@ -161,7 +161,7 @@ func cutAction(text string) (plain, action string) {
 	return before + rest, name
 }
 
-// forActions says for which actions a finding holds, in few words.
+// forActions describes briefly the actions that a finding applies to.
 func forActions(actions []string) string {
 	switch len(actions) {
 	case 0:
@@ -173,19 +173,17 @@ func forActions(actions []string) string {
 	}
 }
 
-// closedTypes are the entity types whose members are known when a set loads;
-// a name that is not among them is a mistake.
+// closedTypes are the entity types whose members are fixed when a set loads; any other name is
+// a mistake.
 var closedTypes = []types.EntityType{
 	names.TypeRole, names.TypePrincipalSet, names.TypeTool, names.TypeToolSet, names.TypeChannelSet, names.TypeSkillSet,
 }
 
-// openTypes are those whose members may come later; an unknown name may be a
-// mistake.
+// openTypes are the types whose members may be added later; an unknown name may be a mistake.
 var openTypes = []types.EntityType{names.TypeUser, names.TypeAgent, names.TypeServer, names.TypeSkill, names.TypeWorkspace}
 
-// checkNames finds entities that the policy names and nobody knows. Cedar
-// itself takes any id for one that could exist, so that a misspelt forbid
-// would forbid nothing.
+// checkNames finds unknown entities. Cedar accepts any id, so a misspelt forbid would forbid
+// nothing.
 func (l *linter) checkNames(p *compiled) []finding.Finding {
 	var findings []finding.Finding
 	for i := 2; i < len(p.Tokens); i++ {
@@ -204,10 +202,10 @@ func (l *linter) checkNames(p *compiled) []finding.Finding {
 		case !slices.Contains(closedTypes, uid.Type):
 			continue
 		}
-		f := p.At(t, severity, finding.CodeUnknownEntity, "there is no %s named %s", uid.Type, uid.ID)
+		f := p.At(t, severity, finding.CodeUnknownEntity, "unknown %s %s", uid.Type, uid.ID)
 		f.Help = finding.DidYouMean(string(uid.ID), l.namesOf(uid.Type))
 		if f.Help == "" && uid.Type == names.TypeRole {
-			f.Help = "declare the role in the configuration; there are: " + strings.Join(l.namesOf(names.TypeRole), ", ")
+			f.Help = "declare the role in the configuration; declared roles: " + strings.Join(l.namesOf(names.TypeRole), ", ")
 		}
 		findings = append(findings, f)
 	}
@@ -225,14 +223,13 @@ func (l *linter) namesOf(t types.EntityType) []string {
 	return out
 }
 
-// A policy may name tools of an upstream server or a skill before that is there: it is written
-// first, and the server added under it. The action of such a tool is declared, so that the
-// policy loads and is checked in every other way; no call has it. What the policy says of the
-// tool's arguments is checked when the tool is there.
+// A policy may name tools of an upstream server or a skill before these exist: the policy is
+// written first, and the server added under it. The action of such a tool is declared, so that
+// the policy loads and is otherwise checked; no call has it. The use of the tool's arguments is
+// checked when the tool exists.
 
-// waitingTools are the tools that policies name and that are not there, of servers and skills
-// of which no tool is, sorted. A tool that is missing from a server which is there is a
-// mistake.
+// waitingTools returns the missing tools that policies name and whose server or skill has no
+// tools yet, sorted. A tool that is missing from an existing server is a mistake.
 func waitingTools(sources []Source, tools []tool.Descriptor) []string {
 	there := map[string]bool{}
 	for _, t := range tools {
@@ -241,7 +238,7 @@ func waitingTools(sources []Source, tools []tool.Descriptor) []string {
 	}
 	var waiting []string
 	for _, src := range sources {
-		tokens, _ := expr.Tokenize(src.Text) // what is wrong with it is found when it is parsed
+		tokens, _ := expr.Tokenize(src.Text) // syntax errors are found when it is parsed
 		for i := range tokens {
 			name := toolNamed(tokens, i)
 			if server, _, ok := strings.Cut(name, "/"); ok && server != "" && !there[server] {
@@ -253,7 +250,7 @@ func waitingTools(sources []Source, tools []tool.Descriptor) []string {
 	return slices.Compact(waiting)
 }
 
-// toolNamed is the tool that a token names, as an entity or by its action; "" for none.
+// toolNamed returns the tool that a token names, as an entity or by its action, or "".
 func toolNamed(tokens []expr.Token, i int) string {
 	if i < 2 || tokens[i].Kind != expr.TokString || tokens[i-1].Text != "::" {
 		return ""
@@ -269,20 +266,20 @@ func toolNamed(tokens []expr.Token, i int) string {
 	return ""
 }
 
-// awaitsTools reports whether a policy is about tools alone that are not there.
+// awaitsTools reports whether a policy covers only missing tools.
 func (l *linter) awaitsTools(p *compiled) bool {
 	_, wanted := expr.ScopeActions(p.AST.Action)
 	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(uid types.EntityUID) bool { return !l.isWaiting(string(uid.ID)) })
 }
 
-// isWaiting reports whether an action is that of a tool that is not there.
+// isWaiting reports whether an action belongs to a missing tool.
 func (l *linter) isWaiting(action string) bool {
 	name, ok := strings.CutPrefix(action, names.ToolPrefix)
 	return ok && slices.Contains(l.set.vocab.waiting, name)
 }
 
-// ofWaiting reports whether a message of the validator is only about what nobody knows yet of
-// tools that are not there: their arguments.
+// ofWaiting reports whether a message of the validator is only about the unknown arguments of
+// missing tools.
 func (l *linter) ofWaiting(p *compiled, m message) bool {
 	if strings.HasPrefix(m.text, "unrecognized") {
 		return false
@@ -293,7 +290,7 @@ func (l *linter) ofWaiting(p *compiled, m message) bool {
 	return !slices.ContainsFunc(m.actions, func(action string) bool { return !l.isWaiting(action) })
 }
 
-// checkWaiting says which tools a policy waits for.
+// checkWaiting reports the tools that a policy waits for.
 func (l *linter) checkWaiting(p *compiled) (findings []finding.Finding) {
 	seen := map[string]bool{}
 	for i := range p.Tokens {
@@ -302,9 +299,75 @@ func (l *linter) checkWaiting(p *compiled) (findings []finding.Finding) {
 			continue
 		}
 		seen[name] = true
-		f := p.At(p.Tokens[i], finding.SeverityWarning, finding.CodeWaiting, "it waits for the tool %s, which is not there: of that tool it matches nothing", name)
+		f := p.At(p.Tokens[i], finding.SeverityWarning, finding.CodeWaiting, "the policy names the tool %s, which does not exist: for that tool it matches nothing", name)
 		server, _, _ := strings.Cut(name, "/")
-		f.Help = "it counts once `palyra mcp add " + server + "` or the skill brings the tool"
+		f.Help = "it takes effect once `palyra mcp add " + server + "` or the skill brings the tool"
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// checkValues finds texts that a fact is compared with but can never equal, because a misspelt
+// forbid would forbid nothing.
+func (l *linter) checkValues(p *expr.Policy) []finding.Finding {
+	var findings []finding.Finding
+	for _, cond := range p.Conditions() {
+		cond.Body.Walk(func(t *expr.Tree) bool {
+			switch t.Node.(type) {
+			case expr.NodeEqual, expr.NodeNotEqual, expr.NodeContains, expr.NodeContainsAll, expr.NodeContainsAny:
+				for i, side := range t.Kids {
+					for _, fact := range factsIn(side) {
+						findings = append(findings, checkLiterals(p, fact, l.valuesOf(fact), t.Kids[1-i])...)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// factsIn returns the fact that an expression reads, or the facts among its elements.
+func factsIn(t *expr.Tree) []*Fact {
+	if chain := t.Chain(); len(chain) > 1 && chain[0] == "context" {
+		if fact := FactNamed(strings.Join(chain[1:], ".")); fact != nil {
+			return []*Fact{fact}
+		}
+	}
+	var out []*Fact
+	for _, k := range expr.ElementsOf(t) {
+		out = append(out, factsIn(k)...)
+	}
+	return out
+}
+
+// valuesOf returns all texts that a fact can equal or contain, nil for any. The texts in votes
+// are roles and surfaces: a vote with a misspelt role never exists.
+func (l *linter) valuesOf(fact *Fact) []string {
+	if fact.Name != "approval.votes" {
+		return fact.Values
+	}
+	values := []string{string(names.AnyRole)}
+	for _, role := range l.set.vocab.roles {
+		values = append(values, string(role))
+	}
+	return append(values, surfaceNames()...)
+}
+
+func checkLiterals(p *expr.Policy, fact *Fact, values []string, with *expr.Tree) []finding.Finding {
+	var findings []finding.Finding
+	for _, literal := range expr.Literals(with) {
+		if values == nil || slices.Contains(values, literal.Text) {
+			continue
+		}
+		verb := "is never"
+		if strings.HasPrefix(fact.Type, "Set<") {
+			verb = "never holds"
+		}
+		f := p.At(literal.At, finding.SeverityError, finding.CodeUnknownValue, "context.%s %s %q", fact.Name, verb, literal.Text)
+		if f.Help = finding.DidYouMean(literal.Text, values); f.Help == "" {
+			f.Help = fmt.Sprintf("there are: %q", values)
+		}
 		findings = append(findings, f)
 	}
 	return findings

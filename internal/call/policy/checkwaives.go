@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// checkHas finds tests for attributes that no action in scope knows: Cedar
-// takes them for false without a word.
+// checkHas finds tests for attributes that no action in scope has: Cedar silently evaluates
+// them to false.
 func (l *linter) checkHas(p *compiled) []finding.Finding {
 	var findings []finding.Finding
 	for _, cond := range p.Conditions() {
@@ -38,8 +38,8 @@ func (l *linter) checkHas(p *compiled) []finding.Finding {
 	return findings
 }
 
-// reachesTools reports whether the scope can match a tool call; only says
-// whether it matches nothing else.
+// reachesTools reports whether the scope can match a tool call; only reports whether it matches
+// nothing else.
 func (l *linter) reachesTools(p *compiled) (reaches, only bool) {
 	only = true
 	for _, uid := range l.actionsOf(p) {
@@ -57,9 +57,9 @@ func (l *linter) reaches(p *compiled, action types.String) bool {
 	return slices.Contains(l.actionsOf(p), types.NewEntityUID(names.TypeAction, action))
 }
 
-// checkWaives finds permits under which a sensitive tool could run, protected changes
-// could be committed, or a program could get a secret, with no approval. They must say
-// so, so that nobody waives the human by accident.
+// checkWaives finds permits under which a sensitive tool could run, protected changes could be
+// committed, or a program could get a secret, without an approval. Such a permit must have the
+// annotation @waives, so that approvals are not waived by accident.
 func (l *linter) checkWaives(p *compiled) []finding.Finding {
 	tools, _ := l.reachesTools(p)
 	tools = tools && l.unapproved(p) != expr.No
@@ -71,14 +71,14 @@ func (l *linter) checkWaives(p *compiled) []finding.Finding {
 		text := "the permit mentions neither context.approval nor resource.sensitive, so it waives approval"
 		switch {
 		case !tools && !commits:
-			text = "the permit can hold for a program that gets a secret which nobody approved, so it waives approval"
+			text = "the permit can hold for a program that gets an unapproved secret, so it waives approval"
 		case !tools:
-			text = "the permit can hold for protected changes that nobody approved, so it waives approval"
+			text = "the permit can hold for unapproved protected changes, so it waives approval"
 		case p.approval || p.Mentions("resource", "sensitive"):
-			text = "the permit can hold for a sensitive tool that nobody approved, so it waives approval"
+			text = "the permit can hold for an unapproved sensitive tool, so it waives approval"
 		}
 		f := p.Start(finding.SeverityError, finding.CodeWaives, "%s", text)
-		f.Help = `say so: @waives("approval: <why>"), or add context.approval.granted to its conditions`
+		f.Help = `add @waives("approval: <why>"), or add context.approval.granted to its conditions`
 		return []finding.Finding{f}
 	case !waives && p.Notes.Waives != "":
 		return []finding.Finding{p.At(p.AnnotationToken("waives"), finding.SeverityWarning, finding.CodeWaives,
@@ -87,7 +87,7 @@ func (l *linter) checkWaives(p *compiled) []finding.Finding {
 	return nil
 }
 
-// unapproved evaluates a policy for a sensitive tool that nobody approved.
+// unapproved evaluates a policy for a sensitive tool without an approval.
 func (l *linter) unapproved(p *compiled) expr.Truth {
 	const name = "(any sensitive tool)"
 	uid := types.NewEntityUID(names.TypeTool, name)
@@ -104,8 +104,8 @@ func (l *linter) unapproved(p *compiled) expr.Truth {
 	return view.Applies(p.Policy)
 }
 
-// unasked evaluates a policy for protected changes, or a secret for a program, that
-// nobody approved.
+// unasked evaluates a policy for protected changes, or a secret for a program, without an
+// approval.
 func (l *linter) unasked(p *compiled, action types.String) expr.Truth {
 	view := &expr.Partial{
 		Env: expr.Env{
@@ -118,8 +118,8 @@ func (l *linter) unasked(p *compiled, action types.String) expr.Truth {
 	return view.Applies(p.Policy)
 }
 
-// someProtected takes the sets of protected paths and their classes for not
-// empty, whatever is in them.
+// someProtected treats the sets of protected paths and their classes as not empty, with unknown
+// content.
 func someProtected(t *expr.Tree) expr.Truth {
 	if _, ok := t.Node.(expr.NodeIsEmpty); !ok {
 		return expr.Maybe
@@ -131,16 +131,16 @@ func someProtected(t *expr.Tree) expr.Truth {
 	return expr.Maybe
 }
 
-// startedTiers are those of programs that this gateway starts, external that of what others
-// run.
+// startedTiers are the tiers of programs that this gateway starts; external is the tier of
+// programs that others run.
 var (
 	startedTiers = []string{"a", "b", "c"}
 	external     = []string{"external"}
 )
 
-// checkHostNetwork finds permits that could give a program the network of the
-// host without naming it, so that nobody opens it by accident. Agents run their own tools
-// there always: a permit for those names that tier, or the network.
+// checkHostNetwork finds permits that could give a program the network of the host without
+// naming it, so that it is not opened by accident. Agents always run their own tools there: a
+// permit for those must name that tier, or the network.
 func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 	if !p.Permits() || p.ReadsText("none", "context", "egress", "mode") {
 		return nil
@@ -149,7 +149,7 @@ func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 		if !slices.Contains(d.Capabilities, tool.ProcessExec) {
 			continue
 		}
-		tiers, help := startedTiers, `add context.egress.mode != "none" to its conditions; a permit that means it says context.egress.mode == "none"`
+		tiers, help := startedTiers, `add context.egress.mode != "none" to its conditions, or context.egress.mode == "none" if this is intended`
 		if d.Executor == tool.External {
 			tiers, help = external, `the agent runs the tool itself, with the network of the host: add context.sandbox.tier == "external" to its conditions`
 			if p.ReadsText("external", "context", "sandbox", "tier") {
@@ -157,7 +157,7 @@ func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 			}
 		}
 		if slices.ContainsFunc(tiers, func(tier string) bool { return l.onHostNetwork(p, d.Name, tier) != expr.No }) {
-			f := p.Start(finding.SeverityError, finding.CodeHostNetwork, "the permit can hold for a program with the network of the host and does not say so")
+			f := p.Start(finding.SeverityError, finding.CodeHostNetwork, "the permit can hold for a program with the network of the host without naming it")
 			f.Help = help
 			return []finding.Finding{f}
 		}
@@ -165,8 +165,8 @@ func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 	return nil
 }
 
-// onHostNetwork evaluates a policy for a call of a tool whose program has the
-// network of the host, in a tier.
+// onHostNetwork evaluates a policy for a call of a tool whose program has the network of the
+// host, in a tier.
 func (l *linter) onHostNetwork(p *compiled, name, tier string) expr.Truth {
 	action, uid := types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+name)), types.NewEntityUID(names.TypeTool, types.String(name))
 	if !slices.Contains(l.actionsOf(p), action) || !l.set.dir.inScope(uid, p.AST.Resource) {
@@ -195,7 +195,7 @@ func (l *linter) checkPermitsAll(p *compiled) []finding.Finding {
 	if !principal || !action || l.constant().Applies(p.Policy) != expr.Yes {
 		return nil
 	}
-	f := p.Start(finding.SeverityError, finding.CodePermitsAll, "this permits every action to everybody, the API's own actions included")
+	f := p.Start(finding.SeverityError, finding.CodePermitsAll, "this permits every action to every principal, including the API's own actions")
 	f.Help = "name the actions, or the principals, or add a condition"
 	return []finding.Finding{f}
 }
@@ -205,7 +205,7 @@ func (l *linter) onlyTools(p *compiled) bool {
 	return only
 }
 
-// constant knows nothing of a request.
+// constant returns a partial request without any known value.
 func (l *linter) constant() *expr.Partial {
 	return &expr.Partial{
 		Env:   expr.Env{Entities: l.set.dir.entities},
@@ -227,7 +227,7 @@ func (l *linter) checkApplies(p *compiled) []finding.Finding {
 	}
 	if !possible {
 		f := p.Start(finding.SeverityError, finding.CodeNeverApplies, "the conditions can never hold, so the policy never applies")
-		f.Help = "remove the policy, or mend its conditions"
+		f.Help = "remove the policy, or correct its conditions"
 		return []finding.Finding{f}
 	}
 	if _, only := l.reachesTools(p); only && !l.appliesToSomeTool(p) {

@@ -107,7 +107,7 @@ func TestCommitRules(t *testing.T) {
 			commit(nil), policy.Allow},
 		{"no protected path", `forbid(principal, action == Action::"workspace.commit", resource) unless { context.changes.protected.isEmpty() };`,
 			commit(makefile), policy.Deny},
-		{"nobody is enough", `forbid(principal, action == Action::"workspace.commit", resource)
+		{"no approver needed", `forbid(principal, action == Action::"workspace.commit", resource)
 when { context.changes.classes.contains("git") } unless { context.approval.approvers >= 2 };`, commit(hook), policy.Deny},
 		{"too much", `forbid(principal, action == Action::"workspace.commit", resource) when { context.changes.deleted > 100 };`,
 			commit(func(f *tool.CommitFacts) { f.Deleted = 101 }), policy.Deny},

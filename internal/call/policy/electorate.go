@@ -6,15 +6,14 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/internal/expr"
-	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
 )
 
-// electorate is who may decide a record, and the strongest approval that they
-// could give: each of them with all their roles, on every surface within reach
-// where they may decide, paired, present if that can be proven, and just now.
+// electorate is the set of users who may decide a record, with the strongest approval that they
+// could give: each user with all their roles, on every reachable surface where they may decide,
+// paired, present if that can be proven, and at the current time.
 type electorate struct {
-	// severity is of the records that are meant, "" for any.
+	// severity is the severity of the records, "" for any.
 	severity string
 	ballots  []ballot
 	facts    types.Record
@@ -37,16 +36,15 @@ type electorateKey struct {
 	severity  string
 }
 
-// electorate returns who may decide a record of that requester and severity;
-// severity "" asks who may decide at any.
+// electorate returns the users who may decide a record of that requester and severity; severity
+// "" includes every user who may decide at any severity.
 func (s *Set) electorate(requester access.Principal, severity string) *electorate {
 	return s.electorateWithin(s.offers, requester, severity)
 }
 
-// electorateWithin is electorate for a gateway of another reach. Answers are
-// remembered for the life of the set, which never changes; there are at most
-// (members x severities) of them for each of a few reaches, as an unknown
-// requester is treated as nobody's.
+// electorateWithin is electorate for a gateway of another reach. Results are cached for the
+// lifetime of the set, which never changes. There are at most (members x severities) of them
+// for each of a few reaches, because all unknown requesters share one entry.
 func (s *Set) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
 	if _, known := s.dir.members[requester]; !known {
 		requester = access.Principal{}
@@ -74,7 +72,7 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 	return e
 }
 
-// decider is a user who votes from a paired device.
+// decider returns a user who votes from a paired device.
 func decider(user access.Principal, surface access.Surface, present bool) access.Caller {
 	return access.Caller{Principal: user, OnBehalfOf: user, Surface: surface, Paired: true, Present: present}
 }
@@ -97,14 +95,12 @@ func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severi
 	return false
 }
 
-// Whether a session may make more calls than max_calls_per_session is no
-// question that a policy answers: it takes one person who may decide approvals
-// of that requester, whatever the call that came upon the bound would take
-// itself. Who may decide is policy's (approval.decide), so that nobody answers
-// for themselves where that is forbidden.
+// Policy does not decide whether a session may make more calls than max_calls_per_session. This
+// takes one approver for that requester, independent of the requirements of the call that
+// reached the bound. Policy defines the approvers (approval.decide), so that self-approval
+// stays forbidden where policy forbids it.
 
-// JudgeMoreCalls judges the votes on letting the caller of a request make more
-// calls.
+// JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
 func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
 	if len(s.ballots(a, s.dir.requester(r.Caller))) > 0 {
 		return Judgement{Allowed: true}
@@ -112,39 +108,7 @@ func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
 	return Judgement{Missing: "a person who may decide approvals"}
 }
 
-// SomebodyDecides reports whether anybody could let the caller make more calls.
+// SomebodyDecides reports whether any user could approve more calls for the caller.
 func (s *Set) SomebodyDecides(r Request, severity string) bool {
 	return len(s.electorate(s.dir.requester(r.Caller), severity).ballots) > 0
-}
-
-// findSole marks the user who decides alone, and so answers for their own calls,
-// too. Who decides is said by access.Member.Decides; where that is one person, or
-// nobody, whoever the operator's policies let decide besides counts as well, so
-// that nobody is alone beside somebody who could answer.
-func (s *Set) findSole() {
-	for _, m := range s.dir.voters {
-		if m.Decides() {
-			s.deciders = append(s.deciders, m)
-		}
-	}
-	for _, m := range s.dir.voters {
-		if len(s.deciders) < 2 && !m.Decides() && s.decidesByPolicy(m.Principal) {
-			s.deciders = append(s.deciders, m)
-		}
-	}
-	if len(s.deciders) != 1 {
-		return
-	}
-	uid := names.UID(s.deciders[0].Principal)
-	e := s.dir.entities[uid]
-	attributes := e.Attributes.Map()
-	attributes["sole"] = types.True
-	e.Attributes = types.NewRecord(attributes)
-	s.dir.entities[uid] = e
-}
-
-func (s *Set) decidesByPolicy(user access.Principal) bool {
-	return slices.ContainsFunc(s.offers.list(), func(surface access.Surface) bool {
-		return s.mayDecide(decider(user, surface, s.offers.present), access.Principal{}, "")
-	})
 }

@@ -10,10 +10,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Evaluate decides a proposal: allow as it is, allow by the first grant that
-// suffices, ask when the strongest approval that people could give would
-// allow it, else deny. Its error is that of ctx; whatever goes wrong in
-// policy is a deny with reason PolicyError.
+// Evaluate decides a proposal: it allows the call as it is, allows it by the first grant that
+// suffices, asks if the strongest approval that users could give would allow it, and otherwise
+// denies. It returns the error of ctx; any error in policy is a denial with reason PolicyError.
 func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return Verdict{}, err
@@ -41,9 +40,8 @@ func (s *Set) decide(r *Request, grants []Grant) Verdict {
 	return v
 }
 
-// Simulate is Evaluate with votes as if they had been cast on an ask about the
-// call: those that are enough turn the ask into an allow, else the verdict says
-// what they lack.
+// Simulate is Evaluate with hypothetical votes on the call: if they suffice, the ask becomes an
+// allow, otherwise the verdict names the missing votes.
 func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
 	v := s.Evaluate(r, grants)
 	if len(a.Votes) == 0 {
@@ -72,7 +70,7 @@ func (s *Set) evaluateOne(r *Request, grants []Grant) Verdict {
 	return s.evaluateAsked(c, bare, grants)
 }
 
-// evaluateAsked decides a call that bare, which is without an approval, does not allow.
+// evaluateAsked decides a call that bare, the outcome without an approval, does not allow.
 func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
 	if absolute := absoluteForbids(bare); len(absolute) > 0 {
 		return denial(absolute)
@@ -90,7 +88,7 @@ func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
 	return s.ask(c, bare)
 }
 
-// settled makes the verdict of an outcome that allows or errs.
+// settled returns the verdict of an outcome that allows or fails.
 func settled(o outcome) (Verdict, bool) {
 	switch {
 	case len(o.errors) > 0:
@@ -102,12 +100,12 @@ func settled(o outcome) (Verdict, bool) {
 	}
 }
 
-// prospect is what the people who exist could do for a call.
+// prospect is the strongest approval that existing users could give for a call.
 type prospect struct {
 	voters *electorate
 	// best is the outcome under the strongest approval of the voters.
 	best outcome
-	// causes and severity are those of the ask, if best allows.
+	// causes and severity belong to the ask, if best allows.
 	causes   []*compiled
 	severity string
 }
@@ -122,14 +120,14 @@ func (s *Set) prospect(c *call, bare outcome) prospect {
 	}
 	p.causes = askCauses(bare, p.best)
 	p.severity = highestSeverity(p.causes)
-	// The severity narrows who may decide, so it is asked again with those.
+	// The severity restricts the voters, so evaluate again with those.
 	if exact := c.voters(s.offers, p.severity); !exact.same(p.voters) {
 		p.voters, p.best = exact, c.under(exact.facts)
 	}
 	return p
 }
 
-// ask finds out whether people could allow the call.
+// ask determines whether users could allow the call.
 func (s *Set) ask(c *call, bare outcome) Verdict {
 	p := s.prospect(c, bare)
 	if len(p.best.errors) > 0 {
@@ -147,8 +145,8 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 	return v
 }
 
-// deny explains a call that the people who exist cannot allow. If more of
-// them could, the remedy says who is wanting.
+// deny explains a call that the existing users cannot allow. If additional users could, the
+// remedy names the missing approvers.
 func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
 	v := denial(best.determining)
 	if lack := s.lacking(c, voters); lack.text != "" {
@@ -164,9 +162,9 @@ func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
 
 // openNetwork is the next step for a program that would have the network of the machine, which
 // no default policy permits.
-const openNetwork = "The operator set process_runner.egress_enforcement_mode = \"unrestricted\". Ask an operator to set it to \"strict\", or to add a permit that says context.egress.mode == \"none\"."
+const openNetwork = "The operator set process_runner.egress_enforcement_mode = \"unrestricted\". Ask an operator to set it to \"strict\", or to add a permit with context.egress.mode == \"none\"."
 
-// denial is a deny by policies, with the first remedy among them.
+// denial is a denial by policies, with the first remedy among them.
 func denial(by []*compiled) Verdict {
 	v := Verdict{code: reason.PolicyDenied, determining: describe(by)}
 	for _, p := range by {
@@ -178,8 +176,8 @@ func denial(by []*compiled) Verdict {
 	return v
 }
 
-// absoluteForbids are the forbids of an outcome that do not read the
-// approval: no grant and no vote lifts them.
+// absoluteForbids returns the forbids of an outcome that do not read the approval: grants and
+// votes do not lift them.
 func absoluteForbids(o outcome) []*compiled {
 	var out []*compiled
 	for _, p := range o.determining {
@@ -190,8 +188,8 @@ func absoluteForbids(o outcome) []*compiled {
 	return out
 }
 
-// askCauses are the policies that want a human: the forbids that an approval
-// lifts and the permits that it brings.
+// askCauses returns the policies that require an approval: the forbids that it lifts and the
+// permits that need it.
 func askCauses(bare, best outcome) []*compiled {
 	causes := slices.Clone(best.determining)
 	for _, p := range bare.determining {
@@ -199,7 +197,7 @@ func askCauses(bare, best outcome) []*compiled {
 			causes = append(causes, p)
 		}
 	}
-	// A permit that asks for no approval was not the cause.
+	// A permit that does not read the approval was not the cause.
 	causes = slices.DeleteFunc(causes, func(p *compiled) bool { return p.Permits() && !p.approval })
 	sortByID(causes)
 	return causes
@@ -216,7 +214,7 @@ func highestSeverity(causes []*compiled) string {
 	return expr.Severities[best]
 }
 
-// shortestTimeout returns 0 when no cause names a time.
+// shortestTimeout returns 0 if no cause has a timeout.
 func shortestTimeout(causes []*compiled) time.Duration {
 	shortest := time.Duration(0)
 	for _, p := range causes {
@@ -248,6 +246,9 @@ func (s *Set) judgeOne(r *Request, a Approval) Judgement {
 	return j
 }
 
-// Requester returns the user that answers for a caller's calls, as the access
-// rules see it; zero when there is none.
+// Requester returns the user who is responsible for a caller's calls, according to the access
+// rules; zero if none exists.
 func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.requester(c) }
+
+// Current returns the set in force.
+func (e *Engine) Current() *Set { return e.current.Load() }

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// directory is the hydrated entities of one set.
+// directory holds the hydrated entities of one set.
 type directory struct {
 	entities types.EntityMap
 	// ancestors are all entities above one, closest first or not: order has
@@ -22,10 +22,10 @@ type directory struct {
 	// keys are the index keys of each entity; see requestKeys.
 	keys    map[types.EntityUID][]types.EntityUID
 	members map[access.Principal]access.Member
-	// skills are those of the tools that are a skill's, by tool.
+	// skills maps the tools of skills to their skills.
 	skills map[string]string
-	// voters are the users who could vote, sorted by name. Which of them decide,
-	// and on what, is for policy to say.
+	// voters are the users who could vote, sorted by name. Policy defines who may decide which
+	// records.
 	voters []access.Member
 }
 
@@ -87,7 +87,7 @@ func (d *directory) addTools(cfg Config) {
 			parents = append(parents, types.NewEntityUID(names.TypeToolSet, names.SetAllowed))
 		}
 		if t.Skill != "" {
-			// One that is not active is known, too, so that policies may name it.
+			// An inactive skill is also known, so that policies may name it.
 			d.skills[t.Name] = t.Skill
 			d.addNamed(names.TypeSkill, t.Skill)
 			parents = append(parents, types.NewEntityUID(names.TypeSkill, types.String(t.Skill)))
@@ -102,7 +102,7 @@ func (d *directory) addTools(cfg Config) {
 	d.add(types.NewEntityUID(names.TypeTool, names.UnknownTool), toolAttributes(unknown, false, true))
 }
 
-// addWaiting hydrates tools that are not there, as nothing that may be called.
+// addWaiting adds missing tools, which cannot be called.
 func (d *directory) addWaiting(waiting []string) {
 	for _, name := range waiting {
 		server, _, _ := strings.Cut(name, "/")
@@ -126,17 +126,9 @@ func toolAttributes(t tool.Descriptor, pinned, sensitive bool) types.RecordMap {
 
 func capabilitySet(list []tool.Capability) types.Set { return stringSet(list) }
 
-func stringSet[T ~string](list []T) types.Set {
-	values := make([]types.Value, 0, len(list))
-	for _, s := range list {
-		values = append(values, types.String(s))
-	}
-	return types.NewSet(values...)
-}
-
-// addMembers hydrates users and agents. A disabled member keeps its entity,
-// so that policies may name it, and loses its roles and its place among the
-// allowed; so does an agent whose owner is disabled or unknown, or has not consented.
+// addMembers hydrates users and agents. A disabled member keeps its entity, so that policies
+// may name it, but loses its roles and its place among the allowed; so does an agent whose
+// owner is disabled, unknown, or has not consented.
 func (d *directory) addMembers(cfg Config) {
 	for _, m := range cfg.Members {
 		d.members[m.Principal] = m
@@ -173,8 +165,7 @@ func (d *directory) addMember(m access.Member, s Snapshot) {
 	d.add(names.UID(m.Principal), attributes, parents...)
 }
 
-// enabled reports whether m may act: itself enabled, and so is its owner, who
-// consented.
+// enabled reports whether m may act: m and its owner are enabled, and the owner has consented.
 func (d *directory) enabled(m access.Member) bool {
 	if m.Disabled {
 		return false
@@ -194,14 +185,6 @@ func (d *directory) close() {
 		d.ancestors[uid] = d.above(uid)
 		d.keys[uid] = requestKeys(uid, d.ancestors[uid])
 	}
-}
-
-// keysOf returns the index keys of an entity, known or not.
-func (d *directory) keysOf(uid types.EntityUID) []types.EntityUID {
-	if keys, ok := d.keys[uid]; ok {
-		return keys
-	}
-	return requestKeys(uid, nil)
 }
 
 func (d *directory) above(uid types.EntityUID) []types.EntityUID {
@@ -225,7 +208,7 @@ type overlay struct {
 	extra []types.Entity
 }
 
-// Get looks into the request's own entities first.
+// Get looks up the request's own entities first.
 func (o *overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 	for i := range o.extra {
 		if o.extra[i].UID == uid {
@@ -234,39 +217,4 @@ func (o *overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 	}
 	e, ok := o.base[uid]
 	return e, ok
-}
-
-// principal returns the caller's entity; for a caller that is not registered
-// it also returns an entity without roles, which no ceiling lets pass.
-func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entity, bool) {
-	uid := names.UID(p)
-	if uid.Type == "" {
-		return uid, nil, false
-	}
-	if _, ok := d.entities[uid]; ok {
-		return uid, nil, true
-	}
-	attributes := types.RecordMap{"name": types.String(p.Name)}
-	switch uid.Type {
-	case names.TypeUser:
-		attributes["sole"] = types.False
-	case names.TypeAgent:
-		attributes["owner"] = types.NewEntityUID(names.TypeUser, names.Nobody)
-	}
-	return uid, &types.Entity{UID: uid, Attributes: types.NewRecord(attributes)}, true
-}
-
-// requester is the user that answers for a caller's calls, zero when there is
-// none. The registry, not the request, says who owns an agent.
-func (d *directory) requester(c access.Caller) access.Principal {
-	if m, ok := d.members[c.Principal]; ok {
-		if m.Principal.Kind == access.KindAgent {
-			return m.Owner
-		}
-		return m.Principal
-	}
-	if c.OnBehalfOf.Kind == access.KindUser {
-		return c.OnBehalfOf
-	}
-	return access.Principal{}
 }

@@ -2,74 +2,56 @@ package policy
 
 import (
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/cedar-policy/cedar-go/types"
-
-	"palyra/internal/core/access"
 	"palyra/internal/core/tool"
 )
 
-// factKind says what a fact of the context is to the time between a decision and
-// the run of its call.
+// factKind defines how a fact of the context is treated between a decision and the run of its
+// call.
 type factKind uint8
 
 const (
-	// bound facts are the same when the call runs as when policy read them: the
-	// permit holds their digest. context.path is one: a link that is turned
-	// after the decision stops the call.
+	// bound facts must be the same at the run as at the decision: the permit holds their
+	// digest. context.path is one: a link that is redirected after the decision stops the call.
 	bound factKind = iota + 1
-	// fresh facts go on changing while a call waits: they are taken again, and
-	// the call is judged again, right before its decision. context.session is
-	// one.
+	// fresh facts keep changing while a call waits: they are read again, and the call is judged
+	// again, immediately before its decision. context.session is one.
 	fresh
-	// environment facts say what the machine gives. When one changed at
-	// dispatch, the call is judged again, and refused when the verdict is
-	// another.
+	// environment facts describe the machine. If one changed at dispatch, the call is judged
+	// again, and refused if the verdict differs.
 	environment
 )
 
-func (k factKind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }
-
-// origin is where a fact comes from.
+// origin is the source of a fact.
 type origin uint8
 
 const (
-	ofCall   origin = iota + 1 // what was proposed
-	ofCaller                   // who proposed it, and how they came in
-	ofPlan                     // what the gateway finds when it plans the call
-	ofPast                     // what the session did before
-	ofCommit                   // what the call changed in its copy of a workspace
-	ofVotes                    // what people said
+	ofCall   origin = iota + 1 // the proposal
+	ofCaller                   // the proposer and the connection
+	ofPlan                     // the planning of the call by the gateway
+	ofPast                     // the past of the session
+	ofCommit                   // the changes of the call to its copy of a workspace
+	ofVotes                    // the votes of approvers
 	ofClock
 )
 
-func (o origin) String() string {
-	return [...]string{"", "the call", "the caller", "planning", "the session", "the changes", "votes", "the clock"}[o]
-}
-
-// Way is how a person can change a fact.
+// Way is the way in which a person can change a fact.
 type Way uint8
 
 const (
-	// ByNobody is of what the gateway finds out: no advice can be to change it.
+	// ByNobody is for facts that the gateway determines; advice never proposes to change them.
 	ByNobody Way = iota + 1
-	// ByArgument is of what a call chooses: the caller can choose another.
+	// ByArgument is for arguments of a call, which the caller can change.
 	ByArgument
-	// ByReason is of what the requester says of a call, which is no part of it.
+	// ByReason is for the requester's reason, which is not part of the call.
 	ByReason
-	// ByVote is of what people say.
+	// ByVote is for votes of approvers.
 	ByVote
-	// ByWaiting is of what time brings.
+	// ByWaiting is for facts that change with time.
 	ByWaiting
 )
 
-func (w Way) String() string {
-	return [...]string{"", "nobody", "the caller, by another argument", "the requester, by another reason", "who approves", "who waits"}[w]
-}
-
-// contexts are those in which a fact is.
+// contexts is the set of contexts that have a fact.
 type contexts uint8
 
 const (
@@ -79,29 +61,27 @@ const (
 	inAll = inCall | inCommit | inInjection
 )
 
-// Fact is a row of the table of what policy can read of a call.
+// Fact is a row of the table of facts that policy can read of a call.
 type Fact struct {
-	// Name is that in the context: "risk", and "exec.basename" for what a record
-	// has.
+	// Name is the name in the context: "risk", or "exec.basename" for a member of a record.
 	Name string
-	// Type is as a Cedar schema writes it. A record has the name of its own type,
-	// and rows of its own; one that is not there for all calls ends in "?".
+	// Type is written as in a Cedar schema. A record has its own type name and its own rows; an
+	// optional fact ends in "?".
 	Type string
-	// Values are all that a text can be, or that a set of texts can hold; nil
-	// when it can be any.
+	// Values are all texts that a text fact can equal, or a set can contain; nil for any.
 	Values []string
 	kind   factKind
 	in     contexts
 	origin origin
 	Change Way
-	// at points to where the fact stands in a request; nil for what stands in
-	// none, or is not there. Of a record it is a record.
+	// at points to the fact in a request; nil if no request has it, or this one lacks it. For a
+	// record it returns a record.
 	at func(*Request) any
-	// About says in the words of docs/policy.md what it is.
+	// About is the description in docs/reference/facts.md.
 	About string
 }
 
-// Values that text facts can have.
+// Values of text facts.
 var (
 	egressModes    = []string{"strict", "preflight", "none", ""}
 	sandboxTiers   = []string{"builtin", "a", "b", "c", "external"}
@@ -115,156 +95,116 @@ var (
 	changeClasses  = []string{"git", "agent", "runner", "declared", "symlink", "hard_link", "special", "mode", "name", "executable"}
 )
 
-// facts is the table. The schema, the context of a request, what explanations
-// offer, the findings about literals, described facts and the tables of
-// docs/policy.md are made of it. Its rows have no field names, so that one
-// without a kind does not compile.
+// facts is the table. It generates the schema, the context of a request, the offers of
+// explanations, the findings about literals, described facts and docs/reference/facts.md.
+// Its rows have no field names, so that a row without a kind does not compile.
 var facts = [...]Fact{
-	{"args", "", nil, bound, inCall, ofCall, ByArgument, nil, "the call's arguments, typed from the tool's schema (below)"},
-	{"args_rest", "String", nil, bound, inCall, ofCall, ByNobody, nil, "what the schema does not declare: JSON from pointer to value, `\"\"` when there is none"},
-	{"approval", "ApprovalFacts", nil, fresh, inAll, ofVotes, ByVote, nil, "what people said of the call"},
+	{"args", "", nil, bound, inCall, ofCall, ByArgument, nil, "the call's arguments, typed by the tool's schema ([arguments](../policy.md))"},
+	{"args_rest", "String", nil, bound, inCall, ofCall, ByNobody, nil, "arguments that the schema does not declare: JSON from pointer to value, `\"\"` if there are none"},
+	{"approval", "ApprovalFacts", nil, fresh, inAll, ofVotes, ByVote, nil, "the votes about the call"},
 	{"approval.granted", "Bool", nil, fresh, inAll, ofVotes, ByVote, nil, "at least one vote counts"},
-	{"approval.standing", "Bool", nil, fresh, inAll, ofVotes, ByVote, nil, "the votes come from a grant, not from an ask about this call"},
-	{"approval.approvers", "Long", nil, fresh, inAll, ofVotes, ByVote, nil, "distinct users, never devices or sessions; from the second on, only those who are independent of the requester and of each other"},
-	{"approval.by_role", "ByRole", nil, fresh, inAll, ofVotes, ByVote, nil, "a record of distinct users per role who are independent of the requester and of each other: `by_role.security`"},
-	{"approval.votes", "Set<VoteFact>", nil, fresh, inAll, ofVotes, ByVote, nil, "a set of `{ role, surface, paired, present }`: what was proved by whom"},
-	{"approval.age_seconds", "Long", nil, fresh, inAll, ofVotes, ByVote, nil, "of the oldest counted vote, rounded up; very large when there is none"},
-	{"device_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.DeviceID }, "`\"\"` when there is none"},
-	{"session_id", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Session }, "ends with the name that the client gives its conversation; it does not say what was done before, which `session` does"},
-	{"run_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Run }, "the client's own unless palyrad drives the run; `\"\"` when there is none"},
-	{"tool_name", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Tool }, "the tool that is called"},
-	{"skill_id", "String", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the id of the skill whose tool is called, `\"\"` for none"},
-	{"surface", "String", surfaceNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "how the caller came in"},
+	{"approval.standing", "Bool", nil, fresh, inAll, ofVotes, ByVote, nil, "the votes come from a grant, not from an approval of this call"},
+	{"approval.approvers", "Long", nil, fresh, inAll, ofVotes, ByVote, nil, "the number of distinct users, not of devices or sessions; all but the first must be independent of the requester and of each other"},
+	{"approval.by_role", "ByRole", nil, fresh, inAll, ofVotes, ByVote, nil, "a record of the number of distinct users per role who are independent of the requester and of each other: `by_role.security`"},
+	{"approval.votes", "Set<VoteFact>", nil, fresh, inAll, ofVotes, ByVote, nil, "a set of `{ role, surface, paired, present }`: the proofs of each voter"},
+	{"approval.age_seconds", "Long", nil, fresh, inAll, ofVotes, ByVote, nil, "the age of the oldest counted vote, rounded up; very large without votes"},
+	{"device_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.DeviceID }, "the caller's device; `\"\"` for none"},
+	{"session_id", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Session }, "a name that ends with the client's name of its conversation; use `session` for earlier calls"},
+	{"run_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Run }, "the client's own id, unless palyrad drives the run; `\"\"` for none"},
+	{"tool_name", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Tool }, "the name of the tool"},
+	{"skill_id", "String", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the id of the skill of the tool, `\"\"` for none"},
+	{"surface", "String", surfaceNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "the interface that the caller uses"},
 	{"paired", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Paired }, "the caller's device is paired"},
-	{"present", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved to be present"},
-	{"requester_reason", "String", nil, bound, inAll, ofCaller, ByReason, func(r *Request) any { return &r.RequesterReason }, "why the requester wants the call, in their own words ([below](#a-reason-of-the-requester)); `\"\"` when they said nothing. Nobody checked it"},
-	{"capabilities", "Set<String>", capabilityNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "those the call asks for"},
-	{"now", "datetime", nil, fresh, inAll, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "when the call was judged, at most a second before its decision"},
-	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel that the call comes from"},
-	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill whose tool is called; not there for any other tool"},
-	{"workspace", "Workspace?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Workspace }, "where the call works"},
-	{"path", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Path }, "relative to the workspace, symbolic links resolved"},
-	{"host", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Host }, "canonical host"},
+	{"present", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved presence"},
+	{"requester_reason", "String", nil, bound, inAll, ofCaller, ByReason, func(r *Request) any { return &r.RequesterReason }, "the requester's reason for the call, in their words and unverified; `\"\"` for none"},
+	{"capabilities", "Set<String>", capabilityNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "the capabilities that the call asks for"},
+	{"now", "datetime", nil, fresh, inAll, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "the time of the evaluation, at most a second before the decision"},
+	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel of the call"},
+	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill of the tool; absent for any other tool"},
+	{"workspace", "Workspace?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Workspace }, "the workspace of the call"},
+	{"path", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Path }, "the path relative to the workspace, symbolic links resolved"},
+	{"host", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Host }, "the canonical host"},
 	{"domain", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Domain }, "the registrable domain of the host"},
-	{"method", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Method }, "of an HTTP request"},
-	{"port", "Long?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Port }, "of the host"},
+	{"method", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Method }, "the HTTP method"},
+	{"port", "Long?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Port }, "the port of the host"},
 	{"protected", "Bool", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Protected }, "the path is on the protected list"},
-	{"risk", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Risk }, "0 to 100"},
-	{"sandbox", "SandboxFacts", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return (*sandboxFacts)(&r.Facts) }, "what the machine offers where the program runs"},
+	{"risk", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Risk }, "the risk score, 0 to 100"},
+	{"sandbox", "SandboxFacts", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return (*sandboxFacts)(&r.Facts) }, "the isolation that the machine offers to the program"},
 	{"sandbox.tier", "String", sandboxTiers, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxTier }, "the mechanism"},
-	{"sandbox.level", "String", sandboxLevels, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLevel }, "what of it holds, in one word"},
-	{"sandbox.rung", "String", sandboxRungs, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxRung }, "of what the machine offers; `\"\"` for calls that start no program"},
-	{"sandbox.layers", "Set<String>", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLayers }, "those that a probe proved, such as `landlock`, `seccomp`, `network_namespace`"},
-	{"sandbox.limits", "String", sandboxLimits, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLimits }, "what holds the limits"},
-	{"sandbox.landlock_abi", "Long", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.LandlockABI }, "the version of Landlock that is in force, 0 for none"},
-	{"egress", "EgressFacts", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return (*egressFacts)(&r.Facts) }, "what the call may reach"},
-	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "`none` is the network of the host, also where others run the call; `\"\"` for calls that start no program and fetch nothing"},
+	{"sandbox.level", "String", sandboxLevels, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLevel }, "the enforcement, in one word"},
+	{"sandbox.rung", "String", sandboxRungs, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxRung }, "the level of isolation that the machine offers; `\"\"` for calls that start no program"},
+	{"sandbox.layers", "Set<String>", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLayers }, "layers proved by a probe, such as `landlock`, `seccomp`, `network_namespace`"},
+	{"sandbox.limits", "String", sandboxLimits, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLimits }, "the mechanism of resource limits"},
+	{"sandbox.landlock_abi", "Long", nil, environment, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.LandlockABI }, "the active version of Landlock, 0 for none"},
+	{"egress", "EgressFacts", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return (*egressFacts)(&r.Facts) }, "the destinations that the call may reach"},
+	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "the enforcement; `none` is the network of the host, also for calls that others run; `\"\"` for calls that start no program and fetch nothing"},
 	{"egress.hosts", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressHosts }, "canonical rules with their ports, such as `github.com:443` and `*.example.org:443`; empty for a program that runs offline"},
-	{"egress.secrets", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them, and of those that its program would get"},
-	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execOf, "of the resolved program"},
-	{"exec.basename", "String", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "`python3.12`, not `python`"},
-	{"exec.path", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "absolute, symbolic links resolved"},
-	{"exec.sha256", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "of its bytes"},
-	{"exec.is_interpreter", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsInterpreter }, "it runs code that it is given: an interpreter, such as `python3.12`, or a shell"},
+	{"egress.secrets", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them, and of secrets that its program would get"},
+	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execOf, "the resolved program"},
+	{"exec.basename", "String", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "the base name after links: `python3.12`, not `python`"},
+	{"exec.path", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "the absolute path, symbolic links resolved"},
+	{"exec.sha256", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "the digest of its content"},
+	{"exec.is_interpreter", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsInterpreter }, "it runs code from its input: an interpreter, such as `python3.12`, or a shell"},
 	{"exec.is_shell", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsShell }, "it is a shell, such as `bash`"},
-	{"exec.inline_code", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.InlineCode }, "code stands in its arguments, or comes by standard input"},
+	{"exec.inline_code", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.InlineCode }, "the arguments or standard input contain code"},
 	{"exec.in_workspace", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.InWorkspace }, "it is a file of the workspace"},
-	{"exec.origin", "String", execOrigins, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Origin }, "where it comes from; a name alone says nothing of that"},
+	{"exec.origin", "String", execOrigins, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Origin }, "the origin of the program; a name alone does not prove it"},
 	{"exec.shebang", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Shebang }, "the interpreter that a script names, `\"\"` for a binary"},
-	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
-	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
-	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
-	{"exec.env", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Env }, "names of the variables that the call sets and that are not on the allow list of those which cannot change what runs; `?` where a line for a shell may set others ([below](#variables-and-inner-commands))"},
-	{"exec.starts", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Starts }, "commands that the arguments have the program start, `pytest` of `uv run pytest`, named like those of `shell.commands`; `?` for one that is not certain ([below](#variables-and-inner-commands))"},
-	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellOf, "what the gateway reads in a line for a shell ([below](#lines-for-a-shell))"},
-	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language that the line is in"},
-	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "somebody else runs the line, and only says which one it is"},
-	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be read"},
-	{"shell.known", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Known }, "nothing is left to find out when the line runs: it is `parsed`, not `dynamic`, has nothing `special`, and is not `claimed`"},
-	{"shell.dynamic", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Dynamic }, "a word is expanded: a parameter, a substitution, a pattern, a brace, a tilde"},
-	{"shell.special", "Set<String>", tool.ShellSpecials, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Special }, "by what the line does more than its commands show"},
-	{"shell.commands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Commands }, "every command of the line without its directory, `rm`, and as it is written where that is something else, `./rm`; `?` unless the line is `known`, `>` where a redirect writes"},
-	{"shell.subcommands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Subcommands }, "every command with its first argument, `git push`; `git ?` where that is an option or not certain; `?` and `>` as above"},
-	{"shell.lines", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Lines }, "every command whole, quoted like `exec.line`; `?` and `>` as above, and `?` alone for more than 16 KiB"},
-	{"shell.origins", "Set<String>", shellOrigins, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Origins }, "where the commands come from, `shell` for what the shell does itself, and `local` for what was added to the system below `/usr/local`; `unknown` for what is not found, and unless the line is `known`"},
-	{"shell.reads", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Reads }, "files that redirects read, `?` for one that is not known"},
-	{"shell.writes", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Writes }, "files that redirects write, as they are written; `/dev/null` is none"},
-	{"session", "SessionFacts", nil, fresh, inAll, ofPast, ByNobody, unremembered, "what the caller did lately, in the session that the gateway names ([sessions.md](sessions.md)) and no client can reset, as of the moment in which the call is decided"},
-	{"session.calls_in_run", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "of a run that palyrad drives, else of the session"},
+	{"exec.line", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as in a shell: `git commit -m 'two words'`; absent above 16 KiB"},
+	{"exec.arg1", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` in `git push origin`; absent if it is an option, or may be the value of one"},
+	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument after `arg1`, if it is not an option"},
+	{"exec.env", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Env }, "names of variables of the call that are not on the list of harmless variables; `?` if a shell line may set others"},
+	{"exec.starts", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Starts }, "commands in the arguments that the program starts: `pytest` in `uv run pytest`, named as in `shell.commands`; `?` if one is uncertain"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellOf, "the gateway's analysis of a shell line"},
+	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language of the line"},
+	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "another program runs the line, and only reports it"},
+	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be parsed"},
+	{"shell.known", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Known }, "the commands are known before the line runs: it is `parsed`, not `dynamic`, has no `special` constructs, and is not `claimed`"},
+	{"shell.dynamic", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Dynamic }, "the line expands a word: a parameter, a substitution, a pattern, a brace, a tilde"},
+	{"shell.special", "Set<String>", tool.ShellSpecials, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Special }, "constructs with effects that the commands do not show"},
+	{"shell.commands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Commands }, "every command without its directory, `rm`, and as written if different, `./rm`; `?` unless the line is `known`, `>` if a redirect writes"},
+	{"shell.subcommands", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Subcommands }, "every command with its first argument, `git push`; `git ?` if that is an option or uncertain; `?` and `>` as in `shell.commands`"},
+	{"shell.lines", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Lines }, "every command with all arguments, quoted like `exec.line`; `?` and `>` as in `shell.commands`, and only `?` above 16 KiB"},
+	{"shell.origins", "Set<String>", shellOrigins, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Origins }, "the origins of the commands: `shell` for builtins, `local` for programs that were added below `/usr/local`; `unknown` for commands that are not found, and unless the line is `known`"},
+	{"shell.reads", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Reads }, "files that redirects read, `?` for an unknown one"},
+	{"shell.writes", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Writes }, "files that redirects write, as written, except `/dev/null`"},
+	{"session", "SessionFacts", nil, fresh, inAll, ofPast, ByNobody, unremembered, "the caller's recent calls in the session that the gateway defines ([sessions](../sessions.md)), at the time of the decision; clients cannot reset it"},
+	{"session.calls_in_run", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "calls of the run if palyrad drives it, otherwise of the session"},
 	{"session.in_flight", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.InFlight }, "calls that have not ended"},
-	{"session.tools_used", "Set<String>", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.ToolsUsed }, "of the calls that were let through"},
-	{"session.secrets_read", "Set<String>", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.SecretsRead }, "of the calls that were let through"},
-	{"session.tainted", "Bool", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.Tainted }, "something may have come in from the open world: by a tool that reads there, or by a program from a host"},
-	{"session.bytes_out", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.BytesOut }, "sent, and reserved by calls under way"},
-	{"workspace_mode", "String", workspaceModes, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.WorkspaceMode }, "how a program gets to see the workspace; `\"\"` for calls that start none"},
-	{"changes", "ChangeFacts", nil, bound, inCommit, ofCommit, ByNobody, unremembered, "what the call changed in its copy of the workspace"},
-	{"changes.root", "String", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Root }, "digest of the change set"},
-	{"changes.added", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Added }, "how many files"},
-	{"changes.modified", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Modified }, "how many files"},
-	{"changes.deleted", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Deleted }, "how many files"},
-	{"changes.bytes", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Bytes }, "that were written"},
+	{"session.tools_used", "Set<String>", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.ToolsUsed }, "tools of the allowed calls"},
+	{"session.secrets_read", "Set<String>", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.SecretsRead }, "secrets of the allowed calls"},
+	{"session.tainted", "Bool", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.Tainted }, "data from the open world may have entered: by a tool that reads there, or by a program from a host"},
+	{"session.bytes_out", "Long", nil, fresh, inAll, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.BytesOut }, "bytes sent, and reserved by running calls"},
+	{"workspace_mode", "String", workspaceModes, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.WorkspaceMode }, "the way a program sees the workspace; `\"\"` for calls that start none"},
+	{"changes", "ChangeFacts", nil, bound, inCommit, ofCommit, ByNobody, unremembered, "the changes of the call in its copy of the workspace"},
+	{"changes.root", "String", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Root }, "the digest of the change set"},
+	{"changes.added", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Added }, "the number of added files"},
+	{"changes.modified", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Modified }, "the number of modified files"},
+	{"changes.deleted", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Deleted }, "the number of deleted files"},
+	{"changes.bytes", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Bytes }, "the bytes written"},
 	{"changes.protected", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Protected }, "paths of protected changes"},
-	{"changes.classes", "Set<String>", changeClasses, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Classes }, "why they are protected (below)"},
-	{"changes.top", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Top }, "directories at the top of the workspace in which something changed, `.` for files and links of the workspace's own directory; `Docs` is there as `Docs` and `docs`, so that no spelling escapes a rule"},
-	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
-	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
-	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
-	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalOf, "of a call that an agent runs itself ([hooks.md](hooks.md)); not there for any other. It rests on what the agent says"},
-	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "which program asks: `claude-code`, `codex`, `generic`"},
-	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "what the tool does, in one word for all agents"},
-	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` where it says none"},
-	{"external.server", "String", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Server }, "the MCP server whose tool is called, by the name that the agent's configuration gives it, which any project can choose; `\"\"` for the agent's own tools"},
-	{"external.outside", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Outside }, "absolute paths that the call names and that are in no declared workspace"},
-	{"external.guarded", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Guarded }, "paths that the call may write to and that say what agents or the gateway run"},
-	{"injection", "InjectionFacts", nil, bound, inInjection, ofCall, ByNobody, unremembered, "where the value of the secret goes"},
-	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of the file; `\"\"` for none"},
-	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file inside, `\"\"` for none"},
-	{"injection.server", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Server }, "the upstream server that gets it and has it until it stops ([upstreams.md](upstreams.md)); `\"\"` for the program of a call"},
-	{"injection.skill", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Skill }, "the skill whose guest gets it, in no variable and no file, and whose worker is killed after the call ([wasm.md](wasm.md)); `\"\"` for a program"},
+	{"changes.classes", "Set<String>", changeClasses, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Classes }, "reasons for their protection ([classes](../policy.md))"},
+	{"changes.top", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Top }, "top-level directories with changes, `.` for files and links at the top itself; `Docs` is listed as `Docs` and `docs`, so that no spelling escapes a rule"},
+	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "the exit code of the program; -1 if it was stopped"},
+	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the canonical spelling of all names of the same file on file systems that fold case or normalize names: Unicode full case folding, NFC, without invisible characters; present if `path` is. `SECRETS/.ENV` is `secrets/.env`"},
+	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "the number of names of the file: 1 for an ordinary one; 0 for a directory, a file that does not exist yet, a call about several files, and on Windows"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalOf, "a call that an agent runs itself ([hooks](../hooks.md)), as reported by the agent; absent for any other"},
+	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "the agent: `claude-code`, `codex`, `generic`"},
+	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "the act of the tool, in one word for all agents"},
+	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` if it reports none"},
+	{"external.server", "String", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Server }, "the MCP server of the tool, by its name in the agent's configuration, which any project can choose; `\"\"` for the agent's own tools"},
+	{"external.outside", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Outside }, "absolute paths in the call that are in no declared workspace"},
+	{"external.guarded", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Guarded }, "paths that the call may write and that configure agents or the gateway"},
+	{"injection", "InjectionFacts", nil, bound, inInjection, ofCall, ByNobody, unremembered, "the destination of the secret's value"},
+	{"injection.env", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Env }, "the variable with the value, or with the path of its file; `\"\"` for none"},
+	{"injection.file", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().File }, "the path of the file in the sandbox, `\"\"` for none"},
+	{"injection.server", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Server }, "the upstream server that gets the value and has it until it stops ([upstream servers](../upstreams.md)); `\"\"` for the program of a call"},
+	{"injection.skill", "String", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Skill }, "the skill whose guest gets the value, in neither variable nor file, and whose worker is killed after the call ([WebAssembly](../wasm.md)); `\"\"` for a program"},
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 
-// injection is what the request is about, if it is about one.
+// injection returns the secret injection that the request is about, or nil.
 func (r *Request) injection() *tool.Injection { return copyOf(r.Injection) }
-
-// FactNamed returns the row of a fact, nil for none.
-func FactNamed(name string) *Fact {
-	for i := range facts {
-		if facts[i].Name == name {
-			return &facts[i]
-		}
-	}
-	return nil
-}
-
-// DescribedFacts are the rows that who describes a call can say one by one:
-// records by their parts, and paths as they are.
-func DescribedFacts() []Fact {
-	return slices.DeleteFunc(slices.Clone(facts[:]), func(f Fact) bool {
-		return !f.Described() || f.HasParts() || f.Name == "path_folded"
-	})
-}
-
-// At points to where the fact stands in a request, nil where it stands in none.
-// The record that it stands in becomes the request's own: no other that was
-// copied from it changes.
-func (f *Fact) At(r *Request) any {
-	if f.at == nil || f.HasParts() {
-		return nil
-	}
-	switch f.record() {
-	case "exec":
-		r.Facts.Exec = copyOf(r.Facts.Exec)
-	case "external":
-		r.Facts.External = copyOf(r.Facts.External)
-	case "shell":
-		r.Facts.Shell = copyOf(r.Facts.Shell)
-	}
-	if f.OfCommit() {
-		r.Commit = copyOf(r.Commit)
-	}
-	return f.at(r)
-}
 
 func copyOf[T any](v *T) *T {
 	var out T
@@ -274,155 +214,8 @@ func copyOf[T any](v *T) *T {
 	return &out
 }
 
-// HasParts reports whether the fact is a record with rows of its own.
-func (f *Fact) HasParts() bool {
-	a := attributeOfName(types.String(f.Name))
-	return a != 0 && contextFacts[a.index()].parts != nil
-}
-
-// OfCommit reports whether the fact is of a change set, and of no call.
-func (f *Fact) OfCommit() bool { return f.origin == ofCommit }
-
-// Described reports whether who describes a call says the fact as such: not what
-// the call itself says, the time or the votes.
-func (f *Fact) Described() bool {
-	return f.at != nil && f.origin != ofCall && f.origin != ofClock
-}
-
-func (f *Fact) optional() bool { return strings.HasSuffix(f.Type, "?") }
-
-// PlainType is the type without a word on whether the fact is there.
-func (f *Fact) PlainType() string { return strings.TrimSuffix(f.Type, "?") }
-
-// Brought reports whether a call brings the fact along, so that planning does
-// not find it.
+// Brought reports whether the fact comes with a call, so that planning does not determine it.
 func (f *Fact) Brought() bool { return f.origin == ofCall || f.origin == ofCaller }
-
-// record is the name of the record that the fact is in, "" for none.
-func (f *Fact) record() string {
-	name, _, inner := strings.Cut(f.Name, ".")
-	if !inner {
-		return ""
-	}
-	return name
-}
-
-// value is what a call has of a fact, nil for nothing. A record is made of its
-// parts.
-func (f *Fact) value(c *call, parts []part) types.Value {
-	if f.at == nil {
-		return nil
-	}
-	switch at := f.at(c.request).(type) {
-	case nil:
-		return nil
-	case *string:
-		return f.text(*at)
-	case *access.Surface:
-		return types.String(*at)
-	case *bool:
-		return types.Boolean(*at)
-	case *int:
-		if f.optional() && *at == 0 {
-			return nil
-		}
-		return types.Long(*at)
-	case *int64:
-		return types.Long(*at)
-	case *[]string:
-		return stringSet(*at)
-	case *[]tool.Capability:
-		return stringSet(*at)
-	case *time.Time:
-		return types.NewDatetime(*at)
-	case record:
-		if key := at.key(); key != nil {
-			return c.set.memo.get(key, func() types.Record { return recordOf(c, parts) })
-		}
-		return recordOf(c, parts)
-	default:
-		panic("policy: no value is made of the fact " + f.Name)
-	}
-}
-
-// text is a text, or the entity of that name; none where it is empty.
-func (f *Fact) text(s string) types.Value {
-	switch {
-	case !f.optional():
-		return types.String(s)
-	case s == "":
-		return nil
-	case f.PlainType() != "String":
-		return types.NewEntityUID(types.EntityType(f.PlainType()), types.String(s))
-	default:
-		return types.String(s)
-	}
-}
-
-// part is a fact that a record has, with its name there.
-type part struct {
-	name types.String
-	*Fact
-}
-
-func recordOf(c *call, parts []part) types.Record {
-	m := make(types.RecordMap, len(parts))
-	for _, p := range parts {
-		if v := p.value(c, nil); v != nil {
-			m[p.name] = v
-		}
-	}
-	return types.NewRecord(m)
-}
-
-// record is what is found of a record that is there. key is what its value is
-// remembered by from call to call; nil for one that is another in each call.
-type record interface{ key() any }
-
-type (
-	sandboxFacts tool.Facts
-	egressFacts  tool.Facts
-	execFacts    tool.ExecFacts
-	always       struct{}
-)
-
-func (always) key() any { return nil }
-
-func unremembered(*Request) any { return always{} }
-
-// sandboxRecord is what a sandbox is remembered by.
-type sandboxRecord struct {
-	tier, level, rung, limits, layers string
-	landlockABI                       int
-}
-
-func (f *sandboxFacts) key() any {
-	return sandboxRecord{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
-}
-
-// egressRecord is what the egress of calls is remembered by that reach no host: the
-// default policies read it of every call.
-type egressRecord string
-
-func (f *egressFacts) key() any {
-	if len(f.EgressHosts)+len(f.Secrets) > 0 {
-		return nil
-	}
-	return egressRecord(f.EgressMode)
-}
-
-// execRecord is what a program is remembered by: its facts as bytes.
-type execRecord string
-
-// key is nil for a call that sets variables or starts more: few repeat.
-func (f *execFacts) key() any {
-	if len(f.Env)+len(f.Starts) > 0 {
-		return nil
-	}
-	r := &Request{Facts: tool.Facts{Exec: (*tool.ExecFacts)(f)}}
-	row := &contextFacts[attrExec.index()]
-	return execRecord(row.appendTo(nil, r, row.parts))
-}
 
 func execOf(r *Request) any {
 	if r.Facts.Exec == nil {
@@ -431,7 +224,7 @@ func execOf(r *Request) any {
 	return (*execFacts)(r.Facts.Exec)
 }
 
-// externalOf is of no record that repeats: its paths are the call's own.
+// externalOf returns a record that is not cached: its paths are specific to the call.
 func externalOf(r *Request) any {
 	if r.Facts.External == nil {
 		return nil
@@ -439,7 +232,7 @@ func externalOf(r *Request) any {
 	return always{}
 }
 
-// shellOf is of no two calls the same: lines hardly repeat.
+// shellOf returns a record that is not cached: lines hardly repeat.
 func shellOf(r *Request) any {
 	if r.Facts.Shell == nil {
 		return nil
@@ -470,3 +263,10 @@ func capabilityNames() []string {
 	}
 	return names
 }
+
+// The contexts of the tables of facts.
+const (
+	ContextCall      = "tool call"
+	ContextCommit    = "workspace.commit"
+	ContextInjection = "secret.inject"
+)

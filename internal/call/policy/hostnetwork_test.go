@@ -22,9 +22,9 @@ const hostNetwork = `@id("make-on-host") @waives("approval: test")
 permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.egress.mode == "none" && context.args.argv.contains("make") };`
 
-// TestPermitsForWhatAgentsRunSaySo: a permit for a tool that an agent runs itself names the
-// tier or the network; naming that tier is no way around for programs of the gateway.
-func TestPermitsForWhatAgentsRunSaySo(t *testing.T) {
+// TestPermitsForAgentToolsNameTheTier: a permit for a tool that an agent runs itself must name the
+// tier or the network. Naming that tier does not permit programs of the gateway.
+func TestPermitsForAgentToolsNameTheTier(t *testing.T) {
 	t.Parallel()
 	bash := policytest.Run
 	bash.Name, bash.Executor = "claude-code/Bash", tool.External

@@ -11,10 +11,9 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// index finds the policies whose scope can match a request, by action, then
-// resource, then principal. It only narrows: Cedar still checks each scope,
-// so a policy too many costs time and a policy too few would be a fault,
-// which a fuzz test against the plain authorizer looks for.
+// index finds the policies whose scope can match a request, by action, then resource, then
+// principal. It only narrows: Cedar still checks each scope. An additional policy costs time; a
+// missing policy would be a fault, which a fuzz test against the plain authorizer would find.
 type index struct {
 	byAction map[types.EntityUID]byResource
 	policies []*compiled
@@ -50,7 +49,7 @@ func (x *index) add(action, resource, principal types.EntityUID, i int) {
 	principals[principal] = append(principals[principal], i)
 }
 
-// actionKeys returns the keys of an action scope; a set has one per member.
+// actionKeys returns the keys of an action scope; a set has one key per member.
 func actionKeys(scope expr.ScopeNode) []types.EntityUID {
 	if s, ok := scope.(expr.ScopeInSet); ok {
 		keys := slices.Clone(s.Entities)
@@ -71,7 +70,7 @@ func compareUID(a, b types.EntityUID) int {
 	}
 }
 
-// requestKeys returns the keys under which policies about uid may stand.
+// requestKeys returns the keys of the policies that may apply to uid.
 func requestKeys(uid types.EntityUID, ancestors []types.EntityUID) []types.EntityUID {
 	keys := make([]types.EntityUID, 0, len(ancestors)+3)
 	keys = append(keys, expr.AnyEntity, uid, expr.IsKey(uid.Type))
@@ -92,15 +91,16 @@ func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// mustRead are the facts of a call that a permit without people covers only where it
-// reads them: by them a rule for a harmless command line could run something else.
+// mustRead lists facts of a call. A permit without an approval covers a call with such a fact
+// only if it reads the fact: otherwise these facts could turn a rule for a harmless command
+// line against it.
 var mustRead = []string{"exec.env", "exec.starts", "exec.inline_code"}
 
-// Unread names the facts of a call that p does not read and has to, so that it does not
-// cover the call: p waives an approval, and the call sets variables that are not on the
-// allow list, has its program start another one, or gives code to an interpreter. Of a
-// line for a shell, which is inline code itself, context.shell says what is not certain.
-// The permit of allow_sensitive_tools is for everything.
+// Unread returns the facts of a call that p must read to cover it but does not. This applies if
+// p waives an approval, and the call sets variables that are not on the allow list, has its
+// program start another one, or passes code to an interpreter. For a shell line, which is
+// itself inline code, context.shell describes its uncertain parts. The permit of
+// allow_sensitive_tools covers everything.
 func Unread(p *expr.Policy, r *Request) []string {
 	if r.Facts.Exec == nil || !p.Permits() || p.Notes.Waives == "" || p.Builtin {
 		return nil
@@ -114,7 +114,7 @@ func Unread(p *expr.Policy, r *Request) []string {
 	return unread
 }
 
-// isPresent reports whether a fact of mustRead says anything of the call.
+// isPresent reports whether the call has a fact of mustRead.
 func isPresent(r *Request, name string) bool {
 	switch value := FactNamed(name).at(r).(type) {
 	case *[]string:
@@ -125,7 +125,7 @@ func isPresent(r *Request, name string) bool {
 	return false
 }
 
-// covering leaves out the policies that do not cover the call.
+// covering removes the policies that do not cover the call.
 func (c candidates) covering(r *Request) candidates {
 	if r.Facts.Exec == nil {
 		return c

@@ -24,8 +24,7 @@ import (
 //go:embed defaults/*.cedar
 var defaultFiles embed.FS
 
-// Defaults returns the embedded default policies, in the order in which they
-// load.
+// Defaults returns the embedded default policies in loading order.
 func Defaults() []Source {
 	entries, err := fs.ReadDir(defaultFiles, "defaults")
 	if err != nil {
@@ -54,9 +53,8 @@ when { context.egress.mode != "none" };
 `,
 }
 
-// Load builds a set. It fails with a *LoadError, whose reason code is
-// PolicyInvalid, if any finding is an error: a set that does not validate
-// does not load.
+// Load builds a set. It fails with a *LoadError, whose reason code is PolicyInvalid, if any
+// finding is an error.
 func Load(cfg Config) (*Set, error) {
 	s, findings := build(cfg, Defaults())
 	if finding.HasErrors(findings) || s == nil {
@@ -67,15 +65,15 @@ func Load(cfg Config) (*Set, error) {
 	return s, nil
 }
 
-// forgetTokens leaves out what only findings need.
+// forgetTokens drops the data that only findings need.
 func (s *Set) forgetTokens() {
 	for _, p := range s.policies {
 		p.Tokens = nil
 	}
 }
 
-// build makes a set with the given defaults, and everything that is wrong
-// with it. The set is nil when it could not be made at all.
+// build creates a set with the given defaults, and all findings. The set is nil if it could not
+// be created at all.
 func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 	order := map[string]int{}
 	findings := checkConfig(cfg)
@@ -98,19 +96,19 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 		findings = append(findings, s.checkSamples()...)
 	}
 	if err := s.seal(cfg); err != nil {
-		findings = append(findings, configError("making the snapshot: %s", err))
+		findings = append(findings, configError("creating the snapshot: %s", err))
 	}
 	finding.Sort(findings, order)
 	return s, findings
 }
 
-// newSet makes a set without policies.
+// newSet creates a set without policies.
 func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
 	s := &Set{
 		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
 	}
-	s.independence = cfg.Hands.Independence()
+	s.independence = cfg.Controllers.Independence()
 	s.noApproval = s.facts(access.Principal{}, nil, false)
 	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
 	return s
@@ -151,7 +149,7 @@ func (s *Set) addPolicy(p *compiled) []finding.Finding {
 	if other, taken := s.byID[id]; taken {
 		f := p.At(p.AnnotationToken("id"), finding.SeverityError, finding.CodeDuplicateID,
 			"the id %s is taken by the policy at %s:%d", p.ID, other.Source.Name, other.Line)
-		f.Help = "give each policy an @id of its own"
+		f.Help = "give each policy a unique @id"
 		return []finding.Finding{f}
 	}
 	p.order = len(s.policies)
@@ -160,7 +158,7 @@ func (s *Set) addPolicy(p *compiled) []finding.Finding {
 	return nil
 }
 
-// checkConfig finds what is wrong beside policies.
+// checkConfig finds errors in the configuration outside of policies.
 func checkConfig(cfg Config) []finding.Finding {
 	var findings []finding.Finding
 	pinned := map[string]bool{}
@@ -177,14 +175,14 @@ func checkConfig(cfg Config) []finding.Finding {
 	}
 	for _, surface := range cfg.Surfaces {
 		if !slices.Contains(surfaces, surface) {
-			findings = append(findings, configError("there is no surface %q", surface))
+			findings = append(findings, configError("unknown surface %q", surface))
 		}
 	}
 	roles := allRoles(cfg.Roles)
 	known := map[access.Principal]bool{}
 	for _, m := range cfg.Members {
 		if m.Principal.Kind == "" || known[m.Principal] {
-			findings = append(findings, configError("member %q: it is nobody or listed twice", m.Principal))
+			findings = append(findings, configError("member %q: the name is invalid or listed twice", m.Principal))
 		}
 		known[m.Principal] = true
 		for _, r := range m.Roles {
@@ -224,7 +222,7 @@ func (s *Set) seal(cfg Config) error {
 		SchemaDigest: s.vocab.digest, Schema: string(s.vocab.text),
 		Policies: make([]snapshotPolicy, 0, len(s.policies)),
 		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
-		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Hands: cfg.Hands,
+		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Controllers: cfg.Controllers,
 	}
 	for _, m := range cfg.Members {
 		if m.NoDevice {
@@ -240,7 +238,7 @@ func (s *Set) seal(cfg Config) error {
 		if err != nil {
 			return err
 		}
-		doc.Tools = append(doc.Tools, snapshotTool{t.Name, digest, notNil(t.Capabilities), t.Executor})
+		doc.Tools = append(doc.Tools, snapshotTool{t.Name, digest, canonical.List(t.Capabilities), t.Executor})
 	}
 	slices.SortFunc(doc.Tools, func(a, b snapshotTool) int { return strings.Compare(a.Name, b.Name) })
 	s.snapshotJSON, err = canonical.Marshal(doc)
@@ -251,8 +249,8 @@ func (s *Set) seal(cfg Config) error {
 	return nil
 }
 
-// ordered lists entities by their escaped names, as EntityMap.MarshalJSON does, which
-// escapes the names again for each comparison.
+// ordered lists entities by their escaped names, as EntityMap.MarshalJSON does. MarshalJSON
+// would escape the names again for each comparison.
 func ordered(entities types.EntityMap) []types.Entity {
 	names := make(map[string]types.Entity, len(entities))
 	for uid, entity := range entities {
@@ -265,8 +263,8 @@ func ordered(entities types.EntityMap) []types.Entity {
 	return list
 }
 
-// versionOf is SHA-256 over the (id, text) pairs in order, each string behind
-// its length in eight bytes, big endian, so that no two lists read alike.
+// versionOf is SHA-256 over the (id, text) pairs in order. Each string is prefixed with its
+// length in eight bytes, big endian, so that different lists have different encodings.
 func versionOf(policies []*compiled) string {
 	h := sha256.New()
 	write := func(text string) {
@@ -280,4 +278,70 @@ func versionOf(policies []*compiled) string {
 		write(p.Text)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// contextReads returns the context attributes that a policy's conditions read: all of them if a
+// condition reads the context as a whole.
+func contextReads(c *expr.Policy) attributes {
+	var out attributes
+	for _, cond := range c.Conditions() {
+		cond.Body.Walk(func(t *expr.Tree) bool {
+			if has, ok := t.Node.(expr.NodeHas); ok && isContext(t.Kids[0]) {
+				out |= attributeOfName(has.Value)
+				return false
+			}
+			switch chain := t.Chain(); {
+			case len(chain) == 0 || chain[0] != "context":
+				return true
+			case len(chain) == 1:
+				out = allAttributes
+			default:
+				out |= attributeOfName(types.String(chain[1]))
+			}
+			return false
+		})
+	}
+	return out
+}
+
+func isContext(t *expr.Tree) bool {
+	v, ok := t.Node.(expr.NodeVariable)
+	return ok && v.Name == "context"
+}
+
+// pastReads returns the union over the given policies.
+func pastReads(policies []*compiled) PastReads {
+	var r PastReads
+	for _, p := range policies {
+		if p.reads&(attrSession|attrNow) == 0 {
+			continue
+		}
+		for _, cond := range p.Conditions() {
+			cond.Body.Walk(func(t *expr.Tree) bool {
+				chain := t.Chain()
+				if has, ok := t.Node.(expr.NodeHas); ok {
+					chain = append(t.Kids[0].Chain(), string(has.Value))
+				}
+				r.add(chain)
+				return len(chain) == 0 || chain[0] != "context"
+			})
+		}
+	}
+	return r
+}
+
+// add adds one place that is read, such as "context.session.tainted". The context or the
+// session as a whole adds all its facts.
+func (r *PastReads) add(chain []string) {
+	if len(chain) == 0 || chain[0] != "context" {
+		return
+	}
+	whole := len(chain) == 1
+	r.Now = r.Now || whole || chain[1] == "now"
+	for _, p := range contextFacts[attrSession.index()].parts {
+		read := whole || chain[1] == "session" && (len(chain) == 2 || chain[2] == string(p.name))
+		if read && !slices.Contains(r.session, p.Fact) {
+			r.session = append(r.session, p.Fact)
+		}
+	}
 }

@@ -18,8 +18,8 @@ var quoted = lazyregexp.New("`([^`]+)`")
 
 var entityText = lazyregexp.New(`^([A-Za-z_:]+)::"(.*)"$`)
 
-// locate turns a message of the validator, which has no place below the
-// policy, into a finding at the token that it is about.
+// locate converts a message of the validator, which has no position below the policy, to a
+// finding at the token that it is about.
 func (l *linter) locate(p *compiled, m message) finding.Finding {
 	name := ""
 	if q := quoted.FindStringSubmatch(m.text); q != nil {
@@ -29,7 +29,7 @@ func (l *linter) locate(p *compiled, m message) finding.Finding {
 	case strings.HasPrefix(m.text, "unrecognized action"):
 		return l.unknownAction(p, name)
 	case strings.HasPrefix(m.text, "unrecognized entity type"):
-		f := p.At(p.Find(name), finding.SeverityError, finding.CodeUnknownName, "there is no entity type %s", name)
+		f := p.At(p.Find(name), finding.SeverityError, finding.CodeUnknownName, "unknown entity type %s", name)
 		f.Help = finding.DidYouMean(name, l.entityTypes())
 		return f
 	case strings.HasPrefix(m.text, "attribute"):
@@ -47,7 +47,7 @@ func (l *linter) unknownAction(p *compiled, name string) finding.Finding {
 	if m := entityText.FindStringSubmatch(name); m != nil {
 		id = m[2]
 	}
-	f := p.At(p.Find(id), finding.SeverityError, finding.CodeUnknownName, "there is no action %s", id)
+	f := p.At(p.Find(id), finding.SeverityError, finding.CodeUnknownName, "unknown action %s", id)
 	f.Help = finding.DidYouMean(id, l.set.vocab.actionNames())
 	if tool, ok := strings.CutPrefix(id, names.ToolPrefix); ok && f.Help == "" {
 		f.Help = "no tool named " + tool + " is pinned"
@@ -64,14 +64,14 @@ func (l *linter) notApplicable(p *compiled) finding.Finding {
 	return f
 }
 
-// isGroup reports whether an action has no context of its own.
+// isGroup reports whether an action has no context.
 func (l *linter) isGroup(uid types.EntityUID) bool {
 	a, ok := l.set.vocab.schema.Actions[uid]
 	return ok && a.AppliesTo == nil
 }
 
-// unknownAttribute finds the access that the message is about and says which
-// attributes there are.
+// unknownAttribute finds the access that the message is about and lists the existing
+// attributes.
 func (l *linter) unknownAttribute(p *compiled, name string, m message) finding.Finding {
 	at := l.deepest(p, m)
 	last := name[strings.LastIndexByte(name, '.')+1:]
@@ -97,8 +97,7 @@ func (l *linter) unknownAttribute(p *compiled, name string, m message) finding.F
 	return f
 }
 
-// unguarded finds the first access to an optional attribute that no has
-// stands before.
+// unguarded finds the first access to an optional attribute without a preceding has.
 func (l *linter) unguarded(p *compiled, path string, m message) finding.Finding {
 	var at *expr.Tree
 	for _, cond := range p.Conditions() {
@@ -131,14 +130,14 @@ func (l *linter) unguarded(p *compiled, path string, m message) finding.Finding 
 	return f
 }
 
-// culprit finds the token of an error that names nothing.
+// culprit finds the token of an error that does not name one.
 func (l *linter) culprit(p *compiled, m message) expr.Token {
 	at := l.deepest(p, m)
 	if at == nil {
 		return p.Head
 	}
 	if strings.HasPrefix(m.text, "unexpected type: expected Bool") {
-		// The operation complains about an operand: find which.
+		// The operation reports an operand: find it.
 		for _, k := range at.Kids {
 			if l.raisesAs(p, []expr.ConditionNode{expr.WhenNode(k.Node)}, m) {
 				return k.At
@@ -148,8 +147,8 @@ func (l *linter) culprit(p *compiled, m message) expr.Token {
 	return at.At
 }
 
-// deepest finds the smallest expression that alone raises the message: it is
-// put where any type fits, as the one element of a set, and validated.
+// deepest finds the smallest expression that raises the message on its own. Each candidate is
+// validated as the single element of a set, where every type fits.
 func (l *linter) deepest(p *compiled, m message) *expr.Tree {
 	var found *expr.Tree
 	for _, cond := range p.Conditions() {
@@ -196,8 +195,8 @@ func (l *linter) entityTypes() []string {
 	return out
 }
 
-// attributes lists what a chain such as context.args has, over all actions
-// and types that the policy's scope can match, sorted.
+// attributes lists the attributes of a chain such as context.args, over all actions and types
+// that the policy's scope can match, sorted.
 func (l *linter) attributes(p *compiled, chain []string) []string {
 	names := map[string]bool{}
 	for _, root := range l.roots(p, chain[0]) {

@@ -11,21 +11,19 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// The most hypothetical people that the search for what is missing adds.
+// The maximum numbers of hypothetical voters in the search for missing approvals.
 const (
 	maxMoreVoters  = 5
 	maxMoreOfARole = 3
 )
 
-// PresenceProven is in the text of what is missing where a vote has to prove that its
-// voter is there.
+// PresenceProven is part of the text about missing approvals if a vote must prove presence.
 const PresenceProven = "with presence proven"
 
-// lack is what an approval wants that nobody can give.
+// lack is a requirement of an approval that no existing user can meet.
 type lack struct{ text, remedy string }
 
-// moreVoters are people who would allow a call: so many people, each
-// with the role when there is one: {2, "security"}.
+// moreVoters is a number of hypothetical voters, with a role if set: {2, "security"}.
 type moreVoters struct {
 	people int
 	role   access.Role
@@ -45,9 +43,9 @@ func (h moreVoters) String() string {
 	return fmt.Sprintf("%s with role %s", persons(h.people), h.role)
 }
 
-// lacking asks whether people could allow the call after all: first whether any
-// number of them could, then whether the gateway lacks what they would vote with, then
-// who is wanting.
+// lacking determines whether additional users could allow the call: first whether any number of
+// them could, then whether the gateway lacks a surface or a proof for their votes, then which
+// users are missing.
 func (s *Set) lacking(c *call, voters *electorate) lack {
 	if !c.under(s.ideal()).allowed {
 		return lack{}
@@ -72,7 +70,7 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 		}
 	}
 	out := lack{
-		text: fmt.Sprintf("nobody who may decide this holds role %s", h.role),
+		text: fmt.Sprintf("no member who may decide this has role %s", h.role),
 		remedy: fmt.Sprintf("Ask an operator to give role %s to a member who may decide: "+
 			"`palyrad operator add NAME --role %s`.", h.role, h.role),
 	}
@@ -82,8 +80,8 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 	return out
 }
 
-// dependent asks whether those who may decide would be enough, if one person could
-// not be behind several of them.
+// dependent determines whether the users who may decide would suffice if no person could act as
+// several of them.
 func (s *Set) dependent(c *call, ballots []ballot) lack {
 	if !c.under(s.tally.facts(new(provenance.Independence), c.requester, ballots, false)).allowed {
 		return lack{}
@@ -93,14 +91,13 @@ func (s *Set) dependent(c *call, ballots []ballot) lack {
 		users[i] = b.user
 	}
 	return lack{
-		text: fmt.Sprintf("%s may decide this and count as %s, since whoever made or changed a member could vote as it",
+		text: fmt.Sprintf("%s may decide this but count as %s, because the creator or editor of a member could vote as that member",
 			persons(len(ballots)), persons(max(1, c.is.Count(c.requester, users)))),
-		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host while palyrad is stopped: `palyrad members confirm NAME`.",
+		remedy: "Ask an independent member to confirm the others with `palyra members confirm NAME`, or confirm them on the gateway's host: `palyrad members confirm NAME`.",
 	}
 }
 
-// fewestVoters finds the fewest further voters who allow the call on top of
-// base.
+// fewestVoters finds the fewest further voters who allow the call in addition to base.
 func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
 	for n := 1; n <= maxMoreVoters; n++ {
 		if h := (moreVoters{people: n}); s.helps(c, base, h) {
@@ -122,8 +119,7 @@ func (s *Set) helps(c *call, base []ballot, h moreVoters) bool {
 	return s.allowsWith(c, base, h, nil)
 }
 
-// allowsWith tries further voters, whose ballots are each changed unless change
-// is nil.
+// allowsWith tries further voters, with change applied to each ballot unless it is nil.
 func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ballot)) bool {
 	if len(base) == 0 && change == nil {
 		facts := s.memo.get(h, func() types.Record { return s.facts(access.Principal{}, s.ballotsOf(h), false) })
@@ -138,7 +134,7 @@ func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ball
 	return c.under(c.facts(ballots, false)).allowed
 }
 
-// ballotsOf are the votes of further voters.
+// ballotsOf returns the votes of further voters.
 func (s *Set) ballotsOf(h moreVoters) []ballot {
 	ballots := make([]ballot, 0, h.people)
 	for i := range h.people {
@@ -147,16 +143,16 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 	return ballots
 }
 
-// missing says in plain words what would have to be added to the votes cast
-// to allow the call, as far as people who exist can add it, and which people that
-// are, if it is them. It is "" when nothing can help.
+// missing describes the votes that must be added to the cast votes to allow the call, as far as
+// existing users can add them, and returns the required voters if more voters suffice. The text
+// is "" if no votes can help.
 func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
 	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
 		return s.lacking(c, voters).text, nil
 	}
 	cast = refreshed(cast)
 	if c.under(c.facts(cast, false)).allowed {
-		return "a fresh vote: those cast are too old, or stand in a grant", nil
+		return "a new vote: the existing votes are too old, or belong to a grant", nil
 	}
 	if w := s.wanted(c, cast); w != nil {
 		return w.String(), w
@@ -164,7 +160,7 @@ func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Want
 	return "an approval by others or in another way; see the policies named", nil
 }
 
-// refreshed is the ballots as if cast now.
+// refreshed returns the ballots as if they were cast now.
 func refreshed(cast []ballot) []ballot {
 	out := slices.Clone(cast)
 	for i := range out {
@@ -173,22 +169,21 @@ func refreshed(cast []ballot) []ballot {
 	return out
 }
 
-// Wanted are the fewest further people whose yes would allow a call that the votes
-// cast do not.
+// Wanted is the smallest set of further approvers that would allow a call.
 type Wanted struct {
-	// Have counts the people whose yes counts so far, of those with Role if it is
-	// given; More are still needed.
+	// Have counts the users whose approval counts so far, with Role if it is set; More are
+	// still needed.
 	Have, More int
-	// Role is what they must hold, "" for any.
+	// Role is required from them, "" for any.
 	Role access.Role
-	// Surfaces are those that their vote may come from; none for any.
+	// Surfaces are the surfaces that their votes may come from; empty for any.
 	Surfaces []access.Surface
-	// Present and Paired say what their vote has to prove.
+	// Present and Paired are the proofs required from their votes.
 	Present, Paired bool
 }
 
-// String is it in plain words: "the approval of 1 person with role security on
-// console, with presence proven".
+// String describes it in words: "the approval of 1 person with role security on console, with
+// presence proven".
 func (w *Wanted) String() string {
 	if w == nil {
 		return ""
@@ -206,8 +201,7 @@ func (w *Wanted) String() string {
 	return text
 }
 
-// wanted finds which further votes would allow a call that those cast do not; nil
-// when a few more do not.
+// wanted finds the further votes that would allow a call; nil if a few more do not suffice.
 func (s *Set) wanted(c *call, cast []ballot) *Wanted {
 	h, ok := s.fewestVoters(c, cast)
 	if !ok {
@@ -218,8 +212,7 @@ func (s *Set) wanted(c *call, cast []ballot) *Wanted {
 	return w
 }
 
-// counted is how many people have said yes and count, of those with a role if it is
-// given.
+// counted returns the number of users whose approvals count, with a role if it is set.
 func (c *call) counted(cast []ballot, role access.Role) int {
 	var users []access.Principal
 	for _, b := range cast {
@@ -237,7 +230,7 @@ func (c *call) counted(cast []ballot, role access.Role) int {
 // addConditions finds the surfaces and the proof that the next voters need.
 func (s *Set) addConditions(w *Wanted, c *call, cast []ballot, h moreVoters) {
 	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
-		return // no policy looks at surfaces or proof
+		return // no policy reads surfaces or proofs
 	}
 	offered := s.offers.list()
 	for _, surface := range offered {

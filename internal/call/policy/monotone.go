@@ -7,9 +7,8 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// trend is how a value moves when an approval gets stronger: by one more
-// vote, role, surface or proof, a younger vote, or votes about this very call
-// in place of a grant's.
+// trend is the direction in which a value moves when an approval gets stronger: by another
+// vote, role, surface or proof, a younger vote, or votes about this call instead of a grant's.
 type trend int
 
 const (
@@ -30,7 +29,7 @@ func (t trend) reversed() trend {
 	}
 }
 
-// with joins the trends of two parts that move a whole the same way.
+// with combines the trends of two parts that influence a whole in the same way.
 func (t trend) with(other trend) trend {
 	switch {
 	case t == steady:
@@ -48,9 +47,9 @@ var factTrends = map[string]trend{
 	"standing": falling, "age_seconds": falling,
 }
 
-// checkMonotone finds conditions under which a stronger approval could undo what a
-// weaker one allowed. Evaluate asks whether the strongest approval would be
-// enough, which is the right question only if strength never hurts.
+// checkMonotone finds conditions under which a stronger approval could revoke the effect of a
+// weaker one. Evaluate tests whether the strongest approval would suffice, which is correct
+// only if a stronger approval never hurts.
 func checkMonotone(c *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	for _, cond := range c.Conditions() {
@@ -63,7 +62,7 @@ func checkMonotone(c *expr.Policy) []finding.Finding {
 		}
 		at := blame(cond.Body, want)
 		f := c.At(at.At, finding.SeverityError, finding.CodeNotMonotone,
-			"more or stronger votes could turn this against the call, so nobody could tell whether asking helps")
+			"more or stronger votes could turn this against the call, so the effect of an approval is undefined")
 		f.Help = monotoneHelp(c.Permits(), at)
 		findings = append(findings, f)
 	}
@@ -96,7 +95,7 @@ func blame(t *expr.Tree, want trend) *expr.Tree {
 	return factIn(t)
 }
 
-// factIn returns the first mention of the approval in t, or t itself.
+// factIn returns the first use of the approval in t, or t itself.
 func factIn(t *expr.Tree) *expr.Tree {
 	if fact := firstFact(t); fact != nil {
 		return fact
@@ -115,17 +114,17 @@ func monotoneHelp(permit bool, at *expr.Tree) string {
 	case "age_seconds":
 		return "only bound the age from above: context.approval.age_seconds <= 300"
 	case "approvers", "by_role":
-		return "only demand at least so many: context.approval.approvers >= 2"
+		return "only require a minimum: context.approval.approvers >= 2"
 	case "votes":
-		return "only demand votes: context.approval.votes.contains({ role: \"security\", surface: \"console\", paired: false, present: false })"
+		return "only require votes: context.approval.votes.contains({ role: \"security\", surface: \"console\", paired: false, present: false })"
 	}
 	if permit {
-		return "a permit may only demand approvals, a forbid only lift for them (unless { context.approval... })"
+		return "a permit may only require approvals, a forbid may only make exceptions for them (unless { context.approval... })"
 	}
-	return "lift the forbid for an approval: unless { context.approval... }"
+	return "make an exception for an approval: unless { context.approval... }"
 }
 
-// firstFact finds the first mention of the approval.
+// firstFact finds the first use of the approval.
 func firstFact(t *expr.Tree) *expr.Tree {
 	var found *expr.Tree
 	t.Walk(func(t *expr.Tree) bool {
@@ -173,8 +172,8 @@ func trendOf(t *expr.Tree) trend {
 	}
 }
 
-// chainTrend looks a place up. All other places are steady; the approval as
-// a whole is not.
+// chainTrend looks up a place. All places outside the approval are steady; the approval as a
+// whole is not.
 func chainTrend(chain []string) trend {
 	if chain[0] != "context" || len(chain) < 2 || chain[1] != "approval" {
 		if len(chain) == 1 && chain[0] == "context" {
@@ -190,7 +189,7 @@ func chainTrend(chain []string) trend {
 	return erratic
 }
 
-// containmentTrend rises when the approval's set is the one that is looked into.
+// containmentTrend rises if the set that is searched belongs to the approval.
 func containmentTrend(t *expr.Tree) trend {
 	set, want := trendOf(t.Kids[0]), touchTrend(t.Kids[1])
 	if want != steady {
@@ -206,7 +205,7 @@ func choiceTrend(t *expr.Tree) trend {
 	return trendOf(t.Kids[1]).with(trendOf(t.Kids[2]))
 }
 
-// productTrend keeps a trend when the other factor is a constant of known sign.
+// productTrend keeps a trend if the other factor is a constant with a known sign.
 func productTrend(t *expr.Tree) trend {
 	a, b := trendOf(t.Kids[0]), trendOf(t.Kids[1])
 	if a == steady && b == steady {
@@ -222,7 +221,7 @@ func productTrend(t *expr.Tree) trend {
 	return erratic
 }
 
-// equalityTrend allows comparing a boolean with a literal, and nothing else.
+// equalityTrend allows only the comparison of a boolean with a literal.
 func equalityTrend(t *expr.Tree, equal bool) trend {
 	for i := range t.Kids {
 		v, ok := t.Kids[i].Node.(expr.NodeValue)
@@ -243,7 +242,7 @@ func equalityTrend(t *expr.Tree, equal bool) trend {
 	return erratic
 }
 
-// touchTrend is steady for what does not touch the approval, else erratic.
+// touchTrend is steady for expressions that do not read the approval, otherwise erratic.
 func touchTrend(t *expr.Tree) trend {
 	touched := false
 	t.Walk(func(t *expr.Tree) bool {

@@ -113,7 +113,7 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 	p := compile(policies[0])
 	refused = finding.HasErrors(checkMonotone(p.Policy))
 	for range 20 {
-		is := w.history().Hands().Independence()
+		is := w.history().Controllers().Independence()
 		requester := access.User(fmt.Sprint("u", w.r.IntN(4)))
 		weak := make([]ballot, w.r.IntN(3))
 		for i := range weak {

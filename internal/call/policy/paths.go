@@ -10,14 +10,14 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// A call that changes several files is evaluated once for each of them, with
-// context.path naming it, and the strictest verdict counts: a rule about a path
-// must not be escaped by naming a second file in the same call.
+// A call that changes several files is evaluated once for each file, with context.path naming
+// it, and the strictest verdict counts: a rule about a path must not be evaded by naming a
+// second file in the same call.
 
-// PerPath returns the request once for each file that the call changes, and
-// the request itself when there is at most one. A commit is decided as a whole:
-// its paths are a set in the context. A call that people edited is there once more
-// for each of them, as the caller; who approves has to be independent of all.
+// PerPath returns the request once for each file that the call changes, and the request itself
+// if there is at most one. A commit is decided as a whole: its paths are a set in the context.
+// For an edited call, each request is repeated with every editor as the caller; approvers must
+// be independent of all requesters.
 func (r Request) PerPath() []Request {
 	if len(r.Editors) == 0 {
 		return r.perPath()
@@ -44,18 +44,18 @@ func (r Request) perPath() []Request {
 	return list
 }
 
-// alone reports whether PerPath is the request itself.
+// alone reports whether PerPath returns only the request itself.
 func (r *Request) alone() bool {
 	return len(r.Editors) == 0 && (len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil)
 }
 
-// setPath sets a path with the spelling that follows from it.
+// setPath sets a path and its folded form.
 func setPath(f *tool.Facts, path string) {
 	f.Path, f.PathFolded = path, text.FoldCase(path)
 }
 
-// foldedPath is context.path_folded, which is there whenever context.path is:
-// calls that were journaled before it was a fact have a path alone.
+// foldedPath returns context.path_folded, which exists if and only if context.path does: calls
+// that were journaled by earlier versions have only a path.
 func foldedPath(f *tool.Facts) any {
 	switch {
 	case f.Path == "":
@@ -75,7 +75,7 @@ func (s *Set) evaluate(r *Request, grants []Grant) Verdict {
 	return s.evaluateEach(r.PerPath(), grants)
 }
 
-// evaluateEach evaluates what has to be allowed together.
+// evaluateEach evaluates requests that must be allowed together.
 func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
 	if len(list) == 1 {
 		return s.evaluateOne(&list[0], grants)
@@ -89,7 +89,7 @@ func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
 	if v, ok := allAllow(verdicts); ok {
 		return v
 	}
-	// One grant has to cover every file.
+	// One grant must cover every file.
 	for _, g := range grants {
 		if v, ok := allAllow(s.evaluateAll(list, []Grant{g})); ok {
 			return v
@@ -106,7 +106,7 @@ func (s *Set) evaluateAll(list []Request, grants []Grant) []Verdict {
 	return verdicts
 }
 
-// allAllow joins verdicts that all allow and that need at most one grant.
+// allAllow combines verdicts that all allow and that need at most one grant.
 func allAllow(verdicts []Verdict) (Verdict, bool) {
 	joined := Verdict{effect: Allow}
 	for _, v := range verdicts {
@@ -120,8 +120,8 @@ func allAllow(verdicts []Verdict) (Verdict, bool) {
 	return joined, true
 }
 
-// strictest joins verdicts without a grant: the first deny, else an ask with
-// the highest severity and the shortest timeout among them.
+// strictest combines verdicts without a grant: the first denial, otherwise an ask with the
+// highest severity and the shortest timeout.
 func strictest(verdicts []Verdict) Verdict {
 	var joined Verdict
 	for _, v := range verdicts {
@@ -149,8 +149,8 @@ func uniqueByID(list []Determining) []Determining {
 	return slices.CompactFunc(list, func(a, b Determining) bool { return a.ID == b.ID })
 }
 
-// Judge evaluates a proposal with exactly the votes given: after each vote,
-// and again before dispatch when the snapshot changed meanwhile.
+// Judge evaluates a proposal with exactly the given votes: after each vote, and again before
+// dispatch if the snapshot has changed.
 func (s *Set) Judge(r Request, a Approval) Judgement {
 	if gate := s.skillGate(&r); gate != nil && !gate.Allowed {
 		return gate.Judgement

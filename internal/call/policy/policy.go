@@ -1,19 +1,22 @@
-// Package policy decides with Cedar. It turns a proposal and its facts into a
-// verdict (allow, ask, deny) and it decides the API's access rules, both with
-// one language, one schema and one set of policies.
+// Package policy makes decisions with Cedar. It evaluates a proposal and its facts to a verdict
+// (allow, ask, deny), and it decides the API's access rules. Both use one language, one schema
+// and one set of policies.
 //
-// A human's yes is not an override but a fact, context.approval, which
-// policies read. Evaluate therefore asks Cedar up to three times: with no
-// approval, with each grant that matches, and with the strongest approval
-// that the people who exist now could give. Only if that last one is allowed
-// is it worth asking anybody.
+// An approval does not override policy. It is a fact, context.approval, which policies read.
+// Evaluate therefore runs Cedar up to three times: without an approval, with each matching
+// grant, and with the strongest approval that existing users could give. An approval is
+// requested only if that last run allows the call.
 //
-// Everything fails closed: a request that does not fit the schema, an
-// argument that has no Cedar form, and any error in Cedar's diagnostics deny.
-// Cedar itself skips a policy that errors, so that a forbid that errors would
-// otherwise permit.
+// Everything fails closed: a request that does not fit the schema, an argument without a Cedar
+// form, and any error in Cedar's diagnostics deny. Cedar itself skips a policy with an error,
+// so that a forbid with an error would otherwise permit.
 //
-// docs/policy.md describes the vocabulary for the people who write policies.
+// docs/policy.md describes the vocabulary for authors of policies.
+//
+// The packages explain, lint and policytests read a View of a set: policies, entities and a call as
+// Cedar receives it. A View can try a call under another set, but it returns no Verdict and no Set
+// for an engine. An auditor of decisions therefore reads only this package. The two files of
+// policy/internal that name cedar-go's unstable packages are the only ones.
 package policy
 
 import (
@@ -24,13 +27,13 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Source is one file of policies. Name is shown in positions.
+// Source is one file of policies. Name is used in positions.
 type Source struct {
 	Name string
 	Text string
 }
 
-// Config is everything that a set of policies is built from.
+// Config has all inputs of a set of policies.
 type Config struct {
 	// Sources are the operator's files, in order; the embedded default
 	// policies always come first.
@@ -39,22 +42,22 @@ type Config struct {
 	Tools []tool.Descriptor
 	// Members are the users and agents.
 	Members []access.Member
-	// Hands says which of them one person could be behind.
-	Hands provenance.Hands
+	// Controllers records which members one person could act as.
+	Controllers provenance.Controllers
 	// Roles are the declared roles; the built-in ones need not be listed.
 	Roles []access.Role
 	// Workspaces are the declared workspaces by name.
 	Workspaces []string
 	Snapshot   Snapshot
-	// Surfaces are where this gateway can take votes; nil means everywhere. A
-	// call that needs a vote elsewhere is denied rather than asked about.
+	// Surfaces are the surfaces on which this gateway accepts votes; nil means all. A call that
+	// needs a vote elsewhere is denied instead of asked.
 	Surfaces []access.Surface
-	// NoPresence says that nobody can prove to be present here; a call that
-	// needs it is denied rather than asked about.
+	// NoPresence is true if presence cannot be proven on this gateway; a call that needs it is
+	// denied instead of asked.
 	NoPresence bool
 }
 
-// Member returns a member; false when there is none of that name.
+// Member returns a member; false if the name is unknown.
 func (c Config) Member(p access.Principal) (access.Member, bool) {
 	for _, m := range c.Members {
 		if m.Principal == p {
@@ -76,9 +79,6 @@ func NewEngine(s *Set) *Engine {
 	return e
 }
 
-// Current returns the set in force.
-func (e *Engine) Current() *Set { return e.current.Load() }
-
-// Swap puts s in force at once. Decisions that already began end with the set
-// that they began with, and say so by its snapshot digest.
+// Swap puts s in force immediately. A decision that has started is completed with its earlier
+// set, and records that set's snapshot digest.
 func (e *Engine) Swap(s *Set) { e.current.Store(s) }

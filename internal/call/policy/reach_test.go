@@ -29,8 +29,9 @@ func voteRule(present bool, on ...access.Surface) string {
 unless { ` + strings.Join(wants, " && ") + ` };`
 }
 
-// What nobody can vote with on this gateway is denied at once, not asked about.
-func TestOutOfReach(t *testing.T) {
+// TestUnreachableApproversAreDenied: a call that no member can approve on this gateway is denied at
+// once.
+func TestUnreachableApproversAreDenied(t *testing.T) {
 	t.Parallel()
 	present := `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.votes.containsAny([
@@ -62,8 +63,9 @@ unless { context.approval.votes.containsAny([
 	}
 }
 
-// What is within reach is asked about, and says only what is within reach.
-func TestWithinReach(t *testing.T) {
+// TestReachableApproversAreAsked: an approval is requested if a member can give it, and it lists
+// only the available ways.
+func TestReachableApproversAreAsked(t *testing.T) {
 	t.Parallel()
 	for policies, missing := range map[string]string{
 		"":                             "the approval of 1 person",
@@ -89,7 +91,7 @@ func TestWithinReach(t *testing.T) {
 }
 
 // A vote from a surface that is not offered does not count.
-func TestVotesOutOfReachDoNotCount(t *testing.T) {
+func TestVotesFromUnavailableSurfacesDoNotCount(t *testing.T) {
 	t.Parallel()
 	vote := console(policytest.Vote(policytest.Bob, op))
 	if !policytest.Set(t, policytest.ManyMembers("")).Judge(run, policytest.Approval(vote)).Allowed {
@@ -100,7 +102,7 @@ func TestVotesOutOfReachDoNotCount(t *testing.T) {
 	}
 }
 
-func TestReachIsConfigured(t *testing.T) {
+func TestReachableSurfacesAreConfigured(t *testing.T) {
 	t.Parallel()
 	plain, limited := policytest.Set(t, policytest.ManyMembers("")), policytest.Set(t, terminal(policytest.ManyMembers("")))
 	if plain.SnapshotDigest() == limited.SnapshotDigest() {
@@ -128,15 +130,15 @@ func TestNobodyPresent(t *testing.T) {
 	}{
 		"nothing asks":                    {told: false},
 		"a demand that is none":           {text: strings.Replace(presentVote, "present: true", "present: false", 1)},
-		"a vote, and nobody":              {text: presentVote, told: true},
+		"a vote without approvers":        {text: presentVote, told: true},
 		"a vote, and an operator":         {text: presentVote, proving: []access.Principal{policytest.Bob}},
 		"a vote, and one who has no say":  {text: presentVote, proving: []access.Principal{access.User("nobody")}, told: true},
-		"of who decides, and nobody":      {text: presentDecider, told: true},
+		"deciding roles without members":  {text: presentDecider, told: true},
 		"of who decides, and an operator": {text: presentDecider, proving: []access.Principal{policytest.Bob}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).NobodyPresent(c.proving)
-			if told := problem != ""; told != c.told || told && (!strings.Contains(problem, "there, and nobody") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
+			if told := problem != ""; told != c.told || told && (!strings.Contains(problem, "no approver has") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
 				t.Errorf("told %q, %q", problem, remedy)
 			}
 		})

@@ -11,8 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The recipes of docs/policy.md: what an operator can say with nothing but
-// Cedar text.
+// Recipes of docs/policy-recipes.md, which need nothing but Cedar text.
 const (
 	twoApprovers = `@id("two-approvers")
 @reason("programs need two people")
@@ -62,7 +61,7 @@ func TestRecipes(t *testing.T) {
 		approval       policy.Approval
 		allowed        bool
 	}{
-		{"no rule, nobody", "", policytest.Approval(), false},
+		{"no rule, no approval", "", policytest.Approval(), false},
 		{"no rule, one", "", policytest.Approval(bob), true},
 		{"two approvers, one", twoApprovers, policytest.Approval(bob), false},
 		{"two approvers, one twice", twoApprovers, policytest.Approval(bob, bobAgain), false},
@@ -93,7 +92,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-func TestMissingIsSaid(t *testing.T) {
+func TestMissingApprovalIsReported(t *testing.T) {
 	t.Parallel()
 	bob := policytest.Vote(policytest.Bob, op)
 	cases := []struct {
@@ -120,11 +119,11 @@ func TestMissingIsSaid(t *testing.T) {
 
 func TestUnattainable(t *testing.T) {
 	t.Parallel()
-	t.Run("nobody holds the role", func(t *testing.T) {
+	t.Run("role without members", func(t *testing.T) {
 		o := policytest.ManyMembers(twoFromSecurity)
 		o.Members = nil
 		v := policytest.Set(t, o).Evaluate(run, nil)
-		if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "nobody who may decide this holds role security") {
+		if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "no member who may decide this has role security") {
 			t.Errorf("got %v, %q", v.Reason(), v.Missing())
 		}
 		if !strings.Contains(v.Remedy(), "security") {
@@ -145,7 +144,7 @@ func TestUnattainable(t *testing.T) {
 			t.Errorf("got %v, %q", v.Reason(), v.Missing())
 		}
 	})
-	t.Run("an absolute forbid is no matter of people", func(t *testing.T) {
+	t.Run("an absolute forbid cannot be approved", func(t *testing.T) {
 		never := `@id("never") @remedy("Use another tool.")
 forbid(principal, action == Action::"tool.execute/process.run", resource);`
 		v := policytest.Set(t, policytest.ManyMembers(never)).Evaluate(run, nil)
@@ -158,7 +157,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	})
 }
 
-func TestAge(t *testing.T) {
+func TestApprovalAge(t *testing.T) {
 	t.Parallel()
 	young := `forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.granted && context.approval.age_seconds <= 60 };`

@@ -12,10 +12,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// checkSamples evaluates a few requests that no set may permit. The ceilings
-// among the default policies forbid them whatever else is written; a set in
-// which they do not, because a default was damaged or the vocabulary changed
-// under it, must not come into force.
+// checkSamples evaluates a few requests that no set may permit. The ceilings among the default
+// policies forbid them regardless of other policies. A set in which they do not, because a
+// default was damaged or the vocabulary changed, must not come into force.
 func (s *Set) checkSamples() []finding.Finding {
 	var findings []finding.Finding
 	add := func(format string, args ...any) {
@@ -31,7 +30,7 @@ func (s *Set) checkSamples() []finding.Finding {
 	}
 	stranger := access.User("stranger-that-is-no-member")
 	if _, taken := s.dir.members[stranger]; !taken && s.permitsStranger(stranger) {
-		add("the set would permit the API to somebody who is no member")
+		add("the set would permit API access without membership")
 	}
 	for _, who := range []access.Principal{access.Agent("sample"), access.Agent("sample-2")} {
 		if s.mayDecide(decider(who, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
@@ -53,7 +52,7 @@ func (s *Set) checkSamples() []finding.Finding {
 	return findings
 }
 
-// sampleCallers are one member of each kind and one stranger.
+// sampleCallers returns one member of each kind and one stranger.
 func (s *Set) sampleCallers() []access.Principal {
 	out := []access.Principal{access.Agent("stranger-that-is-no-member")}
 	seen := map[access.Kind]bool{}

@@ -47,7 +47,7 @@ func by(p access.Principal, name string) Request {
 }
 
 // A forbid that errors is skipped by Cedar. Here it must deny.
-func TestForbidThatErrsDenies(t *testing.T) {
+func TestFailingForbidDenies(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, small(`@id("overflows")
 forbid(principal, action == Action::"tool.execute/read", resource)

@@ -16,10 +16,14 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// Set is one immutable set of policies with its schema and its entities. It
-// is safe for use by many goroutines.
+// Set is one immutable set of policies with its schema and its entities. It is safe for
+// concurrent use.
+//
+// A set MUST NOT allow what a policy with an error might have forbidden. It MUST NOT decide by
+// anything but the request, the grants and its own content, so that its snapshot digest explains
+// every verdict.
 type Set struct {
-	// config is what the set was built from.
+	// config has the inputs of the set.
 	config   Config
 	policies []*compiled
 	byID     map[cedar.PolicyID]*compiled
@@ -29,25 +33,25 @@ type Set struct {
 	deciders []access.Member
 	index    *index
 	tally    *tally
-	// independence tells which members one person could be behind.
+	// independence records which members one person could act as.
 	independence *provenance.Independence
-	// offers is where people can vote here and what they can prove.
+	// offers is the reach of this gateway.
 	offers reach
-	// noApproval are the facts of a call that nobody approved.
+	// noApproval are the approval facts of a call without an approval.
 	noApproval types.Record
-	// electorates remembers by electorateKey; see Set.electorate.
+	// electorates is a cache by electorateKey; see Set.electorate.
 	electorates sync.Map
-	// catalogs remembers the tools of each member; see Set.Catalog.
+	// catalogs caches the tools of each member; see Set.Catalog.
 	catalogs sync.Map
-	// ideal is the approval that nobody could outdo, for asking whether more
-	// people would help; made when first needed.
+	// ideal returns the strongest possible approval, to test whether more users would help;
+	// computed on first use.
 	ideal func() types.Record
 	memo  memo
-	// entrances remembers the contexts of the API's own actions.
+	// entrances caches the contexts of the API's own actions.
 	entrances memo
 	settings  Snapshot
 	findings  []finding.Finding
-	// past is what the policies read of the past.
+	// past is the union of the policies' reads of the past.
 	past PastReads
 
 	version        string
@@ -55,11 +59,11 @@ type Set struct {
 	snapshotJSON   []byte
 }
 
-// Version returns the digest of the policies: "sha256:<hex>" over their ids
-// and texts in order, the embedded defaults included.
+// Version returns the digest of the policies: "sha256:<hex>" over their ids and texts in order,
+// including the embedded defaults.
 func (s *Set) Version() string { return s.version }
 
-// MadeOf reports whether a set of cfg would be this one.
+// MadeOf reports whether a set built from cfg would equal this one.
 func (s *Set) MadeOf(cfg Config) bool { return reflect.DeepEqual(s.config, cfg) }
 
 // SchemaDigest returns the digest of the Cedar schema.
@@ -71,8 +75,8 @@ func (s *Set) Schema() string { return string(s.vocab.text) }
 // SnapshotDigest returns the digest of SnapshotJSON.
 func (s *Set) SnapshotDigest() string { return s.snapshotDigest }
 
-// SnapshotJSON returns what the snapshot digest is taken of, as canonical
-// JSON: settings, policies, schema and entities. Store it once by its digest.
+// SnapshotJSON returns the content of the snapshot digest as canonical JSON: settings,
+// policies, schema and entities. Store it once by its digest.
 func (s *Set) SnapshotJSON() []byte { return slices.Clone(s.snapshotJSON) }
 
 // Findings returns the warnings of the load.
@@ -87,18 +91,18 @@ func (s *Set) Policies() []Determining {
 	return out
 }
 
-// compiled is one policy with what evaluation wants to know of it.
+// compiled is one policy with precomputed data for evaluation.
 type compiled struct {
 	*expr.Policy
-	// order is the policy's place in the set.
+	// order is the policy's index in the set.
 	order int
-	// approval is true when a condition mentions context.approval.
+	// approval is true if a condition contains context.approval.
 	approval bool
-	// votes is true when a condition mentions context.approval.votes.
+	// votes is true if a condition contains context.approval.votes.
 	votes bool
-	// reads is what the conditions read of a call's context.
+	// reads are the context attributes that the conditions read.
 	reads attributes
-	// wants is the text of the conjuncts that mention context.approval.
+	// wants is the text of the conjuncts that contain context.approval.
 	wants       string
 	determining Determining
 }
@@ -117,7 +121,7 @@ func compile(p *expr.Policy) *compiled {
 	return c
 }
 
-// outcome is one run of Cedar.
+// outcome is the result of one run of Cedar.
 type outcome struct {
 	allowed bool
 	// determining are sorted by id; cedar-go returns them in random order.
@@ -125,9 +129,8 @@ type outcome struct {
 	errors      []string
 }
 
-// run evaluates one request, which fits the schema, over its candidates. Any
-// error denies: Cedar skips a policy that errors, so a forbid that errors would
-// fail open.
+// run evaluates one request, which fits the schema, over its candidates. Any error denies:
+// Cedar skips a policy with an error, so a forbid with an error would fail open.
 func (s *Set) run(found candidates, entities types.EntityGetter, req cedar.Request) outcome {
 	decision, diag := cedar.Authorize(found, entities, req)
 	return s.judge(decision, diag)
@@ -161,8 +164,7 @@ func describe(list []*compiled) []Determining {
 	return out
 }
 
-// describeCauses describes the policies of an ask: of each, what wants the
-// approval.
+// describeCauses describes the policies of an ask, each with its conjuncts about the approval.
 func describeCauses(list []*compiled) []Determining {
 	out := describe(list)
 	for i, p := range list {
@@ -178,36 +180,35 @@ type call struct {
 	set     *Set
 	request *Request
 	req     cedar.Request
-	// input is the type of the arguments; args are context.args, nil while no values
-	// are made of them, rest is context.args_rest.
+	// input is the type of the arguments; args are context.args, nil while they are not built;
+	// rest is context.args_rest.
 	input *args.Type
 	args  *types.Record
 	rest  types.String
-	// misfit says in what way the request does not fit the schema, which
-	// denies; "" when it does.
+	// misfit describes how the request violates the schema, which denies; "" if it fits.
 	misfit   string
 	entities *overlay
 	// has are the attributes that the context may have.
 	has   attributes
 	found candidates
-	// reads is what the candidates read of the context, and context just that.
+	// reads are the context attributes that the candidates read; context has exactly those.
 	reads   attributes
 	context types.RecordMap
 	// settled is the outcome of candidates that do not read the approval.
 	settled   *outcome
 	requester access.Principal
-	// is tells who is independent, of whoever asks for the call beside the requester too.
-	// shared is true if somebody does.
+	// is determines independence, including independence of additional requesters. shared is
+	// true if there are additional requesters.
 	is     *provenance.Independence
 	shared bool
 }
 
-// facts are those of some votes on the call.
+// facts returns the approval facts of some votes on the call.
 func (c *call) facts(ballots []ballot, standing bool) types.Record {
 	return c.set.tally.facts(c.is, c.requester, ballots, standing)
 }
 
-// voters are those who may decide the call at a severity, for a gateway of a reach.
+// voters returns the users who may decide the call at a severity, for a gateway of a reach.
 func (c *call) voters(within reach, severity string) *electorate {
 	e := c.set.electorateWithin(within, c.requester, severity)
 	if !c.shared {
@@ -216,7 +217,7 @@ func (c *call) voters(within reach, severity string) *electorate {
 	return &electorate{severity: e.severity, ballots: e.ballots, facts: c.facts(e.ballots, false)}
 }
 
-// env is what the call's conditions are evaluated in.
+// env returns the environment of the call's conditions.
 func (c *call) env(context types.Record) expr.Env {
 	return expr.Env{
 		Entities: c.entities, Principal: c.req.Principal, Action: c.req.Action, Resource: c.req.Resource,

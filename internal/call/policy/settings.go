@@ -8,31 +8,29 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Snapshot is the operator's settings in force at a call: the
-// ToolCallPolicySnapshot of the sources. Together with policies, schema and
-// entities it is the content behind a snapshot digest. The zero value is the
-// default: every pinned tool and every enabled member, no channels, no
-// skills, nothing sensitive without a human.
+// Snapshot has the operator's settings in force at a call: the ToolCallPolicySnapshot of the
+// sources. Together with policies, schema and entities it is the content of a snapshot digest.
+// The zero value is the default: every pinned tool and every enabled member, no channels, no
+// skills, and no sensitive tool without an approval.
 type Snapshot struct {
 	// AllowedTools are the tools that may run at all; nil means every pinned
 	// tool, an empty list means none.
 	AllowedTools []string `json:"allowed_tools"`
-	// AllowedPrincipals may call tools and the API; nil means every enabled
-	// member, an empty list means nobody.
+	// AllowedPrincipals may call tools and the API; nil means every enabled member, an empty
+	// list means none.
 	AllowedPrincipals []access.Principal `json:"allowed_principals"`
-	// ForbiddenPrincipals may not, although they are among those: commands keep
-	// them out.
+	// ForbiddenPrincipals are excluded by commands even if they are among AllowedPrincipals.
 	ForbiddenPrincipals []access.Principal `json:"forbidden_principals,omitempty"`
 	// AllowedChannels are the messaging channels that calls may come from.
 	AllowedChannels []string `json:"allowed_channels"`
 	// ActiveSkills are the skills whose tools may run.
 	ActiveSkills []string `json:"active_skills"`
-	// AllowSensitiveTools adds a permit that runs every sensitive tool with
-	// no human. It is false by default.
+	// AllowSensitiveTools adds a permit that runs every sensitive tool without an approval. It
+	// is false by default.
 	AllowSensitiveTools bool `json:"allow_sensitive_tools"`
 	MaxCallsPerRun      int  `json:"max_calls_per_run"`
-	// MaxCallsPerSession, and SessionIdleMS in milliseconds, are 0 in snapshots of
-	// before there were sessions.
+	// MaxCallsPerSession, and SessionIdleMS in milliseconds, are 0 in snapshots from before
+	// sessions existed.
 	MaxCallsPerSession int   `json:"max_calls_per_session,omitempty"`
 	SessionIdleMS      int64 `json:"session_idle_ms,omitempty"`
 	// ExecutionTimeoutMS is in milliseconds.
@@ -41,15 +39,14 @@ type Snapshot struct {
 	HTTP               HTTPClient    `json:"http"`
 	// Workspaces are the declared directories, by name.
 	Workspaces []Workspace `json:"workspaces"`
-	// Secrets are what calls may use without seeing it; their values are not
-	// here.
+	// Secrets are usable by calls without revealing their values, which are not included.
 	Secrets []Secret `json:"secrets"`
-	// WASM is a WASMRuntime, or nothing where guests may not run. Snapshots of earlier
-	// releases hold something else: it is kept as it is, for their digests.
+	// WASM is a WASMRuntime, or empty if guests may not run. Snapshots of earlier releases have
+	// another format, which is kept unchanged for their digests.
 	WASM json.RawMessage `json:"wasm_runtime,omitempty"`
 }
 
-// WASMRuntime is the settings of WebAssembly guests (Tier A).
+// WASMRuntime has the settings of WebAssembly guests (Tier A).
 type WASMRuntime struct {
 	AllowInlineModules bool  `json:"allow_inline_modules"`
 	FuelBudget         int64 `json:"fuel_budget"`
@@ -61,35 +58,35 @@ type WASMRuntime struct {
 	MaxOutput        int64 `json:"max_output_bytes"`
 	TimeLimitMS      int64 `json:"time_limit_ms"`
 	MaxConcurrent    int   `json:"max_concurrent"`
-	// Skills are the settings of guests that come from skills, nil where these may not run.
+	// Skills has the settings of skill guests, nil if they may not run.
 	Skills *SkillSettings `json:"skills,omitempty"`
 }
 
-// SkillSettings is what skills may have.
+// SkillSettings are the resources available to skills.
 type SkillSettings struct {
 	AllowWildcards bool  `json:"allow_wildcards"`
 	MaxStorage     int64 `json:"max_storage_bytes"`
 }
 
-// JSON is the settings as a snapshot has them.
+// JSON returns the settings in the form of a snapshot.
 func (w WASMRuntime) JSON() json.RawMessage {
 	text, err := json.Marshal(w)
 	if err != nil {
-		panic(err) // numbers and a flag can be written
+		panic(err) // numbers and a flag can always be encoded
 	}
 	return text
 }
 
-// ProcessRunner is the settings of programs in Tiers B and C.
+// ProcessRunner has the settings of programs in Tiers B and C.
 type ProcessRunner struct {
 	Enabled            bool     `json:"enabled"`
 	Tier               string   `json:"tier"`
 	WorkspaceRoot      string   `json:"workspace_root"`
 	AllowedExecutables []string `json:"allowed_executables"`
-	// AllowInterpreters is nil where policy decides on them.
+	// AllowInterpreters is nil if policy decides about them.
 	AllowInterpreters *bool `json:"allow_interpreters,omitempty"`
-	// Toolchains are the directories of programs that the configuration names
-	// beside those of the system and of its table.
+	// Toolchains are the configured program directories, in addition to the system's and the
+	// table's.
 	Toolchains         []string     `json:"toolchains,omitempty"`
 	StrictExec         bool         `json:"strict_exec"`
 	EgressMode         string       `json:"egress_enforcement_mode"`
@@ -104,9 +101,9 @@ type ProcessRunner struct {
 	OutputLimit int64 `json:"max_output_bytes"`
 	// MaxProcesses counts threads, too.
 	MaxProcesses int `json:"max_processes"`
-	// MaxConcurrent is how many programs run at once.
+	// MaxConcurrent bounds the number of programs that run concurrently.
 	MaxConcurrent int `json:"max_concurrent"`
-	// Fallback is the lowest rung that may stand in for the tier.
+	// Fallback is the lowest rung that may replace the tier.
 	Fallback       string   `json:"fallback"`
 	RequiredLayers []string `json:"required_layers"`
 	Caches         []string `json:"caches"`
@@ -115,14 +112,13 @@ type ProcessRunner struct {
 	MaxFiles   int64 `json:"max_files"`
 	TmpLimit   int64 `json:"tmp_limit_bytes"`
 	CacheLimit int64 `json:"cache_limit_bytes"`
-	// UIDBase and UIDCount are the range of sandboxes' user ids; 0 leaves it
-	// to the daemon.
+	// UIDBase and UIDCount are the range of sandboxes' user ids; 0 means that the daemon
+	// chooses.
 	UIDBase  int `json:"uid_base"`
 	UIDCount int `json:"uid_count"`
 }
 
-// EgressBudget bounds what one program exchanges with the hosts that it may
-// reach.
+// EgressBudget bounds one program's traffic with the hosts that it may reach.
 type EgressBudget struct {
 	Connections int   `json:"connections"`
 	Concurrent  int   `json:"concurrent"`
@@ -133,14 +129,14 @@ type EgressBudget struct {
 	ConnectionTimeMS int64 `json:"connection_time_ms"`
 }
 
-// Inspect is a host whose requests are looked into.
+// Inspect is a host whose requests are inspected.
 type Inspect struct {
 	Host    string   `json:"host"`
 	Methods []string `json:"methods"`
 	Paths   []string `json:"paths"`
 }
 
-// HTTPClient is the settings of http.fetch.
+// HTTPClient has the settings of http.fetch.
 type HTTPClient struct {
 	AllowedHosts []string `json:"allowed_hosts"`
 	DeniedHosts  []string `json:"denied_hosts"`
@@ -159,7 +155,7 @@ type Workspace struct {
 	Protected []string `json:"protected"`
 }
 
-// Secret is one secret: where its value lies and where it may go.
+// Secret is one secret: the location of its value and its permitted destinations.
 type Secret struct {
 	Name   string   `json:"name"`
 	File   string   `json:"file"`
@@ -168,7 +164,7 @@ type Secret struct {
 	Env    string   `json:"env"`
 }
 
-// snapshotDocument is what a snapshot digest is taken of, in canonical form.
+// snapshotDocument is the content of a snapshot digest, in canonical form.
 type snapshotDocument struct {
 	Format        string           `json:"format"`
 	Settings      Snapshot         `json:"settings"`
@@ -178,13 +174,13 @@ type snapshotDocument struct {
 	Policies      []snapshotPolicy `json:"policies"`
 	Tools         []snapshotTool   `json:"tools"`
 	Entities      json.RawMessage  `json:"entities"`
-	// NoDevice are the members that cannot vote for want of a device.
+	// NoDevice are the members that cannot vote because they have no device.
 	NoDevice []access.Principal `json:"no_device,omitempty"`
-	// Surfaces is nil for everywhere.
+	// Surfaces is nil for all surfaces.
 	Surfaces   []access.Surface `json:"surfaces,omitempty"`
 	NoPresence bool             `json:"no_presence,omitempty"`
-	// Hands says which members one person could be behind.
-	Hands provenance.Hands `json:"hands,omitempty"`
+	// Controllers records which members one person could act as.
+	Controllers provenance.Controllers `json:"hands,omitempty"`
 }
 
 type snapshotPolicy struct {

@@ -132,9 +132,9 @@ func TestSkillOfTools(t *testing.T) {
 	}
 }
 
-// TestSkillGateTold: the gate is in the journal's form of a verdict and in explanations,
-// which say what an operator could do.
-func TestSkillGateTold(t *testing.T) {
+// TestSkillGateIsExplained: the journaled verdict and explanations contain the skill gate, and
+// explanations name the operator's next step.
+func TestSkillGateIsExplained(t *testing.T) {
 	t.Parallel()
 	set := skillSet(t, "")
 	var told struct {

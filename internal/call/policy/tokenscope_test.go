@@ -25,16 +25,16 @@ func TestTokenBounds(t *testing.T) {
 		want    bool
 		message string
 	}{
-		"a device":                    {policytest.Alice, nil, true, ""},
-		"within its scopes":           {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Alice}, true, ""},
-		"no scope":                    {policytest.Alice, &access.TokenBounds{Creator: policytest.Alice}, false, "not among the token's scopes"},
-		"another scope":               {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermToolCall}, Creator: policytest.Alice}, false, "not among the token's scopes"},
-		"the holder may not":          {policytest.Agent, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Alice}, false, "may not journal.read"},
-		"the creator may not":         {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Agent}, false, "who made the token, may not"},
-		"the creator is disabled":     {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: access.User("gone")}, false, "who made the token, may not"},
-		"the creator is gone":         {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: access.User("nobody")}, false, "who made the token, may not"},
-		"another who may made it":     {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: auditor}, true, ""},
-		"a permission that is no one": {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{"no.such"}, Creator: policytest.Alice}, false, ""},
+		"a device":                {policytest.Alice, nil, true, ""},
+		"within its scopes":       {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Alice}, true, ""},
+		"no scope":                {policytest.Alice, &access.TokenBounds{Creator: policytest.Alice}, false, "not among the token's scopes"},
+		"another scope":           {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermToolCall}, Creator: policytest.Alice}, false, "not among the token's scopes"},
+		"the holder may not":      {policytest.Agent, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Alice}, false, "may not journal.read"},
+		"the creator may not":     {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: policytest.Agent}, false, "who made the token, may not"},
+		"the creator is disabled": {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: access.User("gone")}, false, "who made the token, may not"},
+		"the creator is gone":     {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: access.User("nobody")}, false, "who made the token, may not"},
+		"another who may made it": {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{access.PermJournalRead}, Creator: auditor}, true, ""},
+		"an unknown permission":   {policytest.Alice, &access.TokenBounds{Scopes: []access.Permission{"no.such"}, Creator: policytest.Alice}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caller := access.Caller{Principal: c.who, OnBehalfOf: c.who, Surface: access.SurfaceGRPC, Token: c.bounds}

@@ -26,7 +26,7 @@ func TestTwoPeople(t *testing.T) {
 		history                              provenance.History
 		one, two, twoOfSecurity, oneSecurity bool
 	}{
-		"nobody made anybody": {nil, true, true, true, true},
+		"no member created another": {nil, true, true, true, true},
 		"the requester made them all": {
 			provenance.History{did(provenance.Made, bob, alice), did(provenance.Made, carol, alice), did(provenance.Made, dave, alice)},
 			true, false, false, false,
@@ -76,7 +76,7 @@ func TestTwoPeople(t *testing.T) {
 
 // A call that has enough people, who may be one, is not asked about; it says why
 // and what to do.
-func TestDependentPeopleAreSaid(t *testing.T) {
+func TestDependentApproversAreReported(t *testing.T) {
 	t.Parallel()
 	o := policytest.ManyMembers(twoApprovers)
 	for _, p := range []access.Principal{policytest.Bob, carol, dave} {
@@ -86,10 +86,10 @@ func TestDependentPeopleAreSaid(t *testing.T) {
 	if v.Reason() != reason.ApprovalUnattainable {
 		t.Errorf("%s", v.Reason())
 	}
-	if want := "3 people may decide this and count as 1 person, since whoever made or changed a member could vote as it"; !strings.Contains(v.Missing(), want) {
+	if want := "3 people may decide this but count as 1 person, because the creator or editor of a member could vote as that member"; !strings.Contains(v.Missing(), want) {
 		t.Errorf("%q does not say %q", v.Missing(), want)
 	}
-	if !strings.Contains(v.Remedy(), "members confirm") || !strings.Contains(v.Remedy(), "while palyrad is stopped") {
+	if !strings.Contains(v.Remedy(), "members confirm") || !strings.Contains(v.Remedy(), "on the gateway's host") {
 		t.Errorf("%q says no way", v.Remedy())
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestUnread: a permit without people does not cover a call that sets variables or has
+// TestUnreadPrograms: a permit without people does not cover a call that sets variables or has
 // its program start another one, unless it reads which ones. People can allow the call.
-func TestUnread(t *testing.T) {
+func TestUnreadPrograms(t *testing.T) {
 	t.Parallel()
 	const (
 		harmless = `context has exec && context.exec.basename == "curl"`

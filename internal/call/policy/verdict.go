@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 )
 
-// Effect is what Cedar says of a proposal. The zero value is Deny.
+// Effect is the result of a policy evaluation. The zero value is Deny.
 type Effect int
 
 // The effects.
@@ -32,35 +33,36 @@ func (e Effect) String() string {
 	}
 }
 
-// MarshalText writes the form of String.
+// MarshalText returns the form of String.
 func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// SeverityMedium is the severity of an ask of which no policy says one.
+// SeverityMedium is the severity of an ask without a @severity.
 const SeverityMedium = expr.SeverityMedium
 
-// Determining is a policy that a verdict rests on, with what its annotations
-// say to people.
+// Determining is a policy that determined a verdict, with its annotations for people.
 type Determining struct {
 	ID   string `json:"id"`
 	File string `json:"file"`
-	// Line is that of the policy's first token, from 1.
+	// Line is the line of the policy's first token, from 1.
 	Line int `json:"line"`
 	// Effect is "permit" or "forbid".
 	Effect string `json:"effect"`
-	// Condition is the text of the policy's when and unless clauses on one
-	// line, at most 300 characters; "" when it has none. In an ask it is only
-	// those of its conjuncts that read context.approval.
+	// Condition is the text of the policy's when and unless clauses on one line, at most 300
+	// characters; "" if it has none. In an ask it has only the conjuncts that read
+	// context.approval.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Remedy    string `json:"remedy,omitempty"`
 	Severity  string `json:"severity,omitempty"`
-	// AskReason is what the policy wants to know of the requester before people are
-	// asked; "" when it wants nothing.
+	// AskReason is the policy's question for the requester before approvers are asked, or "".
 	AskReason string `json:"ask_reason,omitempty"`
 }
 
-// Verdict is what policy says of a proposal. It is sealed: only this package
-// makes one, and the zero value denies.
+// Verdict is the result of evaluating a proposal. It is sealed: only this package creates a
+// verdict, and the zero value denies.
+//
+// A verdict that asks MUST NOT be treated as an allow before decision.Make has seen an answer for
+// the same call digest. A verdict MUST be used only for the request that it was evaluated for.
 type Verdict struct {
 	effect      Effect
 	code        reason.Code
@@ -80,8 +82,7 @@ type Verdict struct {
 // Effect returns allow, ask or deny.
 func (v Verdict) Effect() Effect { return v.effect }
 
-// Reason returns "" for an allow, ApprovalRequired for an ask, and why for a
-// deny.
+// Reason returns "" for an allow, ApprovalRequired for an ask, and the reason of a denial.
 func (v Verdict) Reason() reason.Code {
 	if v.effect == Deny && v.code == "" {
 		return reason.PolicyDenied
@@ -97,9 +98,9 @@ func (v Verdict) Remedy() string {
 	return v.remedy
 }
 
-// Determining returns the policies the verdict rests on, by id: the permits
-// of an allow, the forbids of a deny (none when simply nothing permits), and
-// the forbids and permits that wait for an approval of an ask.
+// Determining returns the policies that determined the verdict, by id: the permits of an allow,
+// the forbids of a denial (none if no policy permits), and the forbids and permits of an ask
+// that wait for an approval.
 func (v Verdict) Determining() []Determining { return append([]Determining(nil), v.determining...) }
 
 // GrantID returns the grant that an allow cites, or "".
@@ -111,18 +112,17 @@ func (v Verdict) SnapshotDigest() string { return v.snapshot }
 // PolicyVersion returns the version of the set that decided.
 func (v Verdict) PolicyVersion() string { return v.version }
 
-// Timeout returns how long an ask waits: the shortest @timeout of the
-// policies that caused it. It is 0 when none of them names one, and whoever
-// asks then uses a time of their own, and for other verdicts.
+// Timeout returns how long an ask waits: the shortest @timeout of the policies that caused it.
+// It is 0 for other verdicts, and if no policy sets one; the default of the desk then applies.
 func (v Verdict) Timeout() time.Duration { return v.timeout }
 
 // Severity returns the highest @severity of the policies that caused an ask,
 // "" for other verdicts.
 func (v Verdict) Severity() string { return v.severity }
 
-// AskReason returns what the policies that caused an ask want to know of the requester
-// (@ask_reason), by the ids of the policies and each question once; "" when they want
-// nothing, and for other verdicts.
+// AskReason returns the questions for the requester of the policies that caused an ask
+// (@ask_reason), by policy id and without duplicates; "" if there are none, and for other
+// verdicts.
 func (v Verdict) AskReason() string {
 	if v.effect != Ask {
 		return ""
@@ -136,25 +136,25 @@ func (v Verdict) AskReason() string {
 	return strings.Join(questions, " ")
 }
 
-// Missing returns what an approval still lacks: for an ask, what it takes;
-// for a deny with ApprovalUnattainable, what nobody can give.
+// Missing describes the approval that is still required: for an ask, the necessary votes; for a
+// denial with ApprovalUnattainable, the requirement that no user can meet.
 func (v Verdict) Missing() string { return v.missing }
 
-// Wanted returns the people whose yes an ask takes; nil where more than a few more do,
-// and for other verdicts.
+// Wanted returns the approvers that an ask needs; nil if more than a few are needed, and for
+// other verdicts.
 func (v Verdict) Wanted() *Wanted { return v.wanted }
 
 // Errors returns the errors of the evaluation; any error denies.
 func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
 
-// SkillGate returns what was said of running the skill whose tool is called, nil for a
-// call of no skill. One that is not allowed is what the deny rests on.
+// SkillGate returns the decision on running the skill whose tool is called, nil for a call
+// without a skill. A closed gate is the reason of the denial.
 func (v Verdict) SkillGate() *SkillGate { return v.gate }
 
-// MarshalJSON writes the shape.
+// MarshalJSON encodes the shape.
 func (v Verdict) MarshalJSON() ([]byte, error) { return json.Marshal(v.Shape()) }
 
-// Shape is the verdict as the journal has it.
+// Shape is the verdict in its journaled form.
 func (v Verdict) Shape() any {
 	return struct {
 		Effect      Effect        `json:"effect"`
@@ -170,27 +170,20 @@ func (v Verdict) Shape() any {
 		Errors      []string      `json:"errors,omitempty"`
 		Gate        *SkillGate    `json:"skill_gate,omitempty"`
 	}{
-		v.effect, v.Reason(), v.Remedy(), notNil(v.determining), v.grantID, v.snapshot, v.version,
+		v.effect, v.Reason(), v.Remedy(), canonical.List(v.determining), v.grantID, v.snapshot, v.version,
 		v.timeout.Milliseconds(), v.severity, v.missing, v.errors, v.gate,
 	}
 }
 
-// Judgement is one evaluation: with exactly the votes given, or of one access
-// rule. The zero value is a deny.
+// Judgement is one evaluation: with exactly the given votes, or of one access rule. The zero
+// value is a denial.
 type Judgement struct {
 	Allowed     bool          `json:"allowed"`
 	Determining []Determining `json:"determining"`
-	// Errors are those of the evaluation; any error denies.
+	// Errors are the errors of the evaluation; any error denies.
 	Errors []string `json:"errors,omitempty"`
-	// Missing says what an approval still lacks, "" when nothing can help.
+	// Missing describes the approval that is still required, "" if no approval can help.
 	Missing string `json:"missing,omitempty"`
-	// Wanted are the people whose yes would help; nil when it is not for want of a few.
+	// Wanted are the approvers who would help; nil if a few more do not suffice.
 	Wanted *Wanted `json:"-"`
-}
-
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

@@ -23,7 +23,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-func TestZeroDenies(t *testing.T) {
+func TestZeroVerdictDenies(t *testing.T) {
 	t.Parallel()
 	var v policy.Verdict
 	if v.Effect() != policy.Deny || v.Reason() != reason.PolicyDenied || v.Remedy() == "" {

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// verdicts remembers what the validator said of a policy under a schema. Its answer
-// depends on nothing else and is most of the work of a build; a build happens at each
-// change of a member, a tool or one policy, and most of what it validates is as before.
+// verdicts caches the validator's messages for a policy under a schema. They depend on nothing
+// else, and computing them is most of the work of a build. A build happens at each change of a
+// member, a tool or a policy, and most of the validated policies are unchanged.
 var verdicts = verdictMemory{now: map[verdictKey][]message{}}
 
 // verdictKey is the SHA-256 of the schema's digest and the policy's text.
 type verdictKey [sha256.Size]byte
 
-// maxVerdicts bounds each of the two generations: the most policies that palyrad is
-// measured with. A verdict is mostly its key.
+// maxVerdicts bounds each of the two generations: the most policies that palyrad is measured
+// with. A verdict is mostly its key.
 const maxVerdicts = 10_000
 
-// verdictMemory holds the verdicts of two generations. What is asked for moves to the
-// newer one; when that is full, the older one is forgotten.
+// verdictMemory holds the verdicts of two generations. A hit moves its entry to the newer one;
+// when that is full, the older one is dropped.
 type verdictMemory struct {
 	mu          sync.Mutex
 	now, before map[verdictKey][]message
@@ -28,8 +28,8 @@ func verdictKeyOf(schemaDigest, text string) verdictKey {
 	return sha256.Sum256([]byte(schemaDigest + "\x00" + text))
 }
 
-// of returns the verdict of key, from judge the first time. None of its messages may be
-// changed by the caller.
+// of returns the verdict of key, computed by judge on the first use. The caller must not modify
+// the messages.
 func (m *verdictMemory) of(key verdictKey, judge func() []message) []message {
 	if found, ok := m.find(key); ok {
 		return found

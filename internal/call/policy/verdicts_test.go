@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestVerdictsAreOfOneSchema: the text that is valid while an argument is a number is
+// TestVerdictsShareOneSchema: the text that is valid while an argument is a number is
 // not once it is a word, and is again when it is a number again.
-func TestVerdictsAreOfOneSchema(t *testing.T) {
+func TestVerdictsShareOneSchema(t *testing.T) {
 	t.Parallel()
 	under := func(kind string) Config {
 		return Config{

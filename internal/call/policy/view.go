@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -9,25 +10,26 @@ import (
 	"palyra/internal/call/policy/finding"
 	"palyra/internal/call/policy/internal/args"
 	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
 )
 
-// View is what explanations, warnings and tests may see of a set: its policies
-// as they are written, who and what there is, and how a call looks to Cedar. It
-// makes no verdict and no set that could come into force.
+// View gives explanations, warnings and tests read access to a set: its policies as written,
+// its principals and resources, and the Cedar form of a call. It cannot create a verdict, or a
+// set that could come into force.
 type View struct{ set *Set }
 
-// View shows the set.
+// View returns a view of the set.
 func (s *Set) View() View { return View{s} }
 
-// Examine shows the set that a configuration makes, with all findings, errors
-// among them. Load makes the same set, or none.
+// Examine returns a view of the set of a configuration with all findings, including errors.
+// Load returns the same set, or none.
 func Examine(cfg Config) (View, []finding.Finding) {
 	s, findings := build(cfg, Defaults())
 	return View{s}, findings
 }
 
-// Config is what the set was built from.
+// Config returns the inputs of the set.
 func (v View) Config() Config {
 	if v.set == nil {
 		return Config{}
@@ -35,7 +37,7 @@ func (v View) Config() Config {
 	return v.set.config
 }
 
-// Policies are those of the set in order, the embedded defaults first.
+// Policies returns the policies of the set in order, the embedded defaults first.
 func (v View) Policies() []*expr.Policy {
 	if v.set == nil {
 		return nil
@@ -51,15 +53,15 @@ func (c candidates) parsed() []*expr.Policy {
 	return out
 }
 
-// InScope reports whether a clause of a scope holds for an entity.
+// InScope reports whether a scope clause matches an entity.
 func (v View) InScope(uid types.EntityUID, scope expr.ScopeNode) bool {
 	return v.set.dir.inScope(uid, scope)
 }
 
-// Above are all groups that an entity is in, in no order.
+// Above returns all groups that contain an entity, in no particular order.
 func (v View) Above(uid types.EntityUID) []types.EntityUID { return v.set.dir.ancestors[uid] }
 
-// Entities lists those of a type, by name.
+// Entities lists the entities of a type, by name.
 func (v View) Entities(t types.EntityType) []types.EntityUID {
 	var out []types.EntityUID
 	for uid := range v.set.dir.entities {
@@ -71,27 +73,26 @@ func (v View) Entities(t types.EntityType) []types.EntityUID {
 	return out
 }
 
-// Roles are the built-in roles and the declared ones.
+// Roles returns the built-in roles and the declared ones.
 func (v View) Roles() []access.Role { return v.set.vocab.roles }
 
-// Arguments is the form of a tool's input, nil for a tool that is not pinned.
+// Arguments returns the form of a tool's input, nil for a tool that is not pinned.
 func (v View) Arguments(tool string) *args.Type { return v.set.vocab.args[tool] }
 
-// Voting is where people can vote here, and whether they can prove to be
-// present.
+// Voting returns the surfaces for votes, and whether presence can be proven.
 func (v View) Voting() (on []access.Surface, present bool) {
 	return v.set.offers.list(), v.set.offers.present
 }
 
-// Call is a request as policies see it.
+// Call is a request in the form that policies read.
 type Call struct {
 	Env expr.Env
-	// Policies are those whose scope the call is in.
+	// Policies are the policies whose scope matches the call.
 	Policies []*expr.Policy
 }
 
-// Call shows a request about one file under some votes; false when it has no
-// Cedar form. Of a call of a skill that may not run it shows the question of that.
+// Call returns a request about one file with some votes; false if it has no Cedar form. If the
+// gate of its skill is closed, it returns the request of the gate.
 func (v View) Call(r Request, a Approval) (Call, bool) {
 	if gate := v.set.skillGate(&r); gate != nil && !gate.Allowed {
 		return v.Gate(r)
@@ -108,8 +109,8 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.inScope(c.req).parsed()}, true
 }
 
-// Gate shows the question whether the caller may run the skill of a call about one file;
-// false for a call of no skill.
+// Gate returns the request whether the caller may run the skill of a call about one file; false
+// for a call without a skill.
 func (v View) Gate(r Request) (Call, bool) {
 	if v.set.skillGate(&r) == nil {
 		return Call{}, false
@@ -123,23 +124,22 @@ func (v View) Gate(r Request) (Call, bool) {
 	}, Policies: v.set.inScope(req).parsed()}, true
 }
 
-// Change is another set to try a call under. Tools and roles are those of the
-// set, for the schema stays.
+// Change is a modified set for evaluating a call. Tools and roles are unchanged from the original
+// set, because the schema stays.
 type Change struct {
 	Config    Config
 	Drop, Add []*expr.Policy
 }
 
-// Tried is what a verdict would say.
+// Tried is the result of a hypothetical evaluation.
 type Tried struct {
 	Effect      Effect
 	Determining []Determining
 	Errors      []string
 }
 
-// Try evaluates a call with the votes given, under another set unless the
-// change is nil. Nothing of that set is validated: it is made of what was, and
-// only what it would say comes out.
+// Try evaluates a call with the given votes, under a modified set unless the change is nil. The
+// modified set is not validated again and is used only for this result.
 func (v View) Try(change *Change, r Request, a Approval) Tried {
 	s := v.set
 	if change != nil {
@@ -149,9 +149,8 @@ func (v View) Try(change *Change, r Request, a Approval) Tried {
 	return Tried{out.effect, out.determining, out.errors}
 }
 
-// TryAccess asks the access rules under another set, each in turn: who would have
-// which permission if members were others. As with Try, that set never comes into
-// force.
+// TryAccess evaluates access requests under a modified set, each in turn: the permissions that
+// members would have. As with Try, the modified set never comes into force.
 func (v View) TryAccess(change *Change, requests ...AccessRequest) []Judgement {
 	s := v.changed(change)
 	out := make([]Judgement, len(requests))
@@ -177,4 +176,87 @@ func (v View) changed(change *Change) *Set {
 	s.index = buildIndex(s.policies)
 	s.findSole()
 	return s
+}
+
+// reachOf returns the reach that the configuration declares for this gateway.
+func reachOf(cfg Config) reach {
+	r := everywhere()
+	r.present = !cfg.NoPresence
+	if cfg.Surfaces == nil {
+		return r
+	}
+	r.on = 0
+	for i, surface := range surfaces {
+		if slices.Contains(cfg.Surfaces, surface) {
+			r.on |= 1 << i
+		}
+	}
+	return r
+}
+
+// asksPresence reports whether a policy reads the presence of a vote, or contains a vote
+// literal with presence.
+func (c *compiled) asksPresence() bool {
+	if c.Mentions("context", "present") {
+		return true
+	}
+	return c.votes && slices.ContainsFunc(c.Constants(), func(v types.Value) bool {
+		vote, ok := v.(types.Record)
+		if !ok {
+			return false
+		}
+		present, ok := vote.Get("present")
+		return ok && present.Equal(types.True)
+	})
+}
+
+// NobodyPresent reports policies that require proof of presence if no user with a presence key
+// may decide an approval; otherwise it returns "".
+func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string) {
+	var asking []string
+	for _, p := range s.policies {
+		if p.asksPresence() {
+			asking = append(asking, p.ID)
+		}
+	}
+	if len(asking) == 0 || slices.ContainsFunc(s.dir.voters, func(m access.Member) bool {
+		return slices.Contains(proving, m.Principal) && s.decidesByPolicy(m.Principal)
+	}) {
+		return "", ""
+	}
+	slices.Sort(asking)
+	return "a vote that is present is asked for by " + strings.Join(asking, ", ") + ", and no approver has a confirmed presence key: calls that need it cannot be allowed",
+		"Make one with the credential of a device: `palyra key presence --passphrase`. One that waits is confirmed by `palyrad presence confirm DEVICE` on the gateway's host."
+}
+
+// findSole marks the user who is the only approver and may therefore answer their own calls.
+// access.Member.Decides defines approvers. If it holds for at most one person, users whom the
+// operator's policies let decide are counted too, so that a user with another possible approver
+// is never sole.
+func (s *Set) findSole() {
+	for _, m := range s.dir.voters {
+		if m.Decides() {
+			s.deciders = append(s.deciders, m)
+		}
+	}
+	for _, m := range s.dir.voters {
+		if len(s.deciders) < 2 && !m.Decides() && s.decidesByPolicy(m.Principal) {
+			s.deciders = append(s.deciders, m)
+		}
+	}
+	if len(s.deciders) != 1 {
+		return
+	}
+	uid := names.UID(s.deciders[0].Principal)
+	e := s.dir.entities[uid]
+	attributes := e.Attributes.Map()
+	attributes["sole"] = types.True
+	e.Attributes = types.NewRecord(attributes)
+	s.dir.entities[uid] = e
+}
+
+func (s *Set) decidesByPolicy(user access.Principal) bool {
+	return slices.ContainsFunc(s.offers.list(), func(surface access.Surface) bool {
+		return s.mayDecide(decider(user, surface, s.offers.present), access.Principal{}, "")
+	})
 }

@@ -21,8 +21,8 @@ import (
 //go:embed vocabulary.cedarschema
 var vocabularyText []byte
 
-// vocabulary is the schema of one installation: the fixed part, one action
-// per pinned tool and one count per role.
+// vocabulary is the schema of one installation: the fixed part, one action per pinned tool and
+// one count per role.
 type vocabulary struct {
 	schema *schema.Resolved
 	// text is the schema in Cedar's own form, digest its SHA-256.
@@ -33,14 +33,14 @@ type vocabulary struct {
 	args   map[string]*args.Type
 	opaque []args.Opaque
 	roles  []access.Role
-	// waiting are tools that are not there and have an action all the same.
+	// waiting are missing tools with a declared action.
 	waiting []string
 	// narrowed holds a validator per action scope (see forScope).
 	narrowed map[string]*schema.Validator
 }
 
-// factTypes declares the context of calls, commits and injections, with the records in it,
-// as the table of facts has them.
+// factTypes declares the context of calls, commits and injections, and its record types, from
+// the table of facts.
 func factTypes() string {
 	declared := map[string][]string{}
 	add := func(record, name string, f *Fact) {
@@ -105,7 +105,7 @@ func buildVocabulary(tools []tool.Descriptor, roles []access.Role, waiting []str
 	return v, nil
 }
 
-// allRoles returns the built-in roles and the declared ones, each once.
+// allRoles returns the built-in roles and the declared ones, without duplicates.
 func allRoles(declared []access.Role) []access.Role {
 	roles := slices.Clone(access.BuiltinRoles)
 	for _, r := range declared {
@@ -116,9 +116,9 @@ func allRoles(declared []access.Role) []access.Role {
 	return roles
 }
 
-// forScope returns a validator that checks conditions only for the actions
-// that the scope can match. Validation of a policy takes time with the number
-// of actions in the schema, and most policies name one.
+// forScope returns a validator that checks conditions only for the actions that the scope can
+// match. Validation time grows with the number of actions in the schema, and most policies name
+// one.
 func (v *vocabulary) forScope(scope expr.ScopeNode) *schema.Validator {
 	key, wanted := expr.ScopeActions(scope)
 	if wanted == nil {
@@ -140,8 +140,8 @@ func (v *vocabulary) forScope(scope expr.ScopeNode) *schema.Validator {
 	return out
 }
 
-// actionMatches reports whether an action is one of the wanted ones or a
-// member of one. Groups have no groups above them.
+// actionMatches reports whether an action is among the wanted ones or a member of one. Groups
+// are not nested.
 func (v *vocabulary) actionMatches(uid types.EntityUID, wanted []types.EntityUID) bool {
 	if slices.Contains(wanted, uid) {
 		return true
@@ -154,8 +154,7 @@ func (v *vocabulary) actionMatches(uid types.EntityUID, wanted []types.EntityUID
 	return false
 }
 
-// actionNames lists the actions by name, sorted, without the stand-in for
-// unknown tools.
+// actionNames lists the actions by name, sorted, without the placeholder for unknown tools.
 func (v *vocabulary) actionNames() []string {
 	var out []string
 	for uid := range v.schema.Actions {
@@ -167,3 +166,116 @@ func (v *vocabulary) actionNames() []string {
 	slices.Sort(out)
 	return out
 }
+
+// Facts lists all facts, for docs/reference/facts.md.
+func Facts() []Fact { return slices.Clone(facts[:]) }
+
+// DescribedFacts returns the rows that a description of a call can set individually: records by
+// their parts, and paths unchanged.
+func DescribedFacts() []Fact {
+	return slices.DeleteFunc(slices.Clone(facts[:]), func(f Fact) bool {
+		return !f.Described() || f.HasParts() || f.Name == "path_folded"
+	})
+}
+
+// Described reports whether a description of a call sets the fact: not the data of the call
+// itself, the time or the votes.
+func (f *Fact) Described() bool {
+	return f.at != nil && f.origin != ofCall && f.origin != ofClock
+}
+
+// Context returns the first context that has the fact.
+func (f *Fact) Context() string {
+	switch {
+	case f.in&inCall != 0:
+		return ContextCall
+	case f.in&inCommit != 0:
+		return ContextCommit
+	}
+	return ContextInjection
+}
+
+// Label is the name of the fact, with a question mark if it is optional.
+func (f *Fact) Label() string {
+	if f.optional() {
+		return f.Name + "?"
+	}
+	return f.Name
+}
+
+// Shape describes the type: the name of a Cedar type, or "record".
+func (f *Fact) Shape() string {
+	kind := strings.TrimSuffix(f.PlainType(), "Facts")
+	switch {
+	case f.Type == "" || kind != f.PlainType() || kind == "ByRole":
+		return "record"
+	case strings.HasPrefix(kind, "Set<VoteFact"):
+		return "Set of records"
+	case strings.HasPrefix(kind, "Set<"):
+		return "Set of String"
+	}
+	return kind
+}
+
+// Kind is "bound", "fresh" or "environment".
+func (f *Fact) Kind() string { return f.kind.String() }
+
+// Origin is the source of the fact.
+func (f *Fact) Origin() string { return f.origin.String() }
+
+// Description is the text of the fact, with its possible values, in Markdown.
+func (f *Fact) Description() string {
+	if f.Values == nil {
+		return f.About
+	}
+	values := ": `" + strings.Join(f.Values, "`, `") + "`"
+	return f.About + strings.ReplaceAll(values, ", ``", ", `\"\"`")
+}
+
+// HasParts reports whether the fact is a record whose parts have separate rows.
+func (f *Fact) HasParts() bool {
+	a := attributeOfName(types.String(f.Name))
+	return a != 0 && contextFacts[a.index()].parts != nil
+}
+
+// OfCommit reports whether the fact belongs to change sets only.
+func (f *Fact) OfCommit() bool { return f.origin == ofCommit }
+
+// record returns the name of the record that contains the fact, or "".
+func (f *Fact) record() string {
+	name, _, inner := strings.Cut(f.Name, ".")
+	if !inner {
+		return ""
+	}
+	return name
+}
+
+// At points to the fact in a request; nil if the request lacks it. The containing record is
+// copied into the request, so that other requests sharing it do not change.
+func (f *Fact) At(r *Request) any {
+	if f.at == nil || f.HasParts() {
+		return nil
+	}
+	switch f.record() {
+	case "exec":
+		r.Facts.Exec = copyOf(r.Facts.Exec)
+	case "external":
+		r.Facts.External = copyOf(r.Facts.External)
+	case "shell":
+		r.Facts.Shell = copyOf(r.Facts.Shell)
+	}
+	if f.OfCommit() {
+		r.Commit = copyOf(r.Commit)
+	}
+	return f.at(r)
+}
+
+func (o origin) String() string {
+	return [...]string{"", "the call", "the caller", "planning", "the session", "the changes", "votes", "the clock"}[o]
+}
+
+func (w Way) String() string {
+	return [...]string{"", "none", "the caller, by another argument", "the requester, by another reason", "approvers", "waiting"}[w]
+}
+
+func (k factKind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }

@@ -75,10 +75,10 @@ func TestForbidsThatWaitFailClosed(t *testing.T) {
 	}
 }
 
-// TestMistakesDoNotWait: a name that no server could bring is a mistake, and so is a tool that a
+// TestErrorsAreNotDeferred: a name that no server could bring is a mistake, and so is a tool that a
 // server does not have which is there; and what is wrong with a policy beside what it waits for
 // is found.
-func TestMistakesDoNotWait(t *testing.T) {
+func TestErrorsAreNotDeferred(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"no server": {`forbid(principal, action == Action::"tool.execute/fs.raed", resource);`, "fs.raed"},

@@ -10,27 +10,28 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 )
 
-// Ceiling says of one principal, or of one messaging channel, whether policies may
-// let it in at all. What the configuration leaves out stays out.
+// Ceiling states whether policies may admit a principal or a messaging channel at all. Entries
+// that the configuration omits stay excluded.
 type Ceiling struct {
 	// Name is "user:bob", "agent:helper" or "channel:ops".
 	Name    string
 	Allowed bool
-	// By is zero for what the configuration says.
+	// By is zero for an entry of the configuration.
 	By     access.Principal
 	At     time.Time
 	Reason string
 }
 
-// channelPrefix begins the name of a channel's ceiling.
+// channelPrefix is the prefix of the name of a channel's ceiling.
 const channelPrefix = "channel:"
 
-// maxCeilings bounds what commands may set.
+// maxCeilings bounds the ceilings that commands may set.
 const maxCeilings = 10_000
 
 type ceilingSet struct {
@@ -39,7 +40,7 @@ type ceilingSet struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Ceilings are those of the configuration, and then those that commands set.
+// Ceilings returns the ceilings of the configuration, followed by those set by commands.
 func (p *Admin) Ceilings() []Ceiling {
 	cfg := p.use.Settings
 	var list []Ceiling
@@ -54,13 +55,18 @@ func (p *Admin) Ceilings() []Ceiling {
 	return append(list, p.ceilings...)
 }
 
-// SetCeiling lets a principal or a channel in, or keeps it out, whatever policies say.
-// It is in force when it returns, and after a restart. Nothing that the configuration
-// leaves out is let in, and nobody who answers approvals is kept out by it: disabling
-// is for that, which says what is lost.
+// SetCeiling admits or excludes a principal or a channel, independent of policies. It is in
+// force when it returns, and after a restart. It does not admit entries that the configuration
+// omits, and does not exclude approvers: disable those as members, which reports the
+// consequences.
 func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ceiling, error) {
 	if err := p.checkCeiling(by, c); err != nil {
 		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
+	}
+	if c.Allowed {
+		if err := p.use.Guard.Check(ctx, change.LetIn); err != nil {
+			return Ceiling{}, err
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +75,7 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	case found && p.ceilings[i].Allowed == c.Allowed:
 		return p.ceilings[i], nil
 	case !found && len(p.ceilings) >= maxCeilings:
-		return Ceiling{}, reason.Errorf(reason.QuotaExceeded, "there are %d ceilings, and no more than that", maxCeilings).
+		return Ceiling{}, reason.Errorf(reason.QuotaExceeded, "the maximum of %d ceilings is reached", maxCeilings).
 			WithRemedy("List channels in allowed_channels of palyra.toml.")
 	}
 	c.By = by.Principal
@@ -96,8 +102,8 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	return c, err
 }
 
-// CheckCeiling finds what keeps SetCeiling from being made, and whether it would change
-// something.
+// CheckCeiling returns the error that SetCeiling would return, and whether it would change the
+// ceilings.
 func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err error) {
 	if err := p.checkCeiling(by, c); err != nil {
 		return false, err
@@ -108,7 +114,7 @@ func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err err
 	return !found || p.ceilings[i].Allowed != c.Allowed, nil
 }
 
-// ceiling finds where a ceiling is kept, or would be. The caller holds p.mu.
+// ceiling returns the index of a ceiling, or its insertion index. The caller holds p.mu.
 func (p *Admin) ceiling(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.ceilings, name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
 }
@@ -116,7 +122,7 @@ func (p *Admin) ceiling(name string) (int, bool) {
 func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
 	if channel, is := strings.CutPrefix(c.Name, channelPrefix); is {
 		if !config.IsChannel(channel) {
-			return reason.Errorf(reason.InvalidInput, "%q is no channel: 1 to 128 letters, digits and . _ : # @ / -", channel)
+			return reason.Errorf(reason.InvalidInput, "%q is not a valid channel: 1 to 128 letters, digits and . _ : # @ / -", channel)
 		}
 		if allowed := p.use.Settings.AllowedChannels; c.Allowed && len(allowed) > 0 && !slices.Contains(allowed, channel) {
 			return notByCommand(channel, "allowed_channels")
@@ -130,35 +136,35 @@ func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
 	i := slices.IndexFunc(p.use.Members.List(), func(m access.Member) bool { return m.Principal == who && !m.Removed() })
 	switch {
 	case i < 0:
-		return reason.Errorf(reason.NotFound, "there is no member %s", who).WithRemedy("See `palyra members list`.")
+		return reason.Errorf(reason.NotFound, "member %s does not exist", who).WithRemedy("List members with `palyra members list`.")
 	case c.Allowed && !listed(p.use.Settings, who):
 		return notByCommand(who.String(), "allowed_principals")
 	case !c.Allowed && who == by.Principal:
-		return reason.Errorf(reason.InvalidInput, "nobody keeps themselves out").WithRemedy("Ask another owner or admin.")
+		return reason.Errorf(reason.InvalidInput, "a caller cannot exclude themselves").WithRemedy("Ask another owner or admin.")
 	case !c.Allowed && slices.ContainsFunc(p.use.Members.List()[i].Roles, access.Role.Decides):
-		return reason.Errorf(reason.InvalidInput, "%s answers approvals, and is kept out by disabling", who).
-			WithRemedy("Use `palyra members disable %s`, which says what is lost by it.", who)
+		return reason.Errorf(reason.InvalidInput, "%s answers approvals and must be disabled instead", who).
+			WithRemedy("Use `palyra members disable %s`, which reports the consequences.", who)
 	}
 	return nil
 }
 
 func notByCommand(name, key string) error {
-	return reason.Errorf(reason.PermissionDenied, "the configuration keeps %s out, and no command lets it in", name).
+	return reason.Errorf(reason.PermissionDenied, "the configuration excludes %s, which a command cannot override", name).
 		WithRemedy("Add it to %s of palyra.toml on the gateway's host, and restart palyrad.", key)
 }
 
-// principalOf is the user or agent of a ceiling's name.
+// principalOf returns the user or agent of a ceiling's name.
 func principalOf(name string) (access.Principal, bool) {
 	p, err := access.ParsePrincipal(name)
 	return p, err == nil && (p.Kind == access.KindUser || p.Kind == access.KindAgent)
 }
 
-// listed reports whether the configuration lets a principal in.
+// listed reports whether the configuration admits a principal.
 func listed(cfg *config.Config, who access.Principal) bool {
 	return slices.Contains(cfg.AllowedPrincipals, "*") || slices.Contains(cfg.AllowedPrincipals, who.String())
 }
 
-// loadCeilings reads what commands set.
+// loadCeilings reads the ceilings set by commands.
 func (p *Admin) loadCeilings(ctx context.Context) error {
 	list, err := p.use.Store.Ceilings(ctx)
 	if err != nil {
@@ -170,7 +176,7 @@ func (p *Admin) loadCeilings(ctx context.Context) error {
 	return nil
 }
 
-// Lower applies what commands set to what the configuration lets in.
+// Lower applies the ceilings set by commands to the ceilings of the configuration.
 func Lower(s *policy.Snapshot, ceilings []Ceiling) {
 	fixed := len(s.AllowedChannels) > 0
 	for _, c := range ceilings {

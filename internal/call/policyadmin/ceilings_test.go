@@ -10,13 +10,14 @@ import (
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/call/policyadmin/policyadmintest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// household are an owner, ann who decides nothing, and an agent of hers.
+// household has an owner, a member ann who cannot decide, and an agent of ann.
 type household struct{ oneOwner }
 
 func (household) List() []access.Member {
@@ -27,18 +28,18 @@ func (household) List() []access.Member {
 	}
 }
 
-// house is an admin of a household's policies on a store that outlives it.
-type house struct {
+// testAdmin is an admin of a household's policies on a store that survives it.
+type testAdmin struct {
 	*policyadmin.Admin
 	t     *testing.T
 	store *policyadmintest.Memory
 	cut   *[]access.Principal
 }
 
-func newHouse(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config)) house {
+func newAdmin(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config)) testAdmin {
 	t.Helper()
 	var cut []access.Principal
-	h := house{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
+	h := testAdmin{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
 	must.Do(t, h.Load(t.Context()))
 	return h
 }
@@ -49,18 +50,19 @@ func houseConfig(t *testing.T, store *policyadmintest.Memory, edit func(*config.
 	cfg.StateDir = t.TempDir()
 	edit(cfg)
 	return policyadmin.Config{
+		Guard:    change.Unguarded,
 		Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: household{}, Tools: builtinTools{},
 		Cut: cut, Swapped: func() {}, Log: (&gatewaytest.Log{}).Logger(),
 	}
 }
 
-func (h house) set(name string, allowed bool) error {
+func (h testAdmin) set(name string, allowed bool) error {
 	_, err := h.SetCeiling(h.t.Context(), operatorCaller(), policyadmin.Ceiling{Name: name, Allowed: allowed})
 	return err
 }
 
-// lets reports whether a principal may read files, from a channel or "".
-func (h house) lets(who access.Principal, channel string) bool {
+// lets reports whether a principal may read files, from a channel or from "".
+func (h testAdmin) lets(who access.Principal, channel string) bool {
 	r := policytest.Request("echo", `{"text":"x"}`)
 	r.Caller = access.Caller{Principal: who, OnBehalfOf: who, Surface: access.SurfaceCLI, Paired: true}
 	r.Channel = channel
@@ -69,11 +71,11 @@ func (h house) lets(who access.Principal, channel string) bool {
 
 func nothing(*config.Config) {}
 
-// What commands set counts at once and after a restart; what is open ends.
+// A ceiling that a command set is in force immediately and after a restart, and open calls end.
 func TestCeilingsByCommand(t *testing.T) {
 	t.Parallel()
 	store := policyadmintest.NewMemory()
-	h := newHouse(t, store, nothing)
+	h := newAdmin(t, store, nothing)
 	bot, ann := access.Agent("bot"), access.User("ann")
 	if !h.lets(bot, "") || h.lets(bot, "ops") {
 		t.Fatal("at first everybody is let in, and no channel")
@@ -87,7 +89,7 @@ func TestCeilingsByCommand(t *testing.T) {
 		if when == "at once" && !slices.Equal(*h.cut, []access.Principal{bot}) {
 			t.Errorf("what was open of %v ended", *h.cut)
 		}
-		h = newHouse(t, store, nothing)
+		h = newAdmin(t, store, nothing)
 	}
 	must.Do(t, h.set("agent:bot", true))
 	must.Do(t, h.set("channel:ops", false))
@@ -96,16 +98,16 @@ func TestCeilingsByCommand(t *testing.T) {
 	}
 }
 
-// The configuration wins: no command lets in what it leaves out, one that was set
-// before it did neither, and the remedy names the key.
+// The configuration has priority: no command admits an entry that it omits, also not an earlier
+// command. The remedy names the key.
 func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	t.Parallel()
 	store := policyadmintest.NewMemory()
-	must.Do(t, newHouse(t, store, nothing).set("channel:ops", true))
+	must.Do(t, newAdmin(t, store, nothing).set("channel:ops", true))
 	listed := func(c *config.Config) {
 		c.AllowedPrincipals, c.AllowedChannels = []string{"user:local", "user:ann"}, []string{"dev", "qa"}
 	}
-	h := newHouse(t, store, listed)
+	h := newAdmin(t, store, listed)
 	ann := access.User("ann")
 	if h.lets(access.Agent("bot"), "") || !h.lets(ann, "dev") || h.lets(ann, "ops") {
 		t.Errorf("with a list: %v", h.Ceilings())
@@ -120,8 +122,8 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	if h.lets(ann, "dev") || !h.lets(ann, "qa") {
 		t.Errorf("narrowed: %v", h.Ceilings())
 	}
-	// The control: what the remedy says is done, and helps.
-	h = newHouse(t, store, func(c *config.Config) { listed(c); c.AllowedPrincipals = append(c.AllowedPrincipals, "agent:bot") })
+	// Control: the remedy works.
+	h = newAdmin(t, store, func(c *config.Config) { listed(c); c.AllowedPrincipals = append(c.AllowedPrincipals, "agent:bot") })
 	if !h.lets(access.Agent("bot"), "") {
 		t.Error("an agent on the list is kept out")
 	}
@@ -129,7 +131,7 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 
 func TestCeilingsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, policyadmintest.NewMemory(), nothing)
+	h := newAdmin(t, policyadmintest.NewMemory(), nothing)
 	for name, want := range map[string]reason.Code{
 		"user:local": reason.InvalidInput, "user:nobody": reason.NotFound, "device:x": reason.InvalidInput, "ops": reason.InvalidInput,
 		"channel:": reason.InvalidInput, "channel:a b": reason.InvalidInput, "channel:" + strings.Repeat("x", 129): reason.InvalidInput,

@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policyadmin"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
@@ -13,7 +14,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// heldTools are asked by a check, which they hold.
+// heldTools block a check until they are released.
 type heldTools struct {
 	builtinTools
 	hold func()
@@ -27,13 +28,14 @@ func (h *heldTools) Descriptors() []tool.Descriptor {
 	return h.builtinTools.Descriptors()
 }
 
-// TestCheckHoldsNothing: what calls and operators need of policy is there while a
-// check goes on, and policies come into force.
-func TestCheckHoldsNothing(t *testing.T) {
+// TestCheckKeepsNoState: while a check runs, calls and operators can read the policies, and
+// policies come into force.
+func TestCheckKeepsNoState(t *testing.T) {
 	t.Parallel()
 	tools, engine, cfg, log := &heldTools{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{
+		Guard:    change.Unguarded,
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 	})
 	must.Do(t, p.Load(t.Context()))

@@ -9,13 +9,13 @@ import (
 	"palyra/internal/call/policy"
 )
 
-// Follow reloads as a watcher says.
+// Follow reloads on the events of a watcher.
 func (p *Admin) Follow(ctx context.Context, events chan fsnotify.Event, faults chan error, reload chan struct{}) error {
 	return p.follow(ctx, &dirChanges{events: events, errors: faults}, reload)
 }
 
-// FollowDirectory reloads as a watcher of the policy directory says, which looks
-// for another directory when it is told to.
+// FollowDirectory reloads on the events of a watcher of the policy directory. The watcher checks
+// for another directory when look receives.
 func (p *Admin) FollowDirectory(ctx context.Context, look chan time.Time) error {
 	files, err := watchDir(p.Dir())
 	if err != nil {
@@ -26,11 +26,11 @@ func (p *Admin) FollowDirectory(ctx context.Context, look chan time.Time) error 
 	return p.follow(ctx, files, nil)
 }
 
-// DirectoryChanged is what happens when the directory has changed.
+// DirectoryChanged handles a change of the directory.
 func (p *Admin) DirectoryChanged(ctx context.Context) error { return p.directoryChanged(ctx) }
 
-// Set is the one in force.
+// Set returns the set in force.
 func (p *Admin) Set() *policy.Set { return p.use.Engine.Current() }
 
-// Dir is the policy directory.
+// Dir returns the policy directory.
 func (p *Admin) Dir() string { return p.use.Settings.Policy.Dir }

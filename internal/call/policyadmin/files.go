@@ -19,28 +19,28 @@ const (
 	maxPolicyFile = 1 << 20
 	policySuffix  = ".cedar"
 	testSuffix    = ".test.yaml"
-	// testsDir is a directory below policy.dir for tests that do not lie beside
-	// the policies.
+	// testsDir is a subdirectory of policy.dir for tests that are not stored next to the
+	// policies.
 	testsDir = "tests"
 )
 
-// Directory is what stands in the policy directory, and what of it counts.
+// Directory is the state of the policy directory in comparison with the set in force.
 type Directory struct {
-	// Path is policy.dir; "" means that there is none.
+	// Path is policy.dir; "" if it is not configured.
 	Path string
-	// Present says that it is there.
+	// Present is true if it exists.
 	Present bool
-	// Files are the policy files in it as it is now.
+	// Files is the current number of policy files in it.
 	Files int
-	// Policies are those in force beside the built-in ones.
+	// Policies is the number of policies in force in addition to the built-in ones.
 	Policies int
-	// InForce says that its files are those in force.
+	// InForce is true if its files are in force.
 	InForce bool
-	// Problem says why they are not, and what to do.
+	// Problem is the reason why they are not in force, with the next step.
 	Problem string
 }
 
-// Directory compares the policy directory as it is now with what is in force.
+// Directory compares the current policy directory with the set in force.
 func (p *Admin) Directory() Directory {
 	d := Directory{Path: p.use.Settings.Policy.Dir}
 	sources, _, err := p.read()
@@ -57,30 +57,30 @@ func (p *Admin) Directory() Directory {
 	return d
 }
 
-// outOfForce says why the files of the directory are not those in force; "" when
-// they are. The caller holds p.mu.
+// outOfForce returns the reason why the files of the directory are not in force, or "". The
+// caller holds p.mu.
 func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) string {
 	switch {
 	case d.Path == "":
-		return "policy.dir is empty, so that the built-in policies count alone"
+		return "policy.dir is empty: only the built-in policies are in force"
 	case p.running.activated:
-		return "an activated version counts in its place; `palyra policy reload` returns to the directory"
+		return "an activated version is in force instead; run `palyra policy reload` to return to the directory"
 	case err != nil:
 		return err.Error() + ". " + reason.Known(err, reason.PolicyInvalid).NextStep()
 	case !d.Present && len(p.running.sources) > 0:
-		return "it is gone, and what was in force stays; make it again, empty if the built-in policies are to count alone"
+		return "it has disappeared, and the previous policies stay in force; create it again, empty if only the built-in policies should apply"
 	case !d.Present:
-		return "it is not there; `palyra policy init --profile laptop` makes it"
+		return "it does not exist; create it with `palyra policy init --profile laptop`"
 	case !slices.Equal(sources, p.running.sources) && p.takesTwo():
-		return "it is a proposal: its files are not those in force, and take a second person; `palyra policy reload` asks for it"
+		return "it is a proposal: its files are not in force and need a second person; request the approval with `palyra policy reload`"
 	case !slices.Equal(sources, p.running.sources):
-		return "its files are not those in force; `palyra policy reload` says why"
+		return "its files are not in force; run `palyra policy reload` to see the reason"
 	}
 	return ""
 }
 
-// countFiles counts the policy files of a directory, also where they are not read because
-// others could change them; 0 where they cannot be listed.
+// countFiles counts the policy files of a directory, including files that are not read because
+// other users could change them; 0 if they cannot be listed.
 func countFiles(dir string) (n int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -94,38 +94,38 @@ func countFiles(dir string) (n int) {
 	return n
 }
 
-// isPolicy reports whether a file of that name is read for its suffix.
+// isPolicy reports whether a file with that name has the suffix and is read.
 func isPolicy(name, suffix string) bool {
 	return strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, ".")
 }
 
-// isThere reports whether anything stands there. What cannot be looked at, or
-// is a link to nowhere, does, so that reading it says what is wrong.
+// isThere reports whether the path exists. An inaccessible path or a dangling link counts as
+// existing, so that reading it returns the error.
 func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// own reads the policy directory for a set that is to come into force. One that
-// never was there has no policies; one that is gone is an error, because its
-// rules must not end by somebody moving it. The caller holds p.mu.
+// own reads the policy directory for a set that is to come into force. A directory that never
+// existed has no policies. A directory that disappeared is an error, because moving it must not end
+// its rules. The caller holds p.mu.
 func (p *Admin) own() (sources, tests []policy.Source, err error) {
 	dir := p.use.Settings.Policy.Dir
 	if dir != "" && !isThere(dir) && len(p.running.sources) > 0 {
-		return nil, nil, reason.Errorf(reason.PolicyInvalid, "the policy directory %s is gone; what was in force stays", dir).
-			WithRemedy("Make it again, empty if the built-in policies are to count alone, then `palyra policy reload`.")
+		return nil, nil, reason.Errorf(reason.PolicyInvalid, "the policy directory %s has disappeared; the previous policies stay in force", dir).
+			WithRemedy("Create it again, empty if only the built-in policies should apply, then run `palyra policy reload`.")
 	}
 	return p.read()
 }
 
-// read reads the policy directory, unless others could change what stands there.
+// read reads the policy directory, unless other users could change its content.
 func (p *Admin) read() (sources, tests []policy.Source, err error) {
 	return ReadTrusted(p.use.Settings)
 }
 
-// ReadTrusted reads the policy directory of a configuration, as ReadDir, unless somebody
-// could change it, or a file in it, who is neither root nor the user of this process, or it
-// lies in a workspace. That is trusted.ErrUntrusted.
+// ReadTrusted reads the policy directory of a configuration, as ReadDir. It returns
+// trusted.ErrUntrusted if a user other than root and the user of this process can change the
+// directory or a file in it, or if the directory is in a workspace.
 func ReadTrusted(cfg *config.Config) (sources, tests []policy.Source, err error) {
 	workspaces := cfg.WorkspacePaths()
 	return readDir(cfg.Policy.Dir, func(path string) error {
@@ -134,13 +134,13 @@ func ReadTrusted(cfg *config.Config) (sources, tests []policy.Source, err error)
 	})
 }
 
-// ReadDir reads the *.cedar files of a directory and its tests, each in
-// the order of their names. One that is not there has none.
+// ReadDir reads the *.cedar files of a directory and its tests, each ordered by name. A directory
+// that does not exist has no files.
 func ReadDir(dir string) (sources, tests []policy.Source, err error) {
 	return readDir(dir, func(string) error { return nil })
 }
 
-// readDir is ReadDir for what check does not refuse: the directory, and each file in it.
+// readDir is ReadDir with a check of the directory and of each file in it.
 func readDir(dir string, check func(path string) error) (sources, tests []policy.Source, err error) {
 	if dir == "" || !isThere(dir) {
 		return nil, nil, nil
@@ -161,8 +161,8 @@ func readDir(dir string, check func(path string) error) (sources, tests []policy
 	return sources, append(tests, apart...), err
 }
 
-// readFiles reads the files of a directory whose names end so. Their names
-// begin with prefix.
+// readFiles reads the files of a directory whose names have a suffix. It adds the prefix to their
+// names.
 func readFiles(dir, prefix, suffix string, check func(path string) error) ([]policy.Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

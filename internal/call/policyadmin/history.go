@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/page"
 	"palyra/internal/core/reason"
@@ -19,7 +20,7 @@ type Version struct {
 	Version       string
 	FirstLoadedAt time.Time
 	LoadedBy      string
-	// Policies counts those of the defaults, too.
+	// Policies includes the default policies.
 	Policies  int
 	Sources   []policy.Source
 	InForce   bool
@@ -33,10 +34,13 @@ func keptSources(v KeptVersion) (sources []policy.Source, err error) {
 	return sources, nil
 }
 
-// Activate puts a kept version in force for an operator, in place of the policy
-// directory. Its files are loaded with the defaults, the members and the tools
-// as they are now, so that the set can have another version.
+// Activate puts a stored version in force for an operator, instead of the policy directory. Its
+// files are loaded with the current defaults, members and tools, so that the resulting set may
+// have another version.
 func (p *Admin) Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error) {
+	if err := p.use.Guard.Check(ctx, change.ActivatePolicy); err != nil {
+		return Reloaded{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept, err := p.use.Store.PolicyVersion(ctx, version)
@@ -50,7 +54,7 @@ func (p *Admin) Activate(ctx context.Context, by access.Caller, version string) 
 	return p.apply(ctx, by.Principal.String(), candidate{sources: sources, activated: true})
 }
 
-// Version finds a kept version by its digest or the beginning of it.
+// Version finds a stored version by its digest or a prefix of it.
 func (p *Admin) Version(ctx context.Context, version string) (Version, error) {
 	kept, err := p.use.Store.PolicyVersion(ctx, version)
 	if err != nil {
@@ -59,8 +63,7 @@ func (p *Admin) Version(ctx context.Context, version string) (Version, error) {
 	return p.describe(kept)
 }
 
-// Versions lists one page of kept versions, newest first. The token is a
-// position.
+// Versions lists one page of stored versions, newest first. The token is a position.
 func (p *Admin) Versions(ctx context.Context, size int, token string) ([]Version, string, error) {
 	wanted, err := page.Parse(size, token)
 	if err != nil {
@@ -90,9 +93,9 @@ func (p *Admin) describe(v KeptVersion) (Version, error) {
 	}, err
 }
 
-// Reset lets the policy directory count from the next start of palyrad on, in a store
-// whose daemon does not run: an activation ends, and what was in force last is not held
-// against the directory. It returns the version that was in force last.
+// Reset makes the policy directory effective from the next start of palyrad, in the store of a
+// stopped daemon: an activation ends, and the directory may differ from the set that was in
+// force last. It returns the version that was in force last.
 func Reset(ctx context.Context, store Store) (version string, err error) {
 	kept, found, err := store.LastPolicy(ctx)
 	if err != nil {

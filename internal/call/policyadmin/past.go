@@ -20,42 +20,40 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// maxCallEvents is more than one call ever has.
+// maxCallEvents is an upper bound on the events of one call.
 const maxCallEvents = 100
 
-// clockSlack is by how much the clock may have been set back between a
-// decision's id and its event.
+// clockSlack is the tolerated backward step of the clock between a decision's id and its event.
 const clockSlack = time.Minute
 
-// pastCall is what the journal holds of a call.
+// pastCall is a call as journaled.
 type pastCall struct {
 	record.Story
-	// proposed, decided and refused are empty for what did not happen.
+	// proposed, decided and refused are empty for steps that did not happen.
 	proposed record.Proposed
 	decided  decision.Record
 	refused  record.Refused
 }
 
-// PastCall is a call that was judged, with what judged it.
+// PastCall is a judged call with the set that judged it.
 type PastCall struct {
 	ProposalID string
-	// Decision is zero while nobody has decided.
+	// Decision is zero while the call is undecided.
 	Decision decision.Record
 	Set      *policy.Set
 	// Request has the arguments as they were journaled, without secrets.
 	Request policy.Request
 	Grants  []policy.Grant
-	// Notes are what a reader has to know.
+	// Notes are remarks for the reader.
 	Notes []string
 }
 
-// Past finds a call by the id of its proposal or its decision, or of an approval
-// that it asked for, with the set that judged it. The id of an approval of what
-// the call changed finds that commit, and so does the proposal's if a commit was
-// refused. What is not the caller's own is part of the journal: for those
-// who may not read that, it is not found, in the words for an unknown id.
+// Past finds a call with the set that judged it, by the id of its proposal, its decision, or
+// one of its approvals. The id of an approval of a commit finds that commit, and so does the
+// proposal's id if a commit was refused. Calls of other principals are part of the journal: a
+// caller who may not read the journal gets the error for an unknown id.
 func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
-	one, asked, err := p.pastCall(ctx, id)
+	one, approvalDigest, err := p.pastCall(ctx, id)
 	if err != nil {
 		return PastCall{}, err
 	}
@@ -66,35 +64,35 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 		return PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was asked: %s", one.proposed.ProposalID, one.refused.Message).
 			WithRemedy("`palyra journal tail` shows what happened instead.")
 	}
-	said, decided, notes := one.subject(id, asked)
-	inputs, err := p.use.Store.SnapshotInputs(ctx, said.Verdict.SnapshotDigest)
+	evaluated, decided, notes := one.subject(id, approvalDigest)
+	inputs, err := p.use.Store.SnapshotInputs(ctx, evaluated.Verdict.SnapshotDigest)
 	if err != nil {
 		return PastCall{}, err
 	}
 	if inputs == nil {
-		return PastCall{}, cannotExplain(said.Verdict.SnapshotDigest, "it was judged by an earlier version of palyrad, which did not keep what its policies were made of")
+		return PastCall{}, cannotExplain(evaluated.Verdict.SnapshotDigest, "it was judged by an earlier version of palyrad, which did not keep what its policies were made of")
 	}
-	past := PastCall{ProposalID: one.proposed.ProposalID, Decision: decided, Request: said.Request, Notes: notes}
-	if past.Set, err = policy.Restore(inputs, said.Verdict.SnapshotDigest); err != nil {
+	past := PastCall{ProposalID: one.proposed.ProposalID, Decision: decided, Request: evaluated.Request, Notes: notes}
+	if past.Set, err = policy.Restore(inputs, evaluated.Verdict.SnapshotDigest); err != nil {
 		return PastCall{}, err
 	}
 	if past.Request.Commit == nil {
-		if past.Request.Args, err = p.arguments(ctx, one.argumentsOf(said.CallDigest)); err != nil {
+		if past.Request.Args, err = p.arguments(ctx, one.argumentsOf(evaluated.CallDigest)); err != nil {
 			return PastCall{}, err
 		}
 	}
-	if said.Verdict.GrantID != "" {
-		g, err := p.use.Grants.Grant(ctx, said.Verdict.GrantID)
+	if evaluated.Verdict.GrantID != "" {
+		g, err := p.use.Grants.Grant(ctx, evaluated.Verdict.GrantID)
 		if err != nil {
 			return PastCall{}, err
 		}
 		past.Grants = []policy.Grant{call.GrantAt(g, past.Request.Time)}
 	}
-	return past, check(said.Verdict, past, one.proposed.Redactions)
+	return past, check(evaluated.Verdict, past, one.proposed.Redactions)
 }
 
-// argumentsOf is the proposal with the arguments of the call that was judged: those that
-// people made of it, where they edited it.
+// argumentsOf returns the proposal with the arguments of the judged call, which are the edited
+// ones if people edited it.
 func (c *pastCall) argumentsOf(digest string) record.Proposed {
 	out := c.proposed
 	for _, e := range c.Edits {
@@ -105,8 +103,8 @@ func (c *pastCall) argumentsOf(digest string) record.Proposed {
 	return out
 }
 
-// check makes sure that the explanation will be about what was decided: the
-// same policies, asked the same, have to say the same.
+// check verifies that the explanation applies to the decision: the same policies must return
+// the same verdict for the same request.
 func check(v record.Verdict, past PastCall, redacted []string) error {
 	now := past.Set.Evaluate(past.Request, past.Grants)
 	same := now.Effect().String() == v.Effect && slices.EqualFunc(now.Determining(), v.Determining, func(a, b policy.Determining) bool { return a.ID == b.ID })
@@ -124,22 +122,21 @@ func cannotExplain(snapshot, why string) error {
 		WithRemedy("`palyra policy snapshot %s` shows these policies; `palyra policy explain TOOL ...` explains such a call under those in force.", snapshot)
 }
 
-// of reports whether a principal made the call, or somebody on its behalf did.
+// of reports whether the call was made by, or on behalf of, a principal.
 func (c *pastCall) of(p access.Principal) bool {
 	who := p.String()
 	return who == c.proposed.Principal || who == c.proposed.OnBehalfOf || who == c.refused.Principal
 }
 
-// subject picks what an id is about: the commit or the secret that the approval with
-// the call digest asked is for, a refused commit or secret of the proposal, else the
-// call.
-func (c *pastCall) subject(id, asked string) (*record.Evaluated, decision.Record, []string) {
-	commit := func(e *record.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == asked }
-	if g := c.Gate(); asked == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
-		asked = g.CallDigest
+// subject selects the subject of an id: the commit or the secret of the approval with the call
+// digest asked, a refused commit or secret of the proposal, else the call.
+func (c *pastCall) subject(id, approvalDigest string) (*record.Evaluated, decision.Record, []string) {
+	commit := func(e *record.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == approvalDigest }
+	if g := c.Gate(); approvalDigest == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
+		approvalDigest = g.CallDigest
 	}
 	inject := func(e *record.Evaluated) bool {
-		return e.Request.Injection != nil && (e.CallDigest == asked || asked == "" && !c.decided.Allowed && e.Verdict.Effect == policy.Deny.String())
+		return e.Request.Injection != nil && (e.CallDigest == approvalDigest || approvalDigest == "" && !c.decided.Allowed && e.Verdict.Effect == policy.Deny.String())
 	}
 	if slices.ContainsFunc(c.Evaluations, inject) {
 		return c.evaluation(inject, c.decided.SnapshotDigest), c.decided, append(c.notes(), "this is about a secret that the program of the call would get")
@@ -148,12 +145,12 @@ func (c *pastCall) subject(id, asked string) (*record.Evaluated, decision.Record
 		call := func(e *record.Evaluated) bool { return e.Request.Commit == nil && e.Request.Injection == nil }
 		return c.evaluation(call, c.decided.SnapshotDigest), c.decided, c.notes()
 	}
-	notes := []string{"this is about what the call changed in its copy of the workspace"}
+	notes := []string{"this is about the changes of the call in its copy of the workspace"}
 	if c.decided.ID != "" {
 		notes[0] += "; the call itself: palyra policy explain " + c.decided.ID
 	}
 	for _, g := range slices.Backward(c.Gates) {
-		if g.CallDigest != asked {
+		if g.CallDigest != approvalDigest {
 			continue
 		}
 		if g.ApprovalID != "" && g.Allowed {
@@ -170,9 +167,8 @@ func (c *pastCall) subject(id, asked string) (*record.Evaluated, decision.Record
 	return c.evaluation(commit, ""), decision.Record{}, append(notes, "the commit is not decided yet")
 }
 
-// evaluation is the last one among those wanted that was made with a snapshot;
-// the last one of all when none was. There is one: of a call always, of a commit
-// that was looked for.
+// evaluation returns the last wanted evaluation that has a snapshot, or else the last wanted
+// one. At least one must exist: a call always has one, and so does a commit that was selected.
 func (c *pastCall) evaluation(wanted func(*record.Evaluated) bool, snapshot string) *record.Evaluated {
 	var list []*record.Evaluated
 	for _, e := range c.Evaluations {
@@ -202,16 +198,16 @@ func (c *pastCall) notes() []string {
 	return notes
 }
 
-// pastCall reads the events of a call. asked is the call digest that an approval
-// is for, when the id is that of one.
-func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, asked string, err error) {
+// pastCall reads the events of a call. asked is the call digest of an approval if the id is
+// the id of an approval.
+func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, approvalDigest string, err error) {
 	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: id, Limit: maxCallEvents})
 	switch {
 	case err != nil:
 	case len(list) == 0:
 		list, err = p.eventsOfDecision(ctx, id)
 	case list[0].Code == event.Asked:
-		list, asked, err = p.eventsOfApproval(ctx, list[0])
+		list, approvalDigest, err = p.eventsOfApproval(ctx, list[0])
 	}
 	if err != nil {
 		return call, "", err
@@ -231,14 +227,14 @@ func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, asked s
 	if call.proposed.ProposalID == "" && call.refused.ProposalID == "" {
 		return call, "", noCall(id)
 	}
-	return call, asked, nil
+	return call, approvalDigest, nil
 }
 
 // eventsOfApproval returns the events of the call that asked first.
-func (p *Admin) eventsOfApproval(ctx context.Context, asked journal.Event) ([]journal.Event, string, error) {
+func (p *Admin) eventsOfApproval(ctx context.Context, approvalDigest journal.Event) ([]journal.Event, string, error) {
 	var about approval.AskedPayload
-	if err := json.Unmarshal(asked.Payload, &about); err != nil {
-		return nil, "", fmt.Errorf("reading event %d of approval %s: %w", asked.Seq, asked.Subject, err)
+	if err := json.Unmarshal(approvalDigest.Payload, &about); err != nil {
+		return nil, "", fmt.Errorf("reading event %d of approval %s: %w", approvalDigest.Seq, approvalDigest.Subject, err)
 	}
 	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: about.ProposalID, Limit: maxCallEvents})
 	return list, about.CallDigest, err
@@ -247,7 +243,7 @@ func (p *Admin) eventsOfApproval(ctx context.Context, asked journal.Event) ([]jo
 func (p *Admin) eventsOfDecision(ctx context.Context, id string) ([]journal.Event, error) {
 	parsed, err := ulid.ParseStrict(id)
 	if err != nil {
-		return nil, reason.Errorf(reason.InvalidInput, "%q is no id of a decision or a proposal", id)
+		return nil, reason.Errorf(reason.InvalidInput, "%q is not the id of a decision or a proposal", id)
 	}
 	proposal, found, err := p.use.Store.ProposalOf(ctx, id, parsed.Timestamp().Add(-clockSlack))
 	if err != nil {
@@ -264,7 +260,7 @@ func noCall(id string) error {
 		WithRemedy("`palyra journal tail` shows the ids of calls in the column SUBJECT.")
 }
 
-// arguments are those of a proposal as they were journaled.
+// arguments returns the journaled arguments of a proposal.
 func (p *Admin) arguments(ctx context.Context, proposed record.Proposed) ([]byte, error) {
 	if proposed.ArgumentsBlob == "" {
 		return proposed.Arguments, nil

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// said is what policy said of a call, or of the changes with that digest.
+// said returns the evaluation of a call, or of a commit with that digest.
 func said(digest, snapshot string, commit bool) *record.Evaluated {
 	e := &record.Evaluated{CallDigest: digest, Verdict: record.Verdict{SnapshotDigest: snapshot}}
 	if commit {
@@ -30,9 +30,9 @@ func ruled(digest, snapshot string, allowed bool) *record.Gated {
 	return g
 }
 
-// What an id of a call that asked at its gate is about: the decision's id the
-// call, the approval's id its changes, and the proposal's what went wrong.
-func TestPastSubject(t *testing.T) {
+// The ids of a call with a commit that asked select different subjects: the decision's id the call,
+// the approval's id the commit, and the proposal's id the refusal.
+func TestSubjectOfAPastDecision(t *testing.T) {
 	t.Parallel()
 	evaluations := []*record.Evaluated{
 		said("call", "old", false), said("call", "new", false),

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// definition is a tool as this palyrad has it.
+// definition is a tool as defined in this palyrad.
 type definition struct {
 	tool.Descriptor
 	digest string
@@ -32,7 +32,7 @@ type pin struct {
 	descriptor tool.Descriptor
 }
 
-// definitions are the tools of the router, by name, and the pins by tool.
+// definitions returns the tools of the router, by name, and the pins by tool.
 func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, error) {
 	list := p.use.Tools.Descriptors()
 	now := make([]definition, len(list))
@@ -58,12 +58,11 @@ func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, 
 	return now, pins, nil
 }
 
-// pinned is a policy set and the tool definitions that it was built from.
+// pinned is a policy set with its tool definitions.
 type pinned struct {
 	set *policy.Set
-	// suspended are the tools whose definition the policies do not fit, with what is
-	// wrong. Their old definition is in the set; those of a new server, with leftOut, are
-	// not in it.
+	// suspended are the tools whose definitions do not fit the policies, with the error. The
+	// set has their old definitions; tools of a new server, with leftOut, are not in it.
 	suspended map[string]error
 }
 
@@ -72,18 +71,17 @@ type leftOut struct{ error }
 
 func isLeftOut(cause error) bool { return errors.As(cause, new(leftOut)) }
 
-// builder makes a policy set from tool definitions. The tools in suspended
-// exist for the policies, and may not be called.
+// builder builds a policy set from tool definitions. Suspended tools exist for the policies,
+// but may not be called.
 type builder func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error)
 
-// choose builds a set from the definitions as they are now. When the policies
-// do not fit one that changed since it was pinned, the pin takes its place and
-// the tool is suspended, so that one tool does not keep the others from
-// running. Policies that do not load with the pins either are at fault
-// themselves.
+// choose builds a set from the current definitions. If the policies do not fit a definition
+// that changed since it was pinned, the pinned definition is used and the tool is suspended, so
+// that one tool does not stop the others. If the policies do not load with the pins either, the
+// policies are wrong.
 //
-// The tools of a new upstream server have no pins: when the policies do not fit them, all of
-// the server stays out, as if it were not there yet.
+// The tools of a new upstream server have no pins: if the policies do not fit them, all tools
+// of the server are excluded, as if the server did not exist yet.
 func choose(now []definition, pins map[string]pin, inForce *policy.Set, build builder) (pinned, error) {
 	set, err := build(resolve(now, pins, nil), nil)
 	if err == nil {
@@ -120,8 +118,8 @@ func choose(now []definition, pins map[string]pin, inForce *policy.Set, build bu
 	return pinned{set: set, suspended: suspended}, nil
 }
 
-// unfit are the tools that may be at fault where policies do not load, with the cause: each
-// changed tool by itself, and the tools of each new upstream server together.
+// unfit returns the tools that may prevent the policies from loading, with the cause: each
+// changed tool separately, and the tools of each new upstream server together.
 func unfit(now []definition, pins map[string]pin, inForce *policy.Set, cause error) map[string]map[string]error {
 	units := make(map[string]map[string]error)
 	servers := newServers(now, pins, inForce)
@@ -140,8 +138,8 @@ func unfit(now []definition, pins map[string]pin, inForce *policy.Set, cause err
 	return units
 }
 
-// newServers are the upstream servers of which no tool is in force. Before the first set it is
-// those whose tools were never in force, or did not fit when they were new.
+// newServers returns the upstream servers without a tool in force. Before the first set, these
+// are the servers whose tools were never in force, or did not fit when they were new.
 func newServers(now []definition, pins map[string]pin, inForce *policy.Set) map[string]bool {
 	known := make(map[string]bool)
 	if inForce != nil {
@@ -164,7 +162,7 @@ func newServers(now []definition, pins map[string]pin, inForce *policy.Set) map[
 	return servers
 }
 
-// serverOf is the upstream server of a tool, "" for other tools.
+// serverOf returns the upstream server of a tool, "" for other tools.
 func serverOf(d definition) string {
 	if d.Executor != tool.MCPUpstream {
 		return ""
@@ -173,8 +171,8 @@ func serverOf(d definition) string {
 	return server
 }
 
-// resolve takes the pins of the tools in old, none of those that are left out, and what is
-// there now of all others.
+// resolve uses the pins of the tools in old, excludes the left-out tools, and uses the current
+// definitions of all others.
 func resolve(now []definition, pins map[string]pin, old map[string]error) []tool.Descriptor {
 	list := make([]tool.Descriptor, 0, len(now))
 	for _, d := range now {
@@ -207,7 +205,7 @@ type toolResumed struct {
 	Digest string `json:"definition_digest"`
 }
 
-// pinChanges are the rows and events of what changed.
+// pinChanges are the rows and events of changed pins.
 type pinChanges struct {
 	pins   []Pin
 	events []event.Draft
@@ -219,8 +217,7 @@ func (c *pinChanges) note(code event.Code, name string, payload any) error {
 	return err
 }
 
-// compare finds what has to be stored and journaled of one tool; nothing when
-// it is as it was.
+// compare adds the row and events of one tool if its definition or state changed.
 func (c *pinChanges) compare(d definition, was Pin, refused error) error {
 	switch {
 	case refused != nil && (was.Refused == d.digest || was.Digest == ""):
@@ -258,8 +255,7 @@ func (p *Admin) keepPins(ctx context.Context, now []definition, pins map[string]
 	return p.use.Store.PutPins(context.WithoutCancel(ctx), changes.pins, changes.events...)
 }
 
-// suspend makes the router refuse the tools, and says so when that is new. The
-// caller holds p.mu.
+// suspend makes the router refuse the tools, and logs changes. The caller holds p.mu.
 func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
 	refusals := make(map[string]*reason.Error, len(suspended))
 	for name, cause := range suspended {
@@ -278,7 +274,7 @@ func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
 	p.use.Tools.Suspend(refusals)
 }
 
-// refusal is the error of a call of a suspended tool.
+// refusal returns the error for a call of a suspended tool.
 func refusal(name string, cause error) *reason.Error {
 	if isLeftOut(cause) {
 		server, _, _ := strings.Cut(name, "/")
@@ -288,7 +284,7 @@ func refusal(name string, cause error) *reason.Error {
 	return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)
 }
 
-// Suspended names the tools that wait for a policy that fits them.
+// Suspended lists the suspended tools.
 func (p *Admin) Suspended() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

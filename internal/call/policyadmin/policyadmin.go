@@ -1,6 +1,6 @@
-// Package policyadmin loads the operator's policies and puts them in force, keeps
-// every version that was, pins the definitions of tools that policies were
-// written for, and finds what judged a call of the past. It never decides.
+// Package policyadmin loads the operator's policies and puts them in force. It stores every
+// version that was in force, pins the tool definitions that policies were written for, and
+// finds the set that judged a past call. It makes no decisions.
 package policyadmin
 
 import (
@@ -19,6 +19,7 @@ import (
 	"palyra/internal/call/policy/lint"
 	"palyra/internal/call/policy/policytests"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/provenance"
@@ -27,101 +28,99 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Config is what an Admin works with.
+// Config is the configuration of an Admin.
 type Config struct {
 	// Settings are the operator's; policy.dir is the directory that is loaded.
 	Settings *config.Config
 	Store    Store
-	// Grants finds the grants that calls were allowed by.
+	// Guard permits changes that require two people; nil permits none of them.
+	Guard change.Guard
+	// Grants finds the grants that allowed calls.
 	Grants  Grants
 	Journal Journal
 	Engine  *policy.Engine
 	Members Members
-	// Provenance is who made, changed and confirmed the members; nil for nobody.
+	// Provenance returns the history of creations, changes and confirmations of members; nil
+	// means an empty history.
 	Provenance func() provenance.History
 	Tools      Tools
-	// Cut ends what a principal has open, which is kept out from now on; nil for
-	// nothing.
+	// Cut ends the open connections and calls of a principal that is excluded from now on; nil
+	// does nothing.
 	Cut func(access.Principal, *reason.Error)
-	// TakesTwo reports whether another set takes a second person's yes, which whoever
-	// calls Activate, Reload or Enact has; the directory has not. Nil means that it
-	// does not.
+	// TakesTwo reports whether a change of the set needs a second person's approval. Callers of
+	// Activate, Reload and Enact have obtained it; a change of the directory has not. Nil means
+	// that no approval is needed.
 	TakesTwo func() bool
-	// Swapped is told when another set came into force.
+	// Swapped is called after another set has come into force.
 	Swapped func()
 	Log     *slog.Logger
 }
 
-// Journal is where what happens to policies is written, and what happened to
-// calls is read.
+// Journal writes the events of policies and reads the events of calls.
 type Journal interface {
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 	List(ctx context.Context, f journal.Filter) ([]journal.Event, error)
 }
 
-// Members are those that policies know.
+// Members are the members that policies refer to.
 type Members interface {
 	List() []access.Member
 	Roles() []access.Role
-	// Subscribe has changed called after each change, until stop is.
+	// Subscribe registers changed, which is called after each change until stop is called.
 	Subscribe(changed func()) (stop func())
 }
 
-// Tools are those that may be called.
+// Tools are the callable tools.
 type Tools interface {
 	Descriptors() []tool.Descriptor
-	// Suspend refuses calls of these tools, and of no others.
+	// Suspend refuses calls of exactly these tools.
 	Suspend(map[string]*reason.Error)
 }
 
 // Admin loads policy sets and puts them in force.
 type Admin struct {
 	use Config
-	// changed is told when members changed.
+	// changed is signalled when members changed.
 	changed chan struct{}
 
-	// checking lets one check run at a time: it takes a core, and calls need the
-	// others.
+	// checking limits checks to one at a time: a check uses a core, and calls need the others.
 	checking sync.Mutex
 
 	mu sync.Mutex
-	// running is what is in force.
+	// running is the candidate in force.
 	running  candidate
 	loadedAt time.Time
-	// ignored says that the directory changed while an activated version was in
-	// force.
+	// ignored is true if the directory changed while an activated version was in force.
 	ignored bool
-	// ceilings are those that commands set, ordered by name.
+	// ceilings are the ceilings set by commands, ordered by name.
 	ceilings []Ceiling
-	// skills are the active ones, ordered and each once.
+	// skills are the active skills, ordered and without duplicates.
 	skills []string
-	// proposed is the version of the directory that waits for a second person, "" for
-	// none.
+	// proposed is the version of the directory that waits for a second person, or "".
 	proposed string
-	// suspended are the tools that wait for a policy that fits them.
+	// suspended are the suspended tools.
 	suspended map[string]error
 
-	// built is the set that Build returned last: one candidate is asked about many calls.
+	// built caches the last result of Build: one candidate is often evaluated for many calls.
 	built atomic.Pointer[policy.Set]
 }
 
-// candidate is what may come into force.
+// candidate has the operator's part of a set that may come into force.
 type candidate struct {
 	// sources are the operator's files.
 	sources []policy.Source
-	// tests have to pass.
+	// tests must pass.
 	tests []policy.Source
-	// activated says that an operator chose a kept version: it counts in place
-	// of the directory.
+	// activated is true if an operator chose a stored version, which replaces the directory.
 	activated bool
 }
 
-// InForce is what is in force beside the set that the engine has.
+// InForce is the state in force in addition to the engine's set.
 type InForce struct {
 	// Sources have the defaults first.
 	Sources  []policy.Source
 	LoadedAt time.Time
-	// Activated says that an operator chose it in place of the directory.
+	// Activated is true if an operator chose it instead of the directory.
 	Activated bool
 }
 
@@ -129,13 +128,13 @@ type InForce struct {
 type Reloaded struct {
 	Version        string
 	SnapshotDigest string
-	// WasVersion is the version before, "" at the start.
+	// WasVersion is the previous version, "" at the start.
 	WasVersion string
 	Changed    bool
 	Warnings   []policyfinding.Finding
 }
 
-// New returns an Admin that has put nothing in force yet.
+// New returns an Admin without a set in force.
 func New(c Config) *Admin {
 	p := &Admin{use: c, changed: make(chan struct{}, 1)}
 	c.Members.Subscribe(func() {
@@ -147,9 +146,8 @@ func New(c Config) *Admin {
 	return p
 }
 
-// Load loads the set for the first time; nothing starts without one. A version
-// that was activated stays activated, and what was in force last stays when the
-// directory is not there.
+// Load loads the first set; palyrad does not start without one. An activated version stays
+// activated, and the last set in force stays in force if the directory does not exist.
 func (p *Admin) Load(ctx context.Context) error {
 	if err := p.loadCeilings(ctx); err != nil {
 		return err
@@ -178,6 +176,9 @@ func (p *Admin) Load(ctx context.Context) error {
 
 // Reload reads the directory again for an operator, and ends an activation.
 func (p *Admin) Reload(ctx context.Context, by access.Caller) (Reloaded, error) {
+	if err := p.use.Guard.Check(ctx, change.ReloadPolicy); err != nil {
+		return Reloaded{}, err
+	}
 	return p.reload(ctx, by.Principal.String())
 }
 
@@ -187,7 +188,7 @@ func (p *Admin) reload(ctx context.Context, actor string) (Reloaded, error) {
 	return p.loadDirectory(ctx, actor)
 }
 
-// signalled loads the directory, unless that takes a second person.
+// signalled loads the directory, unless that needs a second person.
 func (p *Admin) signalled(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +208,8 @@ func (p *Admin) loadDirectory(ctx context.Context, actor string) (Reloaded, erro
 	return p.apply(ctx, actor, candidate{sources: sources, tests: tests})
 }
 
-// Rebuild makes the running set again from the members as they are now. Tests
-// are about policies and do not keep a change of members from counting.
+// Rebuild rebuilds the running set with the current members. Tests apply to policies and do not
+// block a change of members.
 func (p *Admin) Rebuild(ctx context.Context, actor string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,8 +217,8 @@ func (p *Admin) Rebuild(ctx context.Context, actor string) error {
 	return err
 }
 
-// directoryChanged loads the directory, unless a version was activated: then
-// nothing but the operator's reload does.
+// directoryChanged loads the directory, unless a version is activated: only the operator's
+// reload ends an activation.
 func (p *Admin) directoryChanged(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,9 +248,9 @@ type policyRejected struct {
 	Message  string                  `json:"message"`
 }
 
-// apply builds a set from the candidate, the members and the settings as they
-// are now, runs its tests, keeps it, and puts it in force. A set that does not
-// load changes nothing, and the journal says so. The caller holds p.mu.
+// apply builds a set from the candidate and the current members and settings, runs its tests,
+// stores it, and puts it in force. A set that does not load changes nothing and is journaled.
+// The caller holds p.mu.
 func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded, error) {
 	b, err := p.build(ctx, actor, c)
 	if err != nil {
@@ -282,7 +283,7 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 		p.use.Engine.Swap(set)
 		p.use.Swapped()
 	}
-	// A tool resumes only under the policies that fit it: after the swap.
+	// A tool resumes only under policies that fit it: after the swap.
 	p.suspend(ctx, chosen.suspended)
 	p.running, p.loadedAt = c, time.Now().UTC()
 	p.logLoaded(ctx, set)
@@ -296,8 +297,8 @@ type built struct {
 	chosen pinned
 }
 
-// build makes a set of a candidate, which changes nothing. One that does not load is
-// journaled. The caller holds p.mu.
+// build builds a set from a candidate without changing anything else. A failure is journaled.
+// The caller holds p.mu.
 func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, err error) {
 	if b.now, b.pins, err = p.definitions(ctx); err != nil {
 		return b, err
@@ -315,7 +316,7 @@ func (p *Admin) build(ctx context.Context, actor string, c candidate) (b built, 
 	return b, nil
 }
 
-// passes runs the tests of a candidate; one that fails keeps it from loading.
+// passes runs the tests of a candidate; a failed test prevents it from loading.
 func passes(ctx context.Context, cfg policy.Config, tests []policy.Source) error {
 	report, err := policytests.Run(ctx, cfg, tests)
 	if err != nil {
@@ -330,8 +331,8 @@ func passes(ctx context.Context, cfg policy.Config, tests []policy.Source) error
 func (p *Admin) logLoaded(ctx context.Context, set *policy.Set) {
 	p.use.Log.InfoContext(ctx, "policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
 	for _, w := range lint.Set(set) {
-		// What a tool's schema keeps from policy is for those who write
-		// policies: `palyra policy check` shows it.
+		// Parts of a tool's schema that policy cannot read concern the authors of policies:
+		// `palyra policy check` shows them.
 		level := slog.LevelWarn
 		if w.Code == policyfinding.CodeOpaque {
 			level = slog.LevelDebug
@@ -340,8 +341,8 @@ func (p *Admin) logLoaded(ctx context.Context, set *policy.Set) {
 	}
 }
 
-// keep makes the set durable before it is in force, so that every decision's
-// snapshot digest leads to its content.
+// keep makes the set durable before it is in force, so that the content of every decision's
+// snapshot digest is stored.
 func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candidate, was string) error {
 	text, err := json.Marshal(c.sources)
 	if err != nil {
@@ -349,7 +350,7 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 	}
 	inputs, err := set.Inputs()
 	if err != nil {
-		return fmt.Errorf("encoding what the policy set is made of: %w", err)
+		return fmt.Errorf("encoding the sources of the policy set: %w", err)
 	}
 	count := len(set.Policies())
 	draft, err := event.DraftOf(event.PolicyLoaded, actor, "", policyLoaded{
@@ -357,7 +358,7 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 		Warnings: len(lint.Set(set)), Activated: c.activated,
 	})
 	if err == nil && set.Version() != was {
-		// Otherwise it is a member or a tool that changed, and not the policies.
+		// Otherwise a member or a tool changed, and not the policies.
 		draft, err = draft.By(access.DeviceOf(ctx))
 	}
 	if err != nil {
@@ -378,8 +379,8 @@ func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
 	return errors.Join(cause, p.use.Journal.Record(context.WithoutCancel(ctx), event.PolicyRejected, actor, "", payload))
 }
 
-// Check finds what is wrong with sources under the schema of the tools as they
-// are now, also of those that are suspended.
+// Check returns the findings for sources under the schema of the current tools, including
+// suspended ones.
 func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfinding.Finding {
 	p.checking.Lock()
 	defer p.checking.Unlock()
@@ -390,7 +391,7 @@ func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfindin
 	return lint.Check(cfg)
 }
 
-// Current returns what is in force.
+// Current returns the state in force.
 func (p *Admin) Current() InForce {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -399,8 +400,8 @@ func (p *Admin) Current() InForce {
 	}
 }
 
-// config is what sources are simulated and tested with: the members, settings
-// and tools as they are in force.
+// config returns the configuration for simulating and testing sources: with the members,
+// settings and tools in force.
 func (p *Admin) config(ctx context.Context, sources []policy.Source) (policy.Config, error) {
 	now, pins, err := p.definitions(ctx)
 	if err != nil {
@@ -411,8 +412,8 @@ func (p *Admin) config(ctx context.Context, sources []policy.Source) (policy.Con
 	return p.setConfig(sources, resolve(now, pins, p.suspended), p.suspended), nil
 }
 
-// Build makes a set of sources beside those in force, or in place of all of
-// them. It does not come into force.
+// Build builds a set of sources in addition to those in force, or in place of all of them. It
+// does not come into force.
 func (p *Admin) Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error) {
 	if !replace {
 		sources = p.beside(sources)
@@ -428,8 +429,8 @@ func (p *Admin) Build(ctx context.Context, sources []policy.Source, replace bool
 	return set, err
 }
 
-// loadUnless returns the set that is there, which may be nil, if it was made of cfg, and
-// loads one otherwise.
+// loadUnless returns the existing set, which may be nil, if it was built from cfg, and loads
+// one otherwise.
 func loadUnless(there *policy.Set, cfg policy.Config) (*policy.Set, error) {
 	if there != nil && there.MadeOf(cfg) {
 		return there, nil
@@ -437,8 +438,8 @@ func loadUnless(there *policy.Set, cfg policy.Config) (*policy.Set, error) {
 	return policy.Load(cfg)
 }
 
-// beside returns the sources in force with others beside them; of two with one
-// name the other counts.
+// beside returns the sources in force together with others; of two with the same name the other
+// one is used.
 func (p *Admin) beside(others []policy.Source) []policy.Source {
 	p.mu.Lock()
 	sources := slices.Clone(p.running.sources)
@@ -454,7 +455,7 @@ func (p *Admin) beside(others []policy.Source) []policy.Source {
 	return sources
 }
 
-// Test runs tests against sources, or those in force when there are none.
+// Test runs tests against sources, or against the sources in force if sources is empty.
 func (p *Admin) Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error) {
 	if len(sources) == 0 {
 		sources = p.beside(nil)
@@ -466,8 +467,8 @@ func (p *Admin) Test(ctx context.Context, sources, tests []policy.Source) (polic
 	return policytests.Run(ctx, cfg, tests)
 }
 
-// Notices are what an operator should know about what is in force. Nobody
-// forgets an activation that the directory has moved on from.
+// Notices are remarks for the operator about the state in force, such as an activation that has
+// been followed by changes of the directory.
 func (p *Admin) Notices() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,18 +7,19 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/evidence/journal"
 )
 
-// Proposal is a set of policies that somebody wants in force. It holds the very texts:
-// what the directory has by the time that it is enacted does not count.
+// Proposal is a set of policies proposed to come into force. It holds the texts themselves:
+// later changes of the directory do not affect it.
 type Proposal struct {
-	// Version is that of the set, and Was of the one in force.
+	// Version is the version of the set, and Was the version of the set in force.
 	Version, Was string
 	// Sources are the operator's files, and WasSources those in force.
 	Sources, WasSources []policy.Source
-	// Activated and WasActivated say which counts in place of the directory.
+	// Activated and WasActivated are true for a version that replaces the directory.
 	Activated, WasActivated bool
 	candidate               candidate
 }
@@ -28,8 +29,8 @@ func (p Proposal) Changes() bool {
 	return p.Version != p.Was || p.Activated != p.WasActivated
 }
 
-// Propose reads a kept version, or the policy directory for "", as a set that is to
-// come into force. It loads and its tests pass; nothing changes.
+// Propose reads a stored version, or the policy directory for "", as a proposal. The proposal
+// loads and its tests pass; nothing is changed.
 func (p *Admin) Propose(ctx context.Context, by access.Caller, version string) (Proposal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +41,7 @@ func (p *Admin) Propose(ctx context.Context, by access.Caller, version string) (
 	return p.propose(ctx, by.Principal.String(), c)
 }
 
-// wanted is the candidate of a version, or of the directory. The caller holds p.mu.
+// wanted returns the candidate of a version, or of the directory. The caller holds p.mu.
 func (p *Admin) wanted(ctx context.Context, actor, version string) (candidate, error) {
 	if version == "" {
 		sources, tests, err := p.own()
@@ -57,7 +58,7 @@ func (p *Admin) wanted(ctx context.Context, actor, version string) (candidate, e
 	return candidate{sources: sources, activated: true}, err
 }
 
-// propose is Propose of a candidate. The caller holds p.mu.
+// propose is Propose for a candidate. The caller holds p.mu.
 func (p *Admin) propose(ctx context.Context, actor string, c candidate) (Proposal, error) {
 	b, err := p.build(ctx, actor, c)
 	if err != nil {
@@ -71,6 +72,13 @@ func (p *Admin) propose(ctx context.Context, actor string, c candidate) (Proposa
 
 // Enact puts a proposal in force.
 func (p *Admin) Enact(ctx context.Context, by access.Caller, proposal Proposal) (Reloaded, error) {
+	kind := change.ReloadPolicy
+	if proposal.Activated {
+		kind = change.ActivatePolicy
+	}
+	if err := p.use.Guard.Check(ctx, kind); err != nil {
+		return Reloaded{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.apply(ctx, by.Principal.String(), proposal.candidate)
@@ -83,12 +91,12 @@ type policyProposed struct {
 	Policies   int    `json:"policies"`
 }
 
-// takesTwo reports whether a change of what is in force takes a second person, so that
-// the directory alone changes nothing.
+// takesTwo reports whether a change of the set in force needs a second person, so that a change
+// of the directory alone has no effect.
 func (p *Admin) takesTwo() bool { return p.use.TakesTwo != nil && p.use.TakesTwo() }
 
-// directoryProposed notes that the directory differs from what is in force, and
-// leaves that in force. Each version is journaled once. The caller holds p.mu.
+// directoryProposed records that the directory differs from the set in force, which stays in
+// force. Each version is journaled once. The caller holds p.mu.
 func (p *Admin) directoryProposed(ctx context.Context) error {
 	c, err := p.wanted(ctx, journal.Daemon, "")
 	if err != nil {
@@ -103,7 +111,7 @@ func (p *Admin) directoryProposed(ctx context.Context) error {
 		return err
 	}
 	if proposal.Version == proposal.Was && !p.running.activated {
-		p.running, p.proposed = c, "" // only comments or names of files differ, which take no second person
+		p.running, p.proposed = c, "" // only comments or file names differ, which need no second person
 		return nil
 	}
 	p.proposed = proposal.Version

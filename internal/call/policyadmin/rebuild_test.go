@@ -7,6 +7,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/evidence/journal"
@@ -14,7 +15,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// growing has a second owner once it is told to.
+// growing gets a second owner during the test.
 type growing struct {
 	oneOwner
 	grown atomic.Bool
@@ -28,13 +29,14 @@ func (g *growing) List() []access.Member {
 	return list
 }
 
-// TestRebuildOfTheSame: where nothing changed, the running set stays as it is, and a
-// simulation uses the set of the one before. A new member makes new sets.
-func TestRebuildOfTheSame(t *testing.T) {
+// TestRebuildWithoutChanges: if nothing changed, the running set stays in force and a simulation reuses
+// the previous set. A new member results in new sets.
+func TestRebuildWithoutChanges(t *testing.T) {
 	t.Parallel()
 	members, engine, cfg, log := &growing{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{
+		Guard:    change.Unguarded,
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 	})
 	must.Do(t, p.Load(t.Context()))

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/egress"
 )
 
-// setConfig is what a policy set is built from, as things are now. Tools that
-// are suspended are in the schema and not allowed. The caller holds p.mu.
+// setConfig returns the current inputs of a policy set. Suspended tools are in the schema but
+// not allowed. The caller holds p.mu.
 func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
 	c := SetConfig(p.use.Settings, sources, tools, p.use.Members.List(), p.use.Members.Roles())
 	if p.use.Provenance != nil {
-		c.Hands = p.use.Provenance().Hands()
+		c.Controllers = p.use.Provenance().Controllers()
 	}
 	Lower(&c.Snapshot, p.ceilings)
 	c.Snapshot.ActiveSkills = p.skills
@@ -23,7 +23,7 @@ func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, susp
 	return c
 }
 
-// SetConfig is what a policy set is built from under these settings.
+// SetConfig returns the inputs of a policy set under these settings.
 func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descriptor, members []access.Member, roles []access.Role) policy.Config {
 	names := make([]string, len(cfg.Workspaces))
 	for i, w := range cfg.Workspaces {
@@ -31,13 +31,13 @@ func SetConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descrip
 	}
 	return policy.Config{
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
-		// What this version can produce: a rule that wants more is said to be
-		// unattainable instead of being waited for.
+		// The surfaces of this version. A rule that requires another surface is reported as
+		// unattainable, so that no call waits for it.
 		Surfaces: surfaces(cfg),
 	}
 }
 
-// surfaces are where votes can come from.
+// surfaces returns the surfaces for votes.
 func surfaces(cfg *config.Config) []access.Surface {
 	list := []access.Surface{access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC, access.SurfaceStream, access.SurfaceWebhook}
 	if cfg.Listen.Console != "" {
@@ -49,8 +49,7 @@ func surfaces(cfg *config.Config) []access.Surface {
 	return list
 }
 
-// snapshot is the settings behind a snapshot digest: everything that bounds
-// what a call may do.
+// snapshot returns the settings of a snapshot digest: all bounds on the effects of a call.
 func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	s := policy.Snapshot{
 		AllowedTools: []string{}, AllowSensitiveTools: cfg.AllowSensitiveTools,
@@ -83,7 +82,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		s.Secrets = append(s.Secrets, policy.Secret(secret))
 	}
 	p := cfg.ProcessRunner
-	// A configuration whose mode is none is refused before it comes here.
+	// A configuration with mode none has been rejected before.
 	mode, _ := egress.ParseMode(p.EgressEnforcementMode)
 	s.ProcessRunner = policy.ProcessRunner{
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,

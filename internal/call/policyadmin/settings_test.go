@@ -8,9 +8,9 @@ import (
 	"palyra/internal/core/config"
 )
 
-// Policies and past snapshots compare with "none", whatever the configuration
-// calls the network of the host.
-func TestSnapshotKeepsTheWordNone(t *testing.T) {
+// Policies and earlier snapshots compare with "none", independent of the name that the
+// configuration uses for the network of the host.
+func TestSnapshotStoresNetworkAsNone(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted
@@ -19,8 +19,8 @@ func TestSnapshotKeepsTheWordNone(t *testing.T) {
 	}
 }
 
-// TestSurfacesOfThisGateway: nobody waits for a vote that cannot come. A console that is
-// switched off has none, and a chat only where deciding there is switched on.
+// TestSurfacesOfThisGateway: no call waits for a vote that cannot come. A disabled console is not a
+// surface, and a chat is one only if answers from it are enabled.
 func TestSurfacesOfThisGateway(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

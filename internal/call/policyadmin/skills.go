@@ -7,9 +7,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// SetSkills says which skills are active: no call of another skill's tool is allowed,
-// whatever policies say. It is in force when it returns. Before Load nothing is in
-// force yet, and Load counts it in.
+// SetSkills sets the active skills: calls of other skills' tools are denied, regardless of
+// policies. It is in force when it returns. Before Load no set is in force, and Load includes
+// it.
 func (p *Admin) SetSkills(ctx context.Context, active []string) error {
 	var list []string
 	if len(active) > 0 {
@@ -21,7 +21,7 @@ func (p *Admin) SetSkills(ctx context.Context, active []string) error {
 	if p.use.Engine.Current() == nil {
 		return nil
 	}
-	// What was taken away has to be gone even if whoever took it has left.
+	// A deactivation must be completed even if its caller has disconnected.
 	ctx = context.WithoutCancel(ctx)
 	_, err := p.apply(ctx, journal.Daemon, candidate{sources: p.running.sources, activated: p.running.activated})
 	return err

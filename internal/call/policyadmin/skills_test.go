@@ -11,17 +11,17 @@ import (
 )
 
 // runs reports whether a call of a tool of skill is allowed.
-func (h house) runs(skill string) bool {
+func (h testAdmin) runs(skill string) bool {
 	r := policytest.Request("echo", `{"text":"x"}`)
 	r.Caller.Principal, r.Caller.OnBehalfOf, r.SkillID = household{}.List()[1].Principal, household{}.List()[1].Principal, skill
 	return h.Set().Evaluate(r, nil).Effect() == policy.Allow
 }
 
-// TestSetSkills: what is active counts at once, in Load too, and nothing else does;
-// the order in which skills are named is nobody's business.
+// TestSetSkills: exactly the active skills may run, immediately and after Load. The order of the
+// skills has no effect.
 func TestSetSkills(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, policyadmintest.NewMemory(), nothing)
+	h := newAdmin(t, policyadmintest.NewMemory(), nothing)
 	if !h.runs("") || h.runs("notes") {
 		t.Fatal("at first no skill is active")
 	}
@@ -44,10 +44,10 @@ func TestSetSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsBeforeLoad: skills are known before policies are.
+// TestSkillsBeforeLoad: skills can be set before policies are loaded.
 func TestSkillsBeforeLoad(t *testing.T) {
 	t.Parallel()
-	h := house{t: t}
+	h := testAdmin{t: t}
 	h.Admin = policyadmin.New(houseConfig(t, policyadmintest.NewMemory(), nothing, nil))
 	must.Do(t, h.SetSkills(t.Context(), []string{"notes"}))
 	must.Do(t, h.Load(t.Context()))

@@ -13,9 +13,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// loadFirst loads the directory at the start. One that is not there takes
-// nothing out of force that was when palyrad ran last, as while it runs: rules must
-// not end by somebody moving them.
+// loadFirst loads the directory at the start. If it does not exist, the last set in force stays
+// in force, as it does while palyrad runs: moving the directory must not end its rules.
 func (p *Admin) loadFirst(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,9 +36,8 @@ func (p *Admin) loadFirst(ctx context.Context) error {
 	return err
 }
 
-// loadTrusted puts what was in force last in force in the place of a directory that others
-// could have changed. With nothing in force before, palyrad does not start. The caller holds
-// p.mu.
+// loadTrusted uses the last set in force instead of a directory that other users could have
+// changed. If no set was in force, palyrad does not start. The caller holds p.mu.
 func (p *Admin) loadTrusted(ctx context.Context, why error) error {
 	kept, found, err := p.use.Store.LastPolicy(ctx)
 	if err != nil {
@@ -53,30 +51,30 @@ func (p *Admin) loadTrusted(ctx context.Context, why error) error {
 		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
 	}
 	if err != nil {
-		return reason.Errorf(reason.Of(why), "%w; what was in force last does not load: %w", why, err)
+		return reason.Errorf(reason.Of(why), "%w; the last active policies do not load: %w", why, err)
 	}
 	p.report(ctx, p.reject(ctx, journal.Daemon, why))
 	return nil
 }
 
-// loadLast puts the policies of the last run in force, unless they could not be
-// read. The caller holds p.mu.
+// loadLast puts the policies of the last run in force, unless they could not be read. The
+// caller holds p.mu.
 func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Source, err error) error {
 	if err == nil {
 		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
 	}
 	if err != nil {
-		return reason.Errorf(reason.Of(err), "the policy directory %s is gone, and what was in force last does not load: %w", dir, err).
+		return reason.Errorf(reason.Of(err), "the policy directory %s is missing, and the last active policies do not load: %w", dir, err).
 			WithRemedy("Make the directory again, empty if the built-in policies are to count alone, then start palyrad.")
 	}
-	p.use.Log.WarnContext(ctx, "the policy directory is gone, and what was in force last stays; make it again, empty if the built-in policies are to count alone",
+	p.use.Log.WarnContext(ctx, "the policy directory is missing, and the last active policies stay active; create it again, empty to use the built-in policies alone",
 		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
 	return nil
 }
 
-// loadProposed puts what was in force last in force again when the directory has
-// changed since: while palyrad was down, nobody approved that. It is false when the
-// directory is what was in force, or nothing was. The caller holds p.mu.
+// loadProposed puts the last set in force again if the directory has changed since: the change
+// was not approved while palyrad was stopped. It returns false if the directory is unchanged,
+// or no set was in force. The caller holds p.mu.
 func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
 	kept, found, err := p.use.Store.LastPolicy(ctx)
 	if err != nil || !found {
@@ -91,15 +89,14 @@ func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	if _, err := p.apply(ctx, journal.Daemon, candidate{sources: last}); err != nil {
-		return false, reason.Errorf(reason.Of(err), "the policy directory changed without a second person, and what was in force last does not load: %w", err).
+		return false, reason.Errorf(reason.Of(err), "the policy directory changed without a second person, and the last active policies do not load: %w", err).
 			WithRemedy("Let the directory count on this host's word with `palyrad policy reset`, then start palyrad.")
 	}
 	p.report(ctx, p.directoryProposed(ctx))
 	return true, nil
 }
 
-// lastInForce returns the operator's files of the set that was in force last;
-// none when there was none.
+// lastInForce returns the operator's files of the last set in force, or none.
 func (p *Admin) lastInForce(ctx context.Context) ([]policy.Source, error) {
 	kept, found, err := p.use.Store.LastPolicy(ctx)
 	if err != nil || !found {

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policyadmin"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/trusted"
@@ -18,12 +19,13 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// TestDirectoryThatOthersChange: policies that others could have written come into force at no
-// time. What was in force stays, also at a start, which says why; a first start is none.
+// TestDirectoryThatOthersChange: policies that other users could have written never come into
+// force. The set in force stays in force, also at a start, which logs the reason. A first start
+// fails.
 func TestDirectoryThatOthersChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// spoil lets others write there, and mend takes that back.
+		// spoil makes the directory writable for others, and mend reverts that.
 		spoil, mend func(t *testing.T, dir string)
 	}{
 		"the directory":       {chmod("", 0o777), chmod("", 0o700)},
@@ -47,6 +49,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 				log, cfg := &gatewaytest.Log{}, config.Default()
 				cfg.Policy.Dir, cfg.Workspaces = dir, []config.Workspace{{Name: "work", Path: filepath.Join(base, "config", "work")}}
 				p := policyadmin.New(policyadmin.Config{
+					Guard:    change.Unguarded,
 					Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 				})
 				return p, log, p.Load(t.Context())
@@ -70,7 +73,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 			if _, _, err := start(sqlitetest.Open(t)); !errors.Is(err, trusted.ErrUntrusted) {
 				t.Errorf("a first start: %v", err)
 			}
-			// The control.
+			// Control.
 			c.mend(t, dir)
 			must.Get(p.Reload(t.Context(), operatorCaller()))(t)
 			if p.Set().Version() == first || !p.Directory().InForce {
@@ -87,8 +90,8 @@ func chmod(name string, mode os.FileMode) func(*testing.T, string) {
 	}
 }
 
-// TestDirectoryOfLinks: a directory as Kubernetes makes them, whose files are links to links,
-// loads, and so does what it becomes when those are turned.
+// TestDirectoryOfLinks: a directory of links to links, as Kubernetes creates, loads, also after the
+// links have changed.
 func TestDirectoryOfLinks(t *testing.T) {
 	t.Parallel()
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)

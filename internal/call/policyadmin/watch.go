@@ -14,23 +14,23 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Watch reloads when the directory changes, when members change, and when it
-// is told to. Several changes at once are one reload.
+// Watch reloads when the directory changes, when members change, and when reload receives. Several
+// changes at once cause one reload.
 func (p *Admin) Watch(ctx context.Context, reload <-chan struct{}) error {
 	files, err := watchDir(p.use.Settings.Policy.Dir)
 	if err != nil {
 		p.use.Log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
 	}
 	defer files.close()
-	// What changed between the start and here was seen by nobody.
+	// Changes between the start and this point have not been detected.
 	if d := p.Directory(); d.Present && !d.InForce && !p.Current().Activated {
 		p.report(ctx, p.directoryChanged(ctx))
 	}
 	return p.follow(ctx, files, reload)
 }
 
-// follow reloads until ctx ends. An error of the watcher, such as an overflow,
-// may have swallowed changes, so that it counts as one.
+// follow reloads until ctx ends. An error of the watcher, such as an overflow, may hide changes, so
+// it also causes a reload.
 func (p *Admin) follow(ctx context.Context, files *dirChanges, reload <-chan struct{}) error {
 	for {
 		select {
@@ -73,8 +73,8 @@ func (p *Admin) missed(ctx context.Context, err error) {
 	p.use.Log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
 }
 
-// settle waits until the directory has been quiet for a moment: an editor
-// writes a file in several steps.
+// settle waits until the directory has been unchanged for a moment, because editors write a file in
+// several steps.
 func (p *Admin) settle(ctx context.Context, files *dirChanges) bool {
 	const quiet = 100 * time.Millisecond
 	timer := time.NewTimer(quiet)
@@ -89,23 +89,23 @@ func (p *Admin) settle(ctx context.Context, files *dirChanges) bool {
 			p.missed(ctx, err)
 			timer.Reset(quiet)
 		case <-timer.C:
-			// What is read next is what is watched from here on.
+			// The directory that is read next is the one that is watched from now on.
 			files.moved()
 			return true
 		}
 	}
 }
 
-// lookEvery is how often it is looked whether the directory appeared, went or
-// was replaced: a watcher sees only what is in a directory that it holds.
+// lookEvery is the interval of checks whether the directory appeared, disappeared or was replaced.
+// A watcher detects only changes within an open directory.
 const lookEvery = 2 * time.Second
 
-// dirChanges is what a watcher of a directory, and of the tests below it, says.
-// Both channels have to be read: the watcher waits for its reader.
+// dirChanges are the events of a watcher of a directory and its tests. Both channels MUST be read,
+// because the watcher blocks until they are.
 type dirChanges struct {
 	events <-chan fsnotify.Event
 	errors <-chan error
-	// look says when to ask moved.
+	// look receives when moved must be called.
 	look <-chan time.Time
 
 	watcher *fsnotify.Watcher
@@ -113,14 +113,14 @@ type dirChanges struct {
 	places  []place
 }
 
-// place is a directory that is watched while it is there.
+// place is a directory that is watched while it exists.
 type place struct {
 	path string
-	// was is what stood there when it was last looked; nil for nothing.
+	// was is the directory at the last check, nil if it did not exist.
 	was os.FileInfo
 }
 
-// watchDir watches a directory, also one that does not exist yet; none for "".
+// watchDir watches a directory, which need not exist yet. It watches nothing for "".
 func watchDir(dir string) (*dirChanges, error) {
 	if dir == "" {
 		return &dirChanges{}, nil
@@ -145,8 +145,8 @@ func (d *dirChanges) close() {
 	}
 }
 
-// moved watches what stands in the places now, and reports whether that is
-// something else than before. What cannot be watched is looked at again.
+// moved watches the directories that now exist, and reports whether they differ from the last
+// check. A directory that cannot be watched is checked again.
 func (d *dirChanges) moved() bool {
 	changed := false
 	for i := range d.places {

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
@@ -48,20 +49,21 @@ type noJournal struct{}
 func (noJournal) Record(context.Context, event.Code, string, string, any) error { return nil }
 func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) { return nil, nil }
 
-// opened has loaded the policies of an empty directory.
+// opened returns an Admin that has loaded an empty directory.
 func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) { return openedAt(t, t.TempDir()) }
 
-// openedAt has loaded the policies of a directory.
-func openedAt(t *testing.T, dir string, change ...func(*policyadmin.Config)) (*policyadmin.Admin, *gatewaytest.Log) {
+// openedAt returns an Admin that has loaded a directory.
+func openedAt(t *testing.T, dir string, options ...func(*policyadmin.Config)) (*policyadmin.Admin, *gatewaytest.Log) {
 	t.Helper()
 	book := &gatewaytest.Log{}
 	cfg := config.Default()
 	cfg.Policy.Dir = dir
 	use := policyadmin.Config{
+		Guard:    change.Unguarded,
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
 		Swapped: func() {}, Log: book.Logger(),
 	}
-	for _, c := range change {
+	for _, c := range options {
 		c(&use)
 	}
 	p := policyadmin.New(use)
@@ -76,13 +78,13 @@ func write(t *testing.T, path, text string) {
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// forbids is a policy file that denies one tool.
+// forbids returns a policy file that denies one tool.
 func forbids(name string) string {
 	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
 }
 
-// TestWatcherErrorsReload: after an overflow the directory is read again, and
-// the watcher never waits for somebody to read its error.
+// TestWatcherErrorsReload: after an overflow the directory is read again, and the watcher never
+// blocks on its error.
 func TestWatcherErrorsReload(t *testing.T) {
 	t.Parallel()
 	p, book := opened(t)
@@ -98,7 +100,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 			t.Fatal("an error of the watcher is not read")
 		}
 	}
-	// The loop takes the order to reload only when it has dealt with the error.
+	// The loop receives from reload only after it has handled the error.
 	reload <- struct{}{}
 	if after := p.Set().Version(); after == before {
 		t.Error("the directory was not read again after an overflow")
@@ -110,8 +112,8 @@ func TestWatcherErrorsReload(t *testing.T) {
 	must.Check(t, <-done)
 }
 
-// A change of the directory does not end an activation and is said; without
-// one it is loaded.
+// A change of the directory during an activation is reported and does not end it. Without an
+// activation it is loaded.
 func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	t.Parallel()
 	p, book := opened(t)
@@ -134,8 +136,8 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	}
 }
 
-// TestChangeOfComments: files that differ from those in force only in comments are in force,
-// also where a change takes a second person. The control is a change of a policy.
+// TestChangeOfComments: files that differ from the set in force only in comments are in force, also
+// if a change requires a second person. Control: a change of a policy.
 func TestChangeOfComments(t *testing.T) {
 	t.Parallel()
 	two := func(c *policyadmin.Config) { c.TakesTwo = func() bool { return true } }
@@ -164,20 +166,20 @@ func TestChangeOfComments(t *testing.T) {
 	}
 }
 
-// A directory that appears later is taken up, one that is put in the place of
-// another, too, and one that goes takes nothing out of force.
+// A directory that appears later, or replaces another, is loaded. If the directory disappears, its
+// policies stay in force.
 func TestDirectoryAppears(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	p, book := openedAt(t, filepath.Join(home, "palyra", "policies"))
 	empty := p.Set().Version()
-	if d := p.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "not there") {
+	if d := p.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "does not exist") {
 		t.Errorf("before it is there: %+v", d)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	look, done := make(chan time.Time), make(chan error, 1)
 	go func() { done <- p.FollowDirectory(ctx, look) }()
-	// The second is taken when the first was dealt with.
+	// The second value is received after the first was handled.
 	looked := func() {
 		for range 2 {
 			look <- time.Time{}
@@ -196,7 +198,7 @@ func TestDirectoryAppears(t *testing.T) {
 	}
 	must.Do(t, os.Rename(p.Dir(), p.Dir()+".old"))
 	looked()
-	if d := p.Directory(); p.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "is gone") {
+	if d := p.Directory(); p.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "has disappeared") {
 		t.Errorf("after the directory went: %+v", d)
 	}
 	if book.Count("policy did not load") == 0 {
@@ -219,30 +221,31 @@ func TestDirectoryAppears(t *testing.T) {
 	must.Check(t, <-done)
 }
 
-// forgetful is a store that does not know what was in force last.
+// forgetful is a store without the last set in force.
 type forgetful struct{ policyadmin.Store }
 
 func (forgetful) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
 	return policyadmin.KeptVersion{}, false, nil
 }
 
-// unreadable is a store that cannot say it.
+// unreadable is a store that fails to return the last set in force.
 type unreadable struct{ policyadmin.Store }
 
 func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
 	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
 }
 
-// A directory that went while palyrad did not run takes nothing out of force
-// either, until somebody makes it again. Control: one that does not know what was in
-// force starts without the operator's rules.
-func TestDirectoryIsGoneAtTheStart(t *testing.T) {
+// If the directory disappears while palyrad is stopped, its policies stay in force until the
+// directory exists again. Control: without the last set in force, palyrad starts without the
+// operator's rules.
+func TestDirectoryIsMissingAtStart(t *testing.T) {
 	t.Parallel()
 	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
 	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
 		log, cfg := &gatewaytest.Log{}, config.Default()
 		cfg.Policy.Dir = dir
 		p := policyadmin.New(policyadmin.Config{
+			Guard:    change.Unguarded,
 			Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 		})
 		return p, log, p.Load(t.Context())
@@ -255,7 +258,7 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	}
 	p, log := started(known)
 	empty := p.Set().Version()
-	if log.Count("policy directory is gone") != 0 || p.Directory().Policies != 0 {
+	if log.Count("policy directory is missing") != 0 || p.Directory().Policies != 0 {
 		t.Error("a directory that never was is gone")
 	}
 	must.Do(t, os.Mkdir(dir, 0o700))
@@ -263,7 +266,7 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
 	p, _ = started(known)
 	first := p.Set().Version()
-	// One that comes back is a version of before, and the last all the same.
+	// A set that was in force before is the last set when it is put in force again.
 	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
 	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
@@ -271,16 +274,16 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	must.Do(t, os.RemoveAll(dir))
 
 	p, log = started(known)
-	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "is gone") {
+	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "has disappeared") {
 		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Set().Version(), first)
 	}
-	if log.Count("the policy directory is gone") != 1 {
+	if log.Count("the policy directory is missing") != 1 {
 		t.Error("the log does not say that the directory is gone")
 	}
 	if _, err := p.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Set().Version() != first {
 		t.Errorf("a reload without the directory: %v", err)
 	}
-	// What was in force and does not load any more keeps palyrad from starting.
+	// palyrad does not start if the last set in force no longer loads.
 	_, _, err := start(known, noTools{})
 	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
 		t.Errorf("the start with policies that do not load: %v", err)
@@ -289,7 +292,7 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
 		t.Errorf("the start with a store that cannot be read: %v", err)
 	}
-	// The control. It also is what is in force last from here on.
+	// Control. The empty set is the last set in force from here on.
 	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
 		t.Error("control: the rules are in force although nobody knows of them")
 	}
@@ -302,13 +305,13 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	}
 }
 
-// noTools has none of the tools that policies name.
+// noTools has none of the tools that the policies name.
 type noTools struct{ builtinTools }
 
 func (noTools) Descriptors() []tool.Descriptor { return nil }
 
-// A directory that cannot be read is no directory without policies.
-func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
+// A directory that cannot be read does not count as a directory without policies.
+func TestDanglingLinkIsNotAnEmptyDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "policies")
 	must.Do(t, os.Symlink("nowhere", dir))
@@ -320,8 +323,8 @@ func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
 	}
 }
 
-// TestFirstStartBeforeTheServer: a policy about a tool of a server that is not added yet keeps
-// palyrad from no start.
+// TestFirstStartBeforeTheServer: palyrad starts with a policy about a tool of a server that is not
+// added yet.
 func TestFirstStartBeforeTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

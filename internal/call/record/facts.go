@@ -11,23 +11,23 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// unseen are the egress modes, of plans and of evidence, in which nobody sees
-// what a program exchanges. The evidence calls "none" unrestricted.
-var unseen = []string{"preflight", "none", "unrestricted"}
+// unobserved lists the egress modes in which the traffic of a program is not observed. Plans use
+// "none" for the mode that evidence calls "unrestricted".
+var unobserved = []string{"preflight", "none", "unrestricted"}
 
-// EffectsOf is what a call may do to the facts of its session once it is let
-// through. Nobody sees what a program reads from a network that is open; it may. What an
-// agent runs itself is known by its tool.
+// EffectsOf returns the possible effects of an allowed call on the facts of its session. A
+// program with an open network is assumed to read from it. For tools that an agent runs itself,
+// the tool defines the effects.
 func EffectsOf(name string, openWorld bool, f tool.Facts, maySend int64) session.Effects {
 	return session.Effects{
 		Tool: name, Secrets: f.Secrets, MaySend: maySend,
-		Taints: openWorld || f.External == nil && slices.Contains(unseen, f.EgressMode),
+		Taints: openWorld || f.External == nil && slices.Contains(unobserved, f.EgressMode),
 	}
 }
 
-// TrafficOf is what the evidence says that a call exchanged.
+// TrafficOf returns the traffic of a call according to the evidence.
 func TrafficOf(e tool.Egress) session.Traffic {
-	open := slices.Contains(unseen, e.Mode)
+	open := slices.Contains(unobserved, e.Mode)
 	t := session.Traffic{Read: open, Unseen: open}
 	for _, c := range e.Observed {
 		t.Sent += c.BytesOut
@@ -36,30 +36,29 @@ func TrafficOf(e tool.Egress) session.Traffic {
 	return t
 }
 
-// Facts folds the events of a session and of its calls into what the session
-// did, as package session counts it live. The zero value has none.
+// Facts computes the state of a session from the events of the session and its calls. The result
+// equals the state that package session counts live. The zero value has no events.
 type Facts struct {
 	calls  map[string]*callFacts
 	limit  int
 	lastAt time.Time
 }
 
-// callFacts are what the events of one call say.
+// callFacts is the state of one call from its events.
 type callFacts struct {
 	ofRun bool
-	// effects are those of all evaluations of the call.
+	// effects is the union over all evaluations of the call.
 	effects        session.Effects
 	allowed, ended bool
 	traffic        session.Traffic
-	// astray is true for a call that its agent ran otherwise than it was let.
-	astray bool
+	// diverged is true for a call that its agent ran differently from the decision.
+	diverged bool
 }
 
-// Add takes in one event. OfRun says that it is of a call of the gateway's runs.
-// The order of events is of no matter, and the event is not kept.
+// Add processes one event. ofRun is true if it belongs to a call of a gateway run. The order of
+// events does not matter, and the event is not retained.
 //
-// A payload that was erased counts as if the call had been let through, and had
-// read from the open world.
+// An erased payload counts as if the call had been allowed and had read from the open world.
 func (f *Facts) Add(e *journal.Event, ofRun bool) error {
 	var payload any
 	var err error
@@ -92,14 +91,14 @@ func (f *Facts) Add(e *journal.Event, ofRun bool) error {
 	return nil
 }
 
-// add takes in a payload, nil when it was erased.
+// add processes a payload, nil if it was erased.
 func (c *callFacts) add(code event.Code, payload any) {
 	switch p := payload.(type) {
 	case *Proposed:
 		c.effects.Tool, c.effects.Taints = p.Tool, c.effects.Taints || p.OpenWorld
 	case *Evaluated:
 		c.effects.MaySend = max(c.effects.MaySend, p.MaySend)
-		if p.Request.Commit == nil { // else it is about the changes of the call
+		if p.Request.Commit == nil { // otherwise the evaluation covers the changes of the call
 			more := EffectsOf("", false, p.Request.Facts, 0)
 			c.effects.Secrets = append(c.effects.Secrets, more.Secrets...)
 			c.effects.Taints = c.effects.Taints || more.Taints
@@ -109,7 +108,7 @@ func (c *callFacts) add(code event.Code, payload any) {
 	case *Attested:
 		c.ended, c.traffic = true, TrafficOf(p.Report.Egress)
 	case *Sighted:
-		c.astray = c.astray || code != event.ReportedLate
+		c.diverged = c.diverged || code != event.ReportedLate
 	case nil:
 		c.effects.Taints = c.effects.Taints || code == event.Proposed
 		c.allowed = c.allowed || code == event.Decided
@@ -117,8 +116,8 @@ func (c *callFacts) add(code event.Code, payload any) {
 	}
 }
 
-// Did is what the session did that began at a time. Calls that were let through
-// and have no end may still send what they could.
+// Did returns the state of the session that began at startedAt. Allowed calls without an end
+// may still send their reserved bytes.
 func (f *Facts) Did(startedAt time.Time) session.Did {
 	did := session.Did{Limit: f.limit, LastAt: startedAt}
 	if f.lastAt.After(startedAt) {
@@ -145,5 +144,5 @@ func (c *callFacts) count(f *tool.SessionFacts) {
 		c.effects.Begin(f)
 		f.BytesOut += c.effects.MaySend
 	}
-	f.Tainted = f.Tainted || c.traffic.Read || c.astray
+	f.Tainted = f.Tainted || c.traffic.Read || c.diverged
 }

@@ -59,7 +59,7 @@ func TestSessionsAreFolded(t *testing.T) {
 			tool.SessionFacts{CallsInRun: 1, ToolsUsed: []string{"process.run"}, BytesOut: 4}},
 		"something came in": {[][]journal.Event{append(judged(t, "p1", true, run, tool.Facts{EgressMode: "strict"}, 9), ended("p1", "strict", tool.Connection{}, tool.Connection{BytesIn: 1}))},
 			tool.SessionFacts{CallsInRun: 1, ToolsUsed: []string{"process.run"}, Tainted: true}},
-		"nobody saw": {[][]journal.Event{append(judged(t, "p1", true, run, tool.Facts{EgressMode: "preflight"}, 9), ended("p1", "preflight"))},
+		"unobserved": {[][]journal.Event{append(judged(t, "p1", true, run, tool.Facts{EgressMode: "preflight"}, 9), ended("p1", "preflight"))},
 			tool.SessionFacts{CallsInRun: 1, ToolsUsed: []string{"process.run"}, Tainted: true, BytesOut: 9}},
 		"secrets": {[][]journal.Event{judged(t, "p1", true, read, tool.Facts{Secrets: []string{"b", "a"}}, 0), judged(t, "p2", true, read, tool.Facts{Secrets: []string{"b"}}, 0)},
 			tool.SessionFacts{CallsInRun: 2, ToolsUsed: []string{"fs.read"}, SecretsRead: []string{"a", "b"}}},

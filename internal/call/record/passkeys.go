@@ -11,9 +11,8 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// NotePasskey takes an event into what is known of passkeys, and checks the proof in it.
-// Its error says what is wrong; events about something else say nothing. An event whose
-// payload was erased says nothing, either.
+// NotePasskey adds an event to the log of passkeys and verifies its proof. It returns an error
+// if the event is invalid. It ignores other events, and events with an erased payload.
 func NotePasskey(log *passkey.Log, e *journal.Event) error {
 	if e.Erased() {
 		return nil

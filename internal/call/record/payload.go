@@ -1,7 +1,7 @@
-// Package record is what the events of calls say: their payloads, the story
-// of one call (Story), and what the calls of a session did (Facts). The pipeline
-// writes the payloads, stores keep them as bytes, and whoever wants to know what
-// happened reads them here, so that it means the same to all.
+// Package record defines the content of call events: their payloads, the story of one call
+// (Story), and the state of a session computed from its calls (Facts). The pipeline writes the
+// payloads, and stores keep them as bytes. All readers use this package, so that they interpret
+// the events in the same way.
 package record
 
 import (
@@ -26,38 +26,37 @@ import (
 // Proposed is the payload of event.Proposed.
 type Proposed struct {
 	ProposalID string `json:"proposal_id"`
-	// CallID is the id that a model gave the call.
+	// CallID is the id that a model assigned to the call.
 	CallID     string         `json:"call_id,omitempty"`
 	Principal  string         `json:"principal"`
 	OnBehalfOf string         `json:"on_behalf_of"`
 	DeviceID   string         `json:"device_id"`
 	Surface    access.Surface `json:"surface"`
-	// Transport is how the caller reached the gateway.
+	// Transport is the caller's connection to the gateway.
 	Transport            access.Transport `json:"transport,omitempty"`
 	Channel              string           `json:"channel,omitempty"`
 	Tool                 string           `json:"tool"`
 	ToolDefinitionDigest string           `json:"tool_definition_digest,omitempty"`
 	Arguments            json.RawMessage  `json:"arguments,omitempty"`
-	// ArgumentsBlob is set instead of Arguments when they are large.
+	// ArgumentsBlob is set instead of Arguments if they are large.
 	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
 	ArgumentsDigest string `json:"arguments_digest"`
-	// ArgumentsSalt is set when something was redacted; ArgumentsDigest is then
-	// of the salt's text and the original arguments after it.
+	// ArgumentsSalt is set if a value was redacted. ArgumentsDigest then covers the salt's text
+	// followed by the original arguments.
 	ArgumentsSalt  string   `json:"arguments_salt,omitempty"`
 	Redactions     []string `json:"redactions,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
-	// OpenWorld says that the tool reads from the open world, which taints its
-	// session once it is let through.
+	// OpenWorld is true if the tool reads from the open world, which taints its session once
+	// the call is allowed.
 	OpenWorld bool `json:"open_world,omitempty"`
-	// GatewaySession is the session that the gateway counts the call in.
+	// GatewaySession is the session that counts the call.
 	GatewaySession string `json:"gateway_session,omitempty"`
-	// Journal is the newest durable event when the call was proposed. The
-	// attestation says the same.
+	// Journal is the newest durable event at the time of the proposal, as in the attestation.
 	Journal *attest.Journal `json:"journal,omitempty"`
 }
 
-// Edited is the payload of event.Edited: what people made of a call that waited for
-// them. Its members are those of Proposed, of the call as it is from then on.
+// Edited is the payload of event.Edited: an edit of a waiting call. Its members are those of
+// Proposed, for the edited call.
 type Edited struct {
 	ProposalID string `json:"proposal_id"`
 	ApprovalID string `json:"approval_id"`
@@ -81,37 +80,37 @@ type Refused struct {
 	Reason     reason.Code `json:"reason"`
 	Message    string      `json:"message"`
 	Remedy     string      `json:"remedy,omitempty"`
-	// GatewaySession is that of Proposed.
+	// GatewaySession is as in Proposed.
 	GatewaySession string `json:"gateway_session,omitempty"`
 }
 
-// Evaluated is the payload of event.Evaluated. Request lacks the arguments,
-// which the proposal has.
+// Evaluated is the payload of event.Evaluated. Request lacks the arguments, which are in the
+// proposal.
 type Evaluated struct {
 	ProposalID string         `json:"proposal_id"`
 	CallDigest string         `json:"call_digest"`
 	Verdict    Verdict        `json:"verdict"`
 	Request    policy.Request `json:"request"`
-	// MaySend is the most bytes that the call can send out.
+	// MaySend is the maximum number of bytes that the call can send out.
 	MaySend int64 `json:"may_send,omitempty"`
 }
 
 // Gated is the payload of event.Gated.
 type Gated struct {
 	ProposalID string `json:"proposal_id"`
-	// DecisionID is of the decision that let the call run.
+	// DecisionID identifies the decision that let the call run.
 	DecisionID string `json:"decision_id"`
-	// CallDigest is what an approval of the commit binds to.
+	// CallDigest is the digest that an approval of the commit binds to.
 	CallDigest string            `json:"call_digest"`
 	Facts      tool.CommitFacts  `json:"facts"`
 	Files      []tool.FileChange `json:"files,omitempty"`
-	// FilesBlob is set instead of Files when they are many.
+	// FilesBlob is set instead of Files if they are many.
 	FilesBlob string      `json:"files_blob,omitempty"`
 	Allowed   bool        `json:"allowed"`
 	Reason    reason.Code `json:"reason,omitempty"`
 	Message   string      `json:"message,omitempty"`
 	Remedy    string      `json:"remedy,omitempty"`
-	// Verdict is nil when policy was not asked.
+	// Verdict is nil if policy was not evaluated.
 	Verdict    *Verdict `json:"verdict,omitempty"`
 	ApprovalID string   `json:"approval_id,omitempty"`
 	GrantID    string   `json:"grant_id,omitempty"`
@@ -121,7 +120,7 @@ type Gated struct {
 type Violated struct {
 	ProposalID string           `json:"proposal_id"`
 	Violations []tool.Violation `json:"violations"`
-	// Missed counts those that were not kept.
+	// Missed counts the violations that were not stored.
 	Missed int `json:"missed"`
 }
 
@@ -138,7 +137,7 @@ type Attested struct {
 	Envelope      json.RawMessage `json:"envelope"`
 }
 
-// Signed is the envelope with its digest.
+// Signed returns the envelope with its digest.
 func (a *Attested) Signed() attest.Envelope {
 	return attest.Envelope{
 		ID: a.AttestationID, JSON: a.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(a.Envelope), "sha256:"),
@@ -152,8 +151,8 @@ type Ambiguous struct {
 	Message    string      `json:"message"`
 }
 
-// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined:
-// what an agent says that it ran, beside what was decided.
+// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined: an execution
+// that an agent reported, and the decision.
 type Sighted struct {
 	ProposalID string `json:"proposal_id"`
 	// CallID is the agent's id of the call.
@@ -164,11 +163,11 @@ type Sighted struct {
 	Tool       string      `json:"tool"`
 	Reason     reason.Code `json:"reason,omitempty"`
 	Message    string      `json:"message"`
-	// InputSHA256 is of what it says that it ran, DecidedSHA256 of what was decided,
+	// InputSHA256 is the digest of the reported input, DecidedSHA256 of the decided input,
 	// both in canonical JSON.
 	InputSHA256   string `json:"input_sha256,omitempty"`
 	DecidedSHA256 string `json:"decided_sha256,omitempty"`
-	// GatewaySession is that of Proposed.
+	// GatewaySession is as in Proposed.
 	GatewaySession string `json:"gateway_session,omitempty"`
 }
 
@@ -176,7 +175,7 @@ type Sighted struct {
 type SessionExtended struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
-	// Calls is how many more it may make, Limit how many it may have made then.
+	// Calls is the number of additional calls, Limit the number allowed before.
 	Calls      int    `json:"calls"`
 	Limit      int    `json:"limit"`
 	ProposalID string `json:"proposal_id"`
@@ -193,19 +192,19 @@ type SessionEnded struct {
 	Reason    string         `json:"reason,omitempty"`
 }
 
-// Verdict is a verdict of policy as it is journaled. It says what policy said
-// and is none: only policy makes one.
+// Verdict is a policy verdict in its journaled form. It describes a verdict but is not one:
+// only package policy creates verdicts.
 type Verdict struct {
 	Effect         string               `json:"effect"`
 	Determining    []policy.Determining `json:"determining"`
 	GrantID        string               `json:"grant_id"`
 	SnapshotDigest string               `json:"snapshot_digest"`
 	PolicyVersion  string               `json:"policy_version"`
-	// made is what is written; one that was read has none.
+	// made is the verdict to write; a verdict that was read has none.
 	made policy.Verdict
 }
 
-// VerdictOf is a verdict to be journaled.
+// VerdictOf returns a verdict for the journal.
 func VerdictOf(v policy.Verdict) Verdict {
 	return Verdict{
 		Effect: v.Effect().String(), Determining: v.Determining(), GrantID: v.GrantID(),
@@ -213,16 +212,15 @@ func VerdictOf(v policy.Verdict) Verdict {
 	}
 }
 
-// MarshalJSON writes all that policy says.
+// MarshalJSON encodes the complete verdict.
 func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
 
-// Shape is that of what policy says.
+// Shape is the shape of the verdict.
 func (v Verdict) Shape() any { return v.made.Shape() }
 
-// Decode reads the payload of an event of a call or of a session: a pointer to
-// one of the types of this package or to a decision.Record, nil for any other
-// event. A payload that was erased is NOT_FOUND. Members that repeat are an error:
-// two readers could take different ones.
+// Decode reads the payload of an event of a call or of a session: a pointer to one of the types
+// of this package or to a decision.Record, nil for any other event. An erased payload is
+// NOT_FOUND. Duplicate members are an error: two readers could use different ones.
 func Decode(e *journal.Event) (any, error) {
 	into := payloadOf(e.Code)
 	if into == nil {

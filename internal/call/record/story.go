@@ -13,34 +13,34 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Story is what happened to one call. What is nil did not happen.
+// Story is the history of one call. A nil member did not happen.
 type Story struct {
 	Session, Run string
-	// Steps are all of it, in order.
+	// Steps are all events, in order.
 	Steps    []Step
 	Proposed *Proposed
-	// Edits are the calls that people made of it, the last one last. The one that was
-	// approved has the call digest of Decided.
+	// Edits are the edited versions of the call, oldest first. The approved version has the
+	// call digest of Decided.
 	Edits []*Edited
-	// Evaluations are what policy said, the last one last; those about what the
-	// call changed are among them.
+	// Evaluations are the policy evaluations, oldest first, including those about the call's
+	// changes.
 	Evaluations []*Evaluated
 	Decided     *decision.Record
-	// Gates are the rulings on what the call changed, the last one last.
+	// Gates are the rulings on the call's changes, oldest first.
 	Gates []*Gated
-	// AtGate is true for a call whose changes nobody has ruled on yet.
+	// AtGate is true for a call whose changes have no ruling yet.
 	AtGate  bool
 	Refused *Refused
-	// Attested and Ambiguous are how it ended. AttestedSeq is the sequence number
-	// of the event.
+	// Attested and Ambiguous are the end of the call. AttestedSeq is the sequence number of the
+	// event.
 	Attested    *Attested
 	AttestedSeq int64
 	Ambiguous   *Ambiguous
-	// Sighted is what an agent says that it ran and was not let run so.
+	// Sighted is an execution that an agent reported and that differs from the decision.
 	Sighted *Sighted
 }
 
-// Step is one event of a call. Payload is what Decode makes of it.
+// Step is one event of a call. Payload is the result of Decode.
 type Step struct {
 	Seq     int64
 	At      time.Time
@@ -48,7 +48,7 @@ type Step struct {
 	Payload any
 }
 
-// Tell tells the story of a call from its events, in order.
+// Tell builds the story of a call from its events, in order.
 func Tell(events []journal.Event) (Story, error) {
 	var s Story
 	for i := range events {
@@ -90,7 +90,7 @@ func (s *Story) add(e *journal.Event) error {
 	return reading(e, err)
 }
 
-// reading says which event err is about.
+// reading adds the event to err.
 func reading(e *journal.Event, err error) error {
 	if err == nil || reason.Of(err) == reason.NotFound {
 		return err
@@ -98,8 +98,8 @@ func reading(e *journal.Event, err error) error {
 	return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
 }
 
-// Arguments are the digest of the arguments of the call that was decided, and the salt
-// that it was made with: those proposed, or those that people made of them.
+// Arguments returns the digest of the arguments of the decided call and its salt: of the
+// proposed arguments, or of the edited ones.
 func (s *Story) Arguments() (digest, salt string) {
 	for _, e := range s.Edits {
 		if s.Decided != nil && e.CallDigest == s.Decided.CallDigest {
@@ -112,7 +112,7 @@ func (s *Story) Arguments() (digest, salt string) {
 	return digest, salt
 }
 
-// Gate is the last ruling on what the call changed, nil when there is none.
+// Gate returns the last ruling on the call's changes, or nil.
 func (s *Story) Gate() *Gated {
 	if len(s.Gates) == 0 {
 		return nil
@@ -120,9 +120,9 @@ func (s *Story) Gate() *Gated {
 	return s.Gates[len(s.Gates)-1]
 }
 
-// Opens reports whether an event lets a call run, so that the call is open until
-// an event that Ends it. A decision that cannot be read counts as one that does:
-// the call is closed as ambiguous later.
+// Opens reports whether an event lets a call run, so that the call is open until an event for
+// which Ends is true. An unreadable decision counts as one that does: the call is closed as
+// ambiguous later.
 func Opens(e *journal.Event) bool {
 	if e.Code != event.Decided {
 		return false
@@ -142,8 +142,7 @@ func Opens(e *journal.Event) bool {
 	return json.Unmarshal(e.Payload, &decided) != nil || decided.Allowed
 }
 
-// Decides reports whether the payload of an event.Decided is that of the decision
-// with an id.
+// Decides reports whether the payload of an event.Decided belongs to the decision with an id.
 func Decides(payload []byte, id string) (bool, error) {
 	var decided struct {
 		ID string `json:"decision_id"`
@@ -155,8 +154,7 @@ func Decides(payload []byte, id string) (bool, error) {
 // Ends reports whether an event ends a call that ran.
 func Ends(e *journal.Event) bool { return e.Code == event.Attested || e.Code == event.Ambiguous }
 
-// AtOnce reports whether a call is decided and attested in one unit: it is never
-// open.
+// AtOnce reports whether a call is decided and attested in one unit: such a call is never open.
 func AtOnce(unit []event.Draft, call string) bool {
 	has := func(code event.Code) bool {
 		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// mostRemembered bounds the sessions, and the runs, that are remembered; one
-	// that was forgotten is counted again from the store.
+	// mostRemembered bounds the sessions, and the runs, in memory; others are counted again
+	// from the store.
 	mostRemembered = 10_000
-	// mostUnderWay bounds the calls of one principal that have not ended, whatever
-	// they wait for.
+	// mostUnderWay bounds the calls of one principal that have not ended, including waiting
+	// calls.
 	mostUnderWay = 256
 )
 
@@ -28,7 +28,7 @@ type Book struct {
 	idle  time.Duration
 	now   func() time.Time
 
-	// mu guards what follows. It is never held while a call is judged.
+	// mu guards the following fields. It is never held while a call is judged.
 	mu       sync.Mutex
 	sessions map[Key]*session
 	runs     map[runKey]*runCalls
@@ -44,8 +44,8 @@ type runKey struct {
 // runCalls counts the calls of a run of the gateway.
 type runCalls struct{ made, inFlight int }
 
-// NewBook returns a book over a store. A session ends when no call of it began or
-// ended for the time idle.
+// NewBook returns a book over a store. A session ends if none of its calls began or ended for
+// the time idle.
 func NewBook(store Store, idle time.Duration) *Book {
 	return &Book{
 		store: store, idle: idle, now: time.Now,
@@ -53,8 +53,7 @@ func NewBook(store Store, idle time.Duration) *Book {
 	}
 }
 
-// Begin counts a call in. run names the gateway's run that the call belongs to; it
-// is "" for any other call.
+// Begin counts a call. run is the gateway run of the call; it is "" for any other call.
 func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Call, error) {
 	key := KeyOf(caller)
 	for {
@@ -67,14 +66,13 @@ func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Ca
 	}
 }
 
-// load reads the session and the run of a call from the store, unless they are
-// known.
+// load reads the session and the run of a call from the store, unless they are in memory.
 func (b *Book) load(ctx context.Context, key Key, run string) error {
 	b.mu.Lock()
 	_, known := b.sessions[key]
 	counted := run == "" || b.runs[runKey{key.Principal, run}] != nil
 	b.mu.Unlock()
-	// A caller that leaves is counted, too.
+	// A call whose caller disconnects is counted, too.
 	ctx = context.WithoutCancel(ctx)
 	if !known {
 		past, found, err := b.store.NewestSession(ctx, key)
@@ -93,8 +91,8 @@ func (b *Book) load(ctx context.Context, key Key, run string) error {
 	return nil
 }
 
-// remember takes a session of the store up again, unless it has ended; count
-// makes a new one in its place.
+// remember restores a session from the store, unless it has ended; count then creates a new
+// one.
 func (b *Book) remember(key Key, past Past, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +115,7 @@ func (b *Book) rememberRun(key runKey, made int) {
 	}
 }
 
-// makeRoom forgets a session without calls when there are too many.
+// makeRoom removes a session without calls from memory if there are too many.
 func (b *Book) makeRoom() {
 	if len(b.sessions) < mostRemembered {
 		return
@@ -142,8 +140,8 @@ func (b *Book) makeRoomForRun() {
 	}
 }
 
-// count counts one call in its session; nil without an error means that what
-// load found was forgotten since.
+// count counts one call in its session. It returns nil without an error if the session was
+// removed since load.
 func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
 	c, err := b.enter(caller, key, run)
 	if c == nil || err != nil {
@@ -160,13 +158,13 @@ func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
 	return c, nil
 }
 
-// enter lets a call into its session.
+// enter adds a call to its session.
 func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay[key.Principal] >= mostUnderWay {
 		return nil, reason.Errorf(reason.RateLimited, "%s has %s under way", key.Principal, text.Plural(mostUnderWay, "call")).
-			WithRemedy("Wait until some have ended, or cancel what waits for approval.")
+			WithRemedy("Wait until some have ended, or cancel calls that wait for approval.")
 	}
 	s, known := b.sessions[key]
 	r := b.runs[runKey{key.Principal, run}]
@@ -195,7 +193,7 @@ func newRow(caller access.Caller, key Key, now time.Time) Row {
 	return Row{ID: id.String(), Key: key, OnBehalfOf: caller.OnBehalfOf, StartedAt: now.UTC().Truncate(time.Microsecond)}
 }
 
-// leave counts a call out.
+// leave removes a call from the counts of calls under way.
 func (b *Book) leave(c *Call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,8 +218,8 @@ func (b *Book) UnderWay() int {
 	return n
 }
 
-// Ended forgets a session that somebody ended. Its calls that are under way still
-// count in it; the next call of its caller begins another session.
+// Ended removes a session that a person ended. Its calls under way still count in it; the next
+// call of its caller begins another session.
 func (b *Book) Ended(key Key, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +228,7 @@ func (b *Book) Ended(key Key, id string) {
 	}
 }
 
-// Did returns what a session did, if it is in memory.
+// Did returns the state of a session, if it is in memory.
 func (b *Book) Did(key Key, id string) (Did, bool) {
 	b.mu.Lock()
 	s := b.sessions[key]
@@ -241,5 +239,5 @@ func (b *Book) Did(key Key, id string) (Did, bool) {
 	return s.did(), true
 }
 
-// Idle is how long a session goes on without a call.
+// Idle returns how long a session lasts without a call.
 func (b *Book) Idle() time.Duration { return b.idle }

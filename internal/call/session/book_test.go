@@ -89,9 +89,9 @@ func TestIdleEndsASession(t *testing.T) {
 	}
 }
 
-// TestStoredSessionGoesOn: a session of before this process goes on, unless it
-// was idle for too long, or somebody ended it.
-func TestStoredSessionGoesOn(t *testing.T) {
+// TestStoredSessionResumes: a session from before a restart resumes, unless it was idle for too
+// long or was ended.
+func TestStoredSessionResumes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	facts := tool.SessionFacts{CallsInRun: 7, ToolsUsed: []string{"a"}, Tainted: true, BytesOut: 9}
@@ -167,10 +167,10 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestDecideIsOneStep: of 64 readers and 64 writers at once, of which each is let
-// through only when no call of the other kind was, one kind runs, in each of 1000
-// sessions. The control judges outside of Decide.
-func TestDecideIsOneStep(t *testing.T) {
+// TestDecideIsAtomic: of 64 concurrent readers and 64 concurrent writers, each of which is allowed
+// only without calls of the other kind, only one kind runs, in each of 1000 sessions. The control
+// decides outside of Decide.
+func TestDecideIsAtomic(t *testing.T) {
 	t.Parallel()
 	if n := sessionsThatDidBoth(t, 1000, false); n > 0 {
 		t.Errorf("%d sessions did both", n)
@@ -264,7 +264,7 @@ func TestRunsHaveTheirOwnCount(t *testing.T) {
 	}
 }
 
-func TestOneAsksForMore(t *testing.T) {
+func TestOneCallRequestsAnExtension(t *testing.T) {
 	t.Parallel()
 	b, _ := book(&store{})
 	first, second := begin(t, b, coder, ""), begin(t, b, coder, "")
@@ -284,7 +284,7 @@ func TestOneAsksForMore(t *testing.T) {
 	}
 }
 
-func TestCallsUnderWayAreBounded(t *testing.T) {
+func TestRunningCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	b, _ := book(&store{})
 	var last *Call
@@ -304,9 +304,9 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// TestForgottenSessionsAreReadAgain: the memory is bounded, and never forgets a
+// TestEvictedSessionsAreReloaded: the memory is bounded, and never forgets a
 // session with a call under way.
-func TestForgottenSessionsAreReadAgain(t *testing.T) {
+func TestEvictedSessionsAreReloaded(t *testing.T) {
 	t.Parallel()
 	s := &store{}
 	b, _ := book(s)

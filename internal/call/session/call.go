@@ -12,18 +12,18 @@ type Call struct {
 	// ofRun is true for a call of the gateway's run of that name.
 	ofRun bool
 	run   string
-	// number is the place of the call in its run, or among the calls of its
-	// session that are of no run.
+	// number is the index of the call in its run, or among the calls of its session outside of
+	// runs, from 1.
 	number int
-	// reserved is what the call may still send, once it was let through.
+	// reserved is the number of bytes that an allowed call may still send.
 	reserved int64
 }
 
 // Session is the id of the call's session.
 func (c *Call) Session() string { return c.s.row.ID }
 
-// Member is the row that ties the call to its session. The caller stores it, and
-// then calls Stored.
+// Member returns the row that adds the call to its session. The caller stores it, and then
+// calls Stored.
 func (c *Call) Member(proposal string) Member {
 	m := Member{Session: c.s.row.ID, Proposal: proposal, OfRun: c.ofRun}
 	if !c.s.stored.Load() {
@@ -33,18 +33,18 @@ func (c *Call) Member(proposal string) Member {
 	return m
 }
 
-// Stored notes that the session is durable.
+// Stored records that the session is durable.
 func (c *Call) Stored() { c.s.stored.Store(true) }
 
-// Facts are what policy reads of the session now. They count this call, but not the
-// bytes that are reserved for it.
+// Facts returns the current session facts that policy reads. They count this call, but not the
+// bytes reserved for it.
 func (c *Call) Facts() tool.SessionFacts {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.facts()
 }
 
-// facts is called under the lock.
+// facts must be called under the lock.
 func (c *Call) facts() tool.SessionFacts {
 	f := c.s.copied()
 	f.CallsInRun = c.number
@@ -52,9 +52,9 @@ func (c *Call) facts() tool.SessionFacts {
 	return f
 }
 
-// Decide calls judge with the facts of now and counts the effects that it returns,
-// all under the session's lock: no other call of the session is judged in between.
-// nil effects count nothing. judge has to be quick and must not wait for anything.
+// Decide calls judge with the current facts and counts the returned effects, all under the
+// session's lock: no other call of the session is judged in between. nil effects count nothing.
+// judge must be quick and must not block.
 func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -68,17 +68,16 @@ func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error
 	return nil
 }
 
-// Traffic is what a call exchanged with the world outside.
+// Traffic is the external traffic of a call.
 type Traffic struct {
 	Sent int64
-	// Read is true when something came in, or may have.
+	// Read is true if data was, or may have been, received.
 	Read bool
-	// Unseen is true when nobody counted what was sent: then all that was reserved
-	// counts as sent.
+	// Unseen is true if the sent bytes were not counted: then all reserved bytes count as sent.
 	Unseen bool
 }
 
-// End counts the call out. with is zero for a call that did not run.
+// End removes the call from the calls under way. with is zero for a call that did not run.
 func (c *Call) End(with Traffic) {
 	c.s.mu.Lock()
 	c.s.reserved -= c.reserved
@@ -89,8 +88,8 @@ func (c *Call) End(with Traffic) {
 	c.book.leave(c)
 }
 
-// Budget returns the call's number in its run or session, from 1, and how many
-// calls that may make: perRun, or perSession unless people allowed more (Allow).
+// Budget returns the call's number in its run or session, from 1, and the maximum: perRun, or
+// perSession unless it was extended (Allow).
 func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 	if c.ofRun {
 		return c.number, perRun
@@ -100,26 +99,25 @@ func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 	return c.number, max(perSession, c.s.limit)
 }
 
-// Turn is one question to people whether a session may make more calls. One call
-// asks it; others that are beyond the budget meanwhile wait for the same answer.
+// Turn is one request to extend a session. One call makes it; other calls beyond the budget
+// wait for the same answer.
 type Turn struct {
-	// Asked is closed when people are asked, which may be never.
+	// Asked is closed when approvers are asked, which may never happen.
 	Asked chan struct{}
-	// Question is what they are asked, for those who wait with the call that asks. It is set
-	// before Asked is closed.
+	// Question is the approval request, for the waiting calls. It is set before Asked is
+	// closed.
 	Question any
-	// Answered is closed when people have answered, or the call that asked has
-	// given up.
+	// Answered is closed when the request is answered, or the asking call has given up.
 	Answered chan struct{}
-	// Refused is true when they said no, and Said is what they said with it, "" for nothing. Both are
-	// set before Answered is closed.
+	// Refused is true after a denial, and Said is its reason, or "". Both are set before
+	// Answered is closed.
 	Refused bool
 	Said    string
 }
 
-// AskMore begins a Turn, which this call has to end with Asked. When another call
-// of the session is asking already, it returns that call's Turn, and mine is false.
-func (c *Call) AskMore() (turn *Turn, mine bool) {
+// AskMore begins a Turn, which this call must end with Asked. If another call of the session is
+// already asking, it returns that call's Turn, and mine is false.
+func (c *Call) AskMore() (turn *Turn, created bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.asking != nil {
@@ -138,8 +136,8 @@ func (c *Call) Asked(turn *Turn, refused bool, said string) {
 	close(turn.Answered)
 }
 
-// More is the limit for Allow that lets the session make that many calls beside
-// those that it has made. This call counts among those made.
+// More returns the limit for Allow that permits that many calls in addition to those already
+// made, including this one.
 func (c *Call) More(calls int) int {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

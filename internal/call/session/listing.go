@@ -2,12 +2,12 @@ package session
 
 import "palyra/internal/core/access"
 
-// Filter selects sessions; empty fields do not.
+// Filter selects sessions; empty fields select all.
 type Filter struct {
 	Principal access.Principal
 	// Of selects the sessions of a principal and those on its behalf.
 	Of access.Principal
-	// Open leaves out those that somebody ended.
+	// Open excludes sessions that a person ended.
 	Open bool
 	// PageSize 0 means 50; at most 500.
 	PageSize  int

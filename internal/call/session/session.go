@@ -1,16 +1,15 @@
-// Package session keeps what the callers of the gateway did lately: the facts
-// about the past that policy reads as context.session, and the budget of calls.
+// Package session stores the recent past of callers: the facts that policy reads as
+// context.session, and the budget of calls.
 //
-// A session is named by the gateway. It belongs to a principal, a credential
-// and a kind of client, all of which the gateway verified itself. It ends after
-// the idle window without a call, or when a person ends it. The names that a client
-// gives its work, for a conversation or a run, have no influence on it, so that a
-// client cannot get rid of its past by another name. (The field session of a call
-// names a conversation: grants of scope session live there, see package approval.)
+// The gateway names sessions. A session belongs to a principal, a credential and a kind of
+// client, all of which the gateway has verified. It ends after the idle window without a call,
+// or when a person ends it. Client-chosen names of conversations or runs do not affect it, so
+// that a client cannot shed its past by another name. (The field session of a call names a
+// conversation: grants of scope session apply to that, see package approval.)
 //
-// How a call may change the facts is counted in the step that decides it, under the
-// lock of its session. So when two calls come at once and the first makes the
-// session tainted, the second is decided as a call of a tainted session.
+// The effects of a call on the facts are counted in the step that decides it, under the lock of
+// its session. If two calls arrive at once and the first taints the session, the second is
+// therefore decided in a tainted session.
 package session
 
 import (
@@ -24,15 +23,15 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Client is a kind of client, by the surface that its calls come in on.
+// Client is a kind of client, by the surface of its calls.
 type Client string
 
 // API is a client of the API, whether it calls tools itself or starts runs.
 const API Client = "api"
 
-// ClientOf is the kind of client behind a surface. The surface is the one that the
-// gateway saw, never one that a client claims. All surfaces of the API are one kind,
-// so that a caller cannot have several sessions by using several of its methods.
+// ClientOf returns the kind of client of a surface. The surface is the observed one, never one
+// that a client claims. All surfaces of the API are one kind, so that a caller cannot have
+// several sessions by using several methods.
 func ClientOf(s access.Surface) Client {
 	switch s {
 	case access.SurfaceGRPC, access.SurfaceStream, access.SurfaceCLI, access.SurfaceTUI, "":
@@ -41,19 +40,18 @@ func ClientOf(s access.Surface) Client {
 	return Client(s)
 }
 
-// Key says whose session it is. Each key has at most one session at a time that has
-// not ended.
+// Key identifies the owner of a session. Each key has at most one active session at a time.
 type Key struct {
 	Principal access.Principal
-	// Device is the id of the device whose certificate was shown.
+	// Device is the id of the device whose certificate was presented.
 	Device string
 	Client Client
 }
 
-// KeyOf is the key of a caller.
+// KeyOf returns the key of a caller.
 func KeyOf(c access.Caller) Key { return Key{c.Principal, c.DeviceID, ClientOf(c.Surface)} }
 
-// Row holds the facts of a session that never change.
+// Row has the immutable data of a session.
 type Row struct {
 	// ID is a ULID.
 	ID string
@@ -62,59 +60,59 @@ type Row struct {
 	StartedAt  time.Time
 }
 
-// Did is what the calls of a session did so far.
+// Did is the state of a session after its calls so far.
 type Did struct {
-	// Facts are those that policy reads. CallsInRun counts the calls outside of
-	// the gateway's runs, BytesOut holds what calls under way may still send.
+	// Facts are the facts that policy reads. CallsInRun counts the calls outside of the
+	// gateway's runs, BytesOut includes the bytes that calls under way may still send.
 	Facts tool.SessionFacts
-	// RunCalls are the calls of the gateway's runs.
+	// RunCalls counts the calls of the gateway's runs.
 	RunCalls int
-	// Limit is how many calls people let it make, 0 when nobody was asked.
+	// Limit is the extended limit of calls, 0 if it was not extended.
 	Limit int
-	// LastAt is when a call of it began or ended last.
+	// LastAt is the last time at which one of its calls began or ended.
 	LastAt time.Time
 }
 
-// Past is a session as the store has it.
+// Past is a stored session.
 type Past struct {
 	Row
 	Did
-	// EndedAt is zero unless somebody ended it.
+	// EndedAt is zero unless a person ended it.
 	EndedAt time.Time
 	EndedBy access.Principal
-	// EndReason is what they said.
+	// EndReason is the person's reason.
 	EndReason string
 }
 
-// Member records that a call belongs to a session, in the transaction of the call's
-// first event.
+// Member records that a call belongs to a session, in the transaction of the call's first
+// event.
 type Member struct {
 	Session string
-	// New is the session itself, to be stored with the call; nil once it is.
+	// New is the session row, to be stored with the call; nil once it is stored.
 	New *Row
-	// Proposal is the call's id. OfRun says that it is of a run of the gateway.
+	// Proposal is the call's id. OfRun is true for a call of a gateway run.
 	Proposal string
 	OfRun    bool
 }
 
-// session is one that is remembered.
+// session is a session in memory.
 type session struct {
 	row Row
-	// stored says that the row is durable.
+	// stored is true once the row is durable.
 	stored atomic.Bool
-	// inFlight counts the calls that have not ended, and lastAt is when one began
-	// or ended last, in microseconds since 1970. Both are written under Book.mu, so
-	// that a session cannot end as idle while a call is being counted in.
+	// inFlight counts the calls that have not ended, and lastAt is when one began or ended
+	// last, in microseconds since 1970. Both are written under Book.mu, so that a session
+	// cannot end as idle while a call is being counted.
 	inFlight atomic.Int64
 	lastAt   atomic.Int64
 
 	mu    sync.Mutex
-	facts tool.SessionFacts // without InFlight; BytesOut is what was sent
-	// reserved is what decided calls that have not ended may send.
+	facts tool.SessionFacts // without InFlight; BytesOut counts sent bytes
+	// reserved is the number of bytes that decided calls under way may send.
 	reserved int64
 	runCalls int
 	limit    int
-	// asking is the call that asks for more calls; nil when none does.
+	// asking is the pending request for more calls, or nil.
 	asking *Turn
 }
 
@@ -125,12 +123,12 @@ func restored(p Past) *session {
 	return s
 }
 
-// idle reports whether the session has ended by being idle.
+// idle reports whether the session has ended by idling.
 func (s *session) idle(now time.Time, window time.Duration) bool {
 	return s.inFlight.Load() == 0 && now.Sub(time.UnixMicro(s.lastAt.Load())) > window
 }
 
-// did is a copy of what the session did.
+// did returns a copy of the session's state.
 func (s *session) did() Did {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +137,7 @@ func (s *session) did() Did {
 	return d
 }
 
-// copied is called under the lock.
+// copied must be called under the lock.
 func (s *session) copied() tool.SessionFacts {
 	f := s.facts
 	f.InFlight = int(s.inFlight.Load())
@@ -147,19 +145,19 @@ func (s *session) copied() tool.SessionFacts {
 	return f
 }
 
-// Effects say how a call may change the facts once it is let through.
+// Effects are the changes that an allowed call may make to the facts.
 type Effects struct {
-	// Tool is "" when its name is not known any more.
+	// Tool is "" if its name is unknown.
 	Tool string
-	// Taints is true for what reads from the open world.
+	// Taints is true for calls that read from the open world.
 	Taints  bool
 	Secrets []string
-	// MaySend is the most bytes that it can send out.
+	// MaySend is the maximum number of bytes that it can send out.
 	MaySend int64
 }
 
-// Begin adds the call's effects to f, but for the bytes that it may send, which are
-// reserved apart from f.
+// Begin adds the call's effects to f, except for the bytes that it may send, which are reserved
+// separately.
 func (e Effects) Begin(f *tool.SessionFacts) {
 	if e.Tool != "" {
 		f.ToolsUsed = withName(f.ToolsUsed, e.Tool)
@@ -170,7 +168,7 @@ func (e Effects) Begin(f *tool.SessionFacts) {
 	}
 }
 
-// Sent is how many bytes count as sent once the call has ended.
+// Sent returns the number of bytes that count as sent once the call has ended.
 func (e Effects) Sent(with Traffic) int64 {
 	if with.Unseen {
 		return max(with.Sent, e.MaySend)
@@ -178,7 +176,7 @@ func (e Effects) Sent(with Traffic) int64 {
 	return with.Sent
 }
 
-// withName adds a name to a sorted list without repeats.
+// withName adds a name to a sorted list without duplicates.
 func withName(list []string, name string) []string {
 	i, known := slices.BinarySearch(list, name)
 	if known {
@@ -187,10 +185,10 @@ func withName(list []string, name string) []string {
 	return slices.Insert(list, i, name)
 }
 
-// Store knows the sessions and runs of before this process.
+// Store has the sessions and runs from before the start of this process.
 type Store interface {
-	// NewestSession returns the newest session of a key, whether it ended or
-	// not, with what its calls did; false when there was none.
+	// NewestSession returns the newest session of a key, ended or not, with the state after its
+	// calls; false if none exists.
 	NewestSession(ctx context.Context, k Key) (Past, bool, error)
 	// RunCalls counts the calls that a run of the gateway made.
 	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)

@@ -1,6 +1,6 @@
-// Package browser shows pages to the person at this machine, by a link that no other user
-// learns: it is in no argument of a program. It also waits for the browser that a login sends
-// back (RFC 8252, section 7.3).
+// Package browser opens pages for the user at this machine by a link that other users cannot see:
+// it is not an argument of a program. It also receives the redirect of a login (RFC 8252, section
+// 7.3).
 package browser
 
 import (
@@ -19,11 +19,11 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// Page is a file for the person alone, which leads a browser to a link.
+// Page is a private file that redirects a browser to a link.
 type Page struct{ path string }
 
-// Dir is where pages are: a directory of the person's session where there is one, which
-// ends with it.
+// Dir returns the directory of pages: the runtime directory of the user's session if there is one,
+// which ends with the session.
 func Dir(a *client.App) string {
 	if dir := a.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "palyra")
@@ -31,7 +31,7 @@ func Dir(a *client.App) string {
 	return filepath.Join(a.Xdg("XDG_STATE_HOME", ".local/state"), "palyra", "pages")
 }
 
-// Write writes a page, which no other user can read. It is to be removed.
+// Write writes a page that only this user can read. The caller must remove it.
 func Write(dir, link string) (Page, error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return Page{}, err
@@ -51,7 +51,7 @@ func Write(dir, link string) (Page, error) {
 // Remove removes the page.
 func (p Page) Remove() { _ = os.Remove(p.path) }
 
-// Open starts the person's browser with the page.
+// Open opens the page in the user's browser.
 func (p Page) Open(ctx context.Context) error {
 	name, args := "xdg-open", []string{p.path}
 	switch runtime.GOOS {
@@ -61,7 +61,7 @@ func (p Page) Open(ctx context.Context) error {
 		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", p.path}
 	}
 	if _, err := exec.LookPath(name); err != nil {
-		return reason.Errorf(reason.NotFound, "there is no %s", name)
+		return reason.Errorf(reason.NotFound, "%s does not exist", name)
 	}
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {

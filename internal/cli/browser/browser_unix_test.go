@@ -11,8 +11,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The link is in a file of the person, which goes away, and in nothing that others see.
-func TestPageIsForThePersonAlone(t *testing.T) {
+// TestLinkIsPrivateToTheUser: the link is in a private file of the user, which is removed, and in
+// nothing that other users can read.
+func TestLinkIsPrivateToTheUser(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run", "palyra")
 	link := "http://palyra-a.localhost:7145/login#token=T0KEN"

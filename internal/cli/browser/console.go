@@ -9,11 +9,11 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// LookInterval is how often the gateway is asked what came of a page.
+// LookInterval is the polling interval for the result of a page.
 const LookInterval = 500 * time.Millisecond
 
-// Await waits until somebody is in by the link, and returns the session. It fails with
-// LOGIN_REFUSED when the link is not good any more.
+// Await waits until the link is opened, and returns the session. The error is LOGIN_REFUSED when
+// the link is no longer valid.
 func Await(ctx context.Context, a *client.App, g *client.Gateway, link *palyrav1.CreateConsoleLoginResponse) (*palyrav1.ConsoleSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, link.GetExpiresAt().AsTime().Sub(a.Now()))
 	defer cancel()
@@ -23,7 +23,7 @@ func Await(ctx context.Context, a *client.App, g *client.Gateway, link *palyrav1
 		select {
 		case <-ctx.Done():
 			return nil, reason.Errorf(reason.LoginRefused, "no browser opened the console in time").
-				WithRemedy("Do it again with --no-browser, and open the link yourself.")
+				WithRemedy("Repeat the command with --no-browser, and open the link manually.")
 		case <-tick.C:
 		}
 		reply, err := g.Console.ListConsoleSessions(ctx, &palyrav1.ListConsoleSessionsRequest{})

@@ -29,7 +29,7 @@ func TestApprove(t *testing.T) {
 	if !v.GetAllow() || v.GetShownDigest() != shown.GetCallDigest() || v.GetScope() != palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE {
 		t.Errorf("the vote is %v", v)
 	}
-	if i, j := strings.Index(r.Err, "why it asks"), strings.Index(r.Err, "sandbox_tier_c"); i < 0 || j < i {
+	if i, j := strings.Index(r.Err, "why approval is needed"), strings.Index(r.Err, "sandbox_tier_c"); i < 0 || j < i {
 		t.Errorf("it was not shown in brief and then in full:\n%s", r.Err)
 	}
 }
@@ -45,8 +45,8 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestSeveralWait: they are listed, and nothing is chosen for the person.
-func TestSeveralWait(t *testing.T) {
+// TestSeveralPendingApprovals: they are listed, and nothing is chosen for the person.
+func TestSeveralPendingApprovals(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
@@ -66,16 +66,16 @@ func TestSeveralWait(t *testing.T) {
 	w.Want(w.With(clitest.Typing("allow\n"), "approve", "3"), 2)
 }
 
-// TestYesUnseen: without a question, a yes is for the approval that was named. What
-// waits at the moment may be another call than the one that was seen.
-func TestYesUnseen(t *testing.T) {
+// TestYesWithoutAQuestion: without a prompt, an approval applies to the approval that was named.
+// The pending call may differ from the one displayed before.
+func TestYesWithoutAQuestion(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Pending()
 	for _, args := range [][]string{{"approve", "--yes"}, {"approve", "1", "--yes"}} {
 		r := w.With(clitest.Typing("allow\n"), args...)
 		w.Want(r, 2)
-		if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "Name the approval by its ID") {
+		if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "Specify the approval by its ID") {
 			t.Fatalf("%v: %d votes\n%s", args, len(w.Gateway.Votes), r.Err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestAnswersNameTheirOwnFlags(t *testing.T) {
 // without one, and sends time and uses.
 func TestApproveForATime(t *testing.T) {
 	t.Parallel()
-	covers := "this yes covers this call, and after it " + clitest.AnyGit
+	covers := "this approval covers this call, and after it " + clitest.AnyGit
 	flags := []string{"--for", "30m", "--uses", "3", "--match", "subject"}
 	for name, run := range map[string]func(w *clitest.World) clitest.Result{
 		"terminal": func(w *clitest.World) clitest.Result {
@@ -156,7 +156,7 @@ func TestApproveForATime(t *testing.T) {
 	clitest.OnlyExactly(w.Gateway.Approvals[clitest.ApprovalID])
 	r := w.Run(append([]string{"approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()}, flags...)...)
 	w.Want(r, 2)
-	if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "python3 runs whatever code it is given") {
+	if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "python3 runs any code that it is given") {
 		t.Errorf("votes %v\n%s", w.Gateway.Votes, r.Err)
 	}
 	for _, args := range [][]string{{"--uses", "-1"}, {"--uses", "2"}} {

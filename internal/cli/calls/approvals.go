@@ -14,7 +14,7 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// approvalCommands is one run of the program, with the commands of this family.
+// approvalCommands provides the commands of this family.
 type approvalCommands struct{ *client.App }
 
 var approvalListing = printer.Listing{
@@ -28,7 +28,7 @@ var approvalListing = printer.Listing{
 // ApprovalsCommand is `palyra approvals`.
 func ApprovalsCommand(program *client.App) *cobra.Command {
 	a := &approvalCommands{program}
-	return command.NewGroup("approvals", "See and answer the calls that wait for a human",
+	return command.NewGroup("approvals", "List and answer pending approvals",
 		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsEdit(), a.approvalsSign(), a.approvalsCancel(), a.approvalsExport())
 }
 
@@ -44,7 +44,7 @@ func (a *approvalCommands) approvalRecord(v *palyrav1.Approval) printer.Record {
 	}
 }
 
-// voters names who answered, each once.
+// voters lists the voters, each once.
 func voters(v *palyrav1.Approval) string {
 	var users []string
 	for _, vote := range v.GetVotes() {
@@ -55,7 +55,7 @@ func voters(v *palyrav1.Approval) string {
 	return strings.Join(users, ",")
 }
 
-// approvalFilter is the flags that choose approvals.
+// approvalFilter has the flags that filter approvals.
 type approvalFilter struct {
 	states, types, principals, tools, severities []string
 	except                                       struct{ states, types, principals, tools, severities []string }
@@ -66,7 +66,7 @@ type approvalFilter struct {
 
 func (a *approvalCommands) approvalsList() *cobra.Command {
 	var f approvalFilter
-	c := &cobra.Command{Use: "list", Short: "List the approvals that wait; --state and --all show others", Args: command.Args(0, 0),
+	c := &cobra.Command{Use: "list", Short: "List pending approvals; use --state and --all for others", Args: command.Args(0, 0),
 		Example: "palyra approvals list\npalyra approvals list --state denied --since 24h -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.listApprovals(cmd.Context(), f)
@@ -83,9 +83,9 @@ func (a *approvalCommands) approvalsList() *cobra.Command {
 	flags.StringSliceVar(&f.except.tools, "except-tool", nil, "not about these tools")
 	flags.StringSliceVar(&f.except.severities, "except-severity", nil, "not of these severities")
 	flags.BoolVar(&f.oldest, "oldest", false, "the oldest first")
-	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or a duration ago (24h)")
 	flags.BoolVar(&f.all, "all", false, "in every state")
-	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
+	flags.IntVar(&f.limit, "limit", 200, "maximum number of entries; 0 means all")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(subjectNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -156,14 +156,14 @@ func (a *approvalCommands) approvalsExport() *cobra.Command {
 	var f approvalFilter
 	var form string
 	c := &cobra.Command{Use: "export", Short: "Export approvals as NDJSON, JSON or CSV, with a trailer that proves completeness", Args: command.Args(0, 0),
-		Long:    "Export approvals as NDJSON, JSON or CSV. The trailer, which is the last line, member\nor row, has their number and a digest of them all. In CSV no cell is a formula: an\napostrophe stands before what would begin one; the last column has the lines of\nNDJSON as they are.",
+		Long:    "Export approvals as NDJSON, JSON or CSV. The trailer, which is the last line, member\nor row, has their number and a digest of them all. In CSV no cell is a formula: an\napostrophe precedes any text that would start one; the last column has the\nunchanged lines of NDJSON.",
 		Example: "palyra approvals export --since 720h --format csv > approvals.csv",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.exportApprovals(cmd.Context(), f, form) }}
 	flags := c.Flags()
 	flags.StringVar(&form, "format", "ndjson", "one of "+strings.Join(formatNames(), ", "))
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
-	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
-	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or a duration ago (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or a duration ago (24h)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -214,7 +214,7 @@ func (a *approvalCommands) completeApprovals(pendingOnly bool) cobra.CompletionF
 	})
 }
 
-// approvalPages reads a list of approvals.
+// approvalPages returns a list of approvals page by page.
 func approvalPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListApprovalsRequest) client.Pages[*palyrav1.Approval] {
 	return func(size int32) ([]*palyrav1.Approval, bool, error) {
 		req.PageSize = size

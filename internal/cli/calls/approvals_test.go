@@ -53,7 +53,7 @@ func TestIDs(t *testing.T) {
 		{"01APPROVA", 2, "2 approvals begin with it"},
 		{"01APP", 2, "is not the id of any approval"},
 		{"01APP/", 2, "is not the id of any approval"},
-		{"01ZZZZZZ", 1, "no approval whose id begins with"},
+		{"01ZZZZZZ", 1, "no approval has an id that begins with"},
 	} {
 		if r := w.Run("approvals", "show", c.id); r.Code != c.code || !strings.Contains(r.Err, c.says) {
 			t.Errorf("%s: exit code %d: %s", c.id, r.Code, r.Err)

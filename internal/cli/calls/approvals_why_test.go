@@ -16,7 +16,7 @@ func TestShowsTheRequestersReason(t *testing.T) {
 	w.Gateway.Change(func() { w.Gateway.Approvals[v.GetApprovalId()] = v })
 	r := w.Run("approvals", "show", v.GetApprovalId())
 	w.Want(r, 0)
-	if !strings.Contains(r.Out, "they say") || !strings.Contains(r.Out, "OPS-7") || strings.ContainsFunc(r.Out, clitest.Unsafe) || strings.Contains(r.Out, "\nseverity: low") {
+	if !strings.Contains(r.Out, "reason given") || !strings.Contains(r.Out, "OPS-7") || strings.ContainsFunc(r.Out, clitest.Unsafe) || strings.Contains(r.Out, "\nseverity: low") {
 		t.Errorf("shown: %q", r.Out)
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// app is one run of the program, with the commands of this family.
+// app provides the commands of this family.
 type app struct{ *client.App }
 
-// callFlags are those of `palyra call`.
+// callFlags are the flags of `palyra call`.
 type callFlags struct {
 	input, session, run, channel, key, reason string
 	dryRun                                    bool
@@ -37,19 +37,19 @@ func Command(program *client.App) *cobra.Command {
 		Short: "Propose one tool call and print its result",
 		Long: "Propose one tool call and print its result.\n\n" +
 			"The input is one JSON object: --input JSON, --input @FILE, --input - for stdin,\n" +
-			"or members as key=value, read as the tool's schema says; repeat a key for a\n" +
+			"or members as key=value, with types from the tool's schema; repeat a key for a\n" +
 			"list, and write key:=JSON for any JSON value.\n\n" +
-			"A call that names no workspace is in the one that holds the current directory;\n" +
+			"A call that names no workspace uses the one with the current directory;\n" +
 			"path= and cwd= are then relative to that directory, and may be absolute.\n" +
-			"Elsewhere it is in the only workspace, or in the one named default. With\n" +
-			"workspace=NAME names are relative to the workspace; --input goes as it is.\n\n" +
-			"If policy asks a human, a terminal shows the call in full and takes the answer;\n" +
-			"elsewhere the command that answers it is printed on stderr, and the call waits.\n" +
-			"Ctrl-C ends the waiting and not the call: an approval stays pending, and the\n" +
+			"Elsewhere it uses the only workspace, or the one named default. With\n" +
+			"workspace=NAME names are relative to the workspace; --input is sent unchanged.\n\n" +
+			"If approval is needed, a terminal shows the call in full and asks for an answer;\n" +
+			"otherwise the answering commands are printed on stderr, and the call waits.\n" +
+			"Ctrl-C ends only the waiting: an approval stays pending, and the\n" +
 			"call runs if it is allowed, unless `palyra approvals cancel ID` withdraws it.\n\n" +
-			"A policy may want to know why before it asks anybody (@ask_reason): say it with\n" +
-			"--reason, or when the terminal asks for it.\n\n" +
-			"The exit code is 0 whatever the tool's own exit code, which is in the result;\n" +
+			"A policy may require a reason before approval is requested (@ask_reason): use\n" +
+			"--reason, or enter it when the terminal asks.\n\n" +
+			"The exit code is 0 for any exit code of the tool, which is in the result;\n" +
 			"see `palyra help exit-codes`.",
 		Example: "palyra call fs.read path=README.md\n" +
 			"palyra call fs.read workspace=demo path=README.md\n" +
@@ -67,8 +67,8 @@ func Command(program *client.App) *cobra.Command {
 	flags.StringVar(&f.run, "run", "", "your name for the agent run it belongs to (default: a run of its own)")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
 	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
-	flags.StringVar(&f.reason, "reason", "", "why you want the call, such as a ticket: people who are asked see it, and policies can read and demand it")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what policy would decide; nothing runs and nobody is asked")
+	flags.StringVar(&f.reason, "reason", "", "the reason for the call, such as a ticket: approvers see it, and policies can require it")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the policy decision; nothing runs and no approval is requested")
 	return c
 }
 
@@ -98,8 +98,8 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	})
 }
 
-// propose makes the call. Where policy wants to know why first, the terminal asks for
-// it, once, and the call is made again: it is another one, with a key of its own.
+// propose makes the call. If policy requires a reason, it asks for one once in a terminal and makes
+// another call with its own key.
 func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *palyrav1.CallToolRequest) error {
 	once := func() error {
 		req.IdempotencyKey = cmp.Or(f.key, ask.NewKey())
@@ -111,7 +111,7 @@ func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *
 	if !wanted || f.reason != "" || f.key != "" || !a.Interactive() {
 		return err
 	}
-	a.Say("before people are asked, policy wants to know: %s", printer.VisibleLine(question))
+	a.Say("policy requires a reason before approval: %s", printer.VisibleLine(question))
 	said, asking := a.Ask(ctx, "why> ")
 	if asking != nil || strings.TrimSpace(said) == "" {
 		return cmp.Or(asking, err)
@@ -120,8 +120,7 @@ func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *
 	return once()
 }
 
-// reasonWanted is what policy wants to know of the requester, if that is why a call was
-// refused.
+// reasonWanted returns the question of policy if a call was refused for lack of a reason.
 func reasonWanted(err error) (question string, wanted bool) {
 	if err == nil {
 		return "", false
@@ -146,8 +145,7 @@ func (a *app) evaluate(ctx context.Context, g *client.Gateway, toolName string, 
 	return err
 }
 
-// strictest is what the call comes to: the verdict on it, or on a secret that its
-// program is to have.
+// strictest returns the strictest verdict on the call and on the secrets of its program.
 func strictest(v *palyrav1.EvaluateToolResponse) string {
 	verdict := v.GetVerdict()
 	for _, s := range v.GetSecrets() {
@@ -177,8 +175,8 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.Field("snapshot", v.GetSnapshotDigest())
 }
 
-// secretLines are such as "vault://global/aws, version 2, in the variable AWS_KEY: ask,
-// a human has to approve".
+// secretLines returns lines such as "vault://global/aws, version 2, in the variable AWS_KEY: ask, a
+// human has to approve".
 func secretLines(list []*palyrav1.SecretEvaluation) []string {
 	lines := make([]string, len(list))
 	for n, s := range list {

@@ -192,7 +192,7 @@ func TestAnswerInPlace(t *testing.T) {
 
 // A call that a grant let through says so, and which calls that grant covers. One
 // that somebody answered has said it already.
-func TestCallSaysItsGrant(t *testing.T) {
+func TestCallPrintsItsGrant(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	allowed := clitest.Allowed()
@@ -275,14 +275,14 @@ func TestInterruptAtTheGate(t *testing.T) {
 	go func() { <-watch.Seen; cancel() }()
 	r := w.Within(ctx, printer.Streams{Err: watch}, "call", "process.run")
 	w.Want(r, 130)
-	if !strings.Contains(r.Err, "what the call changed still waits for approval "+clitest.ApprovalID) {
+	if !strings.Contains(r.Err, "the changes of the call are still waiting for approval "+clitest.ApprovalID) {
 		t.Errorf("the interrupt is not explained:\n%s", r.Err)
 	}
 }
 
-// TestWhoIsNotAsked: an agent, a user without a deciding role, and anybody
-// under --no-input or CI are not asked. The control is TestAnswerInPlace.
-func TestWhoIsNotAsked(t *testing.T) {
+// TestCallersWithoutAPrompt: an agent, a user without a deciding role, and any caller under
+// --no-input or CI get no prompt. The control is TestAnswerInPlace.
+func TestCallersWithoutAPrompt(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(w *clitest.World) []string{
 		"agent": func(w *clitest.World) []string {
@@ -310,7 +310,7 @@ func TestWhoIsNotAsked(t *testing.T) {
 			if len(w.Gateway.Votes) != 0 || strings.Contains(r.Err, "answer>") {
 				t.Errorf("was asked:\n%s", r.Err)
 			}
-			if !strings.Contains(r.Err, "still waits for approval "+clitest.ApprovalID) {
+			if !strings.Contains(r.Err, "still waiting for approval "+clitest.ApprovalID) {
 				t.Errorf("the interrupt is not explained:\n%s", r.Err)
 			}
 		})
@@ -492,16 +492,16 @@ func TestOwnCall(t *testing.T) {
 			s.Err = watch
 			r := w.Within(ctx, s, "call", "process.run")
 			w.Want(r, 130)
-			if len(w.Gateway.Votes) != c.votes || strings.Contains(r.Err, "answer>") != c.asked || !strings.Contains(r.Err, "still waits for approval") {
+			if len(w.Gateway.Votes) != c.votes || strings.Contains(r.Err, "answer>") != c.asked || !strings.Contains(r.Err, "still waiting for approval") {
 				t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
 			}
 		})
 	}
 }
 
-// TestCallWithTheGatewayAway: what is wrong is the connection, whatever the
+// TestCallWithoutAGateway: the error names the connection, whatever the
 // arguments look like without the tool's schema.
-func TestCallWithTheGatewayAway(t *testing.T) {
+func TestCallWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Change(func() { w.Gateway.Fail = connect.NewError(connect.CodeUnavailable, errors.New("down")) })

@@ -15,29 +15,22 @@ func (a *approvalCommands) approvalsCancel() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Withdraw an approval that was not used yet",
-		Long: "Withdraw an approval: one that is pending, so that nobody is asked any more, or\n" +
+		Long: "Withdraw an approval: one that is pending, so that it needs no answer, or\n" +
 			"one that was allowed and not used yet. The call that waits for it does not run.\n" +
-			"Who asked, who voted and who may decide can do it. To answer no instead, with a\n" +
-			"reason for whoever asked, use `palyra approvals decide ID --deny`.",
+			"The requester, voters and approvers can withdraw it. To deny it instead, with a\n" +
+			"reason for the requester, use `palyra approvals decide ID --deny`.",
 		Example:           "palyra approvals cancel 01J... --reason \"wrong branch\"",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeApprovals(true),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			return a.cancelApproval(ctx, g, given[0], why)
+		RunE: client.ShowOne(a.App, "Approval", a.approvalRecord, answeredPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Approval, error) {
+			id, err := findApproval(ctx, g, given[0])
+			if err != nil {
+				return nil, err
+			}
+			reply, err := g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id, Reason: why})
+			return reply.GetApproval(), err
 		}),
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	return c
-}
-
-func (a *approvalCommands) cancelApproval(ctx context.Context, g *client.Gateway, id, why string) error {
-	id, err := findApproval(ctx, g, id)
-	if err != nil {
-		return err
-	}
-	reply, err := g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id, Reason: why})
-	if err != nil {
-		return err
-	}
-	return a.printAnswered(reply.GetApproval())
 }

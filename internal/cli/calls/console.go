@@ -14,28 +14,27 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// answer is a vote as the console's page of an approval is filled in with it.
+// answer is a vote that prefills the console's page of an approval.
 type answer struct {
 	Approval string `json:"approval"`
 	Digest   string `json:"digest"`
 	Allow    bool   `json:"allow"`
 	Scope    int32  `json:"scope,omitempty"`
 	Match    int32  `json:"match,omitempty"`
-	// TTLMS is milliseconds.
+	// TTLMS is the duration in milliseconds.
 	TTLMS  int64  `json:"ttl_ms,omitempty"`
 	Uses   int64  `json:"uses,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// hasPasskey reports whether the caller has a passkey that the console would take.
+// hasPasskey reports whether the caller has a passkey that the console accepts.
 func hasPasskey(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Presence.ListPasskeys(ctx, &palyrav1.ListPasskeysRequest{})
 	return err == nil && slices.ContainsFunc(reply.GetPasskeys(), func(p *palyrav1.Passkey) bool { return !p.GetWaits() && !p.GetLost() })
 }
 
-// castInConsole has the person give a vote in the console, where a passkey proves that
-// they are there: it opens the page of the approval, filled in, and waits for what comes
-// of it.
+// castInConsole lets the user vote in the console with a passkey: it opens the page of the
+// approval, prefilled, and waits for the result.
 func (a *approvalCommands) castInConsole(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, noBrowser bool) error {
 	link, err := g.Console.CreateConsoleLogin(ctx, &palyrav1.CreateConsoleLoginRequest{})
 	if err != nil {
@@ -56,12 +55,12 @@ func (a *approvalCommands) castInConsole(ctx context.Context, g *client.Gateway,
 		}
 		defer page.Remove()
 		if err := page.Open(ctx); err != nil {
-			a.Say("no browser could be started here: %v", err)
+			a.Say("starting a browser failed: %v", err)
 			noBrowser = true
 		}
 	}
 	if noBrowser {
-		a.Say("whoever opens this link first is logged in as you; it is good once, until %s", a.Moment(link.GetExpiresAt()))
+		a.Say("opening this link logs in as you; it is valid once, until %s", a.Moment(link.GetExpiresAt()))
 		a.Say("%s", address)
 	} else {
 		a.Say("opening the approval in a browser: answer it there, with your passkey ... (if none appears: --no-browser)")
@@ -73,8 +72,7 @@ func (a *approvalCommands) castInConsole(ctx context.Context, g *client.Gateway,
 	return a.awaitAnswer(ctx, g, vote, in.GetPrincipal())
 }
 
-// awaitAnswer waits until a member has voted, or nobody can any more, and says how it
-// ended.
+// awaitAnswer waits until the member has voted or voting has ended, and prints the result.
 func (a *approvalCommands) awaitAnswer(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, member string) error {
 	tick := time.NewTicker(browser.LookInterval)
 	defer tick.Stop()
@@ -85,17 +83,17 @@ func (a *approvalCommands) awaitAnswer(ctx context.Context, g *client.Gateway, v
 		}
 		now := reply.GetApproval()
 		for _, v := range now.GetVotes() {
-			// A yes of before without a proof is to be given again.
+			// An earlier approval without a proof must be repeated.
 			if v.GetUser() != member || !v.GetPresent() && now.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 				continue
 			}
 			if v.GetAllow() != vote.GetAllow() {
-				a.Say("you answered otherwise in the console")
+				a.Say("you gave a different answer in the console")
 			}
 			return a.printAnswered(now)
 		}
 		if now.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-			return reason.Errorf(reason.ApprovalConflict, "approval %s is %s already, and not by you", now.GetApprovalId(), printer.Enum(now.GetState()))
+			return reason.Errorf(reason.ApprovalConflict, "approval %s is already %s, by another user", now.GetApprovalId(), printer.Enum(now.GetState()))
 		}
 		select {
 		case <-ctx.Done():

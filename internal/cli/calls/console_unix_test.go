@@ -55,8 +55,8 @@ func TestPresentInTheConsole(t *testing.T) {
 	}{
 		"as it was filled in": {nil, "user:ada", true, allowed, 0, "state         allowed"},
 		"others are needed":   {nil, "user:ada", true, pending, 0, "state         pending"},
-		"otherwise":           {nil, "user:ada", false, denied, 0, "you answered otherwise"},
-		"by somebody else":    {nil, "user:bob", true, allowed, reason.Lookup(reason.ApprovalConflict).Exit, "is allowed already, and not by you"},
+		"otherwise":           {nil, "user:ada", false, denied, 0, "you gave a different answer"},
+		"by another user":     {nil, "user:bob", true, allowed, reason.Lookup(reason.ApprovalConflict).Exit, "is already allowed, by another user"},
 		"by a printed link":   {[]string{"--no-browser"}, "user:ada", true, allowed, 0, "state         allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

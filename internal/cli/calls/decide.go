@@ -13,13 +13,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// decideFlags is an answer as flags.
+// decideFlags are the flags of an answer.
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
 	uses                              int64
 	deny, sure, present, noBrowser    bool
-	// brief shows the approval in brief, and askReason asks for the reason of a
-	// no, as the commands whose name is the answer do.
+	// brief shows the approval in brief, and askReason asks for a missing reason of a denial, for
+	// the commands approve and deny.
 	brief, askReason bool
 }
 
@@ -28,9 +28,9 @@ func (a *approvalCommands) approvalsDecide() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "decide ID (--allow SCOPE | --deny --reason TEXT)",
 		Short: "Answer an approval",
-		Long: "Answer an approval: one vote of yours. In a terminal the call is shown in full\n" +
-			"first; without one, --digest says which call you saw, and the answer counts\n" +
-			"for that call only.",
+		Long: "Answer an approval with your vote. In a terminal the call is shown in full\n" +
+			"first; without a terminal, --digest identifies the call that you reviewed, and\n" +
+			"the answer applies only to that call.",
 		Example: "palyra approvals decide 01J... --allow once --digest sha256:...\n" +
 			"palyra approvals decide 01J... --allow timeboxed --for 30m --match subject --digest sha256:...\n" +
 			"palyra approvals decide 01J... --deny --reason \"not on a Friday\" --digest sha256:...",
@@ -42,27 +42,27 @@ func (a *approvalCommands) approvalsDecide() *cobra.Command {
 	}
 	f.yesFlags(c)
 	flags := c.Flags()
-	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
-	flags.BoolVar(&f.deny, "deny", false, "say no")
-	flags.StringVar(&f.reason, "reason", "", "why; required with --deny")
+	flags.StringVar(&f.digest, "digest", "", "the digest of the call that you reviewed; required without a terminal")
+	flags.BoolVar(&f.deny, "deny", false, "deny")
+	flags.StringVar(&f.reason, "reason", "", "the reason; required with --deny")
 	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
 	f.presentFlag(c)
 	return c
 }
 
-// presentFlag is the same for every answer.
+// presentFlag adds the flags for presence to a command.
 func (f *decideFlags) presentFlag(c *cobra.Command) {
-	c.Flags().BoolVar(&f.present, "present", false, "prove that you are there: by the presence key that palyra key presence made, else by your passkey in the console, which opens in a browser")
+	c.Flags().BoolVar(&f.present, "present", false, "prove your presence: by the key of palyra key presence, or else by your passkey in the console, which opens in a browser")
 	c.Flags().BoolVar(&f.noBrowser, "no-browser", false, "with --present: print the link to the approval in the console instead")
 }
 
-// yesFlags are those of a yes.
+// yesFlags adds the flags of an approval.
 func (f *decideFlags) yesFlags(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.allow, "allow", "", "say yes: once, session or timeboxed")
-	flags.StringVar(&f.ttl, "for", "", "how long a timeboxed yes holds: 1m to 7d")
-	flags.Int64Var(&f.uses, "uses", 0, "how many more calls a session or timeboxed yes lets through (default: as many as come in its time)")
-	flags.StringVar(&f.match, "match", "", "which calls a session or timeboxed yes covers: exact (default), subject or tool")
+	flags.StringVar(&f.allow, "allow", "", "allow: once, session or timeboxed")
+	flags.StringVar(&f.ttl, "for", "", "duration of a timeboxed approval: 1m to 7d")
+	flags.Int64Var(&f.uses, "uses", 0, "how many more calls a session or timeboxed approval covers (default: no limit)")
+	flags.StringVar(&f.match, "match", "", "the calls that a session or timeboxed approval covers: exact (default), subject or tool")
 	complete := func(values ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -71,15 +71,15 @@ func (f *decideFlags) yesFlags(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("for", complete("10m", "30m", "2h", "1d"))
 }
 
-// vote reads the flags; given is false when they hold no answer.
+// vote converts the flags; given is false if they contain no answer.
 func (f decideFlags) vote() (v ask.Vote, given bool, err error) {
 	switch {
 	case f.noBrowser && !f.present:
-		return ask.Vote{}, false, command.Usage("--no-browser belongs to --present")
+		return ask.Vote{}, false, command.Usage("--no-browser requires --present")
 	case f.deny && f.allow != "":
 		return ask.Vote{}, false, command.Usage("--allow and --deny exclude each other")
 	case f.deny && (f.ttl != "" || f.match != "" || f.uses != 0):
-		return ask.Vote{}, false, command.Usage("--for, --match and --uses belong to --allow")
+		return ask.Vote{}, false, command.Usage("--for, --match and --uses require --allow")
 	case f.uses < 0:
 		return ask.Vote{}, false, command.Usage("--uses %d: want 1 or more", f.uses)
 	case f.askReason:
@@ -113,11 +113,11 @@ func (a *approvalCommands) decide(ctx context.Context, id string, f decideFlags)
 		return err
 	}
 	if !given && !a.Interactive() {
-		return command.Usage("no answer given").WithRemedy("Add --allow once|session|timeboxed, or --deny --reason TEXT.")
+		return command.Usage("an answer is required").WithRemedy("Add --allow once|session|timeboxed, or --deny --reason TEXT.")
 	}
 	if f.digest == "" && !a.Interactive() {
-		return command.Usage("--digest is required without a terminal: it pins the call you saw").
-			WithRemedy("See the call and its digest with `palyra approvals show %s`.", id)
+		return command.Usage("--digest is required without a terminal: it identifies the call that you reviewed").
+			WithRemedy("Show the call and its digest with `palyra approvals show %s`.", id)
 	}
 	if err := command.CheckDigest(f.digest); err != nil {
 		return err
@@ -151,21 +151,21 @@ func (a *approvalCommands) decide(ctx context.Context, id string, f decideFlags)
 	return a.cast(ctx, g, v.Request(id, digest), f)
 }
 
-// sayCovers says what a standing yes covers before it is given.
+// sayCovers prints the coverage of a standing approval before it is given.
 func (a *approvalCommands) sayCovers(v ask.Vote, about *palyrav1.Approval) error {
 	if err := v.CheckOffered(about); err != nil || !v.Allow {
 		return err
 	}
 	if covers := v.Covers(about); covers != "" {
-		for _, line := range printer.Wrap("this yes covers "+printer.VisibleLine(covers), printer.PageWidth) {
+		for _, line := range printer.Wrap("this approval covers "+printer.VisibleLine(covers), printer.PageWidth) {
 			a.Say("%s", line)
 		}
 	}
 	return nil
 }
 
-// decideSeen shows the approval in full and returns the answer to it together
-// with the digest of the call that was shown.
+// decideSeen shows the approval in full and returns the answer with the digest of the displayed
+// call.
 func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id string, v ask.Vote, given bool, f decideFlags) (ask.Vote, string, error) {
 	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 	if err != nil {
@@ -173,10 +173,10 @@ func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id
 	}
 	shown := reply.GetApproval()
 	if shown.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-		return ask.Vote{}, "", reason.Errorf(reason.ApprovalConflict, "approval %s is %s already", id, printer.Enum(shown.GetState()))
+		return ask.Vote{}, "", reason.Errorf(reason.ApprovalConflict, "approval %s is already %s", id, printer.Enum(shown.GetState()))
 	}
 	if f.digest != "" && f.digest != shown.GetCallDigest() {
-		return ask.Vote{}, "", reason.Errorf(reason.DigestMismatch, "the call that waits is another than the one of --digest").
+		return ask.Vote{}, "", reason.Errorf(reason.DigestMismatch, "the pending call does not match --digest").
 			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
 	}
 	if f.brief {
@@ -185,7 +185,7 @@ func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id
 		ask.Show(a.App, shown)
 	}
 	if f.askReason {
-		if v.Reason, err = a.Ask(ctx, "why not> "); err != nil {
+		if v.Reason, err = a.Ask(ctx, "reason> "); err != nil {
 			return v, "", err
 		}
 		if err := v.Check(); err != nil {
@@ -202,8 +202,7 @@ func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id
 	return v, shown.GetCallDigest(), a.confirmVote(ctx, shown, v, f.sure)
 }
 
-// confirmVote asks whether the vote given as flags stands, now that the call
-// was shown.
+// confirmVote asks to confirm the vote in the flags after the call was shown.
 func (a *approvalCommands) confirmVote(ctx context.Context, shown *palyrav1.Approval, v ask.Vote, sure bool) error {
 	if sure {
 		return nil
@@ -212,7 +211,7 @@ func (a *approvalCommands) confirmVote(ctx context.Context, shown *palyrav1.Appr
 	if v.Allow {
 		word = "allow"
 	}
-	asks := "type " + word + " to confirm, ? to see all of it> "
+	asks := "type " + word + " to confirm, ? to show everything> "
 	answer, err := a.Ask(ctx, asks)
 	for ; err == nil && answer == "?"; answer, err = a.Ask(ctx, asks) {
 		ask.Show(a.App, shown)
@@ -227,8 +226,8 @@ func (a *approvalCommands) confirmVote(ctx context.Context, shown *palyrav1.Appr
 	return nil
 }
 
-// cast sends the vote and prints the approval after it. Where presence is to be proven
-// and this device has no key for it, a member with a passkey votes in the console.
+// cast sends the vote and prints the resulting approval. If presence is required and this device
+// has no key for it, a member with a passkey votes in the console.
 func (a *approvalCommands) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, f decideFlags) error {
 	if f.present && (f.noBrowser || !ask.HasPresence(a.App) && hasPasskey(ctx, g)) {
 		return a.castInConsole(ctx, g, vote, f.noBrowser)
@@ -246,12 +245,14 @@ func (a *approvalCommands) cast(ctx context.Context, g *client.Gateway, vote *pa
 	return a.printAnswered(reply.GetApproval())
 }
 
-// printAnswered prints where an approval stands now.
+// printAnswered prints the current state of an approval.
 func (a *approvalCommands) printAnswered(after *palyrav1.Approval) error {
-	return a.PrintOne("Approval", a.approvalRecord(after), func(p *printer.Page) {
-		p.Field("approval", after.GetApprovalId())
-		p.Field("state", printer.Enum(after.GetState()))
-		p.Field("missing", after.GetMissing())
-		p.Field("grant", after.GetGrantId())
-	})
+	return a.PrintOne("Approval", a.approvalRecord(after), func(p *printer.Page) { answeredPage(p, after) })
+}
+
+func answeredPage(p *printer.Page, after *palyrav1.Approval) {
+	p.Field("approval", after.GetApprovalId())
+	p.Field("state", printer.Enum(after.GetState()))
+	p.Field("missing", after.GetMissing())
+	p.Field("grant", after.GetGrantId())
 }

@@ -69,19 +69,19 @@ func TestDecideFlags(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--deny"}, "a no needs a reason"},
-		{[]string{"--deny"}, "next: Say why with --reason TEXT."},
+		{[]string{"--deny"}, "a denial requires a reason"},
+		{[]string{"--deny"}, "next: Add --reason TEXT."},
 		{[]string{"--deny", "--reason", "x", "--allow", "once"}, "exclude each other"},
-		{[]string{"--deny", "--reason", "x", "--for", "1h"}, "belong to --allow"},
+		{[]string{"--deny", "--reason", "x", "--for", "1h"}, "require --allow"},
 		{[]string{"--allow", "twice"}, "want one of once, session, timeboxed"},
-		{[]string{"--allow", "timeboxed"}, "needs a time"},
+		{[]string{"--allow", "timeboxed"}, "requires a duration"},
 		{[]string{"--allow", "timeboxed", "--for", "30s"}, "from 1m to 7d"},
 		{[]string{"--allow", "timeboxed", "--for", "8d"}, "from 1m to 7d"},
-		{[]string{"--allow", "timeboxed", "--for", "soon"}, "is no time"},
-		{[]string{"--allow", "session", "--for", "1h"}, "timeboxed yes only"},
+		{[]string{"--allow", "timeboxed", "--for", "soon"}, "is not a valid duration"},
+		{[]string{"--allow", "session", "--for", "1h"}, "only to a timeboxed approval"},
 		{[]string{"--allow", "once", "--match", "tool"}, "this exact call"},
 		{[]string{"--allow", "session", "--match", "tol"}, "Did you mean tool?"},
-		{nil, "no answer given"},
+		{nil, "an answer is required"},
 	} {
 		r := w.Run(clitest.DecideArgs(c.args...)...)
 		if r.Code != 2 || !strings.Contains(r.Err, c.says) {

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// mostEdited bounds the arguments that are read, in bytes, as the gateway does.
+// mostEdited bounds the arguments in bytes, like the gateway.
 const mostEdited = 1 << 20
 
 type editFlags struct{ input, digest, reason string }
@@ -29,12 +29,12 @@ type editFlags struct{ input, digest, reason string }
 func (a *approvalCommands) approvalsEdit() *cobra.Command {
 	var f editFlags
 	c := &cobra.Command{
-		Use: "edit ID [--input FILE]", Short: "Change the arguments of the call that is asked about",
-		Long: "Change the arguments of the call that is asked about. It is judged anew, and waits\n" +
-			"for a yes as before; the votes before do not count. Whoever changes a call asks\n" +
-			"for it, too: policy has to let them make it, and where nobody answers for\n" +
-			"themselves another user says yes. What is shown as [redacted] stays what it is.\n" +
-			"The requester is told what changed.\n\n" +
+		Use: "edit ID [--input FILE]", Short: "Change the arguments of a pending call",
+		Long: "Change the arguments of a pending call. Policy decides it again, and it waits\n" +
+			"for approval as before; earlier votes are discarded. The editor becomes another\n" +
+			"requester: policy must allow them to make the call, and if users cannot answer\n" +
+			"their own calls, another user must approve. Values shown as [redacted] are kept.\n" +
+			"The requester receives the changes.\n\n" +
 			"In a terminal the arguments open in $VISUAL or $EDITOR.",
 		Example: "palyra approvals edit 01J...\n" +
 			"palyra approvals edit 01J... --input edited.json --reason \"not to main\" --digest sha256:...",
@@ -43,8 +43,8 @@ func (a *approvalCommands) approvalsEdit() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.input, "input", "", "a file with all arguments of the call as JSON, - for standard input")
-	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
-	flags.StringVar(&f.reason, "reason", "", "why; the requester is told")
+	flags.StringVar(&f.digest, "digest", "", "the digest of the call that you reviewed; required without a terminal")
+	flags.StringVar(&f.reason, "reason", "", "the reason; the requester receives it")
 	return c
 }
 
@@ -54,7 +54,7 @@ func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) err
 	}
 	if !a.Interactive() && (f.digest == "" || f.input == "") {
 		return command.Usage("--input and --digest are required without a terminal").
-			WithRemedy("See the call and its digest with `palyra approvals show %s`.", id)
+			WithRemedy("Show the call and its digest with `palyra approvals show %s`.", id)
 	}
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) err
 	}
 	shown := reply.GetApproval()
 	if f.digest != "" && f.digest != shown.GetCallDigest() {
-		return reason.Errorf(reason.DigestMismatch, "the call that waits is another than the one of --digest").
+		return reason.Errorf(reason.DigestMismatch, "the pending call does not match --digest").
 			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
 	}
 	input, err := a.edited(ctx, shown, f.input)
@@ -85,13 +85,13 @@ func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) err
 	return a.printEdited(after.GetApproval())
 }
 
-// printEdited shows the call as it is now, and how it is answered.
+// printEdited prints the edited call, and how to answer it.
 func (a *approvalCommands) printEdited(v *palyrav1.Approval) error {
-	a.Say("the call is changed and waits for a yes; the votes before do not count")
+	a.Say("the call was changed and is waiting for approval; earlier votes were discarded")
 	return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { ask.Page(a.App, p, v) })
 }
 
-// edited reads the arguments; nil after it was said that nothing changed.
+// edited reads the arguments; nil after reporting that nothing changed.
 func (a *approvalCommands) edited(ctx context.Context, shown *palyrav1.Approval, from string) ([]byte, error) {
 	var text []byte
 	var err error
@@ -107,14 +107,14 @@ func (a *approvalCommands) edited(ctx context.Context, shown *palyrav1.Approval,
 	case err != nil:
 		return nil, err
 	case len(text) > mostEdited:
-		return nil, reason.Errorf(reason.InputTooLarge, "more than %d bytes of arguments", mostEdited)
+		return nil, reason.Errorf(reason.InputTooLarge, "the arguments are larger than %d bytes", mostEdited)
 	}
 	var whole, was bytes.Buffer
 	if err := json.Compact(&whole, text); err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "the edited arguments are not JSON: %w", err)
 	}
 	if json.Compact(&was, shown.GetPrompt().GetArgumentsJson()) == nil && bytes.Equal(whole.Bytes(), was.Bytes()) {
-		a.Say("nothing is changed; the approval waits as before")
+		a.Say("nothing was changed; the approval is still pending")
 		return nil, nil
 	}
 	return whole.Bytes(), nil
@@ -129,12 +129,11 @@ func readEdited(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, mostEdited+1))
 }
 
-// inEditor lets the person change the arguments in their editor, in a file that nobody
-// else can read.
+// inEditor opens the arguments in the user's editor, in a file that only this user can read.
 func (a *approvalCommands) inEditor(ctx context.Context, arguments []byte) ([]byte, error) {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
 	if editor == "" {
-		return nil, command.Usage("neither VISUAL nor EDITOR names an editor").WithRemedy("Set EDITOR, or give the arguments with --input FILE.")
+		return nil, command.Usage("neither VISUAL nor EDITOR is set").WithRemedy("Set EDITOR, or pass the arguments with --input FILE.")
 	}
 	dir, err := os.MkdirTemp("", "palyra-edit-")
 	if err != nil {
@@ -153,7 +152,7 @@ func (a *approvalCommands) inEditor(ctx context.Context, arguments []byte) ([]by
 	run := exec.CommandContext(ctx, words[0], words[1:]...)
 	run.Stdin, run.Stdout, run.Stderr = a.In, a.Err, a.Err
 	if err := run.Run(); err != nil {
-		return nil, command.Usage("the editor %s: %w", words[0], err).WithRemedy("Set EDITOR, or give the arguments with --input FILE.")
+		return nil, command.Usage("the editor %s: %w", words[0], err).WithRemedy("Set EDITOR, or pass the arguments with --input FILE.")
 	}
 	return readEdited(path)
 }

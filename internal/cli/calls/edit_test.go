@@ -35,7 +35,7 @@ func TestEdit(t *testing.T) {
 		if changed := len(v.GetEdits()) == 1; changed != c.changed {
 			t.Errorf("%s: %v", name, v.GetEdits())
 		}
-		if c.changed && (string(v.GetPrompt().GetArgumentsJson()) != `{"argv":["git","status"],"workspace":"demo"}` || !strings.Contains(r.Err, "the votes before do not count")) {
+		if c.changed && (string(v.GetPrompt().GetArgumentsJson()) != `{"argv":["git","status"],"workspace":"demo"}` || !strings.Contains(r.Err, "earlier votes were discarded")) {
 			t.Errorf("%s: %s, %s", name, v.GetPrompt().GetArgumentsJson(), r.Err)
 		}
 	}

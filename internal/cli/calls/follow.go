@@ -22,27 +22,26 @@ type callRun struct {
 	a    *app
 	g    *client.Gateway
 	tool string
-	// key and session are those of the call: with both, the same call again gets its
-	// result.
+	// key and session identify the call: repeating it with both returns its result.
 	key, session string
 
 	proposed *palyrav1.ToolProposed
-	// waiting is the approval that the call waits for, nil when it does not.
+	// waiting is the approval that the call waits for, or nil.
 	waiting *palyrav1.Approval
-	// answered is true once somebody was asked and answered.
+	// answered is true once an approval was answered.
 	answered bool
 	question *ask.Question
 	decision *palyrav1.ToolDecision
-	// parts are the result's bytes so far; last is its last message.
+	// parts are the received bytes of the result; last is its last message.
 	parts    []byte
 	last     *palyrav1.ToolResult
 	attested *palyrav1.ToolAttestation
-	// shown is true when output was printed while the tool ran.
+	// shown is true if output was printed while the tool ran.
 	shown    outputPrinter
 	progress *time.Timer
 }
 
-// run sends the proposal and follows it to its end.
+// run sends the proposal and follows the call to its end.
 func (c *callRun) run(ctx context.Context, req *palyrav1.CallToolRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -106,7 +105,7 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 	return nil
 }
 
-// asked shows the question to a person who may answer it, or says who can.
+// asked asks a user at the terminal who may answer the approval, or prints how to answer it.
 func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.stopProgress()
 	c.waiting = v
@@ -118,7 +117,7 @@ func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	ask.SayHowToAnswer(ctx, c.a.App, c.g, v)
 }
 
-// sayGrant says that a grant let the call through, where nobody was asked.
+// sayGrant prints the grant that allowed the call without approval.
 func (c *callRun) sayGrant() {
 	if d := c.decision; d.GetAllowed() && d.GetGrantId() != "" && !c.answered {
 		c.a.Say("%s", ask.ByGrant(d))
@@ -138,7 +137,7 @@ func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
 	c.a.Say("approval %s: %s", r.GetApprovalId(), ask.ResolvedWord(r))
 }
 
-// lost explains an end of the stream before the result.
+// lost explains a stream that ended before the result.
 func (c *callRun) lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil && client.IsCancelled(err) {
 		c.sayInterrupted()
@@ -150,10 +149,10 @@ func (c *callRun) lost(ctx context.Context, err error) error {
 		return err
 	}
 	e := client.Explain(nil, err)
-	return e.WithRemedy("The call may have run. Repeat it with %s: that returns its result and never runs it twice.", c.again())
+	return e.WithRemedy("The call may have run. Repeat it with %s: this returns its result without running it twice.", c.again())
 }
 
-// again is what makes a repetition the same call, from whatever terminal.
+// again returns the flags that repeat the same call from any terminal.
 func (c *callRun) again() string {
 	if c.session == "" {
 		return "--idempotency-key " + c.key
@@ -161,45 +160,43 @@ func (c *callRun) again() string {
 	return "--session " + c.session + " --idempotency-key " + c.key
 }
 
-// sayInterrupted says what becomes of the call without its client: with its
-// key it goes on.
+// sayInterrupted prints what happens to the call without its client: with its key it continues.
 func (c *callRun) sayInterrupted() {
 	switch {
 	case c.decision != nil && !c.decision.GetAllowed():
 		c.a.Say("\ninterrupted: the call was denied; nothing ran")
 	case c.waiting != nil && c.decision != nil:
 		id := c.waiting.GetApprovalId()
-		c.a.Say("\ninterrupted: what the call changed still waits for approval %s and will be committed if it is allowed", id)
+		c.a.Say("\ninterrupted: the changes of the call are still waiting for approval %s and will be committed if it is allowed", id)
 		c.a.Say("  discard it:      palyra approvals cancel %s", id)
-		c.a.Say("  see its result:  the same palyra call with %s", c.again())
+		c.a.Say("  get its result:  the same palyra call with %s", c.again())
 	case c.waiting != nil:
 		id := c.waiting.GetApprovalId()
-		c.a.Say("\ninterrupted: the call still waits for approval %s and will run if it is allowed", id)
+		c.a.Say("\ninterrupted: the call is still waiting for approval %s and will run if it is allowed", id)
 		c.a.Say("  withdraw it:     palyra approvals cancel %s", id)
-		c.a.Say("  see its result:  the same palyra call with %s", c.again())
+		c.a.Say("  get its result:  the same palyra call with %s", c.again())
 	case c.decision != nil:
-		c.a.Say("\ninterrupted: the call goes on")
+		c.a.Say("\ninterrupted: the call continues")
 		c.a.Say("  end it:          palyra calls cancel %s", c.proposed.GetProposalId())
-		c.a.Say("  see its result:  the same palyra call with %s", c.again())
+		c.a.Say("  get its result:  the same palyra call with %s", c.again())
 	default:
-		c.a.Say("\ninterrupted: the gateway may have taken the call, and then it goes on")
-		c.a.Say("  see its result:  the same palyra call with %s", c.again())
+		c.a.Say("\ninterrupted: if the gateway received the call, it continues")
+		c.a.Say("  get its result:  the same palyra call with %s", c.again())
 	}
 }
 
-// finish prints the result, or says why there is none, and chooses the exit
-// code.
+// finish prints the result, or why none exists, and selects the exit code.
 func (c *callRun) finish() error {
 	if c.decision != nil && !c.decision.GetAllowed() {
 		return c.denied()
 	}
 	if !c.complete() {
 		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").
-			WithRemedy("Repeat it with %s: that returns its result and never runs it twice.", c.again())
+			WithRemedy("Repeat it with %s: this returns its result without running it twice.", c.again())
 	}
 	sum := sha256.Sum256(c.parts)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); c.last.GetExecutionDigest() != "" && got != c.last.GetExecutionDigest() {
-		return reason.Errorf(reason.VerificationFailed, "the result is not the one that the gateway recorded").
+		return reason.Errorf(reason.VerificationFailed, "the result does not match the recorded one").
 			WithField("received", got).WithField("recorded", c.last.GetExecutionDigest())
 	}
 	if err := c.printResult(); err != nil {
@@ -208,7 +205,7 @@ func (c *callRun) finish() error {
 	return c.verdict()
 }
 
-// denied prints why policy or a person said no.
+// denied prints why the call was denied.
 func (c *callRun) denied() error {
 	d := c.decision
 	e := client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())
@@ -223,8 +220,8 @@ func (c *callRun) denied() error {
 	return e
 }
 
-// verdict is the exit code of a call that was dispatched. A program that
-// ended by itself is a success, whatever its exit code.
+// verdict returns the exit code of a dispatched call. A program that exits by itself is a success,
+// with any exit code.
 func (c *callRun) verdict() error {
 	r := c.last
 	if r.GetOutcome() == "succeeded" {

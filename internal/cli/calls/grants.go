@@ -25,26 +25,34 @@ var grantListing = printer.Listing{
 // GrantsCommand is `palyra grants`.
 func GrantsCommand(program *client.App) *cobra.Command {
 	a := &approvalCommands{program}
-	var principal string
-	var ended bool
-	list := &cobra.Command{Use: "list", Short: "List the grants: yeses for a session or for a time", Args: command.Args(0, 0),
+	req := &palyrav1.ListGrantsRequest{}
+	list := &cobra.Command{Use: "list", Short: "List the grants: standing approvals for a session or a time", Args: command.Args(0, 0),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			return a.listGrants(ctx, g, principal, ended)
+			return client.List(a.App, grantListing, 0, grantPages(ctx, g, req), a.grantRecord)
 		})}
-	list.Flags().StringVar(&principal, "principal", "", "only those that cover the calls of this principal, such as agent:claude")
-	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
+	list.Flags().StringVar(&req.Principal, "principal", "", "only grants for calls of this principal, such as agent:claude")
+	list.Flags().BoolVar(&req.IncludeEnded, "all", false, "include revoked and expired grants")
 	var why string
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once", Args: command.Args(1, 1),
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a grant", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeGrants(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			return a.revokeGrant(ctx, g, given[0], why)
+		RunE: client.ShowOne(a.App, "Grant", a.grantRecord, func(p *printer.Page, v *palyrav1.Grant) {
+			p.Field("grant", v.GetGrantId())
+			p.Field("state", ask.GrantState(v, a.Now()))
+			p.Field("was used", text.Plural(int(v.GetUses()), "time"))
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Grant, error) {
+			id, err := findGrant(ctx, g, given[0])
+			if err != nil {
+				return nil, err
+			}
+			reply, err := g.Approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})
+			return reply.GetGrant(), err
 		})}
-	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
-	// Nothing is asked: taking power away is the safe direction. Scripts that
-	// answer all the same go on working.
-	revoke.Flags().Bool("yes", false, "no effect: nothing is asked")
+	revoke.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
+	// It does not ask for confirmation, because revoking is safe. The flag is accepted for existing
+	// scripts.
+	revoke.Flags().Bool("yes", false, "no effect: the command does not ask for confirmation")
 	_ = revoke.Flags().MarkHidden("yes")
-	return command.NewGroup("grants", "See and take back grants, the yeses for a session or a time", list, revoke)
+	return command.NewGroup("grants", "List and revoke grants, the standing approvals for a session or a time", list, revoke)
 }
 
 func (a *approvalCommands) grantRecord(g *palyrav1.Grant) printer.Record {
@@ -65,28 +73,6 @@ func (a *approvalCommands) grantRecord(g *palyrav1.Grant) printer.Record {
 	}
 }
 
-func (a *approvalCommands) listGrants(ctx context.Context, g *client.Gateway, principal string, ended bool) error {
-	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended}
-	return client.List(a.App, grantListing, 0, grantPages(ctx, g, req), a.grantRecord)
-}
-
-func (a *approvalCommands) revokeGrant(ctx context.Context, g *client.Gateway, id, why string) error {
-	id, err := findGrant(ctx, g, id)
-	if err != nil {
-		return err
-	}
-	reply, err := g.Approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})
-	if err != nil {
-		return err
-	}
-	v := reply.GetGrant()
-	return a.PrintOne("Grant", a.grantRecord(v), func(p *printer.Page) {
-		p.Field("grant", v.GetGrantId())
-		p.Field("state", ask.GrantState(v, a.Now()))
-		p.Field("was used", text.Plural(int(v.GetUses()), "time"))
-	})
-}
-
 func (a *approvalCommands) completeGrants() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Grant, error) {
 		return client.SuggestPage(grantPages(ctx, g, &palyrav1.ListGrantsRequest{}))
@@ -95,7 +81,7 @@ func (a *approvalCommands) completeGrants() cobra.CompletionFunc {
 	})
 }
 
-// grantPages reads a list of grants.
+// grantPages returns a list of grants page by page.
 func grantPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListGrantsRequest) client.Pages[*palyrav1.Grant] {
 	return func(size int32) ([]*palyrav1.Grant, bool, error) {
 		req.PageSize = size

@@ -30,7 +30,7 @@ func TestInterruptWhileWaiting(t *testing.T) {
 	r := interrupted(w, watch.Seen, printer.Streams{Err: watch})
 	w.Want(r, 130)
 	for _, want := range []string{
-		"interrupted: the call still waits for approval " + clitest.ApprovalID + " and will run if it is allowed",
+		"interrupted: the call is still waiting for approval " + clitest.ApprovalID + " and will run if it is allowed",
 		"palyra approvals cancel " + clitest.ApprovalID, "--idempotency-key mine",
 	} {
 		if !strings.Contains(r.Err, want) {
@@ -52,7 +52,7 @@ func TestInterruptAfterTheDecision(t *testing.T) {
 	go func() { <-watch.Seen; close(running) }()
 	r := interrupted(w, running, printer.Streams{Out: watch, OutTerminal: true})
 	w.Want(r, 130)
-	if !strings.Contains(r.Err, "interrupted: the call goes on\n") || !strings.Contains(r.Err, "--idempotency-key mine") || !strings.Contains(r.Err, "palyra calls cancel 01PROPOSAL0000000000000000\n") {
+	if !strings.Contains(r.Err, "interrupted: the call continues\n") || !strings.Contains(r.Err, "--idempotency-key mine") || !strings.Contains(r.Err, "palyra calls cancel 01PROPOSAL0000000000000000\n") {
 		t.Errorf("says:\n%s", r.Err)
 	}
 }
@@ -68,7 +68,7 @@ func TestInterruptBeforeTheDecision(t *testing.T) {
 	}
 	r := interrupted(w, taken, printer.Streams{})
 	w.Want(r, 130)
-	if !strings.Contains(r.Err, "may have taken the call") || strings.Contains(r.Err, "nothing ran") {
+	if !strings.Contains(r.Err, "if the gateway received the call") || strings.Contains(r.Err, "nothing ran") {
 		t.Errorf("says:\n%s", r.Err)
 	}
 }

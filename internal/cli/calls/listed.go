@@ -27,12 +27,14 @@ var callListing = printer.Listing{
 // ListedCommand is `palyra calls`.
 func ListedCommand(program *client.App) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("calls", "See and cancel calls: those that wait or run, and those that ended",
+	return command.NewGroup("calls", "List and cancel calls: waiting, running and ended ones",
 		a.callsList(), a.callsShow(), a.callsCancel())
 }
 
-// standing is the state of a call, or its outcome once it has one.
-func standing(c *palyrav1.Call) string { return cmp.Or(c.GetOutcome(), printer.Enum(c.GetState())) }
+// stateOrOutcome returns the state of a call, or its outcome once it has one.
+func stateOrOutcome(c *palyrav1.Call) string {
+	return cmp.Or(c.GetOutcome(), printer.Enum(c.GetState()))
+}
 
 func callRecord(c *palyrav1.Call) printer.Record {
 	exit := ""
@@ -41,7 +43,7 @@ func callRecord(c *palyrav1.Call) printer.Record {
 	}
 	return printer.Record{
 		Name: c.GetProposalId(), Body: printer.ProtoObject(c),
-		Cells: []string{c.GetProposalId(), standing(c), printer.Clock(c.GetProposedAt()), c.GetTool(), ask.Summary(c.GetArgumentsJson())},
+		Cells: []string{c.GetProposalId(), stateOrOutcome(c), printer.Clock(c.GetProposedAt()), c.GetTool(), ask.Summary(c.GetArgumentsJson())},
 		Wide:  []string{c.GetPrincipal(), c.GetOnBehalfOf(), c.GetRun(), c.GetCallId(), exit, c.GetReason(), printer.Clock(c.GetEndedAt())},
 	}
 }
@@ -51,7 +53,7 @@ func (a *app) callsList() *cobra.Command {
 	limit := 0
 	c := &cobra.Command{
 		Use: "list", Short: "List calls, newest first: yours and your agents', or all if you may read the record", Args: command.Args(0, 0),
-		Long: "List calls, newest first, with what became of them: yours and your agents', or all\n" +
+		Long: "List calls, newest first, with their outcomes: yours and your agents', or all\n" +
 			"if you may read the record.",
 		Example: "palyra calls list\npalyra calls list --open\npalyra calls list --run 01J...",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -59,17 +61,17 @@ func (a *app) callsList() *cobra.Command {
 		}),
 	}
 	flags := c.Flags()
-	flags.BoolVar(&req.Open, "open", false, "only those that wait or run")
-	flags.StringVar(&req.Run, "run", "", "only those of this run")
-	flags.StringVar(&req.Principal, "principal", "", "only of this principal, such as agent:claude")
-	flags.IntVar(&limit, "limit", 50, "at most so many; 0 means all")
+	flags.BoolVar(&req.Open, "open", false, "only waiting and running calls")
+	flags.StringVar(&req.Run, "run", "", "only calls of this run")
+	flags.StringVar(&req.Principal, "principal", "", "only calls of this principal, such as agent:claude")
+	flags.IntVar(&limit, "limit", 50, "maximum number of calls; 0 means all")
 	return c
 }
 
 // mostCalls is the largest page of calls.
 const mostCalls = 200
 
-// callPages reads a list of calls.
+// callPages returns a list of calls page by page.
 func callPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListCallsRequest) client.Pages[*palyrav1.Call] {
 	return func(size int32) ([]*palyrav1.Call, bool, error) {
 		req.PageSize = min(size, mostCalls)
@@ -92,15 +94,15 @@ func (a *app) completeCalls(openOnly bool) cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Call, error) {
 		return client.SuggestPage(callPages(ctx, g, &palyrav1.ListCallsRequest{Open: openOnly}))
 	}, func(c *palyrav1.Call) (string, string) {
-		return c.GetProposalId(), standing(c) + " " + ask.Summary(c.GetArgumentsJson())
+		return c.GetProposalId(), stateOrOutcome(c) + " " + ask.Summary(c.GetArgumentsJson())
 	})
 }
 
 func (a *app) callsShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one call and what happened to it", Args: command.Args(1, 1),
-		Long: "Show one call by the id of its proposal: what was called, how it stands or ended\n" +
-			"and why, and each of its events in the record.",
+		Use: "show ID", Short: "Show one call and its events", Args: command.Args(1, 1),
+		Long: "Show one call by the id of its proposal: the tool, the state or outcome\n" +
+			"with its reason, and each of its events in the record.",
 		Example: "palyra calls show 01J...\npalyra calls show 01J... -o json", ValidArgsFunction: a.completeCalls(false),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			return a.showCall(ctx, g, given[0])
@@ -136,7 +138,7 @@ func (a *app) showCall(ctx context.Context, g *client.Gateway, given string) err
 
 func (a *app) callPage(p *printer.Page, c *palyrav1.Call) {
 	p.Field("call", c.GetProposalId())
-	p.Field("state", standing(c))
+	p.Field("state", stateOrOutcome(c))
 	p.Field("reason", c.GetReason())
 	p.Wrapped("because", c.GetMessage())
 	p.Wrapped("next", c.GetRemedy())
@@ -171,7 +173,7 @@ func stepLine(s *palyrav1.CallStep) string {
 	return fmt.Sprintf("%s  %-10s %s", s.GetAt().AsTime().UTC().Format("15:04:05.000"), s.GetWhat(), strings.Join(more, ", "))
 }
 
-// next is what a person can do about a call.
+// next prints the commands that apply to a call in its state.
 func next(p *printer.Page, c *palyrav1.Call) {
 	p.Gap()
 	switch c.GetState() {
@@ -190,33 +192,26 @@ func next(p *printer.Page, c *palyrav1.Call) {
 func (a *app) callsCancel() *cobra.Command {
 	var why string
 	c := &cobra.Command{
-		Use: "cancel ID", Short: "End a call that waits or runs", Args: command.Args(1, 1),
-		Long: "End a call: nobody is asked about it any more, or its program is stopped. What it\n" +
-			"changed in its copy of a workspace is discarded; what was committed stays. A call\n" +
-			"that has ended stays as it is. A retry with its idempotency key does not run it.",
+		Use: "cancel ID", Short: "End a waiting or running call", Args: command.Args(1, 1),
+		Long: "End a call: its approval is withdrawn, or its program is stopped. Its changes\n" +
+			"in its copy of a workspace are discarded; committed changes stay. A call\n" +
+			"that has ended is not affected. A retry with its idempotency key does not run it\n" +
+			"again.",
 		Example: "palyra calls cancel 01J... --reason \"wrong branch\"", ValidArgsFunction: a.completeCalls(true),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			return a.cancelCall(ctx, g, given[0], why)
+		RunE: client.ShowOne(a.App, "Call", callRecord, func(p *printer.Page, c *palyrav1.Call) {
+			p.Field("call", c.GetProposalId())
+			p.Field("state", stateOrOutcome(c))
+			p.Wrapped("because", c.GetMessage())
+			p.Field("ended", a.Moment(c.GetEndedAt()))
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Call, error) {
+			id, err := findCall(ctx, g, given[0])
+			if err != nil {
+				return nil, err
+			}
+			reply, err := g.Calls.CancelCall(ctx, &palyrav1.CancelCallRequest{ProposalId: id, Reason: why})
+			return reply.GetCall(), err
 		}),
 	}
-	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	c.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
 	return c
-}
-
-func (a *app) cancelCall(ctx context.Context, g *client.Gateway, given, why string) error {
-	id, err := findCall(ctx, g, given)
-	if err != nil {
-		return err
-	}
-	reply, err := g.Calls.CancelCall(ctx, &palyrav1.CancelCallRequest{ProposalId: id, Reason: why})
-	if err != nil {
-		return err
-	}
-	c := reply.GetCall()
-	return a.PrintOne("Call", callRecord(c), func(p *printer.Page) {
-		p.Field("call", c.GetProposalId())
-		p.Field("state", standing(c))
-		p.Wrapped("because", c.GetMessage())
-		p.Field("ended", a.Moment(c.GetEndedAt()))
-	})
 }

@@ -26,7 +26,7 @@ func TestCalls(t *testing.T) {
 		{"cancel", []string{"cancel", clitest.RunningCall, "--reason", "wrong branch"}, 0, []string{"cancelled", "user:ada cancelled the call: wrong branch"}, ""},
 		{"cancel again", []string{"cancel", clitest.RunningCall, "--reason", "other"}, 0, []string{"user:ada cancelled the call: wrong branch"}, "other"},
 		{"one that ended", []string{"cancel", clitest.EndedCall}, 0, []string{"failed"}, "cancelled"},
-		{"no such call", []string{"cancel", "01UNKN0WN00000000000000000"}, 1, []string{"no call"}, ""},
+		{"no such call", []string{"cancel", "01UNKN0WN00000000000000000"}, 1, []string{"not found"}, ""},
 		{"no id", []string{"show", "../x"}, 2, []string{"not the id"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// outputPrinter prints a tool's provisional output to a terminal as it comes.
-// An incomplete character at the end of a chunk waits for the next.
+// outputPrinter prints a tool's provisional output to a terminal. An incomplete character at the
+// end of a chunk waits for the next.
 type outputPrinter struct {
 	printed bool
 	rest    map[string][]byte
@@ -34,8 +34,8 @@ func (o *outputPrinter) chunk(a *app, c *palyrav1.ToolOutputChunk) error {
 	return err
 }
 
-// streamOf is where a stream of the tool goes: its stdout to stdout, its
-// stderr to stderr, so that a pipe gets what the program meant for it.
+// streamOf maps the tool's stdout to stdout and its stderr to stderr, so that pipes receive the
+// intended stream.
 func (a *app) streamOf(name string) io.Writer {
 	if name == "stderr" {
 		return a.Err
@@ -43,8 +43,8 @@ func (a *app) streamOf(name string) io.Writer {
 	return a.Out
 }
 
-// readable reports whether `palyra call` prints for a person: a table was
-// asked for, or nothing was and stdout is a terminal.
+// readable reports whether `palyra call` prints for a terminal: a table was requested, or no format
+// was and stdout is a terminal.
 func (a *app) readable() bool {
 	switch a.Output {
 	case printer.FormatTable, printer.FormatWide:
@@ -55,7 +55,7 @@ func (a *app) readable() bool {
 	return false
 }
 
-// printResult prints the result in the chosen format.
+// printResult prints the result in the selected format.
 func (c *callRun) printResult() error {
 	a := c.a
 	switch {
@@ -83,9 +83,8 @@ func (c *callRun) printResultYAML() error {
 	return c.a.PrintYAML(printer.Document("CallResult", body))
 }
 
-// printReadable prints what a program wrote as it is, each stream to its own,
-// files and lists as text, and other results as indented JSON. A line about how it ended goes to
-// stderr.
+// printReadable prints a program's output unchanged, each stream to its own, files and lists as
+// text, and other results as indented JSON. A line about the outcome is printed to stderr.
 func (c *callRun) printReadable() error {
 	var r ask.ProcessResult
 	text := ""
@@ -126,7 +125,7 @@ func (c *callRun) ending(r ask.ProcessResult) string {
 	word, how := ask.Ending(c.last.GetOutcome(), r)
 	parts := []string{word + how}
 	if r.IsProcess() && (r.Stdout.Truncated || r.Stderr.Truncated) {
-		parts = append(parts, "output cut")
+		parts = append(parts, "output truncated")
 	}
 	if d := c.last.GetDuration(); d != nil {
 		parts = append(parts, d.AsDuration().Round(1e6).String())

@@ -12,9 +12,9 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// provenLines say of each vote that a passkey signed whether it did: checked here, with
-// the root that this device knows the gateway by, and the public key that the gateway
-// shows. palyra journal verify takes the key from the journal.
+// provenLines reports for each passkey vote whether its signature is valid. It verifies with this
+// device's copy of the gateway's root and the public key that the gateway returns; palyra journal
+// verify uses the key in the journal.
 func (a *approvalCommands) provenLines(ctx context.Context, g *client.Gateway, v *palyrav1.Approval) (lines []string) {
 	gateway := ""
 	if dir, err := a.BundleInUse(); err == nil {
@@ -26,7 +26,7 @@ func (a *approvalCommands) provenLines(ctx context.Context, g *client.Gateway, v
 		if vote.GetPasskey() == nil {
 			continue
 		}
-		said := "is not checked: no credential here knows the gateway's root"
+		said := "is not verified: no credential here has the gateway's root"
 		if gateway != "" {
 			said = proven(ctx, g, gateway, v.GetApprovalId(), vote)
 		}
@@ -35,7 +35,7 @@ func (a *approvalCommands) provenLines(ctx context.Context, g *client.Gateway, v
 	return lines
 }
 
-// proven checks what the passkey of one vote signed.
+// proven verifies the passkey signature of one vote.
 func proven(ctx context.Context, g *client.Gateway, gateway, approval string, vote *palyrav1.ApprovalVote) string {
 	reply, err := g.Presence.ListPasskeys(ctx, &palyrav1.ListPasskeysRequest{Member: vote.GetUser()})
 	signed := assertion(vote.GetPasskey())
@@ -46,12 +46,12 @@ func proven(ctx context.Context, g *client.Gateway, gateway, approval string, vo
 		if _, err := signed.Verify(k.GetPublicKey(), passkey.Party{ID: k.GetRpId()}, votedOf(gateway, approval, vote)); err != nil {
 			return "DOES NOT CHECK: " + printer.VisibleLine(err.Error())
 		}
-		return fmt.Sprintf("checks: %q signed this very vote", printer.VisibleLine(k.GetName()))
+		return fmt.Sprintf("is valid: %q signed this vote", printer.VisibleLine(k.GetName()))
 	}
 	if err != nil {
-		return "is not checked: " + client.Explain(nil, err).Message + "; `palyra journal verify` checks it"
+		return "is not verified: " + client.Explain(nil, err).Message + "; `palyra journal verify` checks it"
 	}
-	return "is not checked: its passkey was removed; `palyra journal verify` checks it"
+	return "is not verified: its passkey was removed; `palyra journal verify` verifies it"
 }
 
 func assertion(m *palyrav1.PasskeyAssertion) passkey.Assertion {
@@ -61,7 +61,7 @@ func assertion(m *palyrav1.PasskeyAssertion) passkey.Assertion {
 	}
 }
 
-// votedOf is what the passkey of a vote has to have signed.
+// votedOf returns the statement that the passkey of a vote must have signed.
 func votedOf(gateway, approval string, vote *palyrav1.ApprovalVote) passkey.Vote {
 	decision := "deny"
 	if vote.GetAllow() {

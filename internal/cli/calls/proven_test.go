@@ -27,7 +27,7 @@ func TestShowChecksPasskeys(t *testing.T) {
 		change func(w *clitest.World, v *palyrav1.ApprovalVote)
 		says   string
 	}{
-		"as it was signed":    {func(*clitest.World, *palyrav1.ApprovalVote) {}, `user:ada: the passkey's signature checks: "yubi" signed this very vote`},
+		"as it was signed":    {func(*clitest.World, *palyrav1.ApprovalVote) {}, `user:ada: the passkey's signature is valid: "yubi" signed this vote`},
 		"for longer":          {func(_ *clitest.World, v *palyrav1.ApprovalVote) { v.Ttl = durationpb.New(time.Hour) }, "DOES NOT CHECK"},
 		"another call":        {func(_ *clitest.World, v *palyrav1.ApprovalVote) { v.ShownDigest = "sha256:" + strings.Repeat("0", 64) }, "DOES NOT CHECK"},
 		"the passkey is gone": {func(w *clitest.World, _ *palyrav1.ApprovalVote) { w.Gateway.Passkeys = nil }, "its passkey was removed"},

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// sessionCommands is one run of the program, with the commands of this family.
+// sessionCommands provides the commands of this family.
 type sessionCommands struct{ *client.App }
 
 var sessionListing = printer.Listing{
@@ -28,7 +28,7 @@ var sessionListing = printer.Listing{
 // SessionsCommand is `palyra sessions`.
 func SessionsCommand(program *client.App) *cobra.Command {
 	a := &sessionCommands{program}
-	return command.NewGroup("sessions", "See what counts against callers, and let it start anew",
+	return command.NewGroup("sessions", "Show and reset the sessions that call limits count by",
 		a.sessionsList(), a.sessionsShow(), a.sessionsEnd())
 }
 
@@ -51,25 +51,21 @@ func (a *sessionCommands) sessionsList() *cobra.Command {
 	limit := 0
 	c := &cobra.Command{
 		Use: "list", Short: "List sessions, newest first: yours and your agents', or all if you may read the record", Args: command.Args(0, 0),
-		Long: "List the sessions by which the gateway counts what callers do, newest first: yours\n" +
+		Long: "List the sessions by which the gateway counts calls, newest first: yours\n" +
 			"and your agents', or all if you may read the record.",
 		Example: "palyra sessions list\npalyra sessions list --all --principal agent:claude",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			return a.listSessions(ctx, g, req, limit)
+			return client.List(a.App, sessionListing, limit, sessionPages(ctx, g, req), sessionRecord)
 		}),
 	}
 	flags := c.Flags()
-	flags.BoolVar(&req.All, "all", false, "also those that a person ended")
-	flags.StringVar(&req.Principal, "principal", "", "only of this principal, such as agent:claude")
-	flags.IntVar(&limit, "limit", 200, "at most so many; 0 means all")
+	flags.BoolVar(&req.All, "all", false, "include sessions that a user ended")
+	flags.StringVar(&req.Principal, "principal", "", "only sessions of this principal, such as agent:claude")
+	flags.IntVar(&limit, "limit", 200, "maximum number of entries; 0 means all")
 	return c
 }
 
-func (a *sessionCommands) listSessions(ctx context.Context, g *client.Gateway, req *palyrav1.ListSessionsRequest, limit int) error {
-	return client.List(a.App, sessionListing, limit, sessionPages(ctx, g, req), sessionRecord)
-}
-
-// sessionPages reads a list of sessions.
+// sessionPages returns a list of sessions page by page.
 func sessionPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListSessionsRequest) client.Pages[*palyrav1.Session] {
 	return func(size int32) ([]*palyrav1.Session, bool, error) {
 		req.PageSize = size
@@ -91,7 +87,7 @@ func (a *sessionCommands) completeSessions() cobra.CompletionFunc {
 
 func (a *sessionCommands) sessionsShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one session with what policy reads of its past", Args: command.Args(1, 1),
+		Use: "show ID", Short: "Show one session with its facts for policies", Args: command.Args(1, 1),
 		Example: "palyra sessions show 01J...\npalyra sessions show 01J... -o json", ValidArgsFunction: a.completeSessions(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			return a.showSession(ctx, g, given[0])
@@ -143,33 +139,25 @@ func (a *sessionCommands) sessionPage(p *printer.Page, s *palyrav1.Session) {
 func (a *sessionCommands) sessionsEnd() *cobra.Command {
 	var why string
 	c := &cobra.Command{
-		Use: "end ID", Short: "End a session: the caller's next call begins another", Args: command.Args(1, 1),
-		Long: "End a session. The next call of its caller begins another, in which nothing is\n" +
-			"counted yet: no taint, no tools used, no calls. Calls under way end in the old one.\n" +
-			"Grants and approvals stay as they are.",
-		Example: "palyra sessions end 01J... --reason \"looked at what it fetched\"", ValidArgsFunction: a.completeSessions(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			return a.endSession(ctx, g, given[0], why)
+		Use: "end ID", Short: "End a session: the caller's next call starts another", Args: command.Args(1, 1),
+		Long: "End a session. The next call of its caller starts another with empty counters:\n" +
+			"no taint, no tools used, no calls. Active calls still end in the old session.\n" +
+			"Grants and approvals are not affected.",
+		Example: "palyra sessions end 01J... --reason \"reviewed its fetches\"", ValidArgsFunction: a.completeSessions(),
+		RunE: client.ShowOne(a.App, "Session", sessionRecord, func(p *printer.Page, s *palyrav1.Session) {
+			p.Field("session", s.GetSessionId())
+			p.Field("of", s.GetPrincipal())
+			p.Field("ended", a.Moment(s.GetEndedAt()))
+			p.Field("by", s.GetEndedBy())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Session, error) {
+			id, err := findSession(ctx, g, given[0])
+			if err != nil {
+				return nil, err
+			}
+			reply, err := g.Sessions.EndSession(ctx, &palyrav1.SessionServiceEndSessionRequest{SessionId: id, Reason: why})
+			return reply.GetSession(), err
 		}),
 	}
-	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	c.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
 	return c
-}
-
-func (a *sessionCommands) endSession(ctx context.Context, g *client.Gateway, given, why string) error {
-	id, err := findSession(ctx, g, given)
-	if err != nil {
-		return err
-	}
-	reply, err := g.Sessions.EndSession(ctx, &palyrav1.SessionServiceEndSessionRequest{SessionId: id, Reason: why})
-	if err != nil {
-		return err
-	}
-	s := reply.GetSession()
-	return a.PrintOne("Session", sessionRecord(s), func(p *printer.Page) {
-		p.Field("session", s.GetSessionId())
-		p.Field("of", s.GetPrincipal())
-		p.Field("ended", a.Moment(s.GetEndedAt()))
-		p.Field("by", s.GetEndedBy())
-	})
 }

@@ -17,9 +17,9 @@ func TestSessions(t *testing.T) {
 		want string
 	}{
 		{"show by the beginning of the id", []string{"show", strings.ToLower(clitest.SessionID[:8])}, 0, "12 of 1000, and 3 of runs"},
-		{"show says what was read", []string{"show", clitest.SessionID}, 0, "it has read from the open world"},
+		{"show prints the origin of the read data", []string{"show", clitest.SessionID}, 0, "it has read from the open world"},
 		{"end", []string{"end", clitest.SessionID[:8], "--reason", "looked"}, 0, "user:ada"},
-		{"end of none", []string{"end", "01UNKN0WN00000000000000000"}, 1, "no session"},
+		{"end of none", []string{"end", "01UNKN0WN00000000000000000"}, 1, "session 01UNKN0WN00000000000000000 not found"},
 		{"no id at all", []string{"end", "../x"}, 2, "not the id"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/identity/signedvote"
 )
 
-// signFlags are a vote as flags.
+// signFlags are the flags of a vote.
 type signFlags struct {
 	decideFlags
 	yes bool
@@ -23,18 +23,18 @@ type signFlags struct {
 func (a *approvalCommands) approvalsSign() *cobra.Command {
 	var f signFlags
 	c := &cobra.Command{
-		Use: "sign ID (--allow | --deny --reason TEXT)", Short: "Sign a vote that others bring to the gateway", Args: command.Args(1, 1),
-		Long: "Sign a vote with the key of this device, and print it. Whoever gets it can bring it to\nthe gateway (POST /webhooks/v1/decisions) within 15 minutes, and can neither change\nit nor make another: it says which call you saw. It is a yes for once, or a no.",
+		Use: "sign ID (--allow | --deny --reason TEXT)", Short: "Sign a vote that another program sends to the gateway", Args: command.Args(1, 1),
+		Long: "Sign a vote with the key of this device, and print it. Any program can send it to\nthe gateway (POST /webhooks/v1/decisions) within 15 minutes, but can neither change\nit nor create another: it contains the call that you reviewed. It is a single\napproval, or a denial.",
 		Example: "palyra approvals sign 01J... --allow --digest sha256:... > vote.json\n" +
 			"palyra approvals sign 01J... --deny --reason \"not on a Friday\" --digest sha256:...",
 		ValidArgsFunction: a.completeApprovals(true),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.sign(cmd.Context(), given[0], f) },
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.yes, "allow", false, "say yes, once")
-	flags.BoolVar(&f.deny, "deny", false, "say no")
-	flags.StringVar(&f.reason, "reason", "", "why; required with --deny")
-	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
+	flags.BoolVar(&f.yes, "allow", false, "allow the call once")
+	flags.BoolVar(&f.deny, "deny", false, "deny the call")
+	flags.StringVar(&f.reason, "reason", "", "the reason; required with --deny")
+	flags.StringVar(&f.digest, "digest", "", "the digest of the call that you reviewed; required without a terminal")
 	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
 	return c
 }
@@ -43,10 +43,10 @@ func (a *approvalCommands) sign(ctx context.Context, given string, f signFlags) 
 	v := ask.Vote{Allow: f.yes, Reason: f.reason, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
 	switch {
 	case f.yes == f.deny:
-		return command.Usage("say either --allow or --deny")
+		return command.Usage("either --allow or --deny is required")
 	case f.digest == "" && !a.Interactive():
-		return command.Usage("--digest is required without a terminal: it pins the call you saw").
-			WithRemedy("See the call and its digest with `palyra approvals show %s`.", given)
+		return command.Usage("--digest is required without a terminal: it identifies the call that you reviewed").
+			WithRemedy("Show the call and its digest with `palyra approvals show %s`.", given)
 	}
 	if !v.Allow {
 		v.Scope = palyrav1.ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED

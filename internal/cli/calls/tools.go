@@ -21,14 +21,14 @@ var toolListing = printer.Listing{
 	Kind:    "Tool",
 	Columns: []string{"NAME", "ASKS", "CAPABILITIES", "TITLE"},
 	Wide:    []string{"EXECUTOR", "READ-ONLY", "DESTRUCTIVE", "DEFINITION"},
-	Empty:   "policy lets you call no tool",
+	Empty:   "policy does not let you call any tool",
 }
 
 var hiddenListing = printer.Listing{
 	Kind:    "HiddenTool",
 	Columns: []string{"NAME", "REASON", "BECAUSE"},
 	Wide:    []string{"NEXT"},
-	Empty:   "no tool is hidden that you may know of: `palyra status` says your roles",
+	Empty:   "no hidden tool is visible to you; `palyra status` shows your roles",
 }
 
 // ToolsCommand is `palyra tools`.
@@ -37,14 +37,14 @@ func ToolsCommand(program *client.App) *cobra.Command {
 	var f toolFlags
 	list := &cobra.Command{Use: "list", Short: "List the tools that policy could let you call", Args: command.Args(0, 0),
 		Long: "List the tools that policy could let you call.\n\n" +
-			"With --agents, list the tools that agents run themselves and ask about by their\n" +
+			"With --agents, list the tools that agents run themselves and propose by their\n" +
 			"hooks; no other caller can call them.\n\n" +
-			"With --hidden, list the others and why no call of yours can use them: the\n" +
-			"settings leave them out, policy forbids them, or nothing here can run them. Only\n" +
-			"who may explain policy is told of them; `palyra tools show NAME` has the next step.",
+			"With --hidden, list the other tools and why you cannot call them: the\n" +
+			"settings exclude them, policy forbids them, or this system cannot run them. Only\n" +
+			"users who may explain policy see them; `palyra tools show NAME` has the next step.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context(), f) }}
-	list.Flags().BoolVar(&f.agents, "agents", false, "list the tools that agents run themselves, and ask about by their hooks")
-	list.Flags().BoolVar(&f.hidden, "hidden", false, "list the tools that no call of yours can use, and why")
+	list.Flags().BoolVar(&f.agents, "agents", false, "list the tools that agents run themselves and propose by their hooks")
+	list.Flags().BoolVar(&f.hidden, "hidden", false, "list the tools that you cannot call, and why")
 	show := &cobra.Command{Use: "show NAME", Short: "Show one tool with its input schema", Args: command.Args(1, 1),
 		ValidArgsFunction: a.CompleteTools(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -61,7 +61,7 @@ func ToolsCommand(program *client.App) *cobra.Command {
 	return tools
 }
 
-// toolFlags choose which tools are listed.
+// toolFlags select the listed tools.
 type toolFlags struct{ agents, hidden bool }
 
 // proposedByHooks reports whether a tool is an agent's own, which only the agent's hook proposes.
@@ -76,7 +76,7 @@ func (a *app) listTools(ctx context.Context, f toolFlags) error {
 	if err != nil {
 		return err
 	}
-	// The two kinds are listed apart, hidden ones too.
+	// The two kinds are listed separately, including hidden ones.
 	others := 0
 	tools := slices.DeleteFunc(reply.GetTools(), func(t *palyrav1.Tool) bool {
 		other := proposedByHooks(t) != f.agents
@@ -137,7 +137,7 @@ func (a *app) showTool(ctx context.Context, g *client.Gateway, name string) erro
 			return a.PrintOne("HiddenTool", hiddenRecord(h), func(p *printer.Page) { hiddenPage(p, h) })
 		}
 	}
-	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", text.NearestHelp(name, names))
+	return reason.Errorf(reason.UnknownTool, "the tool %q is not available to you", name).WithRemedy("%s", text.NearestHelp(name, names))
 }
 
 func hiddenPage(p *printer.Page, h *palyrav1.HiddenTool) {
@@ -162,7 +162,7 @@ func toolHead(p *printer.Page, t *palyrav1.Tool) {
 func toolBody(p *printer.Page, t *palyrav1.Tool) {
 	p.Field("capabilities", strings.Join(t.GetCapabilities(), ", "))
 	p.Field("executor", t.GetExecutor())
-	p.Field("asks a human", printer.Yes(t.GetMayAsk()))
+	p.Field("needs approval", printer.Yes(t.GetMayAsk()))
 	p.Field("read-only", printer.Yes(t.GetReadOnly()))
 	p.Field("destructive", printer.Yes(t.GetDestructive()))
 	p.Field("definition", t.GetDefinitionDigest())

@@ -22,15 +22,15 @@ func (a *approvalCommands) approvalsWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use: "watch", Short: "Print approvals as they change, until interrupted", Args: command.Args(0, 0),
 		Long: "Print approvals as they change, until interrupted. In a graphical session each\n" +
-			"call that begins to wait is also a desktop notification (Linux, macOS): its\n" +
-			"summary, with the arguments of the call, for whoever sees the screen. It has no\n" +
+			"call that becomes pending is also a desktop notification (Linux, macOS): its\n" +
+			"summary, with the arguments of the call, visible on the screen. It has no\n" +
 			"buttons and decides nothing. --notify=false, PALYRA_NOTIFY=false and\n" +
 			"client.notify = false switch it off.",
 		Example: "palyra approvals watch\npalyra approvals watch --notify=false -o ndjson",
 	}
 	flags := c.Flags()
-	flags.StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
-	flags.BoolVar(&notifying, "notify", true, "notify the desktop of calls that begin to wait (PALYRA_NOTIFY); given, also where no graphical session is seen")
+	flags.StringVar(&cursor, "cursor", "", "continue after this cursor of the API method WatchApprovals")
+	flags.BoolVar(&notifying, "notify", true, "show desktop notifications of pending calls (PALYRA_NOTIFY); if set, also without a detected graphical session")
 	c.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 		if !flags.Changed("notify") {
 			notifying = g.Notify && desktop.Here(a.Getenv)
@@ -42,19 +42,18 @@ func (a *approvalCommands) approvalsWatch() *cobra.Command {
 	return c
 }
 
-// bell starts what notifies the desktop: ring tells it of an approval, and hush
-// ends it.
+// bell starts desktop notifications: ring processes an approval, and hush ends them.
 func (a *approvalCommands) bell(ctx context.Context, on bool) (ring func(*palyrav1.Approval), hush func()) {
 	screen := desktop.Find(a.Getenv)
 	if !on || screen == nil {
 		if on {
-			a.Say("this system has no desktop notifications that palyra knows")
+			a.Say("desktop notifications are not supported on this system")
 		}
 		return func(*palyrav1.Approval) {}, func() {}
 	}
 	b := desktop.New(screen, func(err error) {
 		if a.ErrTerminal {
-			a.Say("the desktop shows no notification: %v; --notify=false does without", err)
+			a.Say("showing a desktop notification failed: %v; disable them with --notify=false", err)
 		}
 	})
 	ctx, cancel := context.WithCancel(ctx)

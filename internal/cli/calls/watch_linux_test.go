@@ -140,7 +140,7 @@ func TestWatchWithoutADesktop(t *testing.T) {
 		}()
 		w.Pending()
 		w.Env["DISPLAY"], w.Env["DBUS_SESSION_BUS_ADDRESS"] = ":9", "unix:path="+name
-		row, said := clitest.NewWatcher(clitest.ApprovalID), clitest.NewWatcher("the desktop shows no notification: ")
+		row, said := clitest.NewWatcher(clitest.ApprovalID), clitest.NewWatcher("showing a desktop notification failed: ")
 		stop := watching(w, printer.Streams{Out: row, Err: said, ErrTerminal: terminal})
 		<-row.Seen
 		<-refused
@@ -156,8 +156,8 @@ func TestWatchWithoutADesktop(t *testing.T) {
 	}
 }
 
-// TestWatchWithAMuteDesktop: a server that takes the call and never answers.
-func TestWatchWithAMuteDesktop(t *testing.T) {
+// TestWatchWithAnUnresponsiveDesktop: a server that takes the call and never answers.
+func TestWatchWithAnUnresponsiveDesktop(t *testing.T) {
 	t.Parallel()
 	w, address := clitest.NewWorld(t), bustest.New(t)
 	s := must.Get(desktoptest.Mute(address))(t)

@@ -18,7 +18,7 @@ func wantsReason(w *clitest.World) *[]*palyrav1.CallToolRequest {
 	w.Gateway.Play = func(_ context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
 		got = append(got, req)
 		if req.GetRequesterReason() == "" {
-			return clitest.GatewayError(connect.CodeFailedPrecondition, reason.RequestReasonNeeded, "before people are asked, the requester has to say why: Which ticket?\x1b[2J",
+			return clitest.GatewayError(connect.CodeFailedPrecondition, reason.RequestReasonNeeded, "policy requires a reason from the requester before approvers are asked: Which ticket?\x1b[2J",
 				map[string]string{"question": "Which ticket?\x1b[2J"})
 		}
 		return clitest.Play(send, clitest.Allowed(), clitest.Finished("succeeded", "", `{}`), clitest.Attested())
@@ -37,12 +37,12 @@ func TestCallAsksForTheReason(t *testing.T) {
 	if list := *got; len(list) != 2 || list[1].GetRequesterReason() != "OPS-1" || list[0].GetIdempotencyKey() == list[1].GetIdempotencyKey() {
 		t.Errorf("called %v", list)
 	}
-	if !strings.Contains(r.Err, "policy wants to know: Which ticket?") || strings.Contains(r.Err, "\x1b[2J") {
+	if !strings.Contains(r.Err, "policy requires a reason before approval: Which ticket?") || strings.Contains(r.Err, "\x1b[2J") {
 		t.Errorf("stderr %q", r.Err)
 	}
 	for name, run := range map[string]func() clitest.Result{
-		"no terminal":  func() clitest.Result { return w.Run("call", "process.run") },
-		"nothing said": func() clitest.Result { return w.With(clitest.Typing("\n"), "call", "process.run") },
+		"no terminal": func() clitest.Result { return w.Run("call", "process.run") },
+		"no reason":   func() clitest.Result { return w.With(clitest.Typing("\n"), "call", "process.run") },
 		"a key of theirs": func() clitest.Result {
 			return w.With(clitest.Typing("OPS-1\n"), "call", "process.run", "--idempotency-key", "k1")
 		},

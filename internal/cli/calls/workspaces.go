@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// workspaceCommands is one run of the program, with the commands of this family.
+// workspaceCommands provides the commands of this family.
 type workspaceCommands struct{ *client.App }
 
 var workspaceListing = printer.Listing{
@@ -28,7 +28,7 @@ var changeSetListing = printer.Listing{
 	Kind:    "ChangeSet",
 	Columns: []string{"ID", "COMMITTED", "STATE", "ADDED", "MODIFIED", "DELETED", "PROTECTED", "FOR"},
 	Wide:    []string{"BYTES", "CALL", "UNDOES", "ROOT"},
-	Empty:   "no change sets are kept",
+	Empty:   "no change sets are stored",
 	Drop:    []string{"FOR", "PROTECTED", "DELETED"},
 }
 
@@ -36,41 +36,39 @@ var changeSetListing = printer.Listing{
 func WorkspacesCommand(program *client.App) *cobra.Command {
 	a := &workspaceCommands{program}
 	list := &cobra.Command{Use: "list", Short: "List the declared workspaces", Args: command.Args(0, 0),
-		RunE: a.Connected(a.listWorkspaces)}
+		RunE: client.ShowList(a.App, workspaceListing, workspaceRecord, workspacesOf)}
 	changes := &cobra.Command{Use: "changes [WORKSPACE]", Short: "List what programs changed, newest first", Args: command.Args(0, 1),
 		ValidArgsFunction: a.CompleteWorkspaces(),
 		RunE:              a.Connected(a.listChangeSets)}
 	show := &cobra.Command{Use: "show ID", Short: "Show one change set with its diff", Args: command.Args(1, 1)}
-	undo := &cobra.Command{Use: "undo ID", Short: "Take a change set back", Args: command.Args(1, 1),
-		Long: "Take a change set back, all of it or nothing. Every file must still be as the\n" +
-			"change set left it; where somebody changed one since, nothing is done. The\n" +
-			"undoing is a change set of its own, which can be undone.\n\n" +
-			"Policy decides about it as about the changes of a program: where those take\n" +
-			"somebody's approval, the command waits for one. While the gateway is frozen, only\n" +
-			"owners and admins take changes back.",
+	undo := &cobra.Command{Use: "undo ID", Short: "Undo a change set", Args: command.Args(1, 1),
+		Long: "Undo a change set, all of it or nothing. Every file must still be as the\n" +
+			"change set left it; if one changed since, nothing is undone. The\n" +
+			"undo is another change set, which can be undone.\n\n" +
+			"Policy decides it like the changes of a program: if those need approval,\n" +
+			"the command waits for it. While the gateway is frozen, only\n" +
+			"owners and admins can undo changes; if a second person has to approve, the\n" +
+			"command prints the approval and ends, unless --wait is set.",
 		Example: "palyra workspace undo 01J...\npalyra workspace undo 01J... -w demo --reason \"wrong branch\""}
 	var name, why string
 	for _, c := range []*cobra.Command{show, undo} {
-		c.Flags().StringVarP(&name, "workspace", "w", "", "the workspace; without it, all are looked through")
+		c.Flags().StringVarP(&name, "workspace", "w", "", "the workspace (default: search all)")
 		_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces())
 		c.ValidArgsFunction = a.completeChangeSets()
 	}
-	undo.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	undo.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
 	show.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 		return a.showChangeSet(ctx, g, name, given[0])
 	})
 	undo.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 		return a.undoChangeSet(ctx, g, name, given[0], why)
 	})
-	return command.NewGroup("workspace", "See what programs changed in the workspaces, and take it back", list, changes, show, undo)
+	return command.NewGroup("workspace", "Show and undo the changes of programs in workspaces", list, changes, show, a.Waits(undo))
 }
 
-func (a *workspaceCommands) listWorkspaces(ctx context.Context, g *client.Gateway, _ []string) error {
+func workspacesOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.WorkspaceStatus, error) {
 	reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
-	if err != nil {
-		return err
-	}
-	return a.PrintList(workspaceListing, printer.Records(reply.GetWorkspaces(), workspaceRecord))
+	return reply.GetWorkspaces(), err
 }
 
 func workspaceRecord(w *palyrav1.WorkspaceStatus) printer.Record {
@@ -89,16 +87,16 @@ func (a *workspaceCommands) listChangeSets(ctx context.Context, g *client.Gatewa
 	return a.PrintList(changeSetListing, printer.Records(sets, a.changeSetRecord))
 }
 
-// changeSets lists those of one workspace, or of all.
+// changeSets lists the change sets of one workspace, or of all.
 func changeSets(ctx context.Context, g *client.Gateway, workspace string) ([]*palyrav1.ChangeSet, error) {
 	names := []string{workspace}
 	if workspace == "" {
-		reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
+		declared, err := workspacesOf(ctx, g)
 		if err != nil {
 			return nil, err
 		}
 		names = nil
-		for _, w := range reply.GetWorkspaces() {
+		for _, w := range declared {
 			names = append(names, w.GetName())
 		}
 	}
@@ -152,7 +150,7 @@ func (a *workspaceCommands) showChangeSet(ctx context.Context, g *client.Gateway
 	return a.PrintOne("ChangeSet", r, func(p *printer.Page) { a.changeSetPage(p, s, changes, diff, restricted) })
 }
 
-// changesShown is how many changes people are shown before the diff.
+// changesShown is how many changes are listed before the diff.
 const changesShown = 50
 
 func (a *workspaceCommands) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet, changes []*palyrav1.WorkspaceChange, diff string, restricted int32) {
@@ -171,7 +169,7 @@ func (a *workspaceCommands) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet
 	p.Block("paths", paths.String())
 	p.Diff("diff", diff)
 	if restricted > 0 {
-		p.Field("left out", fmt.Sprintf("the content of %d files that policy does not let you read (fs.read)", restricted))
+		p.Field("omitted", fmt.Sprintf("the content of %d files that policy does not let you read (fs.read)", restricted))
 	}
 }
 
@@ -187,7 +185,7 @@ func (a *workspaceCommands) changeSetFields(p *printer.Page, s *palyrav1.ChangeS
 	p.Field("digest", s.GetRoot())
 }
 
-// changeSet finds a change set by its id, or the beginning of it.
+// changeSet finds a change set by its id or a prefix of it.
 func changeSet(ctx context.Context, g *client.Gateway, workspace, given string) (*palyrav1.ChangeSet, error) {
 	sets, err := changeSets(ctx, g, workspace)
 	if err != nil {
@@ -202,8 +200,8 @@ func changeSet(ctx context.Context, g *client.Gateway, workspace, given string) 
 			return s, nil
 		}
 	}
-	return nil, reason.Errorf(reason.NotFound, "no change set %s is kept", id).
-		WithRemedy("List those that are with `palyra workspace changes`.")
+	return nil, reason.Errorf(reason.NotFound, "the change set %s is not stored", id).
+		WithRemedy("List the stored ones with `palyra workspace changes`.")
 }
 
 func (a *workspaceCommands) undoChangeSet(ctx context.Context, g *client.Gateway, workspace, id, why string) error {
@@ -216,7 +214,7 @@ func (a *workspaceCommands) undoChangeSet(ctx context.Context, g *client.Gateway
 		return err
 	}
 	if s.GetState() == palyrav1.ChangeSetState_CHANGE_SET_STATE_UNDONE {
-		a.Say("%s was taken back before; nothing changed now. This is the change set that did it:", s.GetChangeSetId())
+		a.Say("%s was already undone; nothing changed. This is the change set of the undo:", s.GetChangeSetId())
 	}
 	done := reply.GetChangeSet()
 	return a.PrintOne("ChangeSet", a.changeSetRecord(done), func(p *printer.Page) { a.changeSetFields(p, done) })

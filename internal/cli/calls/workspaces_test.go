@@ -19,11 +19,11 @@ func TestWorkspaceUndo(t *testing.T) {
 	}{
 		{"by the beginning of the id", []string{"undo", clitest.ChangeSetID[:8], "--reason", "wrong"}, 0, "undoes"},
 		{"in the workspace named", []string{"undo", clitest.ChangeSetID, "-w", "demo"}, 0, "undoes"},
-		{"in another workspace", []string{"undo", clitest.ChangeSetID, "-w", "docs"}, 1, "no change set"},
-		{"unknown", []string{"undo", "01UNKN0WN00000000000000000"}, 1, "no change set"},
+		{"in another workspace", []string{"undo", clitest.ChangeSetID, "-w", "docs"}, 1, "is not stored"},
+		{"unknown", []string{"undo", "01UNKN0WN00000000000000000"}, 1, "is not stored"},
 		{"no id at all", []string{"undo", "../x"}, 2, "not the id"},
 		{"show hides nothing", []string{"show", clitest.ChangeSetID}, 0, "protected: runner"},
-		{"changes of one", []string{"changes", "docs"}, 0, "no change sets are kept"},
+		{"changes of one", []string{"changes", "docs"}, 0, "no change sets are stored"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := w.Run(append([]string{"workspace"}, test.args...)...)
@@ -37,7 +37,7 @@ func TestWorkspaceUndo(t *testing.T) {
 	}
 	// The second undoing of a change set says that it was taken back before, the first does not.
 	again := w.Run("workspace", "undo", clitest.ChangeSetID)
-	if !strings.Contains(again.Err, "was taken back before") {
+	if !strings.Contains(again.Err, "was already undone") {
 		t.Errorf("undone again: %s", again.Err)
 	}
 	if got := len(w.Gateway.Undone); got != 3 || w.Gateway.Undone[0].GetReason() != "wrong" {

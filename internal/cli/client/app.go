@@ -1,7 +1,6 @@
-// Package client is how a command reaches the gateway: the flags and the
-// configuration that name it, the credential bundle and its renewal, one client
-// per service, lists page by page, ids by their beginning, streams that are
-// opened again, and what an error of the gateway or of the connection means.
+// Package client connects commands to the gateway: flags and configuration, the credential bundle
+// and its renewal, one client per service, paged lists, completion of ids, reconnecting streams,
+// and the explanation of errors.
 package client
 
 import (
@@ -12,31 +11,37 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/cli/printer"
+	"palyra/internal/evidence/journal"
 )
 
 // App is one run of the program.
 type App struct {
 	*printer.Printer
-	// Address, Credentials and Config are the flags of these names; "" was not
-	// given.
+	// Address, Credentials and Config are the flags with these names; "" if not set.
 	Address, Credentials, Config string
-	// Context is the flag that names one of several gateways.
+	// Context is the flag that selects one of several gateways.
 	Context string
-	// Socket is the flag that asks for the local operator's socket.
+	// Socket is the flag that selects the local operator's socket.
 	Socket bool
-	// Terminal names the session of calls that are typed at this terminal; "" where
-	// there is none.
+	// Terminal is the session name of calls in this terminal; "" without one.
 	Terminal string
-	// Retry is the pause before the lost connection of a run is opened again.
+	// Retry is the pause before a lost connection of a run is reopened.
 	Retry time.Duration
-	// Interrupt returns a context that the next interrupt ends. A command that
-	// goes on after the first one asks for it.
+	// Interrupt returns a context that ends at the next interrupt, for commands that continue after
+	// the first one.
 	Interrupt func(context.Context) (context.Context, context.CancelFunc)
+	// VerifyStore verifies the journal and the blobs of a state directory.
+	VerifyStore StoreVerifier
 }
 
-// NewApp is one run of the program with these streams.
+// StoreVerifier verifies the store at a path, whose checkpoints the keys known have signed for
+// gateway, and which contains the checkpoints seen (store/sqlite.Verify).
+type StoreVerifier func(ctx context.Context, path, gateway string, known note.Verifiers, seen ...journal.Checkpoint) (journal.Summary, error)
+
+// NewApp returns an App with these streams.
 func NewApp(s printer.Streams) *App {
 	return &App{
 		Printer: printer.New(s), Retry: firstRetry,
@@ -46,7 +51,7 @@ func NewApp(s printer.Streams) *App {
 	}
 }
 
-// Connected is a command that begins with a connection to the gateway.
+// Connected returns a command function that first connects to the gateway.
 func (a *App) Connected(do func(ctx context.Context, g *Gateway, given []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, given []string) error {
 		g, err := a.Connect(cmd.Context())

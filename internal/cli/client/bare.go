@@ -16,8 +16,8 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// Bare is one connection to a gateway that shows no credential: all requests go over
-// it, and when it is lost they fail.
+// Bare is a single connection to a gateway without a credential: all requests use it, and fail when
+// it is lost.
 type Bare struct {
 	palyrav1connect.PairingServiceClient
 	Seen pairing.Seen
@@ -27,8 +27,8 @@ type Bare struct {
 // Close closes the connection.
 func (b *Bare) Close() { _ = b.conn.Close() }
 
-// DialBare connects to a gateway to pair with it. root is the gateway's CA; nil takes
-// any server, which the exchange then has to prove.
+// DialBare connects to a gateway for pairing. root is the gateway's CA; with nil any server is
+// accepted, and the pairing exchange must authenticate it.
 func (a *App) DialBare(ctx context.Context, address string, root *x509.Certificate, serverName string) (*Bare, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}} //#nosec G402 -- pairing.Trust and the exchange say whose it is
 	if root != nil {
@@ -39,18 +39,18 @@ func (a *App) DialBare(ctx context.Context, address string, root *x509.Certifica
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, notReachable(err.Error()).WithRemedy("Check the address: it is that of the gateway's API, as `palyra pairing code` shows it. The gateway has to listen where this machine can reach it (listen.api).")
+		return nil, notReachable(err.Error()).WithRemedy("Check the address of the gateway's API, which `palyra pairing code` prints. The gateway must listen on an address that this machine can reach (listen.api).")
 	}
 	conn := tls.Client(raw, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
-		return nil, reason.Errorf(reason.NotConnected, "%s does not answer as a gateway does: %w", address, err).
-			WithRemedy("Check the address and the port, 7443 if nobody changed it.")
+		return nil, reason.Errorf(reason.NotConnected, "%s does not respond like a gateway: %w", address, err).
+			WithRemedy("Check the address and the port, 7443 by default.")
 	}
 	return bareOver(a, conn, address)
 }
 
-// bareOver speaks over one connection that stands.
+// bareOver returns a Bare on an established connection.
 func bareOver(a *App, conn *tls.Conn, address string) (*Bare, error) {
 	state := conn.ConnectionState()
 	exporter, err := pairing.Exporter(&state)

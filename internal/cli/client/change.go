@@ -12,8 +12,8 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// change makes a call that may wait for a second person: it has no deadline, says
-// after a moment whom it waits for, and by whose word the change was made.
+// change makes a call that may wait for a second approver. It has no deadline, and prints after a
+// moment who must approve, and at the end why one person was sufficient.
 func (d deadline) change(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
 	if ctx.Value(waiting{}) == changetable.NoWait {
 		req.Header().Set(changetable.WaitHeader, changetable.NoWait)
@@ -33,7 +33,7 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 		return res, err
 	}
 	if why := res.Header().Get(changetable.AloneHeader); why != "" {
-		d.a.Say("by your word alone: %s", printer.VisibleLine(why))
+		d.a.Say("applied without a second approver: %s", printer.VisibleLine(why))
 	}
 	if id := res.Header().Get(changetable.ApprovalHeader); id != "" && waits != "" {
 		d.a.Say("approved: %s", id)
@@ -44,25 +44,25 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 // withdrawTimeout bounds the request that withdraws a change.
 const withdrawTimeout = 5 * time.Second
 
-// interrupted is for a command that was interrupted while its change waited. One that can
-// be asked for again (Waits) leaves the change; every other would have used the result,
-// such as a key that it holds, and withdraws it.
+// interrupted handles an interrupt while a change is pending. A command that can be repeated
+// (Waits) leaves the change pending. Every other command needs the result, such as a key that it
+// holds, and withdraws the change.
 func (d deadline) interrupted(ctx context.Context, id string) {
 	if ctx.Value(waiting{}) != nil {
-		d.a.Say("the change still waits; `palyra approvals cancel %s` withdraws it", id)
+		d.a.Say("the change is still pending; withdraw it with `palyra approvals cancel %s`", id)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	if _, err := d.g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id}); err != nil {
-		d.a.Say("the change may still wait; `palyra approvals cancel %s` withdraws it", id)
+		d.a.Say("the change may still be pending; withdraw it with `palyra approvals cancel %s`", id)
 		return
 	}
 	d.a.Say("withdrawn: %s", id)
 }
 
-// waits says which question a change waits for, once there is one, and returns its id:
-// "" when the change ended before.
+// waits prints the pending approval of a change, once there is one, and returns its id; "" if the
+// change ended before.
 func (d deadline) waits(ctx context.Context, done <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,7 +79,7 @@ func (d deadline) waits(ctx context.Context, done <-chan struct{}) string {
 	}
 	who := "another owner or admin"
 	if v.GetSubjectType() == palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL {
-		who = "somebody who may approve"
+		who = "a user who may approve"
 	}
 	d.a.Say("waiting for %s, %s left: approval %s, `palyra approve %s`",
 		who, strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())

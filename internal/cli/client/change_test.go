@@ -54,9 +54,10 @@ type request struct {
 
 func (r request) Spec() connect.Spec { return connect.Spec{Procedure: r.procedure} }
 
-// A change that waits for a second person has no deadline and says whom it waits for,
-// then by whose word it was made; other calls have their deadline as before.
-func TestChangeSaysWhomItWaitsFor(t *testing.T) {
+// TestWaitingChangePrintsItsApprovers: a change that waits for a second person has no deadline. Its
+// eligible approvers are printed, and afterwards the member who approved it. Other calls keep their
+// deadline.
+func TestWaitingChangePrintsItsApprovers(t *testing.T) {
 	t.Parallel()
 	thaw := palyrav1connect.StatusServiceThawProcedure
 	for name, c := range map[string]struct {
@@ -69,7 +70,7 @@ func TestChangeSaysWhomItWaitsFor(t *testing.T) {
 	}{
 		"at once":          {thaw, 0, http.Header{}, nil, []string{"waiting", "approved", "alone"}, false},
 		"a second person":  {thaw, 20 * time.Minute, http.Header{changetable.ApprovalHeader: {"01MINE"}}, []string{"approval 01MINE, `palyra approve 01MINE`", "approved: 01MINE"}, []string{"01OTHER"}, false},
-		"one person alone": {thaw, 0, http.Header{changetable.AloneHeader: {"there is\nnobody else"}}, []string{"by your word alone: there is", "nobody else"}, []string{"waiting"}, false},
+		"one person alone": {thaw, 0, http.Header{changetable.AloneHeader: {"there is\nnobody else"}}, []string{"applied without a second approver: there is", "nobody else"}, []string{"waiting"}, false},
 		"another method":   {palyrav1connect.StatusServiceFreezeProcedure, 20 * time.Minute, http.Header{}, nil, []string{"waiting for another"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,10 +111,10 @@ func TestChangeSaysWhomItWaitsFor(t *testing.T) {
 // Header implements connect.AnyRequest.
 func (r request) Header() http.Header { return r.header }
 
-// A command that may wait for a second person asks the gateway not to have it wait, unless
-// it has --wait; it prints the approval of a change that waits and ends with the exit code
-// for that. Other errors and successes are what they were.
-func TestWaits(t *testing.T) {
+// TestWaitFlag: without --wait, a command asks the gateway not to wait for a second person. It
+// prints the pending approval and exits with the code for that. Other errors and successes are
+// unchanged.
+func TestWaitFlag(t *testing.T) {
 	t.Parallel()
 	pending := reason.Errorf(reason.ChangePending, "the change waits for another owner").
 		WithField("approval_id", "01MINE").WithField("expires_at", "2026-03-04T05:06:07Z").WithRemedy("Another person answers.")
@@ -175,7 +176,7 @@ func TestInterruptedChange(t *testing.T) {
 		withdrawn []string
 		says      string
 	}{
-		"--wait":              {"", nil, "the change still waits; `palyra approvals cancel 01MINE`"},
+		"--wait":              {"", nil, "the change is still pending; withdraw it with `palyra approvals cancel 01MINE`"},
 		"part of another one": {nil, []string{"01MINE"}, "withdrawn: 01MINE"},
 	} {
 		t.Run(name, func(t *testing.T) {

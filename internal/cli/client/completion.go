@@ -11,16 +11,15 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// completionTimeout keeps a shell from hanging on a gateway that is away.
+// completionTimeout prevents a shell from hanging on an unreachable gateway.
 const completionTimeout = 2 * time.Second
 
-// plainWord is what a shell takes as it is. Other names are not suggested: agents
-// choose those of sessions, and what several of them begin with is put on the command
-// line without quotes.
+// plainWord matches words that a shell does not interpret. Other names are not suggested: agents
+// choose session names, and a common prefix is inserted into the command line without quotes.
 var plainWord = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@/+,-]*$`)
 
-// Suggest completes a first argument with what the gateway lists; when it
-// cannot be reached there is nothing.
+// Suggest completes a first argument from a list of the gateway; without a connection there are no
+// suggestions.
 func Suggest[T any](a *App, list func(context.Context, *Gateway) ([]T, error), word func(T) (word, description string)) cobra.CompletionFunc {
 	suggest := SuggestFlag(a, list, word)
 	return func(cmd *cobra.Command, given []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -31,7 +30,7 @@ func Suggest[T any](a *App, list func(context.Context, *Gateway) ([]T, error), w
 	}
 }
 
-// SuggestFlag is Suggest for the value of a flag, whatever the arguments are.
+// SuggestFlag is Suggest for the value of a flag, with any arguments.
 func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error), word func(T) (word, description string)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		parent := cmd.Context()
@@ -40,7 +39,7 @@ func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error
 		}
 		ctx, cancel := context.WithTimeout(parent, completionTimeout)
 		defer cancel()
-		a.NoInput = true // what completes a word asks nobody for a passphrase
+		a.NoInput = true // completion must not prompt for a passphrase
 		g, err := a.Connect(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -60,7 +59,7 @@ func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error
 	}
 }
 
-// SuggestPage is what Suggest lists of a list in pages.
+// SuggestPage returns the suggestions from a paged list.
 func SuggestPage[T any](page Pages[T]) ([]T, error) {
 	list, _, err := page(50)
 	return list, err

@@ -5,9 +5,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// clientConfig is the configuration as far as a command needs it. What is wrong
-// with the daemon's settings is said and no more: `palyra freeze` has to work
-// while somebody edits palyra.toml.
+// clientConfig returns the part of the configuration that commands need. Faults in the daemon's
+// settings are only reported, because `palyra freeze` must work while palyra.toml is being edited.
 func (a *App) clientConfig() (*config.Config, config.Origins, error) {
 	c, origins, others, err := config.LoadClient(a.LoadOptions())
 	if len(others) > 0 {
@@ -16,7 +15,7 @@ func (a *App) clientConfig() (*config.Config, config.Origins, error) {
 	return c, origins, err
 }
 
-// LoadOptions says where the configuration comes from.
+// LoadOptions returns the sources of the configuration.
 func (a *App) LoadOptions() config.LoadOptions {
 	return config.LoadOptions{Path: a.Config, Env: a.Getenv, Environ: a.Environ}
 }

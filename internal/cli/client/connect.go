@@ -28,20 +28,20 @@ import (
 )
 
 const (
-	// answerTimeout is for one question to the gateway; streams have none.
+	// answerTimeout bounds a unary request; streams have no timeout.
 	answerTimeout = 30 * time.Second
 	dialTimeout   = 5 * time.Second
-	// Patience is how long nothing is said of a wait.
+	// Patience is the time before a wait is reported.
 	Patience = progress.Patience
-	// maxMessage is the API's cap on one message in bytes.
+	// maxMessage is the API's limit on a message in bytes.
 	maxMessage = 4 << 20
 )
 
 // Gateway is a connection to palyrad: one client per service.
 type Gateway struct {
 	Address string
-	// Local says that the bundle is the one that palyrad writes for the operator
-	// of its own host: the gateway's paths are those of this machine.
+	// Local is true for the bundle that palyrad writes for the operator of its own host. Paths of
+	// the gateway are then paths on this machine.
 	Local bool
 	// Notify is the setting client.notify.
 	Notify bool
@@ -49,8 +49,8 @@ type Gateway struct {
 	Root *x509.Certificate
 	// ServerName is the name in the gateway's certificate.
 	ServerName string
-	// HTTP and Base are for what the gateway serves beside its API: the client with the
-	// credential, and the address before the path.
+	// HTTP and Base are for plain HTTP routes of the gateway: the client with the credential, and
+	// the address before the path.
 	HTTP         *http.Client
 	Base         string
 	Calls        palyrav1connect.GatewayServiceClient
@@ -67,29 +67,29 @@ type Gateway struct {
 	Reviews      palyrav1connect.AccessReviewServiceClient
 	Pairings     palyrav1connect.PairingServiceClient
 	Logins       palyrav1connect.LoginServiceClient
-	// Life is one device, and what was done with it.
+	// Life has the details and activity of one device.
 	Life palyrav1connect.DeviceServiceClient
-	// Presence has presence keys, and numbers for proofs by them.
+	// Presence has presence keys and challenges.
 	Presence palyrav1connect.PresenceServiceClient
 	Vault    palyrav1connect.VaultServiceClient
-	// Mcp has upstream MCP servers.
+	// Mcp manages upstream MCP servers.
 	Mcp palyrav1connect.McpServiceClient
-	// Skills has packages of WebAssembly tools, and their publishers.
+	// Skills manages packages of WebAssembly tools, and their publishers.
 	Skills palyrav1connect.SkillServiceClient
-	// Installed watches what is written into the settings of agents.
+	// Installed manages entries in the settings of agents.
 	Installed palyrav1connect.InstallServiceClient
-	// Notices has the targets of notifications.
+	// Notices manages notification targets.
 	Notices palyrav1connect.NotifyServiceClient
-	// Console lets people into the web console.
+	// Console manages logins to the web console.
 	Console palyrav1connect.ConsoleServiceClient
 }
 
-// TokenVariable is the variable with an API token, which speaks in place of the credential of
-// the bundle, at the gateway of the bundle.
+// TokenVariable is the environment variable with an API token for the gateway of the bundle. The
+// token replaces the credential of the bundle.
 const TokenVariable = "PALYRA_TOKEN" //nolint:gosec // the name of a variable
 
-// Connect reads the credential bundle and returns the clients. Nothing is sent
-// yet, but a certificate past two thirds of its life is renewed first.
+// Connect reads the credential bundle and returns the clients. It sends nothing, except to renew a
+// certificate past two thirds of its life.
 func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	c, err := a.client()
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	}
 	token := a.Getenv(TokenVariable)
 	if a.Socket && token != "" {
-		return nil, command.Usage("the socket is the local operator's, and takes no token").WithRemedy("Leave --socket out, or unset %s.", TokenVariable)
+		return nil, command.Usage("the local operator's socket does not accept tokens").WithRemedy("Omit --socket, or unset %s.", TokenVariable)
 	}
 	if a.Socket {
 		return a.overSocket(c)
@@ -124,21 +124,21 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	// TLS goes by the machine's clock.
+	// TLS uses the machine's clock.
 	if end := b.NotAfter(); b.Login && time.Now().After(end) {
 		return nil, reason.Errorf(reason.CertificateExpired, "the login ended %s", end.UTC().Format(time.RFC3339)).
 			WithRemedy("Log in again: `palyra login`.")
 	} else if time.Now().After(end) {
 		return a.withoutCertificate(c, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
-			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator bundle NAME` on the gateway's host."))
+			WithRemedy("A running `palyrad` renews the local operator's certificate: start it again. For others, create a new bundle with `palyrad operator bundle NAME` on the gateway's host."))
 	}
 	g := a.dial(b, address, &c)
 	g.Local, g.Notify = c.local, c.notify
 	return g, nil
 }
 
-// Device returns the unlocked credential of the device that this machine is, for what is
-// signed by it and travels another way.
+// Device returns the unlocked credential of this machine's device, for signatures that are sent
+// separately.
 func (a *App) Device(ctx context.Context) (identity.Bundle, error) {
 	c, err := a.client()
 	if err != nil {
@@ -149,13 +149,13 @@ func (a *App) Device(ctx context.Context) (identity.Bundle, error) {
 		return b, err
 	}
 	if b.Token != "" {
-		return b, reason.Errorf(reason.PermissionDenied, "a token signs nothing: that takes a device").
-			WithRemedy("Name the bundle of a device with --credentials, and unset %s.", TokenVariable)
+		return b, reason.Errorf(reason.PermissionDenied, "signing requires the credential of a device, not a token").
+			WithRemedy("Specify the bundle of a device with --credentials, and unset %s.", TokenVariable)
 	}
 	return a.Unlocked(ctx, b)
 }
 
-// reach is the address of the gateway of a bundle.
+// reach returns the address of the gateway of a bundle.
 func (c client) reach(b identity.Bundle) (string, error) {
 	address := cmp.Or(c.address, b.Address)
 	if _, _, err := net.SplitHostPort(address); err != nil {
@@ -164,7 +164,7 @@ func (c client) reach(b identity.Bundle) (string, error) {
 	return address, nil
 }
 
-// bundle reads the bundle, with the token of TokenVariable in place of its own credential.
+// bundle reads the bundle, with the token in TokenVariable instead of its own credential if set.
 func (a *App) bundle(c client) (identity.Bundle, error) {
 	b, err := readBundle(c)
 	token := a.Getenv(TokenVariable)
@@ -172,13 +172,13 @@ func (a *App) bundle(c client) (identity.Bundle, error) {
 	case token == "":
 		return b, err
 	case err != nil:
-		return b, Explain(nil, err).WithRemedy("The token in %s needs the root of its gateway, which stands in a credential bundle: have one made with `palyra tokens create NAME --out DIR`, and name it with --credentials DIR.", TokenVariable)
+		return b, Explain(nil, err).WithRemedy("The token in %s needs the root of its gateway, which is in a credential bundle. Create one with `palyra tokens create NAME --out DIR`, and specify it with --credentials DIR.", TokenVariable)
 	}
 	b.Token = token
 	return b, nil
 }
 
-// readBundle reads the bundle; where there is none it says how to get one.
+// readBundle reads the bundle; the error for a missing one explains how to create it.
 func readBundle(c client) (identity.Bundle, error) {
 	b, err := identity.ReadBundle(c.credentials)
 	if err == nil {
@@ -188,24 +188,24 @@ func readBundle(c client) (identity.Bundle, error) {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return b, reason.Errorf(reason.NotConnected, "%s", e.Message).
-			WithRemedy("The bundle belongs to another user. Have one of your own made with `palyrad operator add NAME --role ROLE` and name it with --credentials.")
+			WithRemedy("The bundle belongs to another user. Create your own with `palyrad operator add NAME --role ROLE` and specify it with --credentials.")
 	case !errors.Is(err, fs.ErrNotExist):
 		return b, e
 	case c.local:
-		return b, e.WithRemedy("Start the gateway on this machine with `palyrad`, which makes a bundle for you; or name another with --credentials DIR.")
+		return b, e.WithRemedy("Start the gateway on this machine with `palyrad`, which creates a bundle; or specify another with --credentials DIR.")
 	}
-	return b, e.WithRemedy("Name the directory of a credential bundle; `palyrad operator add NAME --role ROLE` makes one.")
+	return b, e.WithRemedy("Specify the directory of a credential bundle; `palyrad operator add NAME --role ROLE` creates one.")
 }
 
-// dial makes the clients. With from they go on with the credential that the bundle
-// there holds by then; with nil they have the one that is given.
+// dial returns the clients. If from is not nil, they use the current credential of the bundle of
+// from; otherwise they use the credential in b.
 func (a *App) dial(b identity.Bundle, address string, from *client) *Gateway {
 	g := a.services(a.httpClient(b, address, from), "https://"+address, address)
 	g.Root, g.ServerName = b.Root, b.ServerName
 	return g
 }
 
-// services are the clients of a gateway; address is its name for people.
+// services returns the clients of a gateway; address is its display name.
 func (a *App) services(client *http.Client, base, address string) *Gateway {
 	g := &Gateway{}
 	opts := []connect.ClientOption{
@@ -265,8 +265,8 @@ func noRedirects(t http.RoundTripper) *http.Client {
 	}
 }
 
-// bearer shows an API token with every request. The transport below it trusts one
-// gateway alone, and redirects are not followed.
+// bearer adds an API token to every request. The token reaches no other server: the transport
+// trusts one gateway only, and redirects are not followed.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -279,12 +279,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// deadline gives every unary call a deadline and says, after a while and only
-// to a person, that it is still waiting.
+// deadline sets a deadline for every unary call, and reports a long wait to a user at a terminal.
 type deadline struct {
 	a       *App
 	address string
-	// g is the gateway itself, for what is asked of it beside the call.
+	// g is the gateway, for additional requests during a call.
 	g *Gateway
 }
 
@@ -318,9 +317,8 @@ func (deadline) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return next
 }
 
-// Follow reads an endless stream and opens it again, from where it stopped,
-// when the connection is lost. open returns after each loss; it reports
-// whether it had received anything.
+// Follow reads an endless stream and reopens it at its position when the connection is lost. open
+// returns after each loss; it reports whether it received anything.
 func (a *App) Follow(ctx context.Context, open func() (received bool, err error)) error {
 	r := Reopening{First: firstRetry, Most: 10 * time.Second, Lost: func(wait time.Duration) {
 		a.Say("connection lost; trying again in %s", wait)
@@ -328,8 +326,8 @@ func (a *App) Follow(ctx context.Context, open func() (received bool, err error)
 	return r.Follow(ctx, open)
 }
 
-// Watch prints what an endless stream sends until it is interrupted; record
-// reports whether there is something to print.
+// Watch prints an endless stream until it is interrupted; record reports whether there is something
+// to print.
 func Watch[T any](ctx context.Context, a *App, l printer.Listing, open func() (*connect.ServerStreamForClient[T], error), record func(*T) (printer.Record, bool)) error {
 	first := true
 	err := a.Follow(ctx, func() (received bool, err error) {
@@ -357,25 +355,24 @@ func Watch[T any](ctx context.Context, a *App, l printer.Listing, open func() (*
 	return err
 }
 
-// firstRetry is the pause before a lost connection is opened again; each
-// further one is twice as long.
+// firstRetry is the pause before a lost connection is reopened; it doubles with each further
+// attempt.
 const firstRetry = 500 * time.Millisecond
 
-// Reopening is how a stream that was lost is opened again.
+// Reopening configures how a lost stream is reopened.
 type Reopening struct {
-	// first and most bound the pause between two tries.
+	// First and Most bound the pause between two attempts.
 	First, Most time.Duration
-	// Tries bounds those without success in a row; 0 does not.
+	// Tries bounds consecutive failures; 0 means no limit.
 	Tries int
-	// Early reports whether an error before anything was received is worth
-	// another try; nil is no.
+	// Early reports whether to retry after an error before anything was received; nil means no.
 	Early func(error) bool
-	// Lost is told of each loss and of the pause after it.
+	// Lost is called at each loss with the pause that follows.
 	Lost func(wait time.Duration)
 }
 
-// Follow calls open until the stream ends in order, the tries are used up, or an
-// error says that another would change nothing.
+// Follow calls open until the stream ends normally, the attempts are exhausted, or an error is
+// permanent.
 func (r Reopening) Follow(ctx context.Context, open func() (received bool, err error)) error {
 	wait, failed := r.First, 0
 	for connected := false; ; {
@@ -405,8 +402,8 @@ func (r Reopening) Follow(ctx context.Context, open func() (received bool, err e
 	}
 }
 
-// credentialOver reports whether the gateway ended a stream because the credential that
-// opened it is over: the bundle may have a newer one.
+// credentialOver reports whether the gateway ended a stream because its credential expired: the
+// bundle may have a newer one.
 func credentialOver(err error) bool {
 	if err == nil {
 		return false
@@ -419,8 +416,8 @@ func credentialOver(err error) bool {
 	}
 }
 
-// transient reports whether an error of a stream is one of the connection: the
-// gateway is away, or what it sent broke off.
+// transient reports whether a stream error concerns the connection: the gateway is unreachable, or
+// its data is incomplete.
 func transient(err error) bool {
 	if connect.CodeOf(err) == connect.CodeUnavailable {
 		return !strings.Contains(err.Error(), "x509:") && reason.Of(err) != reason.Unauthenticated
@@ -428,10 +425,9 @@ func transient(err error) bool {
 	return brokeOff(err)
 }
 
-// NoticeLoss makes requests with ctx tell whether a connection was ever made:
-// lost reports whether an error is the loss of one, after which the gateway may
-// have heard the request. Where none could be made, or the certificates were
-// refused, another try would change nothing.
+// NoticeLoss traces the connections of requests with ctx. lost reports whether an error is the loss
+// of an established connection, after which the gateway may have received the request. If no
+// connection was established, or a certificate was refused, a retry would not help.
 func NoticeLoss(ctx context.Context) (traced context.Context, lost func(error) bool) {
 	var made atomic.Bool
 	traced = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { made.Store(true) }})
@@ -440,9 +436,8 @@ func NoticeLoss(ctx context.Context) (traced context.Context, lost func(error) b
 	}
 }
 
-// brokeOff reports whether a stream ended in the middle: there was a gateway at
-// its other end, and what it said last is no error. connect gives such an end
-// one of several codes, depending on where it found it.
+// brokeOff reports whether a stream broke after the gateway had responded, without an error of the
+// gateway. connect reports this with one of several codes.
 func brokeOff(err error) bool {
 	var remote *connect.Error
 	if !errors.As(err, &remote) {

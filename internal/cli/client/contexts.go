@@ -17,15 +17,14 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// LocalContext is the gateway of this machine, by the bundle that palyrad keeps for
-// its operator. It is always there and no file names it.
+// LocalContext is the gateway of this machine, with the bundle that palyrad maintains for its
+// operator. It always exists and is not in the file.
 const LocalContext = "local"
 
-// Contexts are the gateways that somebody works with: a name for each credential
-// bundle, and which of them commands use. They are one file, contexts.json beside
-// palyra.toml.
+// Contexts are the gateways of this user: a name for each credential bundle, and the current one.
+// They are stored in contexts.json next to palyra.toml.
 type Contexts struct {
-	// Current is the name of the one in use; "" when nobody chose.
+	// Current is the selected name; "" for none.
 	Current string `json:"current,omitempty"`
 	// Bundles are directories of credential bundles by name.
 	Bundles map[string]string `json:"contexts"`
@@ -33,23 +32,23 @@ type Contexts struct {
 
 var contextName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Names are those of the contexts, in order.
+// Names returns the names of the contexts, in order.
 func (c Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Bundles)) }
 
-// Bundle is the directory of a context; "" for LocalContext.
+// Bundle returns the directory of a context; "" for LocalContext.
 func (c Contexts) Bundle(name string) (string, error) {
 	if name == LocalContext {
 		return "", nil
 	}
 	dir, ok := c.Bundles[name]
 	if !ok {
-		return "", reason.Errorf(reason.NotFound, "there is no context %q", name).
-			WithRemedy("See `palyra context list`; `palyra context add NAME DIR` names a credential bundle.")
+		return "", reason.Errorf(reason.NotFound, "the context %q does not exist", name).
+			WithRemedy("List the contexts with `palyra context list`, or add a credential bundle with `palyra context add NAME DIR`.")
 	}
 	return dir, nil
 }
 
-// Add names a credential bundle.
+// Add adds a name for a credential bundle.
 func (c *Contexts) Add(name, dir string) error {
 	if !contextName.MatchString(name) || name == LocalContext {
 		return reason.Errorf(reason.InvalidInput, "the name %q is not 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, or it is %q", name, LocalContext)
@@ -68,7 +67,7 @@ func (a *App) contextsFile() string {
 	return filepath.Join(a.Xdg("XDG_CONFIG_HOME", ".config"), "palyra", "contexts.json")
 }
 
-// Contexts reads the file of contexts; without one there are none.
+// Contexts reads the contexts file; a missing one is empty.
 func (a *App) Contexts() (Contexts, error) {
 	var c Contexts
 	path := a.contextsFile()
@@ -82,12 +81,12 @@ func (a *App) Contexts() (Contexts, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		return c, reason.Errorf(reason.ConfigInvalid, "%s cannot be read: %w", path, err).WithRemedy("Mend the file or remove it, and add the contexts again.")
+		return c, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).WithRemedy("Correct or remove the file, and add the contexts again.")
 	}
 	return c, nil
 }
 
-// WriteContexts replaces the file of contexts at once.
+// WriteContexts replaces the contexts file atomically.
 func (a *App) WriteContexts(c Contexts) error {
 	path := a.contextsFile()
 	text, err := json.MarshalIndent(c, "", "  ")
@@ -100,8 +99,8 @@ func (a *App) WriteContexts(c Contexts) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
-// chosen is the context that commands use: that of --context, or the current one
-// unless a flag or a variable names a bundle. ok is false when there is none.
+// chosen returns the selected context: the one of --context, or the current one unless a flag or a
+// variable specifies a bundle. ok is false if none does.
 func (a *App) chosen(named bool) (bundle string, ok bool, err error) {
 	if a.Context == "" && named {
 		return "", false, nil

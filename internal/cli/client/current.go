@@ -16,31 +16,30 @@ import (
 	"palyra/internal/identity"
 )
 
-// current speaks to the gateway with the credential that a bundle holds at the time:
-// another command, or palyrad, may give the bundle a new key while this one runs, and
-// the old key ends soon after.
+// current uses the present credential of a bundle: another command, or palyrad, may renew its key
+// while this one runs, and the old key expires soon after.
 type current struct {
 	a            *App
 	dir, address string
-	// local says that palyrad renews the bundle.
+	// local is true if palyrad renews the bundle.
 	local bool
-	// socket is that of the local operator, where it may be used in the place of an address
-	// that does not answer; "" for none.
+	// socket is the local operator's socket, which may replace an address that does not respond; ""
+	// for none.
 	socket string
 
 	mu     sync.Mutex
 	bundle identity.Bundle
 	file   os.FileInfo
-	// tried is when a renewal was last tried.
+	// tried is the time of the last renewal attempt.
 	tried     time.Time
 	transport *http.Transport
-	// beside is the transport over the socket while it is used, nil before, and turned when
-	// that began last.
+	// beside is the transport over the socket while it is in use, nil before; turned is when its
+	// use started.
 	beside *http.Transport
 	turned time.Time
 }
 
-// renewEvery is the pause between two tries to renew in a command that runs for long.
+// renewEvery is the pause between two renewal attempts in a long-running command.
 const renewEvery = time.Minute
 
 // RoundTrip implements http.RoundTripper.
@@ -61,7 +60,7 @@ func (c *current) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t := socketTransport(c.socket)
 	over, failed := overSocket(t, once)
-	if failed != nil { // nobody is at the socket either
+	if failed != nil { // the socket is not available either
 		return res, err
 	}
 	c.turnToSocket(t, err)
@@ -74,15 +73,15 @@ func overSocket(t *http.Transport, r *http.Request) (*http.Response, error) {
 	return t.RoundTrip(r)
 }
 
-// unreached reports whether a request failed before a connection stood, so that the gateway
-// saw nothing of it.
+// unreached reports whether a request failed before a connection was established, so that the
+// gateway did not receive it.
 func unreached(err error) bool {
 	var broken *net.OpError
 	var slow net.Error
 	return errors.As(err, &broken) && broken.Op == "dial" || errors.As(err, &slow) && slow.Timeout() && strings.Contains(err.Error(), "TLS handshake")
 }
 
-// again is a request with its body from the beginning.
+// again returns a copy of a request with its body from the start.
 func again(r *http.Request) (*http.Request, error) {
 	r = r.Clone(r.Context())
 	if r.GetBody == nil {
@@ -93,8 +92,8 @@ func again(r *http.Request) (*http.Request, error) {
 	return r, err
 }
 
-// viaSocket is the transport over the socket while it is used, nil while the address is. The
-// address is tried again after a while.
+// viaSocket returns the transport over the socket while it is in use, nil otherwise. The address is
+// tried again after a while.
 func (c *current) viaSocket() *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +104,8 @@ func (c *current) viaSocket() *http.Transport {
 	return c.beside
 }
 
-// turnToSocket goes on over the socket, which answered, and says so once: what comes over it
-// counts for less.
+// turnToSocket switches to the socket and reports it once, because requests over it have fewer
+// permissions.
 func (c *current) turnToSocket(t *http.Transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +115,8 @@ func (c *current) turnToSocket(t *http.Transport, why error) {
 	c.beside, c.turned = t, c.a.Now()
 }
 
-// latest is the transport of the bundle as it is. What cannot be read now is no reason
-// to give up what works.
+// latest returns the transport of the bundle's present credential. If the bundle is not readable
+// now, the previous credential is kept.
 func (c *current) latest(ctx context.Context) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +141,7 @@ func (c *current) reread() {
 		c.file = file
 		if b.Kept != nil {
 			if !bytes.Equal(b.Chain[0].RawSubjectPublicKeyInfo, c.bundle.Chain[0].RawSubjectPublicKeyInfo) {
-				return // another key, which this command did not unlock
+				return // this command has not unlocked the other key
 			}
 			b.Key = c.bundle.Key
 		}
@@ -152,7 +151,7 @@ func (c *current) reread() {
 	}
 }
 
-// take goes on with another credential. Requests under way keep their connection.
+// take switches to another credential. Active requests keep their connection.
 func (c *current) take(b identity.Bundle) {
 	if c.transport != nil {
 		c.transport.CloseIdleConnections()
@@ -160,8 +159,8 @@ func (c *current) take(b identity.Bundle) {
 	c.bundle, c.transport = b, transport(b.ClientTLS())
 }
 
-// transport speaks HTTP/2 over TLS 1.3, with the certificate and the trust of c alone. It
-// never goes through a proxy.
+// transport speaks HTTP/2 over TLS 1.3, with only the certificate and the trust of c. It never uses
+// a proxy.
 func transport(c *tls.Config) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -175,12 +174,11 @@ func transport(c *tls.Config) *http.Transport {
 	}
 }
 
-// telling is a transport whose errors say when the gateway refused the certificate. With
-// TLS 1.3 a client sends before it learns of that, and then as likely meets a connection
-// that broke off as the alert.
+// telling is a transport whose errors report a refused certificate. With TLS 1.3 a client sends
+// before it receives the refusal, and then may see a broken connection instead of the alert.
 type telling struct{ *http.Transport }
 
-// refusalWithin is how long the gateway has to refuse a certificate once more.
+// refusalWithin is the timeout for repeating the refusal of a certificate.
 const refusalWithin = time.Second
 
 // RoundTrip implements http.RoundTripper.
@@ -196,8 +194,8 @@ func (t telling) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// refusal connects once more and sends nothing: what comes is the alert, nil where it is
-// none. A gateway that takes the certificate begins to speak HTTP/2.
+// refusal connects again without sending data and returns the TLS alert, or nil. A
+// gateway that accepts the certificate starts HTTP/2.
 func (t telling) refusal(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalWithin)
 	defer cancel()
@@ -205,7 +203,7 @@ func (t telling) refusal(ctx context.Context, address string) error {
 	cfg.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: cfg}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil // there is no gateway, which the first error says
+		return nil // the gateway is not reachable, as the first error states
 	}
 	defer conn.Close()
 	end, _ := ctx.Deadline()

@@ -18,10 +18,10 @@ import (
 // errorDomain is the domain of the gateway's google.api.ErrorInfo.
 const errorDomain = "palyra.dev"
 
-// remedyKey is the metadata key of the next step.
+// remedyKey is the metadata key of the remedy.
 const remedyKey = "remedy"
 
-// Explain makes an error of the program's own kind of any error.
+// Explain converts any error to a reason.Error.
 func Explain(cmd *cobra.Command, err error) *reason.Error {
 	var own *reason.Error
 	if errors.As(err, &own) {
@@ -41,8 +41,8 @@ func Explain(cmd *cobra.Command, err error) *reason.Error {
 	return reason.Errorf(reason.Internal, "%w", err).WithRemedy("Check the path or value that the error names.")
 }
 
-// fromGateway reads the reason that the gateway gave. An error without one
-// gets the reason that fits its status.
+// fromGateway returns the gateway's reason. An error without one gets the reason that matches its
+// status.
 func fromGateway(err *connect.Error) *reason.Error {
 	info := ErrorInfo(err)
 	if info == nil {
@@ -59,8 +59,8 @@ func fromGateway(err *connect.Error) *reason.Error {
 	return out
 }
 
-// Failure is an error as a message of the gateway tells it; one without words
-// gets those of its reason.
+// Failure returns an error from a message of the gateway; missing texts are filled in from the
+// reason.
 func Failure(code, message, remedy string) *reason.Error {
 	e := &reason.Error{Code: reason.Code(code), Message: message, Remedy: remedy}
 	if message == "" {
@@ -69,8 +69,7 @@ func Failure(code, message, remedy string) *reason.Error {
 	return e
 }
 
-// ErrorInfo is the reason that the gateway gave with an error, nil when it gave
-// none.
+// ErrorInfo returns the gateway's reason of an error, nil for none.
 func ErrorInfo(err *connect.Error) *errdetails.ErrorInfo {
 	for _, d := range err.Details() {
 		value, decodeErr := d.Value()
@@ -98,8 +97,8 @@ func fromStatus(err *connect.Error) *reason.Error {
 		connect.CodeCanceled:           reason.Cancelled,
 	}[err.Code()]
 	message := err.Message()
-	// The gateway did not say that: this end made it of a reply that broke off.
-	// A connection that was reset looks like a call that was cancelled.
+	// The client library created this error from an incomplete response. A reset connection looks
+	// like a cancelled call.
 	reset := err.Code() == connect.CodeCanceled && !errors.Is(err, context.Canceled)
 	if !connect.IsWireError(err) && strings.Contains(message, "GOAWAY") {
 		return reason.Errorf(reason.ShuttingDown, "the gateway stopped before it answered")
@@ -118,12 +117,12 @@ func fromStatus(err *connect.Error) *reason.Error {
 		return out.WithRemedy("The gateway is older than this command; update palyrad.")
 	case connect.CodeDeadlineExceeded:
 		return reason.Errorf(reason.NotConnected, "the gateway did not answer in time").
-			WithRemedy("Look at `palyra status` and the daemon's log.")
+			WithRemedy("Check `palyra status` and the daemon's log.")
 	}
 	return out
 }
 
-// notReachable says why there is no connection and what would make one.
+// notReachable returns the error of a failed connection with a remedy.
 func notReachable(cause string) *reason.Error {
 	e := reason.Errorf(reason.NotConnected, "no connection to the gateway: %s", cause)
 	switch {
@@ -131,21 +130,21 @@ func notReachable(cause string) *reason.Error {
 		strings.Contains(cause, "expired certificate"), strings.Contains(cause, "revoked certificate"),
 		strings.Contains(cause, "unknown certificate"):
 		return e.WithRemedy("The gateway refuses the certificate in the credential bundle: its device was revoked, or its member disabled or removed. " +
-			"Who may see it finds out with `palyra members list` and `palyra devices list`; `palyrad operator bundle NAME` on the gateway's host makes another bundle.")
+			"Check with `palyra members list` and `palyra devices list`; `palyrad operator bundle NAME` on the gateway's host creates another bundle.")
 	case strings.Contains(cause, "dial unix") && strings.Contains(cause, "permission denied"):
-		return e.WithRemedy("The socket is for the user to whom palyrad's state directory belongs; others use a credential bundle (`palyrad operator add NAME --role ROLE`, and --credentials DIR).")
+		return e.WithRemedy("The socket is for the owner of palyrad's state directory; others need a credential bundle (`palyrad operator add NAME --role ROLE`, and --credentials DIR).")
 	case strings.Contains(cause, "x509:"), strings.Contains(cause, "tls:"):
 		return e.WithRemedy("The server at this address is not the gateway of the credential bundle; check --address and --credentials.")
 	}
-	return e.WithRemedy("Start the gateway with `palyrad`, or name another with --address HOST:PORT.")
+	return e.WithRemedy("Start the gateway with `palyrad`, or specify another with --address HOST:PORT.")
 }
 
-// IsCancelled reports whether an error says that this end gave up.
+// IsCancelled reports whether this side cancelled the operation.
 func IsCancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled
 }
 
-// suggestion keeps cobra's did-you-mean, and otherwise points to the help.
+// suggestion keeps cobra's did-you-mean, and otherwise refers to the help.
 func suggestion(err error, path string) string {
 	_, found, ok := strings.Cut(err.Error(), "Did you mean this?")
 	if ok {
@@ -154,7 +153,7 @@ func suggestion(err error, path string) string {
 	return fmt.Sprintf("See `%s --help`.", path)
 }
 
-// AsRemote is an error as the gateway's, of no known code when it is not one.
+// AsRemote returns an error as the gateway's error, with an unknown code if it is not one.
 func AsRemote(err error) *connect.Error {
 	var remote *connect.Error
 	if errors.As(err, &remote) {

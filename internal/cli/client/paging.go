@@ -4,12 +4,11 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// Pages asks for one page of a list after the other, each of at most size, and
-// reports whether another follows.
+// Pages returns the next page of a list, of at most size, and reports whether another follows.
 type Pages[T any] func(size int32) (list []T, more bool, err error)
 
-// Collect gathers a list page by page until it ends or there are limit of it; 0
-// means all. more is true when the limit cut the list.
+// Collect reads a list page by page until it ends or has limit entries; 0 means all. more is true
+// if the limit cut the list.
 func Collect[T any](limit int, page Pages[T]) (all []T, more bool, err error) {
 	for {
 		list, more, err := page(pageSize(limit - len(all)))
@@ -23,7 +22,7 @@ func Collect[T any](limit int, page Pages[T]) (all []T, more bool, err error) {
 	}
 }
 
-// pageSize asks for what is still wanted, within what the API allows.
+// pageSize returns the size to request, within the limits of the API.
 func pageSize(wanted int) int32 {
 	const most = 500
 	if wanted <= 0 || wanted > most {
@@ -39,7 +38,7 @@ func List[T any](a *App, l printer.Listing, limit int, page Pages[T], record fun
 		return err
 	}
 	if more {
-		a.Say("there are more; see --limit")
+		a.Say("the list is truncated; see --limit")
 	}
 	return a.PrintList(l, printer.Records(list, record))
 }

@@ -7,11 +7,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// PolicyDirectory says which directory of policies the gateway reads, how many
-// are in force beside the built-in ones, and why the directory does not count
-// when it does not.
+// PolicyDirectory describes the gateway's policy directory, how many policies are in force in
+// addition to the built-in ones, and why the directory is not in force, if so.
 func PolicyDirectory(d *palyrav1.PolicyDirectory) string {
-	count := text.Plural(int(d.GetPolicies()), "policy") + " in force beside the built-in ones"
+	count := text.Plural(int(d.GetPolicies()), "policy") + " active in addition to the built-in ones"
 	files := text.Plural(int(d.GetFiles()), "file")
 	switch {
 	case d.GetInForce():

@@ -13,18 +13,18 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// Prover proves that the person at this terminal is there, by the presence key of the
-// credential in use.
+// Prover creates proofs of presence with the presence key of the credential in use.
 type Prover struct {
 	a *App
 	g *Gateway
-	// Dir is the bundle, Device its device, Gateway what proofs name the gateway by.
+	// Dir is the bundle, Device its device, Gateway the gateway's identifier in proofs.
 	Dir, Device, Gateway string
-	// Ask returns a passphrase; nil asks for it at the terminal.
+	// Ask returns a passphrase; nil prompts at the terminal.
 	Ask func(ctx context.Context, question string) (string, error)
 }
 
-// Prover is for the credential of a connection. Only a device's own has a presence key.
+// Prover returns the prover of a connection's credential. Only a device's own credential has a
+// presence key.
 func (a *App) Prover(g *Gateway) (Prover, error) {
 	dir, err := a.BundleInUse()
 	if err != nil {
@@ -35,13 +35,13 @@ func (a *App) Prover(g *Gateway) (Prover, error) {
 		return Prover{}, err
 	}
 	if a.Socket || b.Token != "" || b.Login {
-		return Prover{}, reason.Errorf(reason.PresenceNotProven, "only the credential of a device proves that somebody is there: no socket, no token and no login").
-			WithRemedy("Name the bundle of a device with --credentials, without --socket.")
+		return Prover{}, reason.Errorf(reason.PresenceNotProven, "a proof of presence requires the credential of a device, not the socket, a token or a login").
+			WithRemedy("Specify the bundle of a device with --credentials, without --socket.")
 	}
 	return Prover{a: a, g: g, Dir: dir, Device: path.Base(b.Chain[0].URIs[0].Path), Gateway: presenceproof.Gateway(b.Root)}, nil
 }
 
-// Vote adds a proof to a vote that is complete but for it.
+// Vote adds a proof to an otherwise complete vote.
 func (p Prover) Vote(ctx context.Context, vote *palyrav1.DecideApprovalRequest) error {
 	key, nonce, err := p.unlocked(ctx, vote.GetApprovalId())
 	if err != nil {
@@ -52,7 +52,7 @@ func (p Prover) Vote(ctx context.Context, vote *palyrav1.DecideApprovalRequest) 
 	return err
 }
 
-// Confirm makes the presence key of another device count.
+// Confirm confirms the presence key of another device.
 func (p Prover) Confirm(ctx context.Context, device, sha256 string) (*palyrav1.PresenceKey, error) {
 	key, nonce, err := p.unlocked(ctx, "")
 	if err != nil {
@@ -68,7 +68,24 @@ func (p Prover) Confirm(ctx context.Context, device, sha256 string) (*palyrav1.P
 	return reply.GetKey(), err
 }
 
-// Register gives the device a presence key, for which the one that it has signs.
+// ConfirmMembers confirms members on behalf of the gateway's host, whose device the
+// credential is of. It returns the principals of those that were confirmed.
+func (p Prover) ConfirmMembers(ctx context.Context, members []string) ([]string, error) {
+	key, nonce, err := p.unlocked(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	signature, err := presence.Sign(key, presence.MemberConfirmation{Gateway: p.Gateway, By: p.Device, Members: members, Nonce: nonce})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := p.g.Presence.ConfirmMembers(ctx, &palyrav1.ConfirmMembersRequest{
+		Members: members, Proof: &palyrav1.PresenceProof{Nonce: nonce, Signature: signature},
+	})
+	return reply.GetMembers(), err
+}
+
+// Register registers a presence key of the device, signed by the existing key if there is one.
 func (p Prover) Register(ctx context.Context, kept *keptkey.Kept, key crypto.Signer) (registered *palyrav1.PresenceKey, err error) {
 	challenge, err := p.g.Presence.ChallengePresence(ctx, &palyrav1.ChallengePresenceRequest{})
 	if err != nil {
@@ -96,7 +113,7 @@ func (p Prover) Register(ctx context.Context, kept *keptkey.Kept, key crypto.Sig
 	return registered, err
 }
 
-// unlocked is the presence key, and a number for one proof by it.
+// unlocked returns the presence key, and a challenge for one proof.
 func (p Prover) unlocked(ctx context.Context, approval string) (crypto.Signer, []byte, error) {
 	challenge, err := p.g.Presence.ChallengePresence(ctx, &palyrav1.ChallengePresenceRequest{ApprovalId: approval})
 	if err != nil {
@@ -104,13 +121,13 @@ func (p Prover) unlocked(ctx context.Context, approval string) (crypto.Signer, [
 	}
 	if challenge.GetKeySha256() == "" {
 		return nil, nil, reason.Errorf(reason.PresenceNotProven, "this device has no presence key").
-			WithRemedy("Make one: `palyra key presence --passphrase`.")
+			WithRemedy("Create one: `palyra key presence --passphrase`.")
 	}
 	key, err := p.unlock(ctx, challenge.GetKeySha256())
 	return key, challenge.GetNonce(), err
 }
 
-// unlock is the presence key with a digest. It is asked for each time.
+// unlock returns the presence key with a digest. It prompts for the passphrase each time.
 func (p Prover) unlock(ctx context.Context, sha256 string) (crypto.Signer, error) {
 	lost := "If it is lost: run `palyrad presence reset " + p.Device + "` on the gateway's host, then `palyra key presence --passphrase`."
 	kept, err := identity.Presence(p.Dir, sha256)
@@ -118,7 +135,7 @@ func (p Prover) unlock(ctx context.Context, sha256 string) (crypto.Signer, error
 		return nil, err
 	}
 	if kept == nil {
-		return nil, reason.Errorf(reason.PresenceNotProven, "the bundle %s does not have the presence key that the gateway knows", p.Dir).WithRemedy("%s", lost)
+		return nil, reason.Errorf(reason.PresenceNotProven, "the bundle %s does not have the presence key that is registered at the gateway", p.Dir).WithRemedy("%s", lost)
 	}
 	ask := p.Ask
 	if ask == nil {
@@ -130,7 +147,7 @@ func (p Prover) unlock(ctx context.Context, sha256 string) (crypto.Signer, error
 	}
 	key, err := kept.Unseal(phrase)
 	if reason.Of(err) == reason.NotConnected {
-		return nil, reason.Errorf(reason.PresenceNotProven, "the passphrase does not open the presence key").WithRemedy("Try again. %s", lost)
+		return nil, reason.Errorf(reason.PresenceNotProven, "the passphrase of the presence key is wrong").WithRemedy("Try again. %s", lost)
 	}
 	return key, err
 }

@@ -15,10 +15,9 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// renewed returns the bundle in dir with a certificate that is young enough: past two
-// thirds of its life the bundle gets a new key. If that fails, or another command is
-// at it, a certificate that is still valid is used as it is. The gateway renews one
-// that expired for ca.RenewableFor.
+// renewed returns the bundle in dir with a sufficiently fresh certificate: past two thirds of its
+// life the bundle gets a new key. If renewal fails, or another command renews it, a still valid
+// certificate is used. The gateway renews expired ones for ca.RenewableFor.
 func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
 	now := a.Now()
 	if now.Before(b.RenewAt()) {
@@ -26,7 +25,7 @@ func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, addres
 	}
 	if end := b.NotAfter(); now.After(end.Add(ca.RenewableFor)) {
 		return b, reason.Errorf(reason.CertificateExpired, "the certificate in %s expired at %s, too long ago to be renewed", dir, end.UTC().Format(time.RFC3339)).
-			WithRemedy("Have another made with `palyrad operator bundle NAME` on the gateway's host.")
+			WithRemedy("Create another with `palyrad operator bundle NAME` on the gateway's host.")
 	}
 	if b.Kept != nil {
 		return a.renewedKept(ctx, dir, b, address)
@@ -39,7 +38,7 @@ func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, addres
 	case errors.Is(err, identity.ErrRenewing):
 		return b, nil
 	case valid:
-		a.Say("the certificate in %s could not be renewed (it ends %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
+		a.Say("renewing the certificate in %s failed (it expires %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
 		return b, nil
 	}
 	return b, fmt.Errorf("renewing the expired certificate in %s: %w", dir, err)
@@ -64,8 +63,8 @@ func (a *App) renew(ctx context.Context, dir, address string, wait bool, due fun
 	})
 }
 
-// Rotate gives the caller's own device a new key now, and connects with it. An id that
-// is not "" has to be that device's.
+// Rotate gives the caller's own device a new key now, and connects with it. An id other than ""
+// must be that device's.
 func (a *App) Rotate(ctx context.Context, id string) (*Gateway, error) {
 	c, err := a.client()
 	if err != nil {
@@ -77,15 +76,15 @@ func (a *App) Rotate(ctx context.Context, id string) (*Gateway, error) {
 	}
 	if b.Token != "" {
 		return nil, reason.Errorf(reason.InvalidInput, "the credential in %s, or %s, is an API token, which has no key", c.credentials, TokenVariable).
-			WithRemedy("Make another with `palyra tokens create` and revoke this one; or unset %s.", TokenVariable)
+			WithRemedy("Create another with `palyra tokens create` and revoke this one; or unset %s.", TokenVariable)
 	}
 	if b.Kept != nil {
-		return nil, reason.Errorf(reason.InvalidInput, "the key of %s is kept elsewhere (%s), and its certificate is renewed for the same key", c.credentials, b.Kept.Place).
-			WithRemedy("Bring it back first with `palyra key protect --undo`, rotate, and protect the new one.")
+		return nil, reason.Errorf(reason.InvalidInput, "the key of %s is protected (%s), and its certificate is renewed for the same key", c.credentials, b.Kept.Place).
+			WithRemedy("Run `palyra key protect --undo` first, rotate, and protect the new key.")
 	}
 	if own := path.Base(b.Chain[0].URIs[0].Path); id != "" && id != own {
-		return nil, reason.Errorf(reason.InvalidInput, "the bundle is of device %s, and a device makes its own key: nobody does it for %s", own, id).
-			WithRemedy("Run `palyra devices rotate --self` with the bundle of that device, or refuse it with `palyra devices revoke %s`.", id)
+		return nil, reason.Errorf(reason.InvalidInput, "the bundle belongs to device %s; it cannot rotate the key of %s, because a device creates its own key", own, id).
+			WithRemedy("Run `palyra devices rotate --self` with the bundle of that device, or revoke it with `palyra devices revoke %s`.", id)
 	}
 	address, err := c.reach(b)
 	if err != nil {

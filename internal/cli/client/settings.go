@@ -9,21 +9,20 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// client is how this run reaches the gateway: flags before variables before
-// the file before the defaults.
+// client has the resolved connection settings: flags override variables, which override the file
+// and the defaults.
 type client struct {
 	address     string
 	credentials string
-	// local is true for the bundle that palyrad writes for the operator of
-	// its own host, and renews itself.
+	// local is true for the bundle that palyrad writes and renews for the operator of its own host.
 	local bool
-	// socket is that of the local operator.
+	// socket is the local operator's socket.
 	socket string
-	// notify says that the desktop is told of calls that begin to wait.
+	// notify enables desktop notifications of pending calls.
 	notify bool
 }
 
-// BundleInUse is the directory of the credential bundle that commands use.
+// BundleInUse returns the directory of the credential bundle that commands use.
 func (a *App) BundleInUse() (string, error) {
 	c, err := a.client()
 	return c.credentials, err
@@ -44,7 +43,7 @@ func (a *App) client() (client, error) {
 		return client{}, err
 	}
 	if chosen {
-		// A context's address is that of its bundle, whatever the file says of another.
+		// A context uses the address in its bundle, also if the file has another.
 		if out.credentials = bundle; origins["client.address"].Source != config.SourceEnv {
 			out.address = a.Address
 		}
@@ -57,7 +56,7 @@ func (a *App) client() (client, error) {
 	return out, nil
 }
 
-// Xdg is a base directory of the XDG specification.
+// Xdg returns a base directory of the XDG specification.
 func (a *App) Xdg(variable, underHome string) string {
 	if dir := a.Getenv(variable); filepath.IsAbs(dir) {
 		return dir

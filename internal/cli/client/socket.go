@@ -10,15 +10,15 @@ import (
 	"palyra/internal/identity"
 )
 
-// overSocket connects as the local operator of this machine by its user's uid alone.
+// overSocket connects as the local operator of this machine, authenticated only by the user's uid.
 func (a *App) overSocket(c client) (*Gateway, error) {
 	if !c.local || c.address != "" {
-		return nil, command.Usage("--socket is for the gateway of this machine, by its state directory").
-			WithRemedy("Leave out --credentials, --context and --address, and the variables and settings that say the same; or leave out --socket.")
+		return nil, command.Usage("--socket applies only to the gateway of this machine").
+			WithRemedy("Omit --credentials, --context and --address, and the corresponding variables and settings; or omit --socket.")
 	}
 	g := a.services(noRedirects(socketTransport(c.socket)), "http://localhost", c.socket)
 	g.Local, g.Notify = true, c.notify
-	// What a bundle says of the gateway is good without its key and certificate.
+	// The gateway's data in a bundle is usable without its key and certificate.
 	if b, err := identity.ReadGateway(c.credentials); err == nil {
 		g.Root, g.ServerName, g.Address = b.Root, b.ServerName, b.Address
 	}
@@ -35,9 +35,9 @@ func socketTransport(path string) *http.Transport {
 	}}
 }
 
-// withoutCertificate connects over the socket when the bundle of this machine's own
-// gateway is of no use, so that its operator can still freeze, look and mend. It says
-// so: what comes over the socket counts for less. Otherwise why is the error.
+// withoutCertificate connects over the socket if the bundle of this machine's own gateway is
+// unusable, so that its operator can still freeze, inspect and repair it. It reports that, because
+// requests over the socket have fewer permissions. Otherwise it returns why.
 func (a *App) withoutCertificate(c client, why error) (*Gateway, error) {
 	if !c.local || c.address != "" {
 		return nil, why

@@ -48,10 +48,10 @@ func TestAddressThatDoesNotAnswer(t *testing.T) {
 		want   connect.Code
 		says   int
 	}{
-		"with the socket":               {socket, connect.CodeUnimplemented, 1},
-		"with a socket that is gone":    {socket + ".gone", connect.CodeUnavailable, 0},
-		"with a socket where nobody is": {left, connect.CodeUnavailable, 0},
-		"without a socket":              {"", connect.CodeUnavailable, 0},
+		"with the socket":                  {socket, connect.CodeUnimplemented, 1},
+		"with a socket that is gone":       {socket + ".gone", connect.CodeUnavailable, 0},
+		"with a socket without a listener": {left, connect.CodeUnavailable, 0},
+		"without a socket":                 {"", connect.CodeUnavailable, 0},
 	} {
 		var said bytes.Buffer
 		way := &current{a: NewApp(printer.Streams{Err: &said}), dir: dir, address: address, local: true, socket: c.socket, transport: transport(&tls.Config{MinVersion: tls.VersionTLS13})}

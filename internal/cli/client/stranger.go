@@ -11,14 +11,14 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Known is a gateway of which somebody without a credential knows the CA.
+// Known is a gateway with a known CA, for use without a credential.
 type Known struct {
 	Address, ServerName string
 	// Root is its CA.
 	Root *x509.Certificate
 }
 
-// Stranger is a connection without a credential, to a gateway whose CA is known.
+// Stranger returns a connection without a credential to a gateway with a known CA.
 func (a *App) Stranger(k Known) palyrav1connect.LoginServiceClient {
 	return a.logins(k.Address, ca.ClientTLS(k.Root, k.ServerName, nil))
 }
@@ -27,9 +27,9 @@ func (a *App) logins(address string, c *tls.Config) palyrav1connect.LoginService
 	return a.services(noRedirects(transport(c)), "https://"+address, address).Logins
 }
 
-// Meet asks whoever answers at an address which CA it has. Nothing is proven by it, and
-// nothing else is sent: the caller has the CA's fingerprint compared, and connects anew
-// by Stranger, which trusts that CA alone.
+// Meet retrieves the CA of the gateway at an address. It proves nothing, and sends nothing else:
+// the caller must have the CA's fingerprint compared, and connect again with Stranger, which trusts
+// only that CA.
 func (a *App) Meet(ctx context.Context, address string) (Known, error) {
 	k := Known{Address: address}
 	//#nosec G402 -- the answer is compared with a fingerprint before anything is trusted
@@ -41,7 +41,7 @@ func (a *App) Meet(ctx context.Context, address string) (Known, error) {
 	k.ServerName = about.GetServerName()
 	chain, err := ca.ParseChain([]byte(about.GetCaCertificate()))
 	if err != nil || len(chain) != 1 || !chain[0].IsCA || k.ServerName == "" {
-		return k, reason.Errorf(reason.VerificationFailed, "what answers at %s names no CA", address)
+		return k, reason.Errorf(reason.VerificationFailed, "the server at %s did not send a CA", address)
 	}
 	k.Root = chain[0]
 	return k, nil

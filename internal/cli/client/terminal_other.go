@@ -2,5 +2,5 @@
 
 package client
 
-// TerminalSession is "": nothing here tells one terminal from another.
+// TerminalSession returns "": this system does not distinguish terminals.
 func TerminalSession() string { return "" }

@@ -16,13 +16,13 @@ import (
 	"palyra/internal/vault/keyring"
 )
 
-// unlockTime is how long somebody may take to unlock a keyring that asks them.
+// unlockTime is the timeout for a user to unlock a keyring.
 const unlockTime = 2 * time.Minute
 
-// Keyring is that of this user's session.
+// Keyring returns the keyring of this user's session.
 func (a *App) Keyring() keyring.Keyring { return keyring.Session(a.Getenv) }
 
-// Unlocked returns the bundle with its key, which is fetched from where it is kept.
+// Unlocked returns the bundle with its key, which is fetched from its protected location.
 func (a *App) Unlocked(ctx context.Context, b identity.Bundle) (identity.Bundle, error) {
 	if b.Kept == nil {
 		return b, nil
@@ -47,7 +47,7 @@ func (a *App) unlock(ctx context.Context, kept *keptkey.Kept) (crypto.Signer, er
 	private, err := a.Keyring().Get(ctx, kept.Item)
 	if errors.Is(err, keyring.ErrNotFound) {
 		return nil, reason.Errorf(reason.NotConnected, "the keyring of this session does not have the key %q", kept.Item).
-			WithRemedy("Use the session whose keyring has it. If it is lost: stop palyrad, run `palyrad operator bundle NAME --revoke-old` on its host, and start it again.")
+			WithRemedy("Use the session with that keyring. If it is lost: stop palyrad, run `palyrad operator bundle NAME --revoke-old` on its host, and start it again.")
 	}
 	if err != nil {
 		return nil, err
@@ -55,18 +55,17 @@ func (a *App) unlock(ctx context.Context, kept *keptkey.Kept) (crypto.Signer, er
 	return kept.Parse(private)
 }
 
-// Passphrase asks for a passphrase at the terminal, without showing it.
+// Passphrase prompts for a passphrase at the terminal without echo.
 func (a *App) Passphrase(ctx context.Context, question string) (string, error) {
 	if !a.Interactive() {
-		return "", reason.Errorf(reason.NotConnected, "the key is under a passphrase, and there is no terminal to ask for it").
-			WithRemedy("Run the command in a terminal, without --no-input; programs use a credential of their own (`palyra tokens create`).")
+		return "", reason.Errorf(reason.NotConnected, "the key has a passphrase, and without a terminal it cannot be prompted for").
+			WithRemedy("Run the command in a terminal, without --no-input; for programs, create a separate credential (`palyra tokens create`).")
 	}
 	return a.AskHidden(ctx, question)
 }
 
-// renewedKept renews the certificate of a key that is kept elsewhere, for the same key:
-// another would have to be put there, too. While the certificate is valid, one that
-// cannot be renewed is used as it is.
+// renewedKept renews the certificate of a protected key for the same key, because a new key would
+// have to be protected again. While the certificate is valid, a failed renewal is not an error.
 func (a *App) renewedKept(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
 	fresh, err := a.certifyAgain(ctx, b, address)
 	if err == nil {
@@ -76,7 +75,7 @@ func (a *App) renewedKept(ctx context.Context, dir string, b identity.Bundle, ad
 	case err == nil:
 		return fresh, nil
 	case a.Now().Before(b.NotAfter()):
-		a.Say("the certificate in %s could not be renewed (it ends %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
+		a.Say("renewing the certificate in %s failed (it expires %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
 		return b, nil
 	}
 	return b, fmt.Errorf("renewing the expired certificate in %s: %w", dir, err)

@@ -11,16 +11,16 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// waiting marks the context of a command that may leave its change waiting. The value is
-// changetable.NoWait for one that does not wait for a second person.
+// waiting marks the context of a command that may leave its change pending. The value is
+// changetable.NoWait for a command that does not wait for a second approver.
 type waiting struct{}
 
-// Waits adds --wait to a command whose change may take a second person. Without the flag,
-// a change that waits ends the command with its approval and exit code reason.ExitPending;
-// the gateway applies it once it is approved.
+// Waits adds --wait to a command whose change may need a second approver. Without the flag, a
+// pending change ends the command with its approval and exit code reason.ExitPending; the gateway
+// applies it once it is approved.
 func (a *App) Waits(c *cobra.Command) *cobra.Command {
 	var wait bool
-	c.Flags().BoolVar(&wait, "wait", false, "if a second person has to approve, wait until the change is applied")
+	c.Flags().BoolVar(&wait, "wait", false, "if a second user must approve, wait until the change is applied")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, given []string) error {
 		mode := changetable.NoWait
@@ -37,7 +37,7 @@ func (a *App) Waits(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// pending prints a change that waits.
+// pending prints a pending change.
 func (a *App) pending(e *reason.Error) error {
 	id, expires := e.Fields["approval_id"], e.Fields["expires_at"]
 	body := printer.Object{{"approval_id", id}, {"state", "pending"}, {"expires_at", expires}}

@@ -11,13 +11,13 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// ApprovalID is that of SomeApproval.
+// ApprovalID is the id of SomeApproval.
 const ApprovalID = "01APPROVA10000000000000000"
 
-// Hostile is text that would redraw a terminal, turn lines around or hide.
+// Hostile is text that tries to redraw a terminal, reverse lines, or hide characters.
 const Hostile = "rm \x1b[2J\x1b]0;x\x07 \u202egnp.exe\u200b\u2066 \u00ad\U000E0041\r end"
 
-// SomeApproval is pending and has every field that a person must see.
+// SomeApproval is a pending approval with every field that a person must see.
 func SomeApproval() *palyrav1.Approval {
 	return &palyrav1.Approval{
 		ApprovalId: ApprovalID, ProposalId: "01PROPOSAL0000000000000000", CallDigest: canonical.Digest([]byte("call")), SnapshotDigest: canonical.Digest([]byte("snapshot")),
@@ -53,7 +53,7 @@ func SomeApproval() *palyrav1.Approval {
 	}
 }
 
-// AnyGit is what a grant for the subject of SomeApproval covers.
+// AnyGit is the coverage of a grant for the subject of SomeApproval.
 const AnyGit = "any git command, any arguments, in workspace demo"
 
 const byAll = "by all runs and calls of agent:claude for user:ada"
@@ -62,15 +62,15 @@ func someOffer(scope palyrav1.ApprovalScope, match palyrav1.GrantMatch, what, by
 	return &palyrav1.ApprovalScopeOffer{Scope: scope, Match: match, What: what, By: by, Covers: what + ", " + by, Longest: durationpb.New(longest), CoveredLastWeek: int64(3 * match)}
 }
 
-// OnlyExactly makes an approval one of a call that only an exact grant may cover.
+// OnlyExactly changes an approval to a call that only an exact grant can cover.
 func OnlyExactly(v *palyrav1.Approval) *palyrav1.Approval {
-	v.Prompt.ExactOnly = "python3 runs whatever code it is given"
+	v.Prompt.ExactOnly = "python3 runs any code that it is given"
 	v.Prompt.Scopes = v.GetPrompt().GetScopes()[:3]
 	return v
 }
 
-// HostileApproval has hostile text wherever a model or client can put it, and
-// an argument of 200 KiB.
+// HostileApproval has hostile text in every field that a model or client can set, and an argument
+// of 200 KiB.
 func HostileApproval() *palyrav1.Approval {
 	v := SomeApproval()
 	v.SubjectId, v.RequestedBy, v.Missing = Hostile, Hostile, Hostile

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The calls that the gateway has: one that runs, one that waits, one that ended.
+// The calls of the gateway: one running, one waiting, one ended.
 const (
 	RunningCall = "01PR0P0SA30000000000000000"
 	WaitingCall = "01PR0P0SA20000000000000000"
@@ -49,14 +49,14 @@ func (s fakeCalls) ListCalls(_ context.Context, req *palyrav1.ListCallsRequest) 
 	return res, nil
 }
 
-// call finds one under the lock.
+// call finds a call under the lock.
 func (s fakeCalls) call(id string) (*palyrav1.Call, error) {
 	for _, one := range s.f.Listed {
 		if one.GetProposalId() == id {
 			return one, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no call "+id, nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "call "+id+" not found", nil)
 }
 
 func (s fakeCalls) GetCall(_ context.Context, req *palyrav1.GetCallRequest) (*palyrav1.GetCallResponse, error) {

@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ConsoleSessionID is that of the one session of the console, ConsoleLink the link that
-// every login gets.
+// ConsoleSessionID is the id of the one console session, and ConsoleLink the link of every login.
 const (
 	ConsoleSessionID = "01C0NS0LE00000000000000000"
 	ConsoleLink      = "http://palyra-test.localhost:7145/login#token=T0KEN"
@@ -43,7 +42,7 @@ func (s fakeConsole) ListConsoleSessions(context.Context, *palyrav1.ListConsoleS
 
 func (s fakeConsole) RevokeConsoleSession(_ context.Context, req *palyrav1.RevokeConsoleSessionRequest) (*palyrav1.RevokeConsoleSessionResponse, error) {
 	if req.GetSessionId() != ConsoleSessionID {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no session "+req.GetSessionId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "session "+req.GetSessionId()+" not found", nil)
 	}
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()

@@ -33,7 +33,7 @@ func (s fakeDevices) GetDevice(_ context.Context, req *palyrav1.GetDeviceRequest
 			}, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+id, nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "device "+id+" not found", nil)
 }
 
 func (s fakeDevices) ListDeviceActs(context.Context, *palyrav1.ListDeviceActsRequest) (*palyrav1.ListDeviceActsResponse, error) {

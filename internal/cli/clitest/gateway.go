@@ -28,8 +28,8 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// Gateway behaves like a gateway with the tools and approvals it is given:
-// a call that asks waits until somebody decides.
+// Gateway is a fake gateway with configurable tools and approvals. A call that asks waits until the
+// test decides.
 type Gateway struct {
 	palyrav1connect.UnimplementedPolicyServiceHandler
 	palyrav1connect.UnimplementedAccessServiceHandler
@@ -39,44 +39,46 @@ type Gateway struct {
 	Approvals map[string]*palyrav1.Approval
 	Grants    map[string]*palyrav1.Grant
 	Devices   []*palyrav1.Device
-	// ChangedMembers are those that were changed; the list stays as it is.
+	// ChangedMembers are the names of changed members; the list of members does not change.
 	ChangedMembers []string
-	// Loss is what a revocation would take away, "" for nothing.
+	// Loss is the reported loss of a revocation, "" for none.
 	Loss  string
 	Tools []*palyrav1.Tool
 	// Hidden are the tools that no call can use.
 	Hidden []*palyrav1.HiddenTool
 	Caller *palyrav1.Identity
 	Ready  bool
-	// Degraded is what the gateway cannot do.
+	// Degraded are the reported degradations.
 	Degraded []string
 	frozen   *palyrav1.FreezeState
 	Calls    []*palyrav1.CallToolRequest
-	// Listed are the calls that it has, CancelledCalls the requests to end one.
+	// Listed are the calls of the gateway, and CancelledCalls the cancel requests.
 	Listed         []*palyrav1.Call
 	CancelledCalls []*palyrav1.CancelCallRequest
 	Votes          []*palyrav1.DecideApprovalRequest
 	findings       []*palyrav1.PolicyFinding
-	// PolicyDir is the policy directory, Own the files of it that are in force,
-	// and Activated says that a version counts in its place.
+	// PolicyDir is the policy directory, and Own its files in force. Activated is true if a version
+	// replaces the directory.
 	PolicyDir string
 	Own       []*palyrav1.PolicySource
 	Activated bool
-	// PolicyAsked are the requests of the policy tools.
+	// PolicyAsked are the requests to the policy methods.
 	PolicyAsked []proto.Message
-	// Fail, when set, is the answer to every method.
+	// Fail, if set, is the error of every method.
 	Fail error
-	// Workspaces are the declared ones, WorkspacesFail is the answer to who lists
-	// them, and WorkspacesAsked counts these questions.
+	// ReloadFails is the error of ReloadPolicy.
+	ReloadFails error
+	// Workspaces are the declared workspaces, WorkspacesFail the error of listing them, and
+	// WorkspacesAsked the number of list requests.
 	Workspaces      []*palyrav1.WorkspaceStatus
 	WorkspacesFail  error
 	WorkspacesAsked int
-	// changeSets are those of workspaces, and undone what was asked to undo.
+	// changeSets are the change sets of workspaces, and Undone the undo requests.
 	changeSets []*palyrav1.ChangeSet
 	Undone     []*palyrav1.UndoChangeSetRequest
-	// several adds a second user; votesRefused refuses every vote.
+	// Several adds a second user; VotesRefused refuses every vote.
 	Several, VotesRefused bool
-	// Play is what a call does; nil succeeds.
+	// Play is the behaviour of a call; nil succeeds.
 	Play func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error
 
 	Runs *Runs
@@ -87,41 +89,41 @@ type Gateway struct {
 	root     *catest.Authority
 	Renewals int
 	Journal  *Journal
-	// ShowsHead is that the status has the head of Journal.
+	// ShowsHead includes the head of Journal in the status.
 	ShowsHead bool
-	// MoreSessions are listed beside the usual one.
+	// MoreSessions are listed in addition to the usual session.
 	MoreSessions []*palyrav1.Session
-	// EndedSessions are the requests to end one.
+	// EndedSessions are the requests to end a session.
 	EndedSessions []*palyrav1.SessionServiceEndSessionRequest
-	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
+	// CreatedTokens are the requests to create tokens, and RevokedTokens the revoked ids.
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
 	// MappedUsers are the requests to map a user of a chat.
 	MappedUsers []*palyrav1.MapChatUserRequest
-	// ChatConsents are those that members gave or took back.
+	// ChatConsents are the requests to give or withdraw consent.
 	ChatConsents []*palyrav1.ConsentToChatUserRequest
-	// RevokedConsoles are the sessions of the console that were revoked.
+	// RevokedConsoles are the revoked console sessions.
 	RevokedConsoles []string
-	// Skills is what SkillService was asked.
+	// Skills are the requests to SkillService.
 	Skills Skills
-	// AddedUpstreams and ApprovedUpstreams are what McpService was asked.
+	// AddedUpstreams and ApprovedUpstreams are the requests to McpService.
 	AddedUpstreams    []*palyrav1.UpstreamServer
 	ApprovedUpstreams []*palyrav1.ApproveUpstreamRequest
-	// PutSecrets are the requests for secrets, RemovedSecrets the references.
+	// PutSecrets are the requests to store secrets, and RemovedSecrets the removed references.
 	PutSecrets     []*palyrav1.PutSecretRequest
 	RemovedSecrets []string
-	// VaultLocked says that the vault wants its passphrase.
+	// VaultLocked makes the vault require its passphrase.
 	VaultLocked bool
-	// PairingCodes are the requests for codes, and steps answers machines that pair.
+	// PairingCodes are the requests for codes, and steps serves the machines that pair.
 	PairingCodes []*palyrav1.CreatePairingCodeRequest
 	steps        *people.PairingService
-	// PresenceKeys are those of devices, and presence the service of them.
+	// PresenceKeys are the keys of devices, and presence serves them.
 	PresenceKeys map[string]identity.PresenceKey
-	// Passkeys are those of the caller.
+	// Passkeys are the passkeys of the caller.
 	Passkeys []passkey.Passkey
 	presence *presenceproof.Service
 	Logins   Logins
-	// logins serves people who log in.
+	// logins serves logins.
 	logins fakeLogins
 }
 
@@ -162,7 +164,7 @@ func (f *Gateway) handler() http.Handler {
 	return mux
 }
 
-// refusing answers with the gateway's failure when there is one.
+// refusing returns the failure of the gateway, if one is set.
 type refusing struct{ f *Gateway }
 
 func (r refusing) failure() error {
@@ -193,7 +195,7 @@ func (r refusing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 	}
 }
 
-// GatewayError is an error as the gateway sends it.
+// GatewayError returns an error in the form that the gateway sends.
 func GatewayError(code connect.Code, why reason.Code, message string, metadata map[string]string) error {
 	e := connect.NewError(code, fmt.Errorf("%s", message))
 	detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: string(why), Domain: "palyra.dev", Metadata: metadata})
@@ -204,7 +206,7 @@ func GatewayError(code connect.Code, why reason.Code, message string, metadata m
 	return e
 }
 
-// Change runs fn under the lock and wakes whoever waits for a change.
+// Change runs fn under the lock and wakes all waiters.
 func (f *Gateway) Change(fn func()) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -213,7 +215,7 @@ func (f *Gateway) Change(fn func()) {
 	f.changed = make(chan struct{})
 }
 
-// Wait returns once ok holds.
+// Wait returns once ok returns true.
 func (f *Gateway) Wait(ctx context.Context, ok func() bool) error {
 	for {
 		f.Mu.Lock()
@@ -259,7 +261,7 @@ func Play(send func(*palyrav1.CallToolResponse) error, list ...*palyrav1.CallToo
 	return nil
 }
 
-// Asks is a play that waits for an approval and then runs.
+// Asks makes a call wait for an approval and then run.
 func (f *Gateway) Asks(v *palyrav1.Approval, after ...*palyrav1.CallToolResponse) {
 	f.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
 		f.Change(func() { f.Approvals[v.GetApprovalId()] = v })
@@ -287,25 +289,25 @@ func (f *Gateway) Asks(v *palyrav1.Approval, after ...*palyrav1.CallToolResponse
 		case palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED:
 			return send(DeniedFor(reason.ApprovalCancelled, "the approval was withdrawn"))
 		case palyrav1.ApprovalState_APPROVAL_STATE_EXPIRED:
-			return send(DeniedFor(reason.ApprovalExpired, "nobody answered in time"))
+			return send(DeniedFor(reason.ApprovalExpired, "not answered in time"))
 		}
 		return Play(send, append([]*palyrav1.CallToolResponse{Allowed()}, after...)...)
 	}
 }
 
-// Proposed opens a call.
+// Proposed returns the event that opens a call.
 func Proposed(req *palyrav1.CallToolRequest) *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Proposed{Proposed: &palyrav1.ToolProposed{
 		ProposalId: "01PROPOSAL0000000000000000", Session: "default", Run: "r1", Tool: req.GetTool(), InputDigest: canonical.Digest(req.GetInputJson()),
 	}}}
 }
 
-// Allowed is the decision to let a call run.
+// Allowed returns a decision that allows a call.
 func Allowed() *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Decision{Decision: &palyrav1.ToolDecision{DecisionId: "01DECISION0000000000000000", Allowed: true}}}
 }
 
-// DeniedFor is the decision to refuse a call.
+// DeniedFor returns a decision that denies a call.
 func DeniedFor(why reason.Code, message string) *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Decision{Decision: &palyrav1.ToolDecision{
 		DecisionId: "01DECISION0000000000000000", Reason: string(why), Message: message, Remedy: "Ask somebody.",
@@ -313,19 +315,19 @@ func DeniedFor(why reason.Code, message string) *palyrav1.CallToolResponse {
 	}}}
 }
 
-// Finished is the result of a call.
+// Finished returns the result of a call.
 func Finished(outcome string, why reason.Code, body string) *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Result{Result: &palyrav1.ToolResult{
 		Outcome: outcome, Reason: string(why), ResultJson: []byte(body), ExecutionDigest: canonical.Digest([]byte(body)), Duration: durationpb.New(1500 * time.Millisecond),
 	}}}
 }
 
-// Output is a piece of what a call writes.
+// Output returns a part of the output of a call.
 func Output(stream, data string) *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: &palyrav1.ToolOutputChunk{Stream: stream, Data: []byte(data)}}}
 }
 
-// Attested is the attestation of a call.
+// Attested returns the attestation of a call.
 func Attested() *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: &palyrav1.ToolAttestation{
 		AttestationId: "01ATTESTATION0000000000000", EnvelopeJson: []byte(`{"payload":""}`), JournalSeq: 42,
@@ -395,7 +397,7 @@ func (s fakeApprovals) GetApproval(_ context.Context, req *palyrav1.GetApprovalR
 	defer s.f.Mu.Unlock()
 	v, ok := s.f.Approvals[req.GetApprovalId()]
 	if !ok {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "approval "+req.GetApprovalId()+" not found", nil)
 	}
 	return &palyrav1.GetApprovalResponse{Approval: v}, nil
 }
@@ -414,7 +416,7 @@ func (s fakeApprovals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAp
 	return ctx.Err()
 }
 
-// CancelApproval withdraws what is pending.
+// CancelApproval withdraws a pending approval.
 func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
@@ -422,7 +424,7 @@ func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApp
 		v = s.f.Approvals[req.GetApprovalId()]
 		switch {
 		case v == nil:
-			err = GatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+			err = GatewayError(connect.CodeNotFound, reason.NotFound, "approval "+req.GetApprovalId()+" not found", nil)
 		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
 			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
 		default:
@@ -434,7 +436,7 @@ func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApp
 	return &palyrav1.CancelApprovalResponse{Approval: v}, err
 }
 
-// EditApproval gives the call the arguments, and another digest.
+// EditApproval replaces the arguments of the call, and its digest.
 func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
@@ -442,7 +444,7 @@ func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprova
 		v = s.f.Approvals[req.GetApprovalId()]
 		switch {
 		case v == nil:
-			err = GatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+			err = GatewayError(connect.CodeNotFound, reason.NotFound, "approval "+req.GetApprovalId()+" not found", nil)
 		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING, v.GetVersion() != req.GetVersion():
 			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
 		case req.GetShownDigest() != v.GetCallDigest():
@@ -458,8 +460,8 @@ func (s fakeApprovals) EditApproval(_ context.Context, req *palyrav1.EditApprova
 	return &palyrav1.EditApprovalResponse{Approval: v}, err
 }
 
-// DecideApproval follows the rules: one answer, a reason for a no, and the
-// digest of the call that waits.
+// DecideApproval enforces the rules: one answer, a reason for a denial, and the digest of the
+// pending call.
 func (s fakeApprovals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
 	var v *palyrav1.Approval
 	var err error
@@ -471,7 +473,7 @@ func (s fakeApprovals) DecideApproval(ctx context.Context, req *palyrav1.DecideA
 		case s.f.VotesRefused:
 			err = GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "nobody answers for their own call", nil)
 		case v == nil:
-			err = GatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+			err = GatewayError(connect.CodeNotFound, reason.NotFound, "approval "+req.GetApprovalId()+" not found", nil)
 		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
 			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
 		case req.GetShownDigest() != v.GetCallDigest():
@@ -525,7 +527,7 @@ func (s fakeApprovals) RevokeGrant(_ context.Context, req *palyrav1.RevokeGrantR
 	defer s.f.Mu.Unlock()
 	g, ok := s.f.Grants[req.GetGrantId()]
 	if !ok {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no grant "+req.GetGrantId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "grant "+req.GetGrantId()+" not found", nil)
 	}
 	g.RevokedAt, g.RevokedBy, g.RevokeReason = timestamppb.New(Now), "user:ada", req.GetReason()
 	return &palyrav1.RevokeGrantResponse{Grant: g}, nil
@@ -551,12 +553,12 @@ func (s fakePolicy) GetPolicy(_ context.Context, req *palyrav1.GetPolicyRequest)
 	}, nil
 }
 
-// directory is the policy directory as the gateway says it.
+// directory returns the policy directory in the form of the API.
 func (f *Gateway) directory() *palyrav1.PolicyDirectory {
 	d := &palyrav1.PolicyDirectory{Path: f.PolicyDir, Present: len(f.Own) > 0, Files: int32(len(f.Own)), Policies: int32(len(f.Own)), InForce: len(f.Own) > 0 && !f.Activated}
 	switch {
 	case f.Activated:
-		d.Problem = "an activated version counts in its place; `palyra policy reload` returns to the directory"
+		d.Problem = "an activated version is in force instead; run `palyra policy reload` to return to the directory"
 	case !d.InForce:
 		d.Problem = "it is not there; `palyra policy init --profile laptop` makes it"
 	}
@@ -565,6 +567,9 @@ func (f *Gateway) directory() *palyrav1.PolicyDirectory {
 
 // ReloadPolicy reads the policy directory, if the gateway has one.
 func (s fakePolicy) ReloadPolicy(context.Context, *palyrav1.ReloadPolicyRequest) (*palyrav1.ReloadPolicyResponse, error) {
+	if s.f.ReloadFails != nil {
+		return nil, s.f.ReloadFails
+	}
 	if found, _ := filepath.Glob(filepath.Join(s.f.PolicyDir, "*.cedar")); len(found) > 0 {
 		s.f.Own = nil
 		for _, path := range found {
@@ -604,7 +609,7 @@ func (s fakeStatus) GetStatus(ctx context.Context, req *palyrav1.GetStatusReques
 		},
 		ActiveRuns: 1, PolicyDirectory: s.f.directory(),
 		Vault: &palyrav1.VaultStatus{
-			Backend: "secret_service", Locked: true, Reason: "VAULT_LOCKED", Summary: "secret service, locked: the keyring cannot be used: it is locked",
+			Backend: "secret_service", Locked: true, Reason: "VAULT_LOCKED", Summary: "secret service, locked: using the keyring: it is locked",
 			Remedy: "Unlock the keyring.", Since: timestamppb.New(Now.Add(-time.Hour)),
 		},
 	}

@@ -16,11 +16,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Update is the flag that writes what is compared.
+// Update is the flag that writes the golden files.
 var Update = flag.Bool("update", false, "write the golden files")
 
-// Golden compares what commands print in every format with the files of
-// testdata/golden; -update writes them.
+// Golden compares the output of commands in every format with the files of testdata/golden; -update
+// writes them.
 func Golden(t *testing.T, commands map[string][]string) {
 	t.Helper()
 	w := NewWorld(t)
@@ -33,14 +33,14 @@ func Golden(t *testing.T, commands map[string][]string) {
 			checkGolden(t, filepath.Join("testdata", "golden", name+"."+format), out[format])
 		}
 		SameValue(t, name, out[printer.FormatJSON], out[printer.FormatYAML])
-		// A table begins with a header in capitals; other lists are sentences.
+		// A table starts with a header in capitals; other lists consist of sentences.
 		if header := printer.FirstLine(out[printer.FormatTable]); header == strings.ToUpper(header) {
 			w.fits(args)
 		}
 	}
 }
 
-// fits checks that no table is wider than the terminal that it is printed on.
+// fits checks that no table is wider than its terminal.
 func (w *World) fits(args []string) {
 	w.T.Helper()
 	for _, width := range []int{80, 60} {
@@ -67,7 +67,7 @@ func checkGolden(t *testing.T, path, got string) {
 	}
 }
 
-// SameValue reads both with another YAML reader: YAML 1.2 holds JSON.
+// SameValue parses both with another YAML parser: JSON is valid YAML 1.2.
 func SameValue(t *testing.T, name, asJSON, asYAML string) {
 	t.Helper()
 	var fromYAML, fromJSON any

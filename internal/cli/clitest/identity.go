@@ -21,7 +21,7 @@ import (
 
 type fakeIdentity struct{ f *Gateway }
 
-// AddDevice is for palyrad on the gateway's host; no command of palyra asks it.
+// AddDevice is called only by palyrad on the gateway's host, and by no command of palyra.
 func (s fakeIdentity) AddDevice(context.Context, *palyrav1.AddDeviceRequest) (*palyrav1.AddDeviceResponse, error) {
 	return nil, GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "only the gateway's own host gives a member another device", nil)
 }
@@ -32,8 +32,8 @@ func (s fakeIdentity) ListDevices(context.Context, *palyrav1.ListDevicesRequest)
 	return &palyrav1.ListDevicesResponse{Devices: s.f.Devices}, nil
 }
 
-// RenewCertificate signs for whatever key the request proves, as the gateway
-// does for the calling device.
+// RenewCertificate signs for the key that the request proves, as the gateway does for the calling
+// device.
 func (s fakeIdentity) RenewCertificate(_ context.Context, req *palyrav1.RenewCertificateRequest) (*palyrav1.RenewCertificateResponse, error) {
 	csr, err := x509.ParseCertificateRequest(req.GetCertificateRequest())
 	if err != nil || csr.CheckSignature() != nil {
@@ -64,7 +64,7 @@ func (s fakeIdentity) RenameDevice(_ context.Context, req *palyrav1.RenameDevice
 			return &palyrav1.RenameDeviceResponse{Device: renamed}, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+req.GetDeviceId(), nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "device "+req.GetDeviceId()+" not found", nil)
 }
 
 func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDeviceRequest) (*palyrav1.RevokeDeviceResponse, error) {
@@ -79,10 +79,10 @@ func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDevice
 			return &palyrav1.RevokeDeviceResponse{Device: d}, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+req.GetDeviceId(), nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "device "+req.GetDeviceId()+" not found", nil)
 }
 
-// members are those that there are; the caller holds Mu.
+// members returns the members. The caller holds Mu.
 func (f *Gateway) members() []*palyrav1.Member {
 	members := []*palyrav1.Member{
 		{Principal: "agent:claude", Owner: "user:ada", Roles: []string{"agent"}, CreatedAt: timestamppb.New(Now)},
@@ -94,7 +94,7 @@ func (f *Gateway) members() []*palyrav1.Member {
 	return members
 }
 
-// change answers with a member as changed, unless there is a loss that was not accepted.
+// change returns a changed member, unless the change causes a loss that was not accepted.
 func (f *Gateway) change(name string, accept bool, edit func(*palyrav1.Member)) (*palyrav1.Member, error) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -109,7 +109,7 @@ func (f *Gateway) change(name string, accept bool, edit func(*palyrav1.Member)) 
 		f.ChangedMembers = append(f.ChangedMembers, m.GetPrincipal())
 		return m, nil
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no member "+name, nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "the member "+name+" does not exist", nil)
 }
 
 func (s fakeAccess) UpdateMember(_ context.Context, req *palyrav1.UpdateMemberRequest) (*palyrav1.UpdateMemberResponse, error) {

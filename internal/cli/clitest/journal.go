@@ -49,7 +49,7 @@ func (j *Journal) keySet() ([]byte, error) {
 	return set.JSON()
 }
 
-// certified is a checkpoint key with a certificate of the CA.
+// certified returns a checkpoint key with a certificate of the CA.
 func certified(t *testing.T, ca *catest.Authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
 	t.Helper()
 	cert := ca.Sign(t, &x509.Certificate{
@@ -76,7 +76,7 @@ func (j *Journal) Rotate(t *testing.T) journal.Rotation {
 
 const gatewayID = "gw-test"
 
-// NewJournal is a journal signed by a key of the CA.
+// NewJournal returns a journal signed by a key of the CA.
 func NewJournal(t *testing.T, ca *catest.Authority, signer ed25519.PrivateKey) *Journal {
 	t.Helper()
 	db := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{}))(t)
@@ -89,14 +89,14 @@ func NewJournal(t *testing.T, ca *catest.Authority, signer ed25519.PrivateKey) *
 	}
 }
 
-// NewNotary attests with a key of the CA.
+// NewNotary returns a notary with a key of the CA.
 func NewNotary(t *testing.T, ca *catest.Authority) *attest.Notary {
 	t.Helper()
 	key, chain := ca.Signer(t, "test", "/notary/one")
 	return must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chain, Gateway: "test"}))(t)
 }
 
-// NewSigner is a key for checkpoints.
+// NewSigner returns a key for checkpoints.
 func NewSigner(t *testing.T) ed25519.PrivateKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -104,7 +104,7 @@ func NewSigner(t *testing.T) ed25519.PrivateKey {
 	return private
 }
 
-// Events appends n events that are no attestations.
+// Events appends n events that are not attestations.
 func (j *Journal) Events(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -118,7 +118,7 @@ func (j *Journal) Attested(t *testing.T, result string) string {
 	return j.AttestedWith(t, result, tool.Egress{Mode: "strict"})
 }
 
-// AttestedWith is attested for a call that reached out.
+// AttestedWith is Attested for a call with network access.
 func (j *Journal) AttestedWith(t *testing.T, result string, egress tool.Egress) string {
 	t.Helper()
 	digest := canonical.Digest([]byte("x"))
@@ -155,7 +155,7 @@ func (j *Journal) journalReport(t *testing.T, x attest.Execution, id, proposal s
 	})
 }
 
-// decided appends what comes before the attestation of a call.
+// decided appends the events that precede the attestation of a call.
 func (j *Journal) decided(t *testing.T, x attest.Execution) {
 	t.Helper()
 	j.Append(t, event.Proposed, x, x.ProposalID, map[string]any{
@@ -185,7 +185,7 @@ type fakeJournalService struct{ f *Gateway }
 func (s fakeJournalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
 	size := int(req.GetPageSize())
 	if size == 0 || size > 2 {
-		size = 2 // small pages, so that paging is seen
+		size = 2 // small pages, to test paging
 	}
 	page, err := s.f.Journal.Log.List(ctx, journal.Filter{Code: req.GetFilter().GetCode(), After: req.GetAfter(), Limit: size})
 	if err != nil {
@@ -276,7 +276,7 @@ type fakeAttestations struct{ f *Gateway }
 func (s fakeAttestations) GetAttestation(_ context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
 	e, ok := s.f.Journal.Envelopes[req.GetId()]
 	if !ok {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no attestation "+req.GetId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "attestation "+req.GetId()+" not found", nil)
 	}
 	return &palyrav1.GetAttestationResponse{AttestationId: e.ID, EnvelopeJson: e.JSON, JournalSeq: 1}, nil
 }
@@ -297,7 +297,7 @@ func (s fakeAttestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest)
 	return &palyrav1.GetKeySetResponse{KeySetJson: text}, nil
 }
 
-// signerOf is the key that a checkpoint verifies with.
+// signerOf returns the key that verifies a checkpoint.
 func (j *Journal) signerOf(cp journal.Checkpoint) string {
 	for _, key := range j.Log.Keys() {
 		known, err := journal.ParseKeys(key)
@@ -311,7 +311,7 @@ func (j *Journal) signerOf(cp journal.Checkpoint) string {
 	return ""
 }
 
-// Opened appends an event that nothing else is about.
+// Opened appends an event without further effect.
 func (j *Journal) Opened(t *testing.T) {
 	t.Helper()
 	must.Get(j.Log.Append(context.Background(), event.Draft{Code: event.Opened, Actor: "service:palyrad", Payload: json.RawMessage(`{"version":"1"}`)}))(t)
@@ -328,7 +328,7 @@ func (w *World) Journaled() *Journal {
 	return j
 }
 
-// Export is the path of an export of the gateway's journal.
+// Export returns the path of an export of the gateway's journal.
 func (w *World) Export() string {
 	w.T.Helper()
 	path := filepath.Join(w.Home, fmt.Sprintf("export-%d.ndjson", time.Now().UnixNano()))

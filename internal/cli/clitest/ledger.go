@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Reached is what a program tried, with a name that a program chose.
+// Reached is the network access of a program, with a name that the program chose.
 var Reached = tool.Egress{
 	Mode: "strict", Allowed: []string{"a.org:443", "b.org:80"}, Missed: 9,
 	Observed: []tool.Connection{
@@ -19,7 +19,7 @@ var Reached = tool.Egress{
 	},
 }
 
-// LedgerLines are how Reached is shown.
+// LedgerLines are the displayed lines of Reached.
 var LedgerLines = []string{
 	"egress        strict, a.org:443, b.org:80",
 	"  VERDICT  HOST           ADDRESS        OUT  IN    BY           RULE       REASON\n",
@@ -28,10 +28,10 @@ var LedgerLines = []string{
 	"  denied   [::1]:80       -              0    0     socks        -          unlisted\n",
 	"  allowed  2 to b.org:80  -              7    0     transparent  -          -\n",
 	"  denied   7 others       -              0    0     name         -          unlisted\n",
-	"  9 were not recorded one by one, and are added up\n",
+	"  9 were not recorded individually, only in total\n",
 }
 
-// InOrder fails unless a text has the lines one after the other.
+// InOrder fails the test unless a text contains the lines in order.
 func InOrder(t *testing.T, text string, want []string) {
 	t.Helper()
 	rest := text

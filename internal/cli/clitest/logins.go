@@ -16,7 +16,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// The login that people begin, as the gateway knows it.
+// The login of the fake gateway.
 const (
 	LoginID    = "LOGIN000000000000000000000"
 	LoginState = "STATE000000000000000000000"
@@ -24,13 +24,13 @@ const (
 	UserCode   = "WDJB-MJHT"
 )
 
-// Logins are what the gateway was asked by people who log in.
+// Logins are the requests of logins.
 type Logins struct {
 	request *x509.CertificateRequest
-	// Refused lets the gateway refuse whoever comes back from the provider.
+	// Refused makes the gateway refuse users who return from the provider.
 	Refused bool
-	// Asked is how often somebody asked whether a code was confirmed; the second time
-	// it is.
+	// Asked is the number of polls for the confirmation of a code; the second poll succeeds. Ended
+	// is the number of logouts.
 	Asked, Ended int
 }
 
@@ -85,7 +85,7 @@ func refusedLogin() error {
 	return GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "there is no such login", nil)
 }
 
-// session is the certificate for whoever has the key that began the login.
+// session returns the certificate for the key that started the login.
 func (s fakeLogins) session(what string, proof []byte) (*palyrav1.LoginSession, error) {
 	s.w.Gateway.Mu.Lock()
 	defer s.w.Gateway.Mu.Unlock()

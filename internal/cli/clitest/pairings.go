@@ -27,17 +27,17 @@ import (
 	"palyra/internal/surface/api/people"
 )
 
-// PairingID is that of the one code in listings, PairingPIN what every new one says.
+// PairingID is the id of the one listed code, and PairingPIN the PIN of every new code.
 const (
 	PairingID  = "k7qf3m2x"
 	PairingPIN = "48219930"
 )
 
-// Pairings is a real host of pairings, with people who answer as a test says.
+// Pairings is a real pairing host, with answers by the test.
 type Pairings struct {
 	*pairing.Host
 	w *World
-	// Answers are what people say: nil for yes.
+	// Answers are the answers of people: nil approves.
 	Answers chan error
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type Pairings struct {
 	Asked  []pairing.Code
 }
 
-// Pairings opens a host behind the gateway until the test ends.
+// Pairings runs a pairing host behind the gateway until the test ends.
 func (w *World) Pairings() *Pairings {
 	w.T.Helper()
 	p := &Pairings{w: w, Answers: make(chan error, 4)}
@@ -67,7 +67,7 @@ func (w *World) Pairings() *Pairings {
 	return p
 }
 
-// Code makes a code for a device of user:ada.
+// Code creates a code for a device of user:ada.
 func (p *Pairings) Code(t *testing.T, kind pairing.Kind) pairing.Made {
 	t.Helper()
 	return must.Get(p.Create(t.Context(), pairing.Request{Kind: kind, For: identity.Pairing{Member: access.User("ada"), MadeBy: access.User("ada")}}))(t)
@@ -111,7 +111,7 @@ func (p *Pairings) PairAgain(_ context.Context, _ string, request []byte, _ time
 }
 
 // Ask implements pairing.Approvals.
-func (p *Pairings) Ask(ctx context.Context, c pairing.Code, stands func(string)) (pairing.Yes, error) {
+func (p *Pairings) Ask(ctx context.Context, c pairing.Code, stands func(string)) (pairing.Consent, error) {
 	p.mu.Lock()
 	p.Asked = append(p.Asked, c)
 	p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Pairings) Record(context.Context, event.Code, string, string, any) erro
 // connection is the key of a request's connection.
 type connection struct{}
 
-// stranger lets a machine in that pairs.
+// stranger admits a machine that pairs.
 func stranger(r *http.Request) (*http.Request, bool) {
 	for _, step := range []string{"Begin", "Prove", "Confirm", "Collect"} {
 		if r.URL.Path == "/palyra.v1.PairingService/"+step+"Pairing" {
@@ -148,7 +148,7 @@ func stranger(r *http.Request) (*http.Request, bool) {
 	return r, false
 }
 
-// fakePairings answers members from a script, and machines by a real host.
+// fakePairings answers members from a script, and machines through a real host.
 type fakePairings struct{ f *Gateway }
 
 func somePairing() *palyrav1.Pairing {
@@ -158,7 +158,7 @@ func somePairing() *palyrav1.Pairing {
 	}
 }
 
-// CreatePairingCode gives a code that says what was asked for.
+// CreatePairingCode returns a code for the requested member.
 func (s fakePairings) CreatePairingCode(_ context.Context, req *palyrav1.CreatePairingCodeRequest) (*palyrav1.CreatePairingCodeResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
@@ -177,7 +177,7 @@ func (s fakePairings) CreatePairingCode(_ context.Context, req *palyrav1.CreateP
 	return &palyrav1.CreatePairingCodeResponse{Pairing: p, Secret: secret}, nil
 }
 
-// ListPairings has an open code, and one that was used.
+// ListPairings returns an open code and a used code.
 func (s fakePairings) ListPairings(context.Context, *palyrav1.ListPairingsRequest) (*palyrav1.ListPairingsResponse, error) {
 	asked := somePairing()
 	asked.PairingId, asked.CodeKind, asked.State, asked.Guesses = "z9aa4bcd", palyrav1.PairingKind_PAIRING_KIND_QR, palyrav1.PairingState_PAIRING_STATE_ASKED, 1
@@ -186,15 +186,15 @@ func (s fakePairings) ListPairings(context.Context, *palyrav1.ListPairingsReques
 	return &palyrav1.ListPairingsResponse{Pairings: []*palyrav1.Pairing{somePairing(), asked}}, nil
 }
 
-// CancelPairing knows the one that is open.
+// CancelPairing cancels only the open code.
 func (s fakePairings) CancelPairing(_ context.Context, req *palyrav1.CancelPairingRequest) (*palyrav1.CancelPairingResponse, error) {
 	if req.GetPairingId() != PairingID {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no pairing "+req.GetPairingId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "pairing "+req.GetPairingId()+" not found", nil)
 	}
 	return &palyrav1.CancelPairingResponse{Pairing: somePairing()}, nil
 }
 
-// step lets the host answer, and says its errors as the gateway does.
+// step calls the host, and returns its errors in the form of the gateway.
 func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*people.PairingService, context.Context, *Q) (*A, error)) (*A, error) { //nolint:revive // the host before the context
 	f.Mu.Lock()
 	steps := f.steps
@@ -214,22 +214,22 @@ func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*people.Pai
 	return res, err
 }
 
-// BeginPairing asks the host.
+// BeginPairing calls the host.
 func (s fakePairings) BeginPairing(ctx context.Context, req *palyrav1.BeginPairingRequest) (*palyrav1.BeginPairingResponse, error) {
 	return step(s.f, ctx, req, (*people.PairingService).BeginPairing)
 }
 
-// ProvePairing asks the host.
+// ProvePairing calls the host.
 func (s fakePairings) ProvePairing(ctx context.Context, req *palyrav1.ProvePairingRequest) (*palyrav1.ProvePairingResponse, error) {
 	return step(s.f, ctx, req, (*people.PairingService).ProvePairing)
 }
 
-// ConfirmPairing asks the host.
+// ConfirmPairing calls the host.
 func (s fakePairings) ConfirmPairing(ctx context.Context, req *palyrav1.ConfirmPairingRequest) (*palyrav1.ConfirmPairingResponse, error) {
 	return step(s.f, ctx, req, (*people.PairingService).ConfirmPairing)
 }
 
-// CollectPairing asks the host.
+// CollectPairing calls the host.
 func (s fakePairings) CollectPairing(ctx context.Context, req *palyrav1.CollectPairingRequest) (*palyrav1.CollectPairingResponse, error) {
 	return step(s.f, ctx, req, (*people.PairingService).CollectPairing)
 }

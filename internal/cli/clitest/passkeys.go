@@ -9,7 +9,7 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// passkeys are those of the caller, of a console at palyra-test.localhost.
+// passkeys are the passkeys of the caller, for a console at palyra-test.localhost.
 type passkeys struct {
 	keeper
 	f *Gateway
@@ -29,7 +29,7 @@ func (p passkeys) Lost() (list []passkey.Passkey) {
 	return list
 }
 
-// passkeyVotes are the votes of the fake.
+// passkeyVotes are the fake's votes.
 type passkeyVotes struct{}
 
 func (passkeyVotes) Version(context.Context, string) (int64, error) { return 1, nil }

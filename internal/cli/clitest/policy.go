@@ -11,7 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 )
 
-// asked keeps what the policy tools asked.
+// asked records a request to a policy method.
 func (s fakePolicy) asked(req proto.Message) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
@@ -58,7 +58,7 @@ func (s fakePolicy) ActivatePolicy(_ context.Context, req *palyrav1.ActivatePoli
 	return &palyrav1.ActivatePolicyResponse{Version: "sha256:" + strings.Repeat("b", 64), WasVersion: "sha256:aa", SnapshotDigest: "sha256:cc", Changed: true}, nil
 }
 
-// oldPolicy is a kept version with two files, one of which differs by version.
+// oldPolicy is a stored version with two files, one of which differs by version.
 func oldPolicy(version string) *palyrav1.GetPolicyResponse {
 	return &palyrav1.GetPolicyResponse{
 		Version: version, LoadedAt: timestamppb.New(Now.Add(-48 * time.Hour)),
@@ -66,8 +66,8 @@ func oldPolicy(version string) *palyrav1.GetPolicyResponse {
 	}
 }
 
-// someExplanation is a denial with everything that an explanation can have, and
-// texts that a terminal would act on.
+// someExplanation is a denial with every field of an explanation, and with text that contains
+// control characters.
 func someExplanation() *palyrav1.ExplainPolicyResponse {
 	long := strings.Repeat("averylongwordwithoutanyspace", 6)
 	return &palyrav1.ExplainPolicyResponse{

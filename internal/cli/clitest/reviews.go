@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// fakeReviews knows agent:claude, who calls tools and decides nothing, and ada, who
-// may everything.
+// fakeReviews has agent:claude, which may call tools but not decide, and ada, who has every
+// permission.
 type fakeReviews struct{}
 
 func reviewed(name string) (string, error) {
@@ -21,7 +21,7 @@ func reviewed(name string) (string, error) {
 	case "ada", "user:ada":
 		return "user:ada", nil
 	}
-	return "", GatewayError(connect.CodeNotFound, reason.NotFound, "there is no member "+name, nil)
+	return "", GatewayError(connect.CodeNotFound, reason.NotFound, "the member "+name+" does not exist", nil)
 }
 
 var ceiling = &palyrav1.Determining{

@@ -19,23 +19,22 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// RunID is that of the first run.
+// RunID is the id of the first run.
 const RunID = "01RVN000000000000000000001"
 
-// Runs drives runs as a gateway does: each has a tape that outlives its
-// streams and is read from any place.
+// Runs drives runs as a gateway does: each run has a tape that outlives its streams and can be read
+// from any position.
 type Runs struct {
 	f *Gateway
-	// Script is what a run does once it started; nil completes it.
+	// Script is the behaviour of a started run; nil completes it.
 	Script func(*Run)
-	// Cut, when set, is asked after each event that was sent; true breaks the
-	// connection.
+	// Cut, if set, is called after each sent event; true breaks the connection.
 	Cut func(sent int) bool
-	// Deaf is how many starts lose their connection before anything is sent.
+	// Deaf is the number of starts whose connection breaks before anything is sent.
 	Deaf int
-	// Repeats makes every stream begin at the beginning, whatever it asks for.
+	// Repeats makes every stream start at the first event, independent of the request.
 	Repeats bool
-	// Listed is what ListRuns has beside the run that was started.
+	// Listed are the runs that ListRuns returns in addition to started runs.
 	Listed []*palyrav1.Run
 
 	mu      sync.Mutex
@@ -56,12 +55,13 @@ type Run struct {
 	tape     []*palyrav1.RunEvent
 	changed  chan struct{}
 	Messages chan string
-	// cancelled says why; closed that no more messages come.
+	// cancelled receives the reason of a cancellation; closed is closed when no further messages
+	// come.
 	cancelled chan string
 	refused   []*palyrav1.MessageRefused
 }
 
-// begin starts a run, or returns the one that the same key made.
+// begin starts a run, or returns the run of the same key.
 func (r *Runs) begin(req *palyrav1.StartRunRequest) *Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,14 +89,14 @@ func (r *Runs) begin(req *palyrav1.StartRunRequest) *Run {
 	return run
 }
 
-// snapshot is the record as it is now.
+// snapshot returns the current record.
 func (r *Run) snapshot() *palyrav1.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return proto.CloneOf(r.record)
 }
 
-// Add puts an event on the tape, with a gap before it as the real one has.
+// Add appends an event to the tape, after a gap as in the real tape.
 func (r *Run) Add(e *palyrav1.RunEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,12 +147,12 @@ func (r *Run) UntilCancelled() {
 	}
 }
 
-// Delta is a part of what the model says.
+// Delta appends a part of the model's text.
 func (r *Run) Delta(text string) {
 	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_ModelDelta{ModelDelta: &palyrav1.ModelDelta{Text: text}}})
 }
 
-// Turn is a whole answer; its calls are given as id, tool, input.
+// Turn appends a complete answer; its calls are given as id, tool, input.
 func (r *Run) Turn(text string, calls ...[3]string) {
 	t := &palyrav1.ModelTurn{Text: text, Stop: "end_turn", Model: "fast-1"}
 	for _, c := range calls {
@@ -162,7 +162,7 @@ func (r *Run) Turn(text string, calls ...[3]string) {
 	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_ModelTurn{ModelTurn: t}})
 }
 
-// Call adds an event of a call, made of one of CallTool's.
+// Call appends an event of a call, converted from an event of CallTool.
 func (r *Run) Call(id string, m *palyrav1.CallToolResponse) {
 	e := &palyrav1.RunEvent{CallId: id, ProposalId: "01PROPOSAL00000000000" + id}
 	switch c := m.GetEvent().(type) {
@@ -190,8 +190,8 @@ func (r *Run) Propose(id, tool string) {
 	r.Call(id, Proposed(&palyrav1.CallToolRequest{Tool: tool}))
 }
 
-// Ask asks for a call and waits for the answer; allowed reports whether it was
-// a yes.
+// Ask opens an approval for a call and waits for the answer. It reports whether the call was
+// allowed.
 func (r *Run) Ask(id string, v *palyrav1.Approval) (yes bool) {
 	send := func(m *palyrav1.CallToolResponse) error { r.Call(id, m); return nil }
 	r.f.Asks(v)
@@ -201,7 +201,7 @@ func (r *Run) Ask(id string, v *palyrav1.Approval) (yes bool) {
 	return r.f.Approvals[v.GetApprovalId()].GetState() == palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED
 }
 
-// Pair is the usual run: two calls side by side, then an answer.
+// Pair is the usual run: two parallel calls, then an answer.
 func Pair(r *Run) {
 	r.Delta("I look at the file ")
 	r.Delta("and the history.")
@@ -221,7 +221,7 @@ func Pair(r *Run) {
 	r.Turn("It greets; two commits.")
 }
 
-// send sends the tape after a sequence number until the run is over.
+// send sends the tape after a sequence number until the run ends.
 func (r *Runs) send(ctx context.Context, run *Run, after int64, send func(*palyrav1.RunEvent) error, refuse func(*palyrav1.MessageRefused) error) error {
 	if r.Repeats {
 		after = 0
@@ -278,7 +278,7 @@ func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[pal
 	var run *Run
 	if first.GetStart() != nil {
 		if first.GetStart().GetModel() == "none" {
-			return GatewayError(connect.CodeNotFound, reason.UnknownModel, "there is no model none", nil)
+			return GatewayError(connect.CodeNotFound, reason.UnknownModel, "model none not found", nil)
 		}
 		run = runs.begin(first.GetStart())
 		if runs.losesStart() {
@@ -310,7 +310,7 @@ func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[pal
 		func(m *palyrav1.MessageRefused) error { return stream.Send(&palyrav1.RunStreamResponse{Refused: m}) })
 }
 
-// take does what a client's message says.
+// take handles a message of a client.
 func (s fakeCalls) take(ctx context.Context, run *Run, m *palyrav1.RunStreamRequest) {
 	switch {
 	case m.GetCancel() != nil:
@@ -359,10 +359,10 @@ func (s fakeCalls) GetRun(_ context.Context, req *palyrav1.GetRunRequest) (*paly
 			return &palyrav1.GetRunResponse{Run: r, LastSequence: s.f.Runs.last()}, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+req.GetRunId(), nil)
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "run "+req.GetRunId()+" not found", nil)
 }
 
-// last is the number of the newest durable event of the run's tape.
+// last returns the sequence number of the newest durable event of the run's tape.
 func (r *Runs) last() (n int64) {
 	r.mu.Lock()
 	run := r.Run
@@ -380,7 +380,7 @@ func (r *Runs) last() (n int64) {
 	return n
 }
 
-// all lists the runs, newest first.
+// all returns the runs, newest first.
 func (r *Runs) all() []*palyrav1.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -439,7 +439,7 @@ func (r *Runs) underWay(id string) (*Run, error) {
 	r.mu.Unlock()
 	switch {
 	case run == nil || id != RunID:
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+id, nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "run "+id+" not found", nil)
 	case run.Over():
 		return nil, GatewayError(connect.CodeFailedPrecondition, reason.RunEnded, "the run has ended", nil)
 	}
@@ -455,7 +455,7 @@ func (s fakeCalls) CancelRun(_ context.Context, req *palyrav1.CancelRunRequest) 
 	return &palyrav1.CancelRunResponse{Run: run.snapshot()}, nil
 }
 
-// OlderRuns are two runs of earlier.
+// OlderRuns returns two earlier runs.
 func OlderRuns() []*palyrav1.Run {
 	usage := &palyrav1.RunUsage{Calls: 4, Turns: 3, InputTokens: 900, OutputTokens: 100, WallClock: durationpb.New(12 * time.Second)}
 	return []*palyrav1.Run{

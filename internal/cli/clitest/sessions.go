@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// SessionID is that of the one session.
+// SessionID is the id of the one session.
 const SessionID = "01SESS10N00000000000000000"
 
 type fakeSessions struct{ f *Gateway }
@@ -29,7 +29,7 @@ func (s fakeSessions) ListSessions(context.Context, *palyrav1.ListSessionsReques
 
 func (s fakeSessions) find(id string) (*palyrav1.Session, error) {
 	if id != SessionID {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no session "+id, nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "session "+id+" not found", nil)
 	}
 	return someSession(), nil
 }

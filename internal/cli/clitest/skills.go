@@ -13,25 +13,24 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// SkillName is the id of the one skill that is installed, and SkillKey the id of the key
-// that signed it.
+// SkillName is the id of the one installed skill, and SkillKey the id of the key that signed it.
 const (
 	SkillName = "notebook"
 	SkillKey  = "SHA256:9rkGM1YJhGhTBKCl6GBnPp8bVnQCmYpPvx9uS2WX7aI"
 )
 
-// Skills is what SkillService was asked, and what it says of a package.
+// Skills has the requests to SkillService, and the inspection result of packages.
 type Skills struct {
-	// Staged are the packages that came whole, by their digests.
+	// Staged are the completely uploaded packages, by digest.
 	Staged map[string][]byte
 	parts  map[string][]byte
-	// Installed are the digests of the packages that were installed.
+	// Installed are the digests of installed packages.
 	Installed []string
 	Statuses  []*palyrav1.SetSkillStatusRequest
 	Removed   []*palyrav1.RemoveSkillRequest
 	Trusted   []*palyrav1.TrustPublisherRequest
-	// KnownPublisher says that the publisher's key is pinned, Update that the package
-	// replaces a version, and Problem why it cannot be installed.
+	// KnownPublisher is true if the publisher's key is pinned, and Update if the package replaces a
+	// version. Problem is the reason why the package cannot be installed.
 	KnownPublisher, Update bool
 	Problem                string
 }
@@ -75,7 +74,7 @@ func noSkill(name string) error {
 	if name == SkillName {
 		return nil
 	}
-	return GatewayError(connect.CodeNotFound, reason.NotFound, "there is no skill "+name, nil)
+	return GatewayError(connect.CodeNotFound, reason.NotFound, "skill "+name+" not found", nil)
 }
 
 func (s fakeSkills) StageSkill(_ context.Context, req *palyrav1.StageSkillRequest) (*palyrav1.StageSkillResponse, error) {
@@ -109,7 +108,7 @@ func (s fakeSkills) InspectSkill(_ context.Context, req *palyrav1.InspectSkillRe
 	seen := &palyrav1.InspectSkillResponse{
 		Digest: req.GetDigest(), Manifest: someManifest("1.2.0"), KeyId: SkillKey, PublicKey: make([]byte, 32), NewPublisher: !k.KnownPublisher,
 		Gains:    []string{"requests to api.example.org:443"},
-		Findings: []*palyrav1.SkillFinding{{Severity: "warning", Code: "SKILL_SECRET_READ", About: "note", What: "its module would see the value of the secret \"global/signing\"", Remedy: "Ask whether a placeholder would do."}},
+		Findings: []*palyrav1.SkillFinding{{Severity: "warning", Code: "SKILL_SECRET_READ", About: "note", What: "its module would receive the value of the secret \"global/signing\"", Remedy: "Ask whether a placeholder would do."}},
 	}
 	if k.Update {
 		seen.Replaces = someSkill()
@@ -177,7 +176,7 @@ func (s fakeSkills) TrustPublisher(_ context.Context, req *palyrav1.TrustPublish
 
 func (fakeSkills) DistrustPublisher(_ context.Context, req *palyrav1.DistrustPublisherRequest) (*palyrav1.DistrustPublisherResponse, error) {
 	if req.GetName() != "example.org" {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no publisher "+req.GetName(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "publisher "+req.GetName()+" not found", nil)
 	}
 	return &palyrav1.DistrustPublisherResponse{Skills: []*palyrav1.Skill{oldSkill()}}, nil
 }

@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TokenID is that of the one token, and TokenText the text of every one that is
-// made.
+// TokenID is the id of the one token, and TokenText the text of every created token.
 const (
 	TokenID   = "01T0KEN0000000000000000000"
 	TokenText = "pal_01t0ken0000000000000000000_" + "5ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2"
@@ -41,7 +40,7 @@ func (s fakeTokens) ListTokens(_ context.Context, req *palyrav1.ListTokensReques
 	return res, nil
 }
 
-// revokedToken is the one token once it is revoked.
+// revokedToken is the one token after its revocation.
 func revokedToken() *palyrav1.Token {
 	gone := someToken()
 	gone.RevokedAt, gone.RevokedBy = timestamppb.New(Now), "user:ada"
@@ -63,7 +62,7 @@ func (s fakeTokens) CreateToken(_ context.Context, req *palyrav1.CreateTokenRequ
 
 func (s fakeTokens) RevokeToken(_ context.Context, req *palyrav1.RevokeTokenRequest) (*palyrav1.RevokeTokenResponse, error) {
 	if !strings.EqualFold(req.GetTokenId(), TokenID) {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no token "+req.GetTokenId(), nil)
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "token "+req.GetTokenId()+" not found", nil)
 	}
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()

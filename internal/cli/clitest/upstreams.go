@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// UpstreamName is that of the one upstream server.
+// UpstreamName is the name of the one upstream server.
 const UpstreamName = "github"
 
 type fakeUpstreams struct{ f *Gateway }
@@ -33,7 +33,7 @@ func noUpstream(name string) error {
 	if name == UpstreamName {
 		return nil
 	}
-	return GatewayError(connect.CodeNotFound, reason.NotFound, "there is no upstream server "+name, nil)
+	return GatewayError(connect.CodeNotFound, reason.NotFound, "the upstream server "+name+" does not exist", nil)
 }
 
 func (fakeUpstreams) ListUpstreams(context.Context, *palyrav1.ListUpstreamsRequest) (*palyrav1.ListUpstreamsResponse, error) {
@@ -95,7 +95,7 @@ func (s fakeUpstreams) BeginUpstreamLogin(_ context.Context, req *palyrav1.Begin
 
 func (s fakeUpstreams) CompleteUpstreamLogin(_ context.Context, req *palyrav1.CompleteUpstreamLoginRequest) (*palyrav1.CompleteUpstreamLoginResponse, error) {
 	if req.GetLoginId() != "login-1" || req.GetState() != LoginState || req.GetCode() != LoginCode {
-		return nil, GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "the answer is not of this login", nil)
+		return nil, GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "the answer does not belong to this login", nil)
 	}
 	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: "https://id.test", Scope: "tools", Secret: "user:alice/mcp-login.github", Renews: true}, nil //nolint:gosec // a reference
 }

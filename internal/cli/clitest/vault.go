@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// SecretRef is the one secret that can be read, and SecretValue its value.
+// SecretRef is the one readable secret, and SecretValue its value.
 const (
 	SecretRef   = "vault://global/github" //nolint:gosec // a name, and no value
 	SecretValue = "gh-" + "0123456789abcdef"
@@ -39,7 +39,7 @@ func noSecret(ref string) error {
 	if "vault://"+strings.TrimPrefix(ref, "vault://") == SecretRef {
 		return nil
 	}
-	return GatewayError(connect.CodeNotFound, reason.NotFound, "there is no secret "+ref, nil)
+	return GatewayError(connect.CodeNotFound, reason.NotFound, "the secret "+ref+" does not exist", nil)
 }
 
 func (s fakeVault) PutSecret(_ context.Context, req *palyrav1.PutSecretRequest) (*palyrav1.PutSecretResponse, error) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Watcher closes seen once a text was written to it.
+// Watcher closes Seen once a text was written to it.
 type Watcher struct {
 	want string
 	Text strings.Builder
@@ -12,7 +12,7 @@ type Watcher struct {
 	hit  bool
 }
 
-// NewWatcher waits for a text.
+// NewWatcher returns a watcher that waits for a text.
 func NewWatcher(want string) *Watcher { return &Watcher{want: want, Seen: make(chan struct{})} }
 
 // Write implements io.Writer.

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ChangeSetID is that of the change set that can be undone.
+// ChangeSetID is the id of the change set that can be undone.
 const ChangeSetID = "01CHANGESET000000000000000"
 
 type fakeWorkspaces struct{ f *Gateway }

@@ -1,6 +1,5 @@
-// Package clitest is the world in which commands are tested: a gateway that
-// behaves, with its approvals, runs and journal, and a machine with a credential
-// bundle for it.
+// Package clitest provides a test environment for commands: a fake gateway with approvals, runs and
+// a journal, and a machine with a credential bundle for it.
 package clitest
 
 import (
@@ -33,10 +32,10 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
+	"palyra/internal/store/sqlite"
 )
 
-// World is one gateway that behaves, and one machine with a credential bundle
-// for it.
+// World is a fake gateway and a machine with a credential bundle for it.
 type World struct {
 	T       *testing.T
 	Gateway *Gateway
@@ -45,13 +44,13 @@ type World struct {
 	Home    string
 	Bundle  string
 	Env     map[string]string
-	// Now is the CLI's clock, that of golden files.
+	// Now is the CLI's clock, with the time of golden files.
 	Now time.Time
 	Arm time.Duration
 	CA  *catest.Authority
-	// Again, when set, is the second interrupt of a run.
+	// Again, if set, is the second interrupt of a run.
 	Again <-chan struct{}
-	// Terminal is the session of the terminal that commands run at, "" for none.
+	// Terminal is the session of the terminal in which commands run, "" for none.
 	Terminal string
 }
 
@@ -60,7 +59,7 @@ var Now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 const serverName = "gateway.test"
 
-// NewWorld is a world whose gateway runs until the test ends.
+// NewWorld returns a world whose gateway runs until the test ends.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	w := &World{
@@ -104,7 +103,7 @@ func (w *World) serve() {
 	w.Address = w.Server.Listener.Addr().String()
 }
 
-// known lets those in who show a certificate, or the one token, or who log in.
+// known admits requests with a certificate or the one token, and the requests of a login.
 func known(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r, ok := stranger(r); ok {
@@ -120,7 +119,7 @@ func known(next http.Handler) http.Handler {
 	})
 }
 
-// WriteBundle writes a credential bundle whose certificate holds for a time.
+// WriteBundle writes a credential bundle with a validity period.
 func (w *World) WriteBundle(from, to time.Time) {
 	w.T.Helper()
 	cert := w.CA.Issue(w.T, &x509.Certificate{
@@ -137,23 +136,23 @@ func (w *World) WriteBundle(from, to time.Time) {
 	}))
 }
 
-// Result is what a command did.
+// Result is the result of a command.
 type Result struct {
 	Code int
 	Out  string
 	Err  string
 }
 
-// Run runs a command with no terminal.
+// Run runs a command without a terminal.
 func (w *World) Run(args ...string) Result { return w.With(printer.Streams{}, args...) }
 
-// With runs a command with the given streams; what they leave open is empty.
+// With runs a command with the given streams; unset streams are empty.
 func (w *World) With(s printer.Streams, args ...string) Result {
 	w.T.Helper()
 	return w.Within(context.Background(), s, args...)
 }
 
-// Within is With under a context.
+// Within is With with a context.
 func (w *World) Within(ctx context.Context, s printer.Streams, args ...string) Result {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -172,6 +171,7 @@ func (w *World) Within(ctx context.Context, s printer.Streams, args ...string) R
 		return list
 	}
 	a := client.NewApp(s)
+	a.VerifyStore = sqlite.Verify
 	a.Now = func() time.Time { return w.Now }
 	a.Arm = w.Arm
 	a.Retry, a.Terminal = time.Millisecond, w.Terminal
@@ -180,7 +180,7 @@ func (w *World) Within(ctx context.Context, s printer.Streams, args ...string) R
 	return Result{Code: code, Out: out.String(), Err: errs.String()}
 }
 
-// interrupt stands for the signal of a second Ctrl-C.
+// interrupt replaces the signal of a second Ctrl-C.
 func (w *World) interrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -200,13 +200,12 @@ func also(to io.Writer, more io.Writer) io.Writer {
 	return io.MultiWriter(to, more)
 }
 
-// Typing is the streams of a person who types lines at a terminal without
-// colours.
+// Typing returns the streams of a person who types lines at a terminal without colours.
 func Typing(lines string) printer.Streams {
 	return printer.Streams{In: bytes.NewReader([]byte(lines)), InTerminal: true, OutTerminal: true, ErrTerminal: true}
 }
 
-// Want fails the test unless a command ended with a code.
+// Want fails the test unless a command exited with a code.
 func (w *World) Want(r Result, code int) {
 	w.T.Helper()
 	if r.Code != code {
@@ -214,24 +213,24 @@ func (w *World) Want(r Result, code int) {
 	}
 }
 
-// NewAuthority is a CA of its own.
+// NewAuthority returns a separate CA.
 func NewAuthority(t *testing.T) *catest.Authority {
 	t.Helper()
 	return catest.New(t, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
 }
 
-// ClosedAddress is an address where nothing listens: the port is nobody's, and
-// no listener gets it by asking for any.
+// ClosedAddress is an address without a listener: the port is unassigned, and no listener on port 0
+// receives it.
 const ClosedAddress = "127.0.0.1:1"
 
-// Plays makes a call do exactly these events.
+// Plays makes a call send exactly these events.
 func (w *World) Plays(list ...*palyrav1.CallToolResponse) {
 	w.Gateway.Play = func(_ context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
 		return Play(send, list...)
 	}
 }
 
-// Answered makes a call ask, and somebody else answer at once.
+// Answered makes a call ask, and another person answer immediately.
 func (w *World) Answered(state palyrav1.ApprovalState) {
 	v := SomeApproval()
 	w.Gateway.Asks(v, Finished("succeeded", "", `{}`))
@@ -247,10 +246,10 @@ func (w *World) Answered(state palyrav1.ApprovalState) {
 	}
 }
 
-// Pending gives the gateway an approval that waits.
+// Pending adds a pending approval to the gateway.
 func (w *World) Pending() { w.Gateway.Approvals[ApprovalID] = SomeApproval() }
 
-// Decided gives the gateway an approval that was denied.
+// Decided adds a denied approval to the gateway.
 func (w *World) Decided() {
 	w.Pending()
 	w.Gateway.Approvals[ApprovalID].State = palyrav1.ApprovalState_APPROVAL_STATE_DENIED
@@ -275,13 +274,12 @@ func (w *World) Read(path string) string {
 // Config writes palyra.toml.
 func (w *World) Config(text string) { w.Write("config/palyra/palyra.toml", text) }
 
-// DecideArgs answers the approval with the digest of its call.
+// DecideArgs returns the arguments that answer the approval with the digest of its call.
 func DecideArgs(args ...string) []string {
 	return append([]string{"approvals", "decide", ApprovalID, "--digest", SomeApproval().GetCallDigest()}, args...)
 }
 
-// ProcessJSON is a result as process.run gives it; an exit code below 0 is
-// none.
+// ProcessJSON returns a result in the form of process.run; a negative exit code is omitted.
 func ProcessJSON(code int, stdout, stderr string) string {
 	stream := func(s string) printer.Object {
 		return printer.Object{{"content", s}, {"encoding", "utf-8"}, {"total_bytes", len(s)}, {"truncated", false}}
@@ -297,7 +295,7 @@ func ProcessJSON(code int, stdout, stderr string) string {
 	return string(text)
 }
 
-// Populate gives the gateway something of everything.
+// Populate adds objects of every kind to the gateway.
 func (w *World) Populate() {
 	g := w.Gateway
 	g.frozen = nil
@@ -331,7 +329,7 @@ func (w *World) Populate() {
 	}}
 }
 
-// Unsafe reports a character that a terminal acts on or does not show.
+// Unsafe reports a control character or an invisible character.
 func Unsafe(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
 		unicode.Is(unicode.Bidi_Control, r) || unicode.Is(unicode.Variation_Selector, r))

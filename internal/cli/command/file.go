@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// ReadFile reads a file or, for -, from in; what is longer than limit is refused.
+// ReadFile reads a file or, for -, from in; it refuses more than limit bytes.
 func ReadFile(in io.Reader, path string, limit int64) ([]byte, error) {
 	var data []byte
 	var err error

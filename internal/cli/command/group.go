@@ -1,6 +1,5 @@
-// Package command is what every command of palyra is built of: groups of
-// commands, the number of arguments, the forms of names, digests, times and
-// files, and the errors of wrong usage. It knows no gateway.
+// Package command has the common parts of palyra's commands: groups, argument counts, formats of
+// names, digests, times and files, and usage errors. It does not access a gateway.
 package command
 
 import (
@@ -9,8 +8,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Group is what a command that only has subcommands does: it shows its help,
-// and a word it does not know is an error with a did-you-mean.
+// Group is the action of a command with subcommands only: it shows its help, and reports an unknown
+// subcommand with a did-you-mean.
 func Group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -25,7 +24,7 @@ func Group(cmd *cobra.Command, args []string) error {
 		WithRemedy("%s", text.NearestHelp(args[0], known))
 }
 
-// NewGroup is a command that only has subcommands.
+// NewGroup returns a command with subcommands only.
 func NewGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, RunE: Group, Args: cobra.ArbitraryArgs}
 	c.AddCommand(subcommands...)

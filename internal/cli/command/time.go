@@ -21,12 +21,12 @@ func ParseSpan(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, Usage("%q is no time; write it as 30m, 2h or 3d", s)
+		return 0, Usage("%q is not a valid duration; use a form like 30m, 2h or 3d", s)
 	}
 	return d, nil
 }
 
-// ParseMoment reads a time, or a duration before now; "" is none.
+// ParseMoment parses a time, or a duration before now; "" is none.
 func ParseMoment(flag, s string, now time.Time) (*timestamppb.Timestamp, error) {
 	if s == "" {
 		return nil, nil
@@ -40,7 +40,7 @@ func ParseMoment(flag, s string, now time.Time) (*timestamppb.Timestamp, error) 
 	return nil, Usage("--%s %q: want a time such as 2026-01-31T15:00:00Z or a duration such as 24h", flag, s)
 }
 
-// ParseEnd reads a time, or a duration from now on; "" is none.
+// ParseEnd parses a time, or a duration from now; "" is none.
 func ParseEnd(flag, s string, now time.Time) (*timestamppb.Timestamp, error) {
 	if s == "" {
 		return nil, nil

@@ -10,23 +10,23 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Exit ends the command with a code; everything was said already.
+// Exit ends the command with a code, without a further message.
 type Exit int
 
 // Error implements error.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// Usage is an error in how the command was called.
+// Usage returns a usage error.
 func Usage(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.InvalidInput, format, args...)
 }
 
-// FlagError marks what cobra found wrong with the flags.
+// FlagError marks cobra's flag errors.
 func FlagError(_ *cobra.Command, err error) error { return usageMark{err} }
 
 type usageMark struct{ error }
 
-// IsUsage reports whether cobra refused the arguments: then no command ran.
+// IsUsage reports whether cobra refused the arguments, so that no command ran.
 func IsUsage(err error) bool {
 	var mark usageMark
 	return errors.As(err, &mark) || strings.HasPrefix(err.Error(), "unknown command ") ||

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/record/verify"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
@@ -23,19 +24,19 @@ import (
 
 func (a *app) journalAcceptRestore() *cobra.Command {
 	var sure bool
-	c := &cobra.Command{Use: "accept-restore", Short: "Accept that the gateway goes on from a backup", Args: command.Args(0, 0),
-		Long: "Accept that the gateway goes on from a backup, after this command saw a newer\n" +
-			"journal of it. Both heads are shown, and the event of the journal (PAL-J105) that\n" +
-			"says so, which is proven: it is under a signed checkpoint of this gateway, and\n" +
-			"that extends the head of the backup. Without such an event nothing is accepted.\n\n" +
-			"What the gateway did between the backup and the newest head is lost to it, and so\n" +
-			"is what was revoked then.",
+	c := &cobra.Command{Use: "accept-restore", Short: "Accept that the gateway was restored from a backup", Args: command.Args(0, 0),
+		Long: "Accept that the gateway was restored from a backup, although this command has\n" +
+			"seen a newer journal. It shows both heads and the restore event (PAL-J105)\n" +
+			"with its proof: the event is covered by a signed checkpoint of this gateway,\n" +
+			"which extends the head of the backup. Without the event nothing is accepted.\n\n" +
+			"The gateway has lost all events between the backup and the newest head, including\n" +
+			"revocations.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.acceptRestore(cmd.Context(), sure) }}
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask to confirm")
 	return c
 }
 
-// restore is an event of a restore that was proven, with the checkpoint above it.
+// restore is a proven restore event, with the checkpoint that covers it.
 type restore struct {
 	journal.Restored
 	event journal.Event
@@ -61,11 +62,11 @@ func (a *app) acceptRestore(ctx context.Context, sure bool) error {
 		return err
 	}
 	if !seen {
-		return reason.Errorf(reason.NotFound, "no journal of this gateway was seen before, so there is none to give up").
+		return reason.Errorf(reason.NotFound, "there is nothing to accept: no journal of this gateway was seen before").
 			WithRemedy("Use the gateway as it is: `palyra status`.")
 	}
 	if doubt == nil {
-		a.Say("the journal goes on from what was seen before; there is nothing to accept")
+		a.Say("the journal extends the one seen before; there is nothing to accept")
 		return nil
 	}
 	r, err := a.provenRestore(ctx, g, before)
@@ -82,14 +83,14 @@ func (a *app) acceptRestore(ctx context.Context, sure bool) error {
 		CARoot: witness.Fingerprint(g.Root), Gateway: r.now.Origin, VerifierKey: r.keys[0].Verifier, Keys: r.keys, Note: r.now.Note,
 	})
 	if err != nil {
-		return fmt.Errorf("remembering the checkpoint: %w", err)
+		return fmt.Errorf("storing the checkpoint: %w", err)
 	}
-	a.Say("accepted: the journal is expected to go on from %d events", r.now.Size)
+	a.Say("accepted: the journal must now extend %d events", r.now.Size)
 	return nil
 }
 
-// provenRestore finds the restore that explains why a journal does not extend a head
-// that was seen: the newest from a backup that ends before it.
+// provenRestore finds the restore that explains why a journal does not extend a known head: the
+// newest from a backup that ends before it.
 func (a *app) provenRestore(ctx context.Context, g *client.Gateway, before journal.Checkpoint) (restore, error) {
 	set, err := witness.KeySet(ctx, g)
 	if err != nil {
@@ -98,7 +99,7 @@ func (a *app) provenRestore(ctx context.Context, g *client.Gateway, before journ
 	if _, err := attest.NewVerifier(set); err != nil {
 		return restore{}, err
 	}
-	keys := witness.SetKeys(set)
+	keys := verify.Signers(set)
 	if len(keys) == 0 {
 		return restore{}, reason.Errorf(reason.OriginUnproven, "the gateway's key set has no keys of the journal")
 	}
@@ -119,11 +120,11 @@ func (a *app) provenRestore(ctx context.Context, g *client.Gateway, before journ
 			return proveRestore(ctx, g, restore{Restored: r, event: said, keys: keys})
 		}
 	}
-	return restore{}, reason.Errorf(reason.VerificationFailed, "nothing in the journal says that this gateway was restored from a backup with fewer than %d events", before.Size).
-		WithRemedy("Change nothing, and ask the operator: two copies of the gateway run, or somebody put an older state in its place.")
+	return restore{}, reason.Errorf(reason.VerificationFailed, "the journal has no event of a restore from a backup with fewer than %d events", before.Size).
+		WithRemedy("Change nothing, and ask the operator: two copies of the gateway may be running, or an older state was restored.")
 }
 
-// restores are all events of restores, oldest first.
+// restores returns all restore events, oldest first.
 func restores(ctx context.Context, g *client.Gateway) (all []*palyrav1.Event, err error) {
 	req := &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: string(event.Restored)}}
 	for {
@@ -138,8 +139,8 @@ func restores(ctx context.Context, g *client.Gateway) (all []*palyrav1.Event, er
 	}
 }
 
-// proveRestore proves that the event is under a checkpoint of the gateway, and that
-// this extends the head of the backup that the event names.
+// proveRestore proves that the event is covered by a checkpoint of the gateway, which extends the
+// head of the backup that the event names.
 func proveRestore(ctx context.Context, g *client.Gateway, r restore) (restore, error) {
 	reply, err := g.Journal.ProveEvent(ctx, &palyrav1.ProveEventRequest{Seq: r.event.Seq, OldTreeSize: r.Backup.Size})
 	if err != nil {
@@ -157,7 +158,7 @@ func proveRestore(ctx context.Context, g *client.Gateway, r restore) (restore, e
 		return r, err
 	}
 	if p.event.Hash != r.event.Hash {
-		return bad(fmt.Errorf("another event is proven"))
+		return bad(fmt.Errorf("the proof is for another event"))
 	}
 	if r.now, err = journal.ParseCheckpoint(p.now.Note, p.now.Origin, known); err != nil {
 		return bad(err)
@@ -167,7 +168,7 @@ func proveRestore(ctx context.Context, g *client.Gateway, r restore) (restore, e
 		return bad(err)
 	}
 	if backup.Size != r.Backup.Size || hex.EncodeToString(backup.Root[:]) != r.Backup.Root {
-		return bad(fmt.Errorf("it names another head than its checkpoint"))
+		return bad(fmt.Errorf("its head does not match its checkpoint"))
 	}
 	hashes, err := witness.ParseHashes(reply.GetConsistency())
 	if err != nil {
@@ -190,9 +191,9 @@ func (a *app) printRestore(before journal.Checkpoint, r restore) error {
 		p.Field("backup", fmt.Sprintf("%s, root %s", text.Plural(r.Backup.Size, "event"), r.Backup.Root))
 		p.Field("now", fmt.Sprintf("%s, root %s", text.Plural(r.now.Size, "event"), hex.EncodeToString(r.now.Root[:])))
 		p.Field("restored", fmt.Sprintf("from a backup of %s, at %s (event %d)", r.MadeAt.Format(time.RFC3339), r.event.At.Format(time.RFC3339), r.event.Seq))
-		p.Field("lost", fmt.Sprintf("the events %d to %d that were seen, and what came after them", r.Backup.Size+1, before.Size))
+		p.Field("lost", fmt.Sprintf("the events %d to %d that were seen, and later ones", r.Backup.Size+1, before.Size))
 		if n := r.Newest; n != nil && n.Size != before.Size {
-			p.Field("newest known", fmt.Sprintf("%s, root %s, by the operator's word", text.Plural(n.Size, "event"), n.Root))
+			p.Field("newest known", fmt.Sprintf("%s, root %s, as stated by the operator", text.Plural(n.Size, "event"), n.Root))
 		}
 	})
 }

@@ -126,9 +126,9 @@ func TestAcceptRestoreRefuses(t *testing.T) {
 	})
 }
 
-// The status remembers a gateway at the first look, goes on with what follows, and
-// notices a replaced key only when the key set vouches for it.
-func TestStatusRemembers(t *testing.T) {
+// TestStatusStoresTheGatewayKey: the first status stores the gateway's key, later ones follow its
+// changes, and a replaced key is accepted only if the key set vouches for it.
+func TestStatusStoresTheGatewayKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	signer := clitest.NewSigner(t)

@@ -36,17 +36,13 @@ func AttestCommand(program *client.App) *cobra.Command {
 	var limit int
 	list := &cobra.Command{Use: "list", Short: "List attestations, newest first", Args: command.Args(0, 0),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			return a.listAttestations(ctx, g, limit)
+			pages := attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{})
+			return client.List(a.App, attestationListing, limit, pages, attestationRecord)
 		})}
-	list.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 means all")
+	list.Flags().IntVar(&limit, "limit", 50, "maximum number of entries; 0 means all")
 	keys := &cobra.Command{Use: "keys", Short: "Show the key set that verifies attestations; -o json writes the file for --keys", Args: command.Args(0, 0),
 		RunE: a.Connected(a.showKeys)}
-	return command.NewGroup("attest", "Show and verify the signed statements of what ran", list, a.attestShow(), a.attestVerify(), keys)
-}
-
-func (a *app) listAttestations(ctx context.Context, g *client.Gateway, limit int) error {
-	pages := attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{})
-	return client.List(a.App, attestationListing, limit, pages, attestationRecord)
+	return command.NewGroup("attest", "Show and verify the signed statements about calls", list, a.attestShow(), a.attestVerify(), keys)
 }
 
 func attestationRecord(v *palyrav1.AttestationSummary) printer.Record {
@@ -64,7 +60,7 @@ func (a *app) attestShow() *cobra.Command {
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			return a.showAttestation(ctx, g, given[0], envelope)
 		})}
-	c.Flags().BoolVar(&envelope, "envelope", false, "write the DSSE envelope alone, byte for byte")
+	c.Flags().BoolVar(&envelope, "envelope", false, "write only the DSSE envelope, byte for byte")
 	return c
 }
 
@@ -136,7 +132,7 @@ func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
 	ask.Ledger(p, x.Egress, 0)
 }
 
-// used are the lines of what a guest used.
+// used returns lines about the grants that a guest used.
 func used(grants []attest.GrantUse) (lines []string) {
 	for _, g := range grants {
 		line := fmt.Sprintf("%s %s: %d", g.Kind, g.Name, g.Uses)
@@ -151,13 +147,13 @@ func used(grants []attest.GrantUse) (lines []string) {
 func (a *app) attestVerify() *cobra.Command {
 	var keys, result string
 	c := &cobra.Command{Use: "verify FILE|ID", Short: "Verify an attestation; with a file and --keys no gateway is needed", Args: command.Args(1, 1),
-		Long:              "Verify an attestation: a DSSE envelope, or what `palyra attest show -o json`\nwrote (- for stdin). The id of an attestation or of its proposal, where no file\nhas that name, is fetched from the gateway. Without --keys the gateway is asked\nfor its key set, which must lead to the CA of your credential bundle. Exits 8\nwhen it does not verify.",
+		Long:              "Verify an attestation: a DSSE envelope, or the output of `palyra attest show -o\njson` (- for stdin). If no such file exists, ID is the id of an attestation or its\nproposal, which is fetched from the gateway. Without --keys the key set is\nfetched as well, and must chain to the CA of your credential bundle. Exits 8\nif verification fails.",
 		ValidArgsFunction: a.completeAttestations(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.verifyAttestation(cmd.Context(), given[0], keys, result)
 		}}
 	c.Flags().StringVar(&keys, "keys", "", "the key set to verify with (written by: palyra attest keys -o json)")
-	c.Flags().StringVar(&result, "result", "", "a file with the result that it must cover, byte for byte")
+	c.Flags().StringVar(&result, "result", "", "a file with the exact bytes of the result to compare")
 	return c
 }
 
@@ -193,7 +189,7 @@ func (a *app) verifyAttestation(ctx context.Context, given, keys, result string)
 	})
 }
 
-// keySet is that of the file, or of the gateway; trusted says which.
+// keySet returns the key set of the file, or of the gateway; trusted names its trust anchor.
 func (a *app) keySet(ctx context.Context, path string) (set attest.KeySet, trusted string, err error) {
 	if path != "" {
 		set, err = readKeySet(path)
@@ -220,7 +216,7 @@ func readKeySet(path string) (attest.KeySet, error) {
 	return set, err
 }
 
-// looksLikeKeys reports whether a file means to be a key set, right or wrong.
+// looksLikeKeys reports whether a file is apparently a key set, valid or not.
 func looksLikeKeys(text []byte) bool {
 	var doc struct {
 		Keys   json.RawMessage `json:"keys"`
@@ -229,7 +225,7 @@ func looksLikeKeys(text []byte) bool {
 	return json.Unmarshal(text, &doc) == nil && len(doc.Keys) > 0 && len(doc.CARoot) > 0
 }
 
-// envelopeOf reads the envelope from a file, or fetches that of an id.
+// envelopeOf reads the envelope from a file, or fetches it by its id.
 func (a *app) envelopeOf(ctx context.Context, given string) ([]byte, error) {
 	if _, err := os.Stat(given); given == "-" || !errors.Is(err, fs.ErrNotExist) || !client.IsID(given) {
 		return a.readEnvelope(given)
@@ -246,12 +242,12 @@ func (a *app) envelopeOf(ctx context.Context, given string) ([]byte, error) {
 	return v.GetEnvelopeJson(), err
 }
 
-// readEnvelope reads an envelope, or takes it out of the CLI's own document.
+// readEnvelope reads an envelope, or extracts it from the CLI's own document.
 func (a *app) readEnvelope(path string) ([]byte, error) {
 	text, err := command.ReadFile(a.In, path, attest.MaxEnvelope)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading the attestation: %w", err).
-			WithRemedy("Name a file that `palyra attest show ID -o json` wrote, or the id of an attestation.")
+			WithRemedy("Specify a file written by `palyra attest show ID -o json`, or the id of an attestation.")
 	}
 	var doc struct {
 		APIVersion string          `json:"apiVersion"`
@@ -262,7 +258,7 @@ func (a *app) readEnvelope(path string) ([]byte, error) {
 	}
 	if looksLikeKeys(text) {
 		return nil, reason.Errorf(reason.VerificationFailed, "%s is a key set, not an attestation", path).
-			WithRemedy("Name the attestation as FILE, and the key set with --keys.")
+			WithRemedy("Specify the attestation as FILE, and the key set with --keys.")
 	}
 	return text, nil
 }
@@ -299,7 +295,7 @@ func (a *app) completeAttestations() cobra.CompletionFunc {
 	})
 }
 
-// attestationPages reads a list of attestations.
+// attestationPages returns a list of attestations page by page.
 func attestationPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListAttestationsRequest) client.Pages[*palyrav1.AttestationSummary] {
 	return func(size int32) ([]*palyrav1.AttestationSummary, bool, error) {
 		req.PageSize = size

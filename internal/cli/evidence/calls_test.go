@@ -188,7 +188,7 @@ func TestContradictions(t *testing.T) {
 }
 
 // One approval serves one call, and a call is attested once.
-func TestAnswersServeOneCall(t *testing.T) {
+func TestAnswerAppliesToOneCall(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]func(a, b *storied){
 		"an approval used twice": func(_, b *storied) {
@@ -229,7 +229,7 @@ func TestLateExportIsNotCompared(t *testing.T) {
 	w.Want(w.Run("journal", "export", path, "--after", "18"), 0)
 	r := w.Run("journal", "verify", path)
 	w.Want(r, 0)
-	if !strings.Contains(r.Out, "1 of calls that began before this export are not compared") {
+	if !strings.Contains(r.Out, "1 of calls that started before this export are not compared") {
 		t.Error(r.Out)
 	}
 }

@@ -26,7 +26,7 @@ func TestVerifyExport(t *testing.T) {
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
 	r := w.Run("journal", "verify", path)
 	w.Want(r, 0)
-	for _, want := range []string{"2 verified", "gw-test", "from the file itself", "prove that it is whole, not whose it is"} {
+	for _, want := range []string{"2 verified", "gw-test", "from the file itself", "prove integrity, but not the origin"} {
 		if !strings.Contains(r.Out, want) {
 			t.Errorf("does not say %q:\n%s", want, r.Out)
 		}
@@ -97,7 +97,7 @@ func TestVerifyFindsForgedAttestations(t *testing.T) {
 		j.JournalEnvelope(t, id, "01PROPOSAL0000000000000000", j.Envelopes[id].JSON)
 		r := w.Run("journal", "verify", w.Export())
 		w.Want(r, 8)
-		if !strings.Contains(r.Err, "that of another call") {
+		if !strings.Contains(r.Err, "it belongs to another call") {
 			t.Error(r.Err)
 		}
 	})
@@ -113,9 +113,9 @@ func TestVerifyFindsForgedAttestations(t *testing.T) {
 	})
 }
 
-// TestVerifyGatewayRemembers: after a check of the gateway, its key and CA are
-// known for exports, and a journal that was rolled back or forked is noticed.
-func TestVerifyGatewayRemembers(t *testing.T) {
+// TestVerifyGatewayStoresTheKey: verifying a gateway stores its key and CA for the verification of
+// exports, and a journal that was rolled back or forked is detected.
+func TestVerifyGatewayStoresTheKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	signer := clitest.NewSigner(t)
@@ -170,7 +170,7 @@ func TestProve(t *testing.T) {
 	j.Events(t, 30)
 	second := w.Run("journal", "prove", "35")
 	w.Want(second, 0)
-	if !strings.Contains(second.Out, "that was seen before") {
+	if !strings.Contains(second.Out, "the known checkpoint over") {
 		t.Error(second.Out)
 	}
 	w.Want(w.Run("journal", "prove", "2", "-o", "json"), 0)

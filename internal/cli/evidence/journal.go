@@ -1,6 +1,5 @@
-// Package evidence has the commands that read, prove, verify and export the
-// record, and those for the attestations in it. An export is verified here, with
-// no word of the gateway.
+// Package evidence has the commands that read, prove, verify and export the journal, and those for
+// attestations. Exports are verified locally, without trusting the gateway.
 package evidence
 
 import (
@@ -23,7 +22,7 @@ import (
 	"palyra/internal/core/event"
 )
 
-// app is one run of the program, with the commands of this family.
+// app provides the commands of this family.
 type app struct{ *client.App }
 
 var eventListing = printer.Listing{
@@ -50,20 +49,20 @@ func eventRecord(e *palyrav1.Event) printer.Record {
 	}
 }
 
-// eventFlags choose events.
+// eventFlags select events.
 type eventFlags struct {
 	code, session, run, subject, actor, since, until string
 }
 
 func (f *eventFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.code, "code", "", "only this code, or codes that begin so: PAL-D")
-	flags.StringVar(&f.session, "session", "", "only of this session")
-	flags.StringVar(&f.run, "run", "", "only of this run")
+	flags.StringVar(&f.code, "code", "", "only this code, or codes with this prefix: PAL-D")
+	flags.StringVar(&f.session, "session", "", "only events of this session")
+	flags.StringVar(&f.run, "run", "", "only events of this run")
 	flags.StringVar(&f.subject, "subject", "", "only about this id: a proposal, approval, grant or device")
-	flags.StringVar(&f.actor, "actor", "", "only caused by this principal")
-	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
-	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+	flags.StringVar(&f.actor, "actor", "", "only events caused by this principal")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or a duration ago (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or a duration ago (24h)")
 }
 
 func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
@@ -85,21 +84,21 @@ func (a *app) journalList() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("last") {
 				if last < 1 || cmd.Flags().Changed("limit") {
-					return command.Usage("--last wants a number from 1, and no --limit")
+					return command.Usage("--last requires a number from 1, and excludes --limit")
 				}
 				return a.listLast(cmd.Context(), f, after, last)
 			}
 			return a.listEvents(cmd.Context(), f, after, limit)
 		}}
 	f.register(c)
-	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
-	c.Flags().IntVar(&limit, "limit", 1000, "at most so many; 0 means all")
-	c.Flags().IntVar(&last, "last", 0, "only the last so many of those that the other flags choose")
+	c.Flags().Int64Var(&after, "after", 0, "start after this sequence number")
+	c.Flags().IntVar(&limit, "limit", 1000, "maximum number of entries; 0 means all")
+	c.Flags().IntVar(&last, "last", 0, "only the last N events that match the other flags")
 	return c
 }
 
-// listLast lists the last events that fit the flags. The journal is read from
-// its beginning, or without a filter from where they begin.
+// listLast lists the last events that match the flags. Without a filter it starts at their
+// position, otherwise it reads the journal from the beginning.
 func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int) error {
 	filter, err := a.eventFilter(f)
 	if err != nil {
@@ -168,8 +167,8 @@ func (a *app) journalTail() *cobra.Command {
 			return a.tailLast(cmd.Context(), f, last)
 		}}
 	f.register(c)
-	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
-	c.Flags().Int64Var(&last, "last", 10, "begin with the last so many events of the journal")
+	c.Flags().Int64Var(&after, "after", 0, "start after this sequence number")
+	c.Flags().Int64Var(&last, "last", 10, "start with the last N events of the journal")
 	return c
 }
 
@@ -188,8 +187,8 @@ func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
 	return a.tailEvents(ctx, f, max(0, status.GetJournalSize()-last))
 }
 
-// witnessed is the gateway's status. A journal that does not go on from what was seen of
-// it is shown all the same, which is how one finds out what happened.
+// witnessed returns the gateway's status. A journal that does not extend the known one is still
+// shown, for investigation.
 func (a *app) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetStatusResponse, error) {
 	status, doubt, err := witness.Status(ctx, a.App, g)
 	if doubt != nil {
@@ -238,7 +237,7 @@ func (a *app) journalShow() *cobra.Command {
 func parseSeq(s string) (int64, error) {
 	seq, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || seq < 1 {
-		return 0, command.Usage("%q is no sequence number", s).WithRemedy("Give a whole number from 1; `palyra journal list` shows them.")
+		return 0, command.Usage("%q is not a valid sequence number", s).WithRemedy("Use a whole number from 1, as `palyra journal list` prints.")
 	}
 	return seq, nil
 }
@@ -270,7 +269,7 @@ func (a *app) journalExport() *cobra.Command {
 	var form string
 	formats := printer.EnumNames(palyrav1.ExportFormat(0).Descriptor())
 	c := &cobra.Command{Use: "export [FILE]", Short: "Export the journal as NDJSON, JSON or CSV, with a sealed trailer", Args: command.Args(0, 1),
-		Long:    "Export the journal with a sealed trailer. As NDJSON it is a file that `palyra journal\nverify FILE` verifies with no gateway. JSON is one document; CSV is for spreadsheets:\nno cell is a formula, the trailer is the last row, and the last column has the lines\nof NDJSON as they are. FILE must not exist; without one the export goes to stdout.",
+		Long:    "Export the journal with a sealed trailer. `palyra journal verify FILE` verifies an\nNDJSON export without a gateway. JSON is one document; CSV is for spreadsheets: no\ncell is a formula, the trailer is the last row, and the last column has the\nunchanged lines of NDJSON. FILE must not exist; the default is stdout.",
 		Example: "palyra journal export journal.ndjson\npalyra journal export --format csv journal.csv",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			format, err := printer.ParseEnum[palyrav1.ExportFormat]("format", form)
@@ -279,7 +278,7 @@ func (a *app) journalExport() *cobra.Command {
 			}
 			return a.exportJournal(cmd.Context(), &palyrav1.ExportJournalRequest{After: after, Format: format}, given)
 		}}
-	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number; 0 exports all")
+	c.Flags().Int64Var(&after, "after", 0, "start after this sequence number; 0 exports all")
 	c.Flags().StringVar(&form, "format", "ndjson", "one of "+strings.Join(formats, ", "))
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -311,7 +310,7 @@ func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequ
 	}
 	f, err := os.OpenFile(given[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return command.Usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
+		return command.Usage("creating the export file: %w", err).WithRemedy("Specify a file that does not exist yet.")
 	}
 	err = a.exportTo(ctx, f, g, source, req.GetAfter())
 	if closeErr := f.Close(); err == nil {
@@ -324,13 +323,13 @@ func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequ
 	if req.GetFormat() <= palyrav1.ExportFormat_EXPORT_FORMAT_NDJSON {
 		a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
 	} else {
-		a.Say("exported to %s; `palyra journal verify` reads what --format ndjson writes, whose trailer this has too", given[0])
+		a.Say("exported to %s; `palyra journal verify` reads only the ndjson format, which has the same trailer", given[0])
 	}
 	return nil
 }
 
-// exportTo writes an export to a file; a person is told of a long one. An export to
-// stdout is data, which a count must not stand between.
+// exportTo writes an export to a file, and reports the progress of a long one to a user at a
+// terminal, but not if the export itself goes to stdout.
 func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
 	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
 	defer a.Progress(&source.counted, "exporting", "events")()

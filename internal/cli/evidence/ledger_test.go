@@ -22,7 +22,7 @@ func TestLedgerIsShown(t *testing.T) {
 	w.Want(shown, 0)
 	clitest.InOrder(t, shown.Out, clitest.LedgerLines)
 	// So does the document.
-	clitest.InOrder(t, string(must.Get(os.ReadFile("../../../docs/egress.md"))(t)), clitest.LedgerLines)
+	clitest.InOrder(t, string(must.Get(os.ReadFile("../../../docs/egress-ledger.md"))(t)), clitest.LedgerLines)
 
 	envelope, keys := filepath.Join(w.Home, "envelope.json"), filepath.Join(w.Home, "keys.json")
 	for path, args := range map[string][]string{envelope: {"attest", "show", id, "--envelope"}, keys: {"attest", "keys", "-o", "json"}} {

@@ -51,9 +51,9 @@ func slowExport(events int) *exportStream {
 	}}
 }
 
-// TestExportTellsHowFarItIs: a person is told after two seconds, of how many if the
-// gateway says it; a script is not, and its gateway is not asked.
-func TestExportTellsHowFarItIs(t *testing.T) {
+// TestExportProgress: on a terminal, progress is displayed after two seconds, with the total if the
+// gateway reports it. In a script, it is neither displayed nor requested.
+func TestExportProgress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string

@@ -22,9 +22,9 @@ import (
 func (a *app) journalProve() *cobra.Command {
 	return &cobra.Command{Use: "prove SEQ", Short: "Prove that an event is in the signed journal", Args: command.Args(1, 1),
 		Long: "Prove that an event is in the signed journal. The proof is verified here: the\n" +
-			"event's own hash, its path to the root of a signed checkpoint, and that this\n" +
-			"checkpoint extends the last one that this command saw of the gateway, so that\n" +
-			"a rollback or a fork is noticed. Exits 8 when something does not verify.",
+			"event's own hash, its path to the root of a signed checkpoint, and that the\n" +
+			"checkpoint extends the last one that this command received, so that\n" +
+			"a rollback or a fork is detected. Exits 8 if verification fails.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			seq, err := parseSeq(given[0])
 			if err != nil {
@@ -34,14 +34,14 @@ func (a *app) journalProve() *cobra.Command {
 		}}
 }
 
-// proven is a proof that was verified.
+// proven is a verified proof.
 type proven struct {
 	reply   *palyrav1.ProveEventResponse
 	event   journal.Event
 	now     journal.Checkpoint
 	before  journal.Checkpoint
 	hadSeen bool
-	// keys are those of the gateway's key set; an older gateway names none.
+	// keys are the keys in the gateway's key set; an older gateway returns none.
 	keys []journal.SigningKey
 }
 
@@ -60,7 +60,7 @@ func Prove(program *client.App) func(ctx context.Context, g *client.Gateway, seq
 	}
 }
 
-// proveAndRemember remembers the newest checkpoint that was seen.
+// proveAndRemember proves an event and stores the newest checkpoint.
 func (a *app) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
 	p, err := a.proveAt(ctx, g, seq)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *app) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64
 	}
 	err = witness.Remember(a.App, witness.Memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: p.keys, CARoot: witness.Fingerprint(g.Root), Note: newest.Note})
 	if err != nil {
-		return p, fmt.Errorf("remembering the checkpoint: %w", err)
+		return p, fmt.Errorf("storing the checkpoint: %w", err)
 	}
 	return p, nil
 }
@@ -91,16 +91,16 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 		pg.Field("verified", fmt.Sprintf("event %d (%s) is in the journal of gateway %s", seq, p.event.Code, p.now.Origin))
 		pg.Field("checkpoint", fmt.Sprintf("over %d events, root %s", p.now.Size, hex.EncodeToString(p.now.Root[:])))
 		if p.hadSeen {
-			pg.Field("extends", fmt.Sprintf("the checkpoint over %d events that was seen before", p.before.Size))
+			pg.Field("extends", fmt.Sprintf("the known checkpoint over %d events", p.before.Size))
 		} else {
-			pg.Field("first use", "no checkpoint of this gateway was seen before; this one is remembered")
+			pg.Field("first use", "no checkpoint of this gateway was known; this one was stored")
 		}
 		pg.Field("key", p.reply.GetVerifierKey())
 	})
 }
 
-// proveAt asks for the proof and verifies it, first on its own and then
-// against what is remembered of the gateway.
+// proveAt requests the proof and verifies it, first by itself and then against the stored
+// checkpoint.
 func (a *app) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
 	reply, err := g.Journal.ProveEvent(ctx, &palyrav1.ProveEventRequest{Seq: seq})
 	if err != nil {
@@ -128,9 +128,8 @@ func (a *app) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven
 	return p, err
 }
 
-// proveAgainst asks for the proof again, with one that its checkpoint extends
-// an earlier one. A gateway whose newest checkpoint is older than the earlier
-// one signs a fresh one first.
+// proveAgainst requests the proof again, with a proof that its checkpoint extends an earlier one.
+// If the gateway's newest checkpoint is older, it signs a new one first.
 func (a *app) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, now, before journal.Checkpoint) (proven, error) {
 	if now.Size < before.Size {
 		fresh, err := g.Journal.GetCheckpoint(ctx, &palyrav1.GetCheckpointRequest{Fresh: true})
@@ -160,12 +159,12 @@ func (a *app) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, no
 	return p, nil
 }
 
-// verifyProof verifies the signature, the event's own digests and its path to
-// the root, with the key that the reply names.
+// verifyProof verifies the signature, the event's own digests and its path to the root, with the
+// key in the reply.
 func verifyProof(reply *palyrav1.ProveEventResponse, seq int64) (proven, error) {
 	p := proven{reply: reply}
 	bad := func(err error) (proven, error) {
-		return p, reason.Errorf(reason.VerificationFailed, "the proof of event %d does not verify: %w", seq, err)
+		return p, reason.Errorf(reason.VerificationFailed, "verifying the proof of event %d: %w", seq, err)
 	}
 	known, err := journal.ParseKeys(reply.GetVerifierKey())
 	if err != nil {
@@ -175,7 +174,7 @@ func verifyProof(reply *palyrav1.ProveEventResponse, seq int64) (proven, error) 
 		return bad(err)
 	}
 	if p.event.Seq != seq {
-		return bad(fmt.Errorf("it is about event %d", p.event.Seq))
+		return bad(fmt.Errorf("it is for event %d", p.event.Seq))
 	}
 	if p.now, err = journal.ParseCheckpoint(reply.GetCheckpoint(), "", known); err != nil {
 		return bad(err)

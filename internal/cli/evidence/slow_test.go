@@ -27,9 +27,9 @@ func (s *slowLines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestVerifyTellsHowFarItIs: a person sees a count while a long export is verified,
-// and then the result alone.
-func TestVerifyTellsHowFarItIs(t *testing.T) {
+// TestVerifyProgress: on a terminal, a count is displayed during the verification of a long export,
+// and then only the result.
+func TestVerifyProgress(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Journaled()

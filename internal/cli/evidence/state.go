@@ -20,10 +20,9 @@ import (
 	"palyra/internal/evidence/attest"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/identity/ca"
-	"palyra/internal/store/sqlite"
 )
 
-// Where palyrad keeps its journal and the keys of its checkpoints.
+// The paths of palyrad's journal and of the keys of its checkpoints.
 const (
 	storeFile = "palyra.db"
 	caDir     = "ca"
@@ -34,10 +33,10 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// verifyState verifies the journal in a state directory; nothing is changed.
+// verifyState verifies the journal in a state directory, without changing it.
 func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error {
 	if f.keys != "" {
-		return command.Usage("--keys is for exports").WithRemedy("Export the journal, then verify its attestations with `palyra journal verify FILE --keys %s`.", f.keys)
+		return command.Usage("--keys applies only to exports").WithRemedy("Export the journal, then verify its attestations with `palyra journal verify FILE --keys %s`.", f.keys)
 	}
 	keys, trusted, err := a.stateKeys(dir, f.key)
 	if err != nil {
@@ -61,11 +60,11 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	}
 	var counted progress.Meter
 	end := a.Progress(&counted, "verifying", "events")
-	sum, err := sqlite.Verify(progress.With(ctx, &counted), filepath.Join(dir, storeFile), first.Name(), known, seen...)
+	sum, err := a.VerifyStore(progress.With(ctx, &counted), filepath.Join(dir, storeFile), first.Name(), known, seen...)
 	end()
 	var damaged *journal.CorruptError
 	if errors.As(err, &damaged) {
-		return reason.Errorf(reason.VerificationFailed, "the journal in %s does not verify: %w", dir, err).
+		return reason.Errorf(reason.VerificationFailed, "verifying the journal in %s: %w", dir, err).
 			WithField("seq", fmt.Sprint(damaged.Seq))
 	}
 	if err != nil {
@@ -92,14 +91,13 @@ func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
 		p.Field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, text.Plural(int(sum.Checkpoints), "checkpoint")))
 		p.Field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.Field("trusted key", key)
-		p.Field("known from", cmp.Or(trusted, "the state directory itself: it proves that the journal is whole, not that nobody with access made it anew"))
-		p.Field("attestations", "are verified in an export: palyra journal export, then palyra journal verify FILE")
+		p.Field("known from", cmp.Or(trusted, "the state directory itself: this proves integrity, but not that the journal was not recreated"))
+		p.Field("attestations", "verified only in exports: palyra journal export, then palyra journal verify FILE")
 	})
 }
 
-// stateKeys are the checkpoint keys to hold checkpoints against, the one that
-// signs first, and by what they are pinned: --key, or "" for those in the
-// directory itself.
+// stateKeys returns the checkpoint keys for verification, the signing one first, and how they are
+// pinned: --key, or "" for the keys in the directory itself.
 func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted string, err error) {
 	if key != "" {
 		return []journal.SigningKey{{Verifier: key}}, "--key", nil
@@ -107,7 +105,7 @@ func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted str
 	stored, err := ca.ReadJournalKeys(filepath.Join(dir, caDir))
 	if err != nil {
 		return nil, "", command.Usage("reading the journal's keys: %w", err).
-			WithRemedy("Name palyrad's state directory (`palyra config show`), as the user that palyrad runs as, or give the verifier key with --key.")
+			WithRemedy("Specify palyrad's state directory (`palyra config show`), as the user that palyrad runs as, or the verifier key with --key.")
 	}
 	for _, k := range stored {
 		keys = append(keys, journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last})
@@ -115,8 +113,8 @@ func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted str
 	return keys, "", nil
 }
 
-// memoryOf is what is remembered of the gateway in dir, which is known by the
-// CA in its local operator's bundle.
+// memoryOf returns the stored memory of the gateway in dir, identified by the CA in its local
+// operator's bundle.
 func (a *app) memoryOf(dir string) (witness.Memory, error) {
 	root, err := os.ReadFile(filepath.Join(dir, "operator", "ca.pem"))
 	switch {

@@ -18,14 +18,14 @@ type exportStream struct {
 	receive func() ([]byte, error)
 	stop    func() error
 	rest    []byte
-	// counted counts the events that were received; headed is true behind the header.
+	// counted counts the received events; headed is true after the header.
 	counted progress.Meter
 	headed  bool
-	// failed is the stream's own error, which is not one of the data.
+	// failed is the error of the stream itself, not of the data.
 	failed error
 }
 
-// openExport begins an export.
+// openExport starts an export.
 func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJournalRequest) (*exportStream, error) {
 	stream, err := g.Journal.ExportJournal(ctx, req)
 	if err != nil {
@@ -34,15 +34,15 @@ func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJour
 	return &exportStream{receive: receiver(stream), stop: stream.Close}, nil
 }
 
-// journalSize is how many events the gateway's journal has, for a person who waits;
-// 0 when nobody does or it is not known.
+// journalSize returns the number of events in the gateway's journal for a progress display; 0
+// without one, or if unknown.
 func (a *app) journalSize(ctx context.Context, g *client.Gateway) int64 {
 	if !a.Watched() {
 		return 0
 	}
 	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {
-		return 0 // what was asked for does not need it
+		return 0 // the export does not need it
 	}
 	return status.GetJournalSize()
 }
@@ -77,8 +77,7 @@ func (s *exportStream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// count counts lines: each behind the first is an event, and the last tells that
-// there are no more.
+// count counts lines: each after the first is an event, except the last.
 func (s *exportStream) count(data []byte) {
 	lines := bytes.Count(data, []byte{'\n'})
 	if lines > 0 && !s.headed {

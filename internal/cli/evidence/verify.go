@@ -13,21 +13,18 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/call/record"
 	"palyra/internal/call/record/verify"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
-	"palyra/internal/core/event"
 	"palyra/internal/core/progress"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
 	"palyra/internal/evidence/attest"
 	"palyra/internal/evidence/journal"
-	"palyra/internal/identity/passkey"
 )
 
-// verifyFlags say what an export is held against.
+// verifyFlags are the trust anchors of a verification.
 type verifyFlags struct {
 	key      string
 	keys     string
@@ -37,18 +34,18 @@ type verifyFlags struct {
 func (a *app) journalVerify() *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{Use: "verify [FILE]", Short: "Verify an export with no gateway, or the gateway's journal", Args: command.Args(0, 1),
-		Long: "Verify an export (- for stdin) with nothing but the file: every event and link,\n" +
+		Long: "Verify an export (- for stdin) without other data: every event and link,\n" +
 			"every checkpoint, the seal over the whole, and every attestation in it, also\n" +
-			"against the events beside it. It says what it trusted: without --key and --keys,\n" +
-			"and when this gateway was not seen before, that is the keys in the file itself,\n" +
-			"which prove only that it is whole; the first line says so.\n\n" +
+			"against its events. The output names the trusted keys: without --key and --keys,\n" +
+			"and for an unknown gateway, these are the keys in the file itself, which prove\n" +
+			"only integrity; the first line then states that.\n\n" +
 			"Without FILE the gateway's journal is exported and verified, and the last\n" +
-			"checkpoint is remembered, so that the next check notices a rollback.\n\n" +
+			"checkpoint is stored, so that the next check detects a rollback.\n\n" +
 			"With --state-dir, or a directory as FILE, the journal of a gateway on this host\n" +
-			"is read where it lies, whether the gateway runs or not.\n\n" +
-			"Exits 8 when something does not verify, and names the line and the event; a key\n" +
-			"that the key set or the remembered gateway does not know is such a thing. Exits\n" +
-			"10 when the key set is of version 1, which does not name the journal's keys.",
+			"is read in place, whether the gateway runs or not.\n\n" +
+			"Exits 8 if verification fails, and prints the line and the event; this includes\n" +
+			"a key that is not in the key set or of the known gateway. Exits\n" +
+			"10 if the key set has version 1, which does not contain the journal's keys.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if f.stateDir != "" && len(given) > 0 {
 				return command.Usage("FILE and --state-dir exclude each other")
@@ -58,7 +55,7 @@ func (a *app) journalVerify() *cobra.Command {
 	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
 	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in this state directory of palyrad")
 	_ = c.MarkFlagDirname("state-dir")
-	c.Flags().StringVar(&f.keys, "keys", "", "the key set that journal and attestations must verify with (written by: palyra attest keys -o json)")
+	c.Flags().StringVar(&f.keys, "keys", "", "the key set to verify journal and attestations (written by: palyra attest keys -o json)")
 	return c
 }
 
@@ -74,8 +71,8 @@ func (a *app) verify(ctx context.Context, source string, f verifyFlags) error {
 	return a.verifyFile(source, f)
 }
 
-// tellMachines prints a verification that failed in the format that one which
-// succeeded would have. People read the error.
+// tellMachines prints a failed verification in the selected machine-readable format. Users receive
+// the error.
 func (a *app) tellMachines(err error) error {
 	var e *reason.Error
 	if a.Format() == printer.FormatTable || !errors.As(err, &e) || e.Code != reason.VerificationFailed {
@@ -93,7 +90,7 @@ func (a *app) tellMachines(err error) error {
 	return errors.Join(err, a.PrintOne("JournalVerification", printer.Record{Name: "damaged", Body: body}, nil))
 }
 
-// What a key may be known from, beside --key and --keys.
+// The trust anchors in addition to --key and --keys.
 const (
 	byMemory = "an earlier check of this gateway"
 	byBundle = "your credential bundle"
@@ -101,30 +98,13 @@ const (
 
 // verification is one check of an export.
 type verification struct {
-	// contradiction is the first that the events say against each other.
-	contradiction error
-	a             *app
-	name          string
-	// key and caRoot are pinned; keyBy and caRootBy say by what.
-	key, keyBy       string
-	caRoot, caRootBy string
-	// set is that of --keys, in the file keys.
-	set  *attest.KeySet
-	keys string
-	// memory is what is remembered of the gateway.
-	memory     witness.Memory
-	remembered []journal.Checkpoint
-
-	verifier     *attest.Verifier
-	attestations int
-	erased       int
-	calls        *verify.Calls
-	passkeys     passkey.Log
+	*verify.Export
+	a    *app
+	name string
+	// memory is the record of an earlier check of the gateway.
+	memory witness.Memory
 	// counted counts events.
 	counted progress.Meter
-	// begunEarlier counts attestations of calls whose events before it are not
-	// in the export.
-	begunEarlier int
 }
 
 func (a *app) verifyFile(path string, f verifyFlags) error {
@@ -142,7 +122,7 @@ func (a *app) verifyFile(path string, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	if v.remembered, err = m.Within(); err != nil {
+	if v.Checkpoints, err = m.Within(); err != nil {
 		return err
 	}
 	sum, err := v.run(reader)
@@ -170,8 +150,8 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	v.caRoot, v.caRootBy = witness.Fingerprint(g.Root), byBundle
-	if v.remembered, err = m.Within(); err != nil {
+	v.CARoot, v.CARootBy, v.VouchedBy = witness.Fingerprint(g.Root), byBundle, byBundle
+	if v.Checkpoints, err = m.Within(); err != nil {
 		return err
 	}
 	v.counted.Expect(a.journalSize(ctx, g))
@@ -180,24 +160,23 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 		return source.failed
 	}
 	if err != nil {
-		// A journal that verifies by itself may not be the one that was seen.
+		// A valid journal may still differ from the one that was seen before.
 		if _, doubt, _ := witness.Status(ctx, a.App, g); doubt != nil {
 			return errors.Join(doubt, err)
 		}
 		return err
 	}
-	if err := notRolledBack(v.remembered, sum); err != nil {
+	if err := notRolledBack(v.Checkpoints, sum); err != nil {
 		return err
 	}
-	err = witness.Remember(a.App, witness.Memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: sum.Keys, CARoot: v.caRoot, Note: sum.Signed.Note})
+	err = witness.Remember(a.App, witness.Memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: sum.Keys, CARoot: v.CARoot, Note: sum.Signed.Note})
 	if err != nil {
-		return fmt.Errorf("remembering the checkpoint: %w", err)
+		return fmt.Errorf("storing the checkpoint: %w", err)
 	}
 	return errors.Join(v.originUnproven(), v.print(sum))
 }
 
-// notRolledBack refuses a whole journal that ends before a checkpoint that was
-// seen.
+// notRolledBack refuses a complete journal that ends before a known checkpoint.
 func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
 	for _, cp := range seen {
 		if sum.Last < cp.Size {
@@ -207,23 +186,27 @@ func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
 	return nil
 }
 
-// headerRoom is the longest header that is looked into before it is verified.
+// headerRoom is the longest header that is read before it is verified.
 const headerRoom = 1 << 20
 
-// newVerification finds out what is known of the gateway whose export it is:
-// by the CA of the credential bundle, or else by the one that the export
-// names, which means nothing unless it is remembered.
+// newVerification loads the memory of the exporting gateway: identified by the CA of the credential
+// bundle, or else by the CA in the export, which is trusted only if it is stored.
 func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, witness.Memory, error) {
-	v := &verification{a: a, name: name, key: f.key, keys: f.keys}
+	v := &verification{a: a, name: name}
+	pins := verify.Pins{Key: f.key, SetBy: f.keys}
+	if f.key != "" {
+		pins.KeyBy = "--key"
+	}
+	v.Export = verify.NewExport(pins, &v.counted)
 	if f.keys != "" {
 		set, err := readKeySet(f.keys)
 		if err != nil {
 			return nil, witness.Memory{}, err
 		}
-		v.set, v.caRoot, v.caRootBy = &set, set.Fingerprint(), f.keys
+		v.Set, v.CARoot, v.CARootBy = &set, set.Fingerprint(), f.keys
 	}
 	if caRoot == "" {
-		caRoot = cmp.Or(v.caRoot, namedRoot(r))
+		caRoot = cmp.Or(v.CARoot, namedRoot(r))
 	}
 	if caRoot == "" {
 		return v, witness.Memory{}, nil
@@ -233,14 +216,15 @@ func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoo
 		return nil, witness.Memory{}, err
 	}
 	v.memory = m
-	if v.caRoot == "" && m.CARoot != "" {
-		v.caRoot, v.caRootBy = m.CARoot, byMemory
+	v.Signers, v.SignersBy = m.Signing(), byMemory
+	if v.CARoot == "" && m.CARoot != "" {
+		v.CARoot, v.CARootBy = m.CARoot, byMemory
 	}
 	return v, m, nil
 }
 
-// namedRoot returns the fingerprint of the CA that the header names, without
-// taking anything from the reader; "" when there is none.
+// namedRoot returns the fingerprint of the CA in the header, without consuming the reader; "" if
+// none exists.
 func namedRoot(r *bufio.Reader) string {
 	var header struct {
 		Keys json.RawMessage `json:"keys"`
@@ -255,7 +239,7 @@ func namedRoot(r *bufio.Reader) string {
 	return set.Fingerprint()
 }
 
-// peekLine returns the first line, as far as the reader's buffer holds it.
+// peekLine returns the first line, limited to the reader's buffer.
 func peekLine(r *bufio.Reader) []byte {
 	for n := 4096; ; n = min(2*n, r.Size()) {
 		head, err := r.Peek(n)
@@ -268,24 +252,20 @@ func peekLine(r *bufio.Reader) []byte {
 	}
 }
 
-// looksLikeExport reports whether a first line means to be the header of an
-// export, right or wrong.
+// looksLikeExport reports whether a first line is apparently the header of an export, valid or not.
 func looksLikeExport(line []byte) bool {
 	var header struct {
 		Format string `json:"format"`
 		Kind   string `json:"kind"`
 	}
-	// A line that does not end within the buffer is looked into no further.
+	// A line longer than the buffer is not parsed.
 	return len(line) >= headerRoom || json.Unmarshal(line, &header) == nil && header.Format != "" && header.Kind != ""
 }
 
 func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	notExport := !looksLikeExport(peekLine(r))
 	defer v.a.Progress(&v.counted, "verifying", "events")()
-	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Trust: v.trust, Remembered: v.remembered, Visit: v.visit})
-	if err == nil {
-		err = v.contradiction
-	}
+	sum, err := v.Export.Verify(r)
 	var unknown *journal.UnknownKeyError
 	switch {
 	case err == nil:
@@ -296,7 +276,7 @@ func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	case errors.As(err, &unknown):
 		return sum, v.unknownKey(unknown)
 	}
-	failed := reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
+	failed := reason.Errorf(reason.VerificationFailed, "verifying %s: %w", v.name, err)
 	var bad *journal.CorruptError
 	if errors.As(err, &bad) {
 		failed = failed.WithField("seq", fmt.Sprint(bad.Seq))
@@ -304,107 +284,21 @@ func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	return sum, failed
 }
 
-// visit verifies the key set of the header, and the attestation in each event
-// that holds one.
-func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
-	if e == nil {
-		return v.start(keys)
-	}
-	v.counted.Add(1)
-	if v.contradiction == nil {
-		v.contradiction = v.examine(e)
-	}
-	return nil
-}
-
-// examine holds an event against those before it. What it finds is told when the
-// chain is whole: where that breaks comes first.
-func (v *verification) examine(e *journal.Event) error {
-	if v.calls == nil {
-		v.calls = verify.New(e.Seq - 1)
-		v.passkeys.Whole, v.passkeys.Gateway = e.Seq == 1, v.caRoot
-	}
-	if err := record.NotePasskey(&v.passkeys, e); err != nil {
-		return &journal.CorruptError{Seq: e.Seq, What: "what it says of a passkey: " + err.Error()}
-	}
-	if e.Code != event.Attested {
-		return v.calls.Note(e)
-	}
-	defer func() { _ = v.calls.Note(e) }() // it ends the call
-	if e.Erased() {
-		v.erased++
-		return nil
-	}
-	decoded, err := record.Decode(e)
-	payload, ok := decoded.(*record.Attested)
-	if err != nil || !ok {
-		return badAttestation(e.Seq, fmt.Sprintf("it cannot be read: %v", err))
-	}
-	if v.verifier == nil {
-		return badAttestation(e.Seq, "there is no key set to verify it with")
-	}
-	got, err := v.verifier.Verify(payload.Envelope)
-	if err != nil {
-		return badAttestation(e.Seq, err.Error())
-	}
-	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
-		return badAttestation(e.Seq, "it is that of another call, proposal "+got.Predicate.Invocation.ProposalID)
-	}
-	why, compared := v.calls.Check(e, got.Predicate, payload)
-	if why != "" {
-		return badAttestation(e.Seq, payload.AttestationID+" contradicts the journal: "+why)
-	}
-	if !compared {
-		v.begunEarlier++
-	}
-	v.attestations++
-	return nil
-}
-
-func badAttestation(seq int64, what string) error {
-	return &journal.CorruptError{Seq: seq, What: "the attestation in it: " + what}
-}
-
-// start chooses the key set: the one of --keys, or else that of the file, held
-// against the pinned root.
-func (v *verification) start(keys json.RawMessage) error {
-	set := v.set
-	if set == nil {
-		if len(keys) == 0 || string(keys) == "null" {
-			return nil
-		}
-		parsed, err := attest.ParseKeySet(keys)
-		if err != nil {
-			return err
-		}
-		set = &parsed
-	}
-	if v.caRoot != "" && set.Fingerprint() != v.caRoot {
-		return fmt.Errorf("the key set leads to the CA %s, not to %s, which is known from %s", set.Fingerprint(), v.caRoot, v.caRootBy)
-	}
-	if v.caRoot == "" {
-		v.caRoot, v.caRootBy = set.Fingerprint(), ""
-	}
-	verifier, err := attest.NewVerifier(*set)
-	v.verifier = verifier
-	return err
-}
-
-// print says what was verified and what was trusted. Who reads one line reads
-// what was not proven.
+// print prints the verified and the trusted data. Its first line states if the origin was not
+// proven.
 func (v *verification) print(sum journal.Summary) error {
 	body := printer.Object{
-		{"source", v.name}, {"verified", true}, {"origin_proven", v.keyBy != ""},
+		{"source", v.name}, {"verified", true}, {"origin_proven", v.KeyBy != ""},
 		{"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
 		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased}, {"key_rotations", sum.Rotations},
-		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"attestations_not_compared", v.begunEarlier},
-		{"votes_by_passkey", v.passkeys.Verified}, {"votes_by_passkey_not_compared", v.passkeys.Unknown}, {"signed_size", sum.Signed.Size},
-		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", v.keyBy},
-		{"ca_root", v.caRoot}, {"ca_root_pinned_by", v.caRootBy},
+		{"attestations", v.Attestations}, {"erased_attestations", v.Erased}, {"attestations_not_compared", v.NotCompared},
+		{"votes_by_passkey", v.Passkeys.Verified}, {"votes_by_passkey_not_compared", v.Passkeys.Unknown}, {"signed_size", sum.Signed.Size},
+		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", v.KeyBy},
+		{"ca_root", v.CARoot}, {"ca_root_pinned_by", v.CARootBy},
 	}
 	return v.a.PrintOne("JournalVerification", printer.Record{Name: sum.Gateway, Body: body}, func(p *printer.Page) {
-		if v.keyBy == "" {
-			p.Field("origin", "not proven: the keys that signed the journal came from the file itself; they prove that it is whole, not whose it is")
+		if v.KeyBy == "" {
+			p.Field("origin", "not proven: the keys of the journal are from the file itself; they prove integrity, but not the origin")
 		}
 		p.Field("verified", v.name)
 		p.Field("gateway", sum.Gateway)
@@ -415,33 +309,33 @@ func (v *verification) print(sum journal.Summary) error {
 		if sum.Erased > 0 {
 			p.Field("erased", text.Plural(int(sum.Erased), "payload"))
 		}
-		p.Field("attestations", fmt.Sprintf("%d verified", v.attestations))
-		if v.attestations > 0 {
-			p.Field("agreeing", fmt.Sprintf("%d with the events beside them", v.attestations-v.begunEarlier)+v.notCompared())
+		p.Field("attestations", fmt.Sprintf("%d verified", v.Attestations))
+		if v.Attestations > 0 {
+			p.Field("agreeing", fmt.Sprintf("%d with their events", v.Attestations-v.NotCompared)+v.notCompared())
 		}
-		if n := v.passkeys.Verified + v.passkeys.Unknown; n > 0 {
-			p.Field("passkeys", fmt.Sprintf("%s proven by their voters' passkeys", text.Plural(v.passkeys.Verified, "vote"))+earlier(v.passkeys.Unknown))
+		if n := v.Passkeys.Verified + v.Passkeys.Unknown; n > 0 {
+			p.Field("passkeys", fmt.Sprintf("%s proven by their voters' passkeys", text.Plural(v.Passkeys.Verified, "vote"))+earlier(v.Passkeys.Unknown))
 		}
 		p.Field("signed up to", fmt.Sprint(sum.Signed.Size))
-		p.Field("trusted key", sum.Key+trustedBy(v.keyBy))
-		if v.caRoot != "" {
-			p.Field("trusted CA", v.caRoot+trustedBy(v.caRootBy))
+		p.Field("trusted key", sum.Key+trustedBy(v.KeyBy))
+		if v.CARoot != "" {
+			p.Field("trusted CA", v.CARoot+trustedBy(v.CARootBy))
 		}
-		if v.keyBy != "" && v.caRoot != "" && v.caRootBy == "" {
-			p.Field("note", "the keys of the attestations came from the file itself; compare the CA over another channel")
+		if v.KeyBy != "" && v.CARoot != "" && v.CARootBy == "" {
+			p.Field("note", "the keys of the attestations are from the file itself; compare the CA over another channel")
 		}
 	})
 }
 
-// notCompared says of how many attestations the events are elsewhere.
+// notCompared returns how many attestations have their events outside of the export.
 func (v *verification) notCompared() string {
-	if v.begunEarlier == 0 {
+	if v.NotCompared == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d of calls that began before this export are not compared with theirs", v.begunEarlier)
+	return fmt.Sprintf("; %d of calls that started before this export are not compared", v.NotCompared)
 }
 
-// earlier says of how many votes the enrolments are elsewhere.
+// earlier returns how many votes have their enrolments outside of the export.
 func earlier(n int) string {
 	if n == 0 {
 		return ""

@@ -14,9 +14,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// told is what payloads of other events than those of calls hold that says in a
-// few words what happened; each has some of it.
-type told struct {
+// eventDetails has the members of payloads, except payloads of calls, that describe the event; each
+// event has some of them.
+type eventDetails struct {
 	Tool    string `json:"tool"`
 	Reason  string `json:"reason"`
 	Summary string `json:"summary"`
@@ -31,7 +31,7 @@ type told struct {
 	} `json:"vote"`
 }
 
-// denied names the system calls that the sandbox denied, each once.
+// denied lists the system calls that the sandbox denied, each once.
 func denied(list []tool.Violation) string {
 	var names []string
 	for _, v := range list {
@@ -42,8 +42,8 @@ func denied(list []tool.Violation) string {
 	return strings.Join(names, " ")
 }
 
-// whatHappened says of an event what its payload tells; "" when it is erased
-// or tells no more than the event's name.
+// whatHappened describes an event by its payload; "" if the payload was erased or adds nothing to
+// the event's name.
 func whatHappened(e *palyrav1.Event) string {
 	code := event.Code(e.GetCode())
 	payload, err := record.Decode(&journal.Event{Code: code, Payload: e.GetPayloadJson()})
@@ -66,7 +66,7 @@ func whatHappened(e *palyrav1.Event) string {
 	case *record.Violated:
 		return denied(p.Violations)
 	}
-	var t told
+	var t eventDetails
 	if json.Unmarshal(e.GetPayloadJson(), &t) != nil {
 		return ""
 	}

@@ -16,7 +16,7 @@ var ceilingListing = printer.Listing{
 	Kind:    "Ceiling",
 	Columns: []string{"NAME", "ALLOWED", "SET BY"},
 	Wide:    []string{"AT", "REASON"},
-	Empty:   "there are no ceilings",
+	Empty:   "no ceilings",
 }
 
 func ceilingRecord(c *palyrav1.Ceiling) printer.Record {
@@ -33,29 +33,26 @@ func ceilingRecord(c *palyrav1.Ceiling) printer.Record {
 
 func (a *reviewCommands) ceilings() *cobra.Command {
 	return &cobra.Command{
-		Use: "ceilings", Short: "List whom and which channels the gateway lets in at all", Args: command.Args(0, 0),
-		Long: "List whom and which messaging channels the gateway lets in at all, whatever policies say:\n" +
-			"what allowed_principals and allowed_channels of palyra.toml name, and what commands set.\n" +
-			"Without a list of channels there, calls come from none but those that are allowed here.",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+		Use: "ceilings", Short: "List the principals and channels that the gateway admits", Args: command.Args(0, 0),
+		Long: "List the principals and messaging channels that the gateway admits, regardless of policies:\n" +
+			"those in allowed_principals and allowed_channels of palyra.toml, and those set by commands.\n" +
+			"Without a list in palyra.toml, only channels that are allowed here can be used.",
+		RunE: client.ShowList(a.App, ceilingListing, ceilingRecord, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Ceiling, error) {
 			reply, err := g.Reviews.ListCeilings(ctx, &palyrav1.ListCeilingsRequest{})
-			if err != nil {
-				return err
-			}
-			return a.PrintList(ceilingListing, printer.Records(reply.GetCeilings(), ceilingRecord))
+			return reply.GetCeilings(), err
 		}),
 	}
 }
 
 func (a *reviewCommands) allow() *cobra.Command {
-	return a.Waits(a.setCeiling("allow", "Let a principal or a messaging channel in", true,
-		"Let a principal in again that `palyra access forbid` keeps out, or a messaging channel.\nNothing that palyra.toml leaves out is let in by it, and policies still decide.",
+	return a.Waits(a.setCeiling("allow", "Admit a principal or a messaging channel", true,
+		"Admit a principal again after `palyra access forbid`, or admit a messaging channel.\nIt does not extend the lists in palyra.toml, and policies still decide.",
 		"palyra access allow channel:ops\npalyra access allow agent:helper"))
 }
 
 func (a *reviewCommands) forbid() *cobra.Command {
-	return a.setCeiling("forbid", "Keep a principal or a messaging channel out, whatever policies say", false,
-		"Keep an agent, a user or a messaging channel out, whatever policies say; what it has open\nends. For somebody who answers approvals there is `palyra members disable`, which says\nwhat is lost by it.",
+	return a.setCeiling("forbid", "Exclude a principal or a messaging channel, regardless of policies", false,
+		"Exclude an agent, a user or a messaging channel, regardless of policies; its open streams\nand runs end. For users who answer approvals use `palyra members disable`, which warns\nabout the consequences.",
 		"palyra access forbid agent:helper --reason 'under review'\npalyra access forbid channel:ops")
 }
 
@@ -64,22 +61,16 @@ func (a *reviewCommands) setCeiling(verb, short string, allowed bool, long, exam
 	c := &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: command.Args(1, 1), Example: example,
 		Long: long + "\nNAME is user:NAME, agent:NAME or channel:NAME.", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Ceiling", ceilingRecord, func(p *printer.Page, m *palyrav1.Ceiling) {
+			p.Field("name", m.GetName())
+			p.Field("allowed", printer.Yes(m.GetAllowed()))
+			p.Field("set by", m.GetSetBy())
+			p.Field("reason", m.GetReason())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Ceiling, error) {
 			reply, err := g.Reviews.SetCeiling(ctx, &palyrav1.SetCeilingRequest{Name: strings.TrimSpace(given[0]), Allowed: allowed, Reason: why})
-			if err != nil {
-				return err
-			}
-			m := reply.GetCeiling()
-			return a.PrintOne("Ceiling", ceilingRecord(m), func(p *printer.Page) {
-				p.Field("name", m.GetName())
-				p.Field("allowed", printer.Yes(m.GetAllowed()))
-				p.Field("set by", m.GetSetBy())
-				if m.GetReason() != "" {
-					p.Field("reason", m.GetReason())
-				}
-			})
+			return reply.GetCeiling(), err
 		}),
 	}
-	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	c.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
 	return c
 }

@@ -11,19 +11,19 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// longest is the pause before a connection that was lost while this machine waits is
-// made again; the first is short.
+// longest is the maximum pause before a lost connection is reopened while this machine waits; the
+// first pause is short.
 const longest = 10 * time.Second
 
-// collect waits until somebody allows this machine, and takes the certificate. The
-// gateway is known by its CA now, on whatever connection.
+// collect waits for the approval of this machine, and stores the certificate. The gateway's CA is
+// known now, so any connection can be used.
 func (a *pairingCommands) collect(ctx context.Context, j *joining, c *pairing.Candidate, b identity.Bundle) error {
 	if digits := c.Comparison(); digits != "" {
 		a.Say("comparison code: %s", digits)
-		a.Say("Whoever allows this machine has to see the same six digits: `palyra approvals list`, then")
-		a.Say("`palyra approve ID`. If they differ, deny it: somebody is in the middle.")
+		a.Say("The approver of this machine must see the same six digits: `palyra approvals list`, then")
+		a.Say("`palyra approve ID`. If they differ, deny it: the connection is intercepted.")
 	}
-	a.Say("key %s; waiting for somebody to allow it ...", c.KeySHA256())
+	a.Say("key %s; waiting for approval ...", c.KeySHA256())
 	pause := a.Retry
 	for {
 		reply, err := a.collectOnce(ctx, j, c, b)
@@ -34,7 +34,7 @@ func (a *pairingCommands) collect(ctx context.Context, j *joining, c *pairing.Ca
 			pause = a.Retry
 			continue
 		case ctx.Err() != nil:
-			a.Say("interrupted; the same command goes on where this one was")
+			a.Say("interrupted; repeat the command to continue")
 			return ctx.Err()
 		}
 		if e := client.Explain(nil, err); !passing(e) {
@@ -48,7 +48,7 @@ func (a *pairingCommands) collect(ctx context.Context, j *joining, c *pairing.Ca
 	}
 }
 
-// collectOnce asks on one connection until there is an answer.
+// collectOnce polls on one connection until there is an answer.
 func (a *pairingCommands) collectOnce(ctx context.Context, j *joining, c *pairing.Candidate, b identity.Bundle) (*palyrav1.CollectPairingResponse, error) {
 	bare, err := a.DialBare(ctx, j.address, b.Root, b.ServerName)
 	if err != nil {
@@ -62,8 +62,7 @@ func (a *pairingCommands) collectOnce(ctx context.Context, j *joining, c *pairin
 	return bare.CollectPairing(ctx, &palyrav1.CollectPairingRequest{CertificateRequest: msg.Request, Signature: msg.Signature})
 }
 
-// passing reports whether an error may be another one later: the gateway is away, or
-// has too much to do.
+// passing reports whether an error is temporary: the gateway is unreachable or overloaded.
 func passing(e *reason.Error) bool {
 	switch e.Code {
 	case reason.NotConnected, reason.RateLimited, reason.ShuttingDown, reason.JournalUnavailable, reason.Cancelled:
@@ -73,7 +72,7 @@ func passing(e *reason.Error) bool {
 	}
 }
 
-// over removes what was prepared: there will be no certificate for it.
+// over removes the prepared bundle, for which there will be no certificate.
 func (a *pairingCommands) over(j *joining, why *reason.Error) error {
 	if err := identity.RemovePending(j.dir); err != nil {
 		a.Say("warning: %v", err)

@@ -22,13 +22,13 @@ func ConfigCommand(program *client.App) *cobra.Command {
 		RunE: func(_ *cobra.Command, given []string) error { return a.checkConfig(given) }}
 	show := &cobra.Command{Use: "show", Short: "Show every effective value with its origin", Args: command.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.showConfig() }}
-	path := &cobra.Command{Use: "path", Short: "Print which file is read", Args: command.Args(0, 0),
+	path := &cobra.Command{Use: "path", Short: "Print the path of the configuration file", Args: command.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.configPath() }}
 	return command.NewGroup("config", "Check and show the configuration", check, show, path)
 }
 
-// checkConfig prints each finding on stdout, and exits with the code of an
-// invalid configuration when there is one.
+// checkConfig prints each finding on stdout, and exits with the code of an invalid configuration if
+// there is one.
 func (a *operateCommands) checkConfig(given []string) error {
 	opts := a.LoadOptions()
 	if len(given) == 1 {
@@ -54,7 +54,7 @@ func (a *operateCommands) checkConfig(given []string) error {
 	}
 	path, exists := config.Path(opts)
 	if !exists {
-		a.Say("ok: there is no configuration file at %s; the defaults hold", path)
+		a.Say("ok: the configuration file %s does not exist; the defaults apply", path)
 		return nil
 	}
 	a.Say("ok: %s", path)
@@ -82,8 +82,8 @@ func (a *operateCommands) showConfig() error {
 	return a.PrintList(settingListing, records)
 }
 
-// usedAddress is the gateway's address that commands use when it is not the
-// one of the configuration, and where it comes from; "" when it is.
+// usedAddress returns the gateway's address that commands use if it differs from the configuration,
+// and its source; "" otherwise.
 func (a *operateCommands) usedAddress(origins config.Origins) (address, by string) {
 	if a.Address != "" {
 		return a.Address, "flag --address"
@@ -105,13 +105,13 @@ func (a *operateCommands) usedAddress(origins config.Origins) (address, by strin
 func (a *operateCommands) configPath() error {
 	path, exists := config.Path(a.LoadOptions())
 	if path == "" {
-		return errors.New("there is no home directory to look for a configuration in")
+		return errors.New("finding the configuration: the home directory is not known")
 	}
 	body := printer.Object{{"path", path}, {"exists", exists}}
 	return a.PrintOne("ConfigPath", printer.Record{Name: path, Body: body}, func(p *printer.Page) {
 		p.Line(path)
 		if !exists {
-			a.Say("the file does not exist; the defaults hold")
+			a.Say("the file does not exist; the defaults apply")
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// consoleCommands is one run of the program, with the commands of this family.
+// consoleCommands provides the commands of this family.
 type consoleCommands struct{ *client.App }
 
 // ConsoleCommand is `palyra console`.
@@ -22,12 +22,12 @@ func ConsoleCommand(program *client.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "console", Short: "Open the web console of the gateway, logged in", Args: command.Args(0, 0),
 		Long: "Open the web console of the gateway in a browser on this machine, logged in as you.\n\n" +
-			"The link is good once and for a minute. It is not in the arguments of the browser, which\n" +
-			"other users of this machine can see, but in a page for you alone that is removed once\n" +
-			"you are in. With --no-browser the link is printed, to be opened by hand: over SSH,\n" +
+			"The link is valid once and for a minute. It is not in the arguments of the browser, which\n" +
+			"other users of this machine can see, but in a private page that is removed once\n" +
+			"you are logged in. With --no-browser the link is printed, to be opened manually: over SSH,\n" +
 			"forward the port of the console first (ssh -L 7145:127.0.0.1:7145 HOST).\n\n" +
-			"A session ends when you log out, when nobody uses it, when it is revoked, with the\n" +
-			"device that made it, and when palyrad stops.",
+			"A session ends when you log out, when it is idle or revoked, with the\n" +
+			"device that created it, and when palyrad stops.",
 		Example: "palyra console\npalyra console --no-browser\npalyra console sessions",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			link, err := g.Console.CreateConsoleLogin(ctx, &palyrav1.CreateConsoleLoginRequest{})
@@ -46,13 +46,13 @@ func ConsoleCommand(program *client.App) *cobra.Command {
 }
 
 func (a *consoleCommands) printLink(link *palyrav1.CreateConsoleLoginResponse) error {
-	a.Say("whoever opens this link first is logged in as you; it is good once, until %s", a.Moment(link.GetExpiresAt()))
+	a.Say("opening this link logs in as you; it is valid once, until %s", a.Moment(link.GetExpiresAt()))
 	return a.PrintOne("ConsoleLogin", printer.Record{Name: link.GetUrl(), Body: printer.ProtoObject(link)}, func(p *printer.Page) {
 		p.Line(link.GetUrl())
 	})
 }
 
-// open shows the link to a browser, and keeps the page that has it until somebody is in.
+// open passes the link to a browser, and keeps the page with it until the login has completed.
 func (a *consoleCommands) open(ctx context.Context, g *client.Gateway, link *palyrav1.CreateConsoleLoginResponse) error {
 	page, err := browser.Write(browser.Dir(a.App), link.GetUrl())
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *consoleCommands) open(ctx context.Context, g *client.Gateway, link *pal
 	}
 	defer page.Remove()
 	if err := page.Open(ctx); err != nil {
-		a.Say("no browser could be started here: %v", err)
+		a.Say("starting a browser failed: %v", err)
 		return a.printLink(link)
 	}
 	a.Say("opening the console in a browser ... (if none appears: palyra console --no-browser)")
@@ -68,7 +68,7 @@ func (a *consoleCommands) open(ctx context.Context, g *client.Gateway, link *pal
 	if err != nil {
 		return err
 	}
-	return a.show(s, "you are in until")
+	return a.show(s, "logged in until")
 }
 
 func (a *consoleCommands) show(s *palyrav1.ConsoleSession, until string) error {
@@ -103,19 +103,13 @@ func (a *consoleCommands) sessions() *cobra.Command {
 	return &cobra.Command{
 		Use: "sessions", Short: "List the sessions of the console: yours, or all if you may see members", Args: command.Args(0, 0),
 		Example: "palyra console sessions",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			list, err := sessionsOf(ctx, g)
-			if err != nil {
-				return err
-			}
-			return a.PrintList(consoleListing, printer.Records(list, consoleRecord))
-		}),
+		RunE:    client.ShowList(a.App, consoleListing, consoleRecord, sessionsOf),
 	}
 }
 
 func (a *consoleCommands) revoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "End a session of the console, and what is open in it", Args: command.Args(1, 1),
+		Use: "revoke ID", Short: "End a console session with its open streams", Args: command.Args(1, 1),
 		Example:           "palyra console revoke 01J...",
 		ValidArgsFunction: client.Suggest(a.App, sessionsOf, func(s *palyrav1.ConsoleSession) (string, string) { return s.GetSessionId(), s.GetPrincipal() }),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {

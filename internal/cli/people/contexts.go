@@ -12,7 +12,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// contextCommands is one run of the program, with the commands of this family.
+// contextCommands provides the commands of this family.
 type contextCommands struct{ *client.App }
 
 var contextListing = printer.Listing{
@@ -45,8 +45,8 @@ func (a *contextCommands) list() *cobra.Command {
 	}
 }
 
-// record shows a context with the address that its bundle names. A bundle that
-// cannot be read is listed all the same, with what is wrong.
+// record shows a context with the address in its bundle. An unreadable bundle is listed with its
+// problem.
 func (a *contextCommands) record(name, bundle, current string) printer.Record {
 	address, root, problem := "", "", ""
 	if bundle != "" {
@@ -67,9 +67,9 @@ func (a *contextCommands) record(name, bundle, current string) printer.Record {
 
 func (a *contextCommands) use() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Use a gateway from now on, in all terminals", Args: command.Args(1, 1),
-		Long: "Use a gateway from now on, in all terminals. --credentials and PALYRA_CREDENTIALS still\n" +
-			"come first, and --context uses another for one command. \"local\" is the gateway of this\n" +
+		Use: "use NAME", Short: "Select a gateway for all terminals", Args: command.Args(1, 1),
+		Long: "Select a gateway for all terminals. --credentials and PALYRA_CREDENTIALS still\n" +
+			"take precedence, and --context selects another for one command. \"local\" is the gateway of this\n" +
 			"machine.",
 		Example: "palyra context use work\npalyra context use local", ValidArgsFunction: a.complete(true),
 		RunE: a.changing(func(c *client.Contexts, given []string) error {
@@ -84,8 +84,8 @@ func (a *contextCommands) use() *cobra.Command {
 
 func (a *contextCommands) add() *cobra.Command {
 	return &cobra.Command{
-		Use: "add NAME DIR", Short: "Give the credential bundle in a directory a name", Args: command.Args(2, 2),
-		Long:    "Give the credential bundle in a directory a name. The bundle stays where it is.",
+		Use: "add NAME DIR", Short: "Name the credential bundle in a directory", Args: command.Args(2, 2),
+		Long:    "Name the credential bundle in a directory. The bundle is not moved.",
 		Example: "palyra context add work ~/work-credentials",
 		RunE: a.changing(func(c *client.Contexts, given []string) error {
 			dir, err := filepath.Abs(given[1])
@@ -102,7 +102,7 @@ func (a *contextCommands) add() *cobra.Command {
 
 func (a *contextCommands) remove() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Forget a name; the bundle stays where it is", Args: command.Args(1, 1),
+		Use: "remove NAME", Short: "Remove a name; the bundle is not deleted", Args: command.Args(1, 1),
 		ValidArgsFunction: a.complete(false),
 		RunE: a.changing(func(c *client.Contexts, given []string) error {
 			if _, err := c.Bundle(given[0]); err != nil {
@@ -117,8 +117,7 @@ func (a *contextCommands) remove() *cobra.Command {
 	}
 }
 
-// changing reads the contexts, lets do change them, writes them, and shows the one
-// that was named.
+// changing reads the contexts, changes them by do, writes them, and prints the named one.
 func (a *contextCommands) changing(do func(c *client.Contexts, given []string) error) func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, given []string) error {
 		c, err := a.Contexts()

@@ -43,10 +43,10 @@ func TestContextIsUsed(t *testing.T) {
 		t.Errorf("the list:\n%s", r.Out)
 	}
 	for name, args := range map[string][]string{
-		"the local one":     {"--context", "local", "status"},
-		"another bundle":    {"--credentials", t.TempDir(), "status"},
-		"one that is not":   {"--context", "nowhere", "status"},
-		"an address beside": {"--address", clitest.ClosedAddress, "status"},
+		"the local one":         {"--context", "local", "status"},
+		"another bundle":        {"--credentials", t.TempDir(), "status"},
+		"one that is not":       {"--context", "nowhere", "status"},
+		"an additional address": {"--address", clitest.ClosedAddress, "status"},
 	} {
 		if r := w.Run(args...); r.Code == 0 {
 			t.Errorf("%s is not what was used:\n%s", name, r.Out)
@@ -86,8 +86,8 @@ func TestMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		"use of none":          {[]string{"use", "play"}, 1, "there is no context"},
-		"remove of none":       {[]string{"remove", "play"}, 1, "there is no context"},
+		"use of none":          {[]string{"use", "play"}, 1, "does not exist"},
+		"remove of none":       {[]string{"remove", "play"}, 1, "does not exist"},
 		"a name that is taken": {[]string{"add", "work", other(t, w)}, 7, "Remove it first"},
 		"the local one":        {[]string{"add", "local", w.Bundle}, 2, "local"},
 		"no name":              {[]string{"add", "a b", w.Bundle}, 2, "a b"},

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// onDevice logs in by a code that the person confirms on another device (RFC 8628).
+// onDevice logs in by a code that the user confirms on another device (RFC 8628).
 func (a *loginCommands) onDevice(ctx context.Context, try attempt) (*palyrav1.LoginSession, error) {
 	begun, err := try.gateway.BeginLogin(ctx, &palyrav1.BeginLoginRequest{CertificateRequest: try.request})
 	if err != nil {

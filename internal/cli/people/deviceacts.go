@@ -11,14 +11,14 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// shownActs is how many acts are shown where nobody says.
+// shownActs is the default number of listed acts.
 const shownActs = 50
 
 // showDevice is `palyra devices show`.
 func (a *operateCommands) showDevice() *cobra.Command {
 	var limit int
-	c := &cobra.Command{Use: "show ID", Short: "Show a device, and what was approved, started and changed with it", Args: command.Args(1, 1),
-		Long:              "Show a device: its key and certificate, who added it, when it was last used, and what was approved, started and changed with it, newest first, each with the command that takes it back.\n\nOf changes to members, devices, tokens, policies and ceilings only those since this release name their device; older ones are in `palyra journal list --actor`.",
+	c := &cobra.Command{Use: "show ID", Short: "Show a device and its approvals, runs and changes", Args: command.Args(1, 1),
+		Long:              "Show a device: its key and certificate, who added it, when it was last used, and the approvals, runs and changes that were made with it, newest first, each with the command that reverts it.\n\nChanges of members, devices, tokens, policies and ceilings are listed only since the release that records their device; for older ones use `palyra journal list --actor`.",
 		Example:           "palyra devices show 01J...",
 		ValidArgsFunction: a.completeDevices(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -28,11 +28,11 @@ func (a *operateCommands) showDevice() *cobra.Command {
 			}
 			return a.printDevice(ctx, g, reply, limit)
 		})}
-	c.Flags().IntVar(&limit, "limit", shownActs, "at most so many of what was done; 0 means all")
+	c.Flags().IntVar(&limit, "limit", shownActs, "maximum number of listed acts; 0 means all")
 	return c
 }
 
-// printDevice prints a device with what was done with it.
+// printDevice prints a device with its acts.
 func (a *operateCommands) printDevice(ctx context.Context, g *client.Gateway, reply *palyrav1.GetDeviceResponse, limit int) error {
 	d := reply.GetDevice()
 	acts, more, err := client.Collect(limit, actPages(ctx, g, d.GetDeviceId()))
@@ -55,16 +55,16 @@ func (a *operateCommands) printDevice(ctx context.Context, g *client.Gateway, re
 		for _, act := range acts {
 			p.Item(printer.Clock(act.GetAt()) + "  " + act.GetSummary() + subjectOf(act))
 			if act.GetUndo() != "" {
-				p.Item("    take it back: " + act.GetUndo())
+				p.Item("    revert: " + act.GetUndo())
 			}
 		}
 		if more {
-			p.Line("there are more: palyra devices show " + d.GetDeviceId() + " --limit 0")
+			p.Line("the list is truncated: palyra devices show " + d.GetDeviceId() + " --limit 0")
 		}
 	})
 }
 
-// subjectOf names what an act is about where the command that takes it back does not.
+// subjectOf returns the subject of an act that the reverting command does not name.
 func subjectOf(act *palyrav1.DeviceAct) string {
 	if act.GetUndo() != "" || act.GetSubject() == "" {
 		return ""
@@ -82,7 +82,7 @@ func actPages(ctx context.Context, g *client.Gateway, id string) client.Pages[*p
 	}
 }
 
-// deviceFields are what is known of a device.
+// deviceFields prints the details of a device.
 func (a *operateCommands) deviceFields(p *printer.Page, r *palyrav1.GetDeviceResponse) {
 	d := r.GetDevice()
 	p.Field("device", d.GetDeviceId())
@@ -110,7 +110,7 @@ func presenceOf(k *palyrav1.PresenceKey) string {
 	case k == nil:
 		return "no presence key"
 	case k.GetWaits():
-		return k.GetSha256() + ", waits to be confirmed"
+		return k.GetSha256() + ", not confirmed"
 	default:
 		return k.GetSha256()
 	}

@@ -16,7 +16,7 @@ var deviceListing = printer.Listing{
 	Kind:    "Device",
 	Columns: []string{"ID", "PRINCIPAL", "NAME", "CERTIFICATE ENDS", "REVOKED"},
 	Wide:    []string{"CREATED"},
-	Empty:   "there are no devices",
+	Empty:   "no devices",
 	Drop:    []string{"NAME", "CERTIFICATE ENDS"},
 }
 
@@ -24,28 +24,25 @@ var deviceListing = printer.Listing{
 func DevicesCommand(program *client.App) *cobra.Command {
 	a := &operateCommands{program}
 	list := &cobra.Command{Use: "list", Short: "List the devices", Args: command.Args(0, 0),
-		RunE: a.Connected(a.listDevices)}
+		RunE: client.ShowList(a.App, deviceListing, deviceRecord, devicesOf)}
 	var why string
 	var sure bool
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Refuse a device from now on; this cannot be undone", Args: command.Args(1, 1),
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a device; this cannot be undone", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeDevices(),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := a.Confirm(cmd.Context(), sure, "Refuse device %s from now on?", given[0]); err != nil {
+			if err := a.Confirm(cmd.Context(), sure, "Revoke device %s?", given[0]); err != nil {
 				return err
 			}
 			return a.revokeDevice(cmd.Context(), given[0], why, sure)
 		}}
-	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
-	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	revoke.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
+	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask to confirm")
 	return command.NewGroup("devices", "Show, rename, rotate and revoke devices", list, a.showDevice(), a.renameDevice(), a.rotateDevice(), revoke)
 }
 
-func (a *operateCommands) listDevices(ctx context.Context, g *client.Gateway, _ []string) error {
+func devicesOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.Device, error) {
 	reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
-	if err != nil {
-		return err
-	}
-	return a.PrintList(deviceListing, printer.Records(reply.GetDevices(), deviceRecord))
+	return reply.GetDevices(), err
 }
 
 func deviceRecord(d *palyrav1.Device) printer.Record {
@@ -57,25 +54,21 @@ func deviceRecord(d *palyrav1.Device) printer.Record {
 }
 
 func (a *operateCommands) renameDevice() *cobra.Command {
-	return &cobra.Command{Use: "rename ID NAME", Short: "Give a device another name", Args: command.Args(2, 2),
-		Long:              "Give a device another name, so that people tell it from others. Nothing follows from it.",
+	return &cobra.Command{Use: "rename ID NAME", Short: "Rename a device", Args: command.Args(2, 2),
+		Long:              "Rename a device. The name is only displayed and has no other effect.",
 		ValidArgsFunction: a.completeDevices(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Device", deviceRecord, func(p *printer.Page, d *palyrav1.Device) {
+			p.Field("device", d.GetDeviceId())
+			p.Field("of", d.GetPrincipal())
+			p.Field("name", d.GetName())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Device, error) {
 			reply, err := g.Identity.RenameDevice(ctx, &palyrav1.RenameDeviceRequest{DeviceId: given[0], Name: given[1]})
-			if err != nil {
-				return err
-			}
-			d := reply.GetDevice()
-			return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
-				p.Field("device", d.GetDeviceId())
-				p.Field("of", d.GetPrincipal())
-				p.Field("name", d.GetName())
-			})
+			return reply.GetDevice(), err
 		})}
 }
 
-// revokeDevice revokes a device. Where somebody loses the power to answer
-// approvals with it, that is said first, and asked.
+// revokeDevice revokes a device. If users lose the power to answer approvals with it, it warns and
+// asks first.
 func (a *operateCommands) revokeDevice(ctx context.Context, id, why string, sure bool) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -91,7 +84,7 @@ func (a *operateCommands) revokeDevice(ctx context.Context, id, why string, sure
 	if err != nil {
 		return err
 	}
-	// What was done with a lost device is what to look at next.
+	// The acts of a lost device are the next thing to review.
 	shown, err := g.Life.GetDevice(ctx, &palyrav1.GetDeviceRequest{DeviceId: reply.GetDevice().GetDeviceId()})
 	if err != nil {
 		return a.revokedUnseen(reply.GetDevice(), err)
@@ -99,10 +92,10 @@ func (a *operateCommands) revokeDevice(ctx context.Context, id, why string, sure
 	return a.printDevice(ctx, g, shown, shownActs)
 }
 
-// revokedUnseen is for somebody who may revoke a device and not look at it, or has
-// revoked their own: the revocation is in force all the same.
+// revokedUnseen handles a caller that may revoke a device but not view it, or has revoked its own:
+// the revocation is in force nevertheless.
 func (a *operateCommands) revokedUnseen(d *palyrav1.Device, why error) error {
-	a.Say("what was done with it cannot be shown: %v", why)
+	a.Say("listing its acts failed: %v", why)
 	return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
 		p.Field("device", d.GetDeviceId())
 		p.Field("of", d.GetPrincipal())
@@ -112,9 +105,9 @@ func (a *operateCommands) revokedUnseen(d *palyrav1.Device, why error) error {
 
 func (a *operateCommands) completeDevices() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Device, error) {
-		reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
+		devices, err := devicesOf(ctx, g)
 		revoked := func(d *palyrav1.Device) bool { return d.GetRevokedAt() != nil }
-		return slices.DeleteFunc(reply.GetDevices(), revoked), err
+		return slices.DeleteFunc(devices, revoked), err
 	}, func(d *palyrav1.Device) (string, string) {
 		return d.GetDeviceId(), d.GetPrincipal() + " " + d.GetName()
 	})

@@ -19,16 +19,16 @@ import (
 	"palyra/internal/vault/keyring"
 )
 
-// keyCommands is one run of the program, with the commands of this family.
+// keyCommands provides the commands of this family.
 type keyCommands struct{ *client.App }
 
 // KeyCommand is `palyra key`.
 func KeyCommand(program *client.App) *cobra.Command {
 	a := &keyCommands{program}
-	return command.NewGroup("key", "Say where the key of your credential is, and protect it", a.show(), a.protect(), a.presence())
+	return command.NewGroup("key", "Show and protect the key of your credential", a.show(), a.protect(), a.presence())
 }
 
-// bundle is the credential in use; its key may be locked.
+// bundle returns the credential in use; its key may be locked.
 func (a *keyCommands) bundle() (dir string, b identity.Bundle, err error) {
 	if dir, err = a.BundleInUse(); err != nil {
 		return "", b, err
@@ -38,14 +38,14 @@ func (a *keyCommands) bundle() (dir string, b identity.Bundle, err error) {
 	}
 	if b.Token != "" {
 		return "", b, reason.Errorf(reason.InvalidInput, "%s is the bundle of an API token, which has no key", dir).
-			WithRemedy("Name the bundle of a device with --credentials.")
+			WithRemedy("Specify the bundle of a device with --credentials.")
 	}
 	return dir, b, nil
 }
 
 func (a *keyCommands) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Say where the key is", Args: command.Args(0, 0),
+		Use: "show", Short: "Show the location of the key", Args: command.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			dir, b, err := a.bundle()
 			if err != nil {
@@ -84,20 +84,20 @@ func (a *keyCommands) print(dir string, b identity.Bundle) error {
 	})
 }
 
-// protection is what `palyra key protect` is asked for.
+// protection has the flags of `palyra key protect`.
 type protection struct{ keyring, passphrase, undo bool }
 
 func (a *keyCommands) protect() *cobra.Command {
 	var f protection
 	c := &cobra.Command{
-		Use: "protect", Short: "Keep the key in the keyring or under a passphrase", Args: command.Args(0, 0),
-		Long: "Move the private key of the credential in use out of its file: into the keyring of\n" +
-			"your session, or under a passphrase that every command then asks for. The file is\n" +
-			"removed once the key came back from its new place. For the operator of the gateway's\n" +
-			"own host this also ends the socket that takes the uid alone.\n\n" +
-			"Who read the file before, or has a backup of it, still has the key: make the credential\n" +
-			"anew first where that matters. If the passphrase or the keyring is lost, `palyrad\n" +
-			"operator bundle NAME --revoke-old` on the gateway's host makes another credential.",
+		Use: "protect", Short: "Protect the key with the keyring or a passphrase", Args: command.Args(0, 0),
+		Long: "Move the private key of the credential in use from its file into the keyring of\n" +
+			"your session, or encrypt it with a passphrase that every command then asks for. The\n" +
+			"file is removed after the key was read back. For the operator of the gateway's\n" +
+			"own host this also disables the socket that requires only the uid.\n\n" +
+			"Existing copies and backups of the file still contain the key: replace the credential\n" +
+			"first if that matters. If the passphrase or the keyring is lost, `palyrad\n" +
+			"operator bundle NAME --revoke-old` on the gateway's host creates another credential.",
 		Example: "palyra key protect --keyring\npalyra key protect --passphrase\npalyra key protect --undo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, b, err := a.bundle()
@@ -114,7 +114,7 @@ func (a *keyCommands) protect() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&f.keyring, "keyring", false, "in the keyring of this user's session")
-	c.Flags().BoolVar(&f.passphrase, "passphrase", false, "under a passphrase")
+	c.Flags().BoolVar(&f.passphrase, "passphrase", false, "encrypted with a passphrase")
 	c.Flags().BoolVar(&f.undo, "undo", false, "back into the file")
 	c.MarkFlagsOneRequired("keyring", "passphrase", "undo")
 	c.MarkFlagsMutuallyExclusive("keyring", "passphrase", "undo")
@@ -124,13 +124,13 @@ func (a *keyCommands) protect() *cobra.Command {
 func (a *keyCommands) move(ctx context.Context, dir string, b identity.Bundle, f protection) error {
 	switch {
 	case f.undo && b.Kept == nil:
-		a.Say("the key is a file already")
+		a.Say("the key is already a file")
 		return nil
 	case f.undo:
 		return a.undo(ctx, dir, b)
 	case b.Kept != nil:
-		return reason.Errorf(reason.AlreadyExists, "the key is kept elsewhere already: %s", b.Kept.Place).
-			WithRemedy("Bring it back first: `palyra key protect --undo`.")
+		return reason.Errorf(reason.AlreadyExists, "the key is already protected: %s", b.Kept.Place).
+			WithRemedy("Undo that first: `palyra key protect --undo`.")
 	}
 	public, err := x509.MarshalPKIXPublicKey(b.Key.Public())
 	if err != nil {
@@ -146,8 +146,7 @@ func (a *keyCommands) move(ctx context.Context, dir string, b identity.Bundle, f
 	return a.underPassphrase(ctx, dir, public, private)
 }
 
-// intoKeyring puts a key into the keyring. That it came back from there decides, not
-// that there is one.
+// intoKeyring moves a key into the keyring, if it can be read back from there.
 func (a *keyCommands) intoKeyring(ctx context.Context, dir string, kept *keptkey.Kept, private []byte) error {
 	ring := a.Keyring()
 	err := ring.Put(ctx, kept.Item, private)
@@ -172,13 +171,13 @@ func (a *keyCommands) underPassphrase(ctx context.Context, dir string, public, p
 	return identity.Keep(ctx, dir, kept)
 }
 
-// sealed is a key under a passphrase that is typed twice, once it came back from there.
+// sealed encrypts a key with a passphrase that is entered twice, and verifies the result.
 func (a *keyCommands) sealed(ctx context.Context, what string, public, private []byte) (*keptkey.Kept, error) {
 	phrase, err := a.Passphrase(ctx, "new passphrase for the "+what+": ")
 	if err != nil {
 		return nil, err
 	}
-	again, err := a.Passphrase(ctx, "the same again: ")
+	again, err := a.Passphrase(ctx, "repeat the passphrase: ")
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +189,12 @@ func (a *keyCommands) sealed(ctx context.Context, what string, public, private [
 		return nil, err
 	}
 	if _, err := kept.Unseal(phrase); err != nil {
-		return nil, fmt.Errorf("opening what was sealed: %w", err)
+		return nil, fmt.Errorf("decrypting the sealed key: %w", err)
 	}
 	return kept, nil
 }
 
-// undo brings the key back into its file, and then takes it from where it was.
+// undo restores the key into its file, and then deletes it in the protected location.
 func (a *keyCommands) undo(ctx context.Context, dir string, b identity.Bundle) error {
 	kept := b.Kept
 	b, err := a.Unlocked(ctx, b)

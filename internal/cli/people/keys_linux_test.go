@@ -87,7 +87,7 @@ func TestPassphrase(t *testing.T) {
 	if r := w.With(at("wrong horse"), "status"); r.Code == 0 || !strings.Contains(r.Err, "does not open the key") {
 		t.Errorf("a wrong passphrase: %s", r.Err)
 	}
-	if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "no terminal") {
+	if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "without a terminal") {
 		t.Errorf("without a terminal: %s", r.Err)
 	}
 	if r := w.With(at("correct horse", "correct horse"), "key", "protect", "--passphrase"); r.Code == 0 {
@@ -107,7 +107,7 @@ func TestKeyring(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Env["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=" + filepath.Join(t.TempDir(), "none")
-	if r := w.Run("key", "protect", "--keyring"); r.Code == 0 || !isFile(t, w) || !strings.Contains(r.Err, "the keyring cannot be used") {
+	if r := w.Run("key", "protect", "--keyring"); r.Code == 0 || !isFile(t, w) || !strings.Contains(r.Err, "using the keyring") {
 		t.Errorf("without a keyring: %d, %s", r.Code, r.Err)
 	}
 	w.Env["DBUS_SESSION_BUS_ADDRESS"] = keyringtest.New(t)

@@ -24,7 +24,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// loginCommands is one run of the program, with the commands of this family.
+// loginCommands provides the commands of this family.
 type loginCommands struct{ *client.App }
 
 // options are the flags of palyra login.
@@ -40,9 +40,9 @@ func LoginCommand(program *client.App) *cobra.Command {
 		Use: "login [HOST:PORT|CONTEXT]", Short: "Log in at the identity provider of a gateway", Args: command.Args(0, 1),
 		Long: "Log in at the identity provider of a gateway, in a browser on this machine, or with\n" +
 			"--device on any other. The session's credential becomes a context, which is used from\n" +
-			"then on. It ends after some hours and is not renewed: log in again.\n\n" +
-			"A gateway that has no context here shows the fingerprint of its CA first. Compare it\n" +
-			"with the one that its administrator gives you, or name that with --ca-fingerprint.",
+			"then on. It expires after some hours and is not renewed: log in again.\n\n" +
+			"For a gateway without a context the fingerprint of its CA is shown first. Compare it\n" +
+			"with the one from its administrator, or specify that with --ca-fingerprint.",
 		Example: "palyra login gateway.example.com:7443\npalyra login work\npalyra login --device",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.login(cmd.Context(), o, strings.Join(given, ""))
@@ -50,7 +50,7 @@ func LoginCommand(program *client.App) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.BoolVar(&o.device, "device", false, "confirm on another device instead of a browser here")
-	flags.StringVar(&o.name, "name", "", "the name of the context (default: that of the gateway)")
+	flags.StringVar(&o.name, "name", "", "the name of the context (default: the name of the gateway)")
 	flags.StringVar(&o.fingerprint, "ca-fingerprint", "", "the gateway's CA, as sha256:HEX, instead of a question")
 	return c
 }
@@ -59,15 +59,15 @@ func LoginCommand(program *client.App) *cobra.Command {
 func LogoutCommand(program *client.App) *cobra.Command {
 	a := &loginCommands{program}
 	return &cobra.Command{
-		Use: "logout", Short: "End the session of palyra login, and forget its credential", Args: command.Args(0, 0),
-		Long: "End the session of palyra login, with what is open in it, and forget its credential.\n" +
-			"What was approved in it stays approved.",
+		Use: "logout", Short: "End the session of palyra login, and delete its credential", Args: command.Args(0, 0),
+		Long: "End the session of palyra login with its open streams, and delete its credential.\n" +
+			"Approvals of the session stay valid.",
 		Example: "palyra logout\npalyra --context work logout",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.logout(cmd.Context()) },
 	}
 }
 
-// attempt is one login under way.
+// attempt is one login in progress.
 type attempt struct {
 	gateway palyrav1connect.LoginServiceClient
 	key     *ecdsa.PrivateKey
@@ -100,7 +100,7 @@ func (a *loginCommands) login(ctx context.Context, o *options, at string) error 
 	return a.keep(t, key, session)
 }
 
-// keep writes the session's bundle and uses it from now on.
+// keep stores the session's bundle and selects it.
 func (a *loginCommands) keep(t target, key *ecdsa.PrivateKey, s *palyrav1.LoginSession) error {
 	chain, err := ca.ParseChain([]byte(s.GetCertificateChain()))
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *loginCommands) keep(t target, key *ecdsa.PrivateKey, s *palyrav1.LoginS
 		return err
 	}
 	if _, err := identity.ReadBundle(t.dir); err != nil {
-		return errors.Join(reason.Errorf(reason.VerificationFailed, "the gateway's certificate is not for this login: %w", err), os.RemoveAll(t.dir))
+		return errors.Join(reason.Errorf(reason.VerificationFailed, "the gateway's certificate does not match this login: %w", err), os.RemoveAll(t.dir))
 	}
 	c, err := a.Contexts()
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *loginCommands) logout(ctx context.Context) error {
 	}
 	if !identity.IsLogin(dir) {
 		return command.Usage("the credential in use is not of a login: %s", dir).
-			WithRemedy("Name the context of a login with --context; see `palyra context list`.")
+			WithRemedy("Specify the context of a login with --context; see `palyra context list`.")
 	}
 	if err := a.tell(ctx); err != nil {
 		return err
@@ -166,8 +166,8 @@ func (a *loginCommands) logout(ctx context.Context) error {
 	return nil
 }
 
-// tell ends the session at the gateway. One that ended already is as good, and one
-// whose gateway is away ends by itself: its key is gone.
+// tell ends the session at the gateway. An ended session is not an error; an unreachable gateway is
+// not either, because the session expires and its key is deleted.
 func (a *loginCommands) tell(ctx context.Context) error {
 	g, err := a.Connect(ctx)
 	if err == nil {
@@ -181,7 +181,7 @@ func (a *loginCommands) tell(ctx context.Context) error {
 	case reason.CertificateExpired, reason.Unauthenticated, reason.NotFound:
 		return nil
 	case reason.NotConnected:
-		a.Say("the gateway was not told (%s); its session ends by itself, and its key is removed here", why.Message)
+		a.Say("ending the session at the gateway failed (%s); it expires by itself, and its key was removed here", why.Message)
 		return nil
 	}
 	return err

@@ -124,11 +124,11 @@ func TestTrust(t *testing.T) {
 		code int
 		says string
 	}{
-		"nobody to ask":        {printer.Streams{}, nil, 8, "--ca-fingerprint"},
-		"another fingerprint":  {printer.Streams{}, []string{"--ca-fingerprint", "sha256:" + strings.Repeat("0", 64)}, 8, "which is not the one"},
-		"no fingerprint":       {printer.Streams{}, []string{"--ca-fingerprint", "x"}, 8, "which is not the one"},
+		"no terminal":          {printer.Streams{}, nil, 8, "--ca-fingerprint"},
+		"another fingerprint":  {printer.Streams{}, []string{"--ca-fingerprint", "sha256:" + strings.Repeat("0", 64)}, 8, "which does not match --ca-fingerprint"},
+		"no fingerprint":       {printer.Streams{}, []string{"--ca-fingerprint", "x"}, 8, "which does not match --ca-fingerprint"},
 		"a person who says no": {clitest.Typing("n\n"), nil, 1, "nothing was changed"},
-		"nobody may ask":       {clitest.Typing("y\n"), []string{"--no-input"}, 8, "--ca-fingerprint"},
+		"prompts disabled":     {clitest.Typing("y\n"), []string{"--no-input"}, 8, "--ca-fingerprint"},
 	} {
 		r := w.With(c.in, append([]string{"login", w.Address}, c.args...)...)
 		if r.Code != c.code || !strings.Contains(r.Err, c.says) || page.MatchString(r.Err) {
@@ -208,10 +208,10 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		"no gateway":          {[]string{"login"}, "palyra login HOST:PORT"},
-		"no such context":     {[]string{"login", "nowhere"}, `there is no context "nowhere"`},
+		"no such context":     {[]string{"login", "nowhere"}, `the context "nowhere" does not exist`},
 		"no address":          {[]string{"login", "a:b:c"}, "want HOST:PORT"},
 		"a name that is none": {[]string{"login", w.Address, "--ca-fingerprint", fingerprint(w), "--name", "../x"}, "is not 1 to 63"},
-		"nobody is logged in": {[]string{"--credentials", w.Bundle, "logout"}, "is not of a login"},
+		"not logged in":       {[]string{"--credentials", w.Bundle, "logout"}, "is not of a login"},
 	} {
 		if r := w.Run(c.args...); r.Code == 0 || !strings.Contains(r.Err, c.says) {
 			t.Errorf("%s: exit %d: %s", name, r.Code, r.Err)
@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	}
 	// A context with another credential is not overwritten.
 	w.Want(w.Run("context", "add", "mine", w.Bundle), 0)
-	if r := w.Run("login", w.Address, "--name", "mine"); r.Code != 7 || !strings.Contains(r.Err, "has a credential of its own") {
+	if r := w.Run("login", w.Address, "--name", "mine"); r.Code != 7 || !strings.Contains(r.Err, "already has another credential") {
 		t.Errorf("exit %d: %s", r.Code, r.Err)
 	}
 }
@@ -244,7 +244,7 @@ func TestEndedSession(t *testing.T) {
 	w.Server.Close()
 	r = w.Run("logout")
 	w.Want(r, 0)
-	if !strings.Contains(r.Err, "was not told") {
+	if !strings.Contains(r.Err, "ending the session at the gateway failed") {
 		t.Error(r.Err)
 	}
 	if _, err := os.Stat(dir); err == nil {

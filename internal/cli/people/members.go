@@ -23,7 +23,7 @@ var memberListing = printer.Listing{
 	Kind:    "Member",
 	Columns: []string{"PRINCIPAL", "ROLES", "OWNER", "STATE"},
 	Wide:    []string{"CREATED", "REMOVED"},
-	Empty:   "there are no members",
+	Empty:   "no members",
 }
 
 // MembersCommand is `palyra members`.
@@ -36,16 +36,19 @@ func MembersCommand(program *client.App) *cobra.Command {
 
 func (a *operateCommands) membersList() *cobra.Command {
 	var all bool
-	c := &cobra.Command{Use: "list", Short: "List the users and agents that the gateway knows", Args: command.Args(0, 0),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+	c := &cobra.Command{Use: "list", Short: "List the users and agents of the gateway", Args: command.Args(0, 0),
+		RunE: client.ShowList(a.App, memberListing, memberRecord, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
 			reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{Removed: all})
-			if err != nil {
-				return err
-			}
-			return a.PrintList(memberListing, printer.Records(reply.GetMembers(), memberRecord))
+			return reply.GetMembers(), err
 		})}
-	c.Flags().BoolVar(&all, "all", false, "also those that were removed")
+	c.Flags().BoolVar(&all, "all", false, "include removed members")
 	return c
+}
+
+// membersOf lists the members that are not removed.
+func membersOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
+	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
+	return reply.GetMembers(), err
 }
 
 func memberRecord(m *palyrav1.Member) printer.Record {
@@ -58,27 +61,27 @@ func memberRecord(m *palyrav1.Member) printer.Record {
 
 func (a *operateCommands) membersShow() *cobra.Command {
 	return &cobra.Command{Use: "show NAME", Short: "Show a user or agent with its devices", Args: command.Args(1, 1),
-		Long:              "Show a user or agent with its devices. NAME is a user, or the agent where there is\nno such user; user:NAME and agent:NAME tell them apart.",
+		Long:              "Show a user or agent with its devices. NAME is a user, or an agent if no such user\nexists; use user:NAME or agent:NAME to be explicit.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			members, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{Removed: true})
 			if err != nil {
 				return err
 			}
-			m := meant(members.GetMembers(), given[0])
+			m := resolveMember(members.GetMembers(), given[0])
 			if m == nil {
-				return reason.Errorf(reason.NotFound, "there is no member %s", given[0]).WithRemedy("See `palyra members list --all`.")
+				return reason.Errorf(reason.NotFound, "the member %s does not exist", given[0]).WithRemedy("List the members with `palyra members list --all`.")
 			}
-			devices, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
+			devices, err := devicesOf(ctx, g)
 			if err != nil {
 				return err
 			}
-			return a.printMember(m, members.GetMembers(), devices.GetDevices())
+			return a.printMember(m, members.GetMembers(), devices)
 		})}
 }
 
-// meant is the member that a name means to the gateway, nil when there is none.
-func meant(members []*palyrav1.Member, name string) *palyrav1.Member {
+// resolveMember resolves a name to a member as the gateway does, or nil.
+func resolveMember(members []*palyrav1.Member, name string) *palyrav1.Member {
 	for _, p := range []string{name, "user:" + name, "agent:" + name} {
 		for _, m := range members {
 			if m.GetPrincipal() == p {
@@ -171,15 +174,15 @@ func (a *operateCommands) membersAdd() *cobra.Command {
 	var owner, out string
 	var sure bool
 	c := &cobra.Command{Use: "add NAME", Short: "Add a user or an agent, and write its credential bundle", Args: command.Args(1, 1),
-		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas made here and never leaves it. Give it to the person, or to the agent's machine, and\nkeep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. A name that a removed\nmember had is not free again.\n\n" +
-			"If the change waits for a second person, the directory holds the key alone. The same\ncommand again, once the change is approved, completes the bundle.",
+		Long: "Add a user or an agent, and write its credential bundle: a directory with a key that\nwas created here and is stored only there. Give it to the user, or to the agent's machine,\nand keep no copy. With --owner it is an agent that acts for that user,\nonce the user consents: `palyra members consent NAME`. The name of a removed\nmember cannot be reused.\n\n" +
+			"If the change needs a second approver, the directory contains only the key. Repeat\nthe command after the approval to complete the bundle.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.addMember(cmd.Context(), given[0], roles, owner, out, sure)
 		}}
-	c.Flags().StringSliceVar(&roles, "role", nil, "a role that it holds; repeatable")
+	c.Flags().StringSliceVar(&roles, "role", nil, "a role of the member; repeatable")
 	c.Flags().StringVar(&owner, "owner", "", "the user for whom an agent acts")
 	c.Flags().StringVar(&out, "out", "", "directory of the bundle (default ./NAME.palyra)")
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask if users lose the power to answer approvals")
 	_ = c.MarkFlagDirname("out")
 	return c
 }
@@ -217,9 +220,9 @@ func (a *operateCommands) addMember(ctx context.Context, name string, roles []st
 	})
 }
 
-// bundleFor makes a key in a directory, has the member added with it, and writes the
-// bundle. A directory that holds such a key already is completed. Nothing is left of a new
-// directory when the gateway refuses; the key stays as long as the member may be added with it.
+// bundleFor creates a key in a directory, adds the member with it, and writes the bundle. A
+// directory that already contains such a key is completed. If the gateway refuses, a new directory
+// is removed; the key is kept as long as the member may still be added with it.
 func (a *operateCommands) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.AddMemberRequest, dir string, sure bool) (*palyrav1.AddMemberResponse, error) {
 	_, before := os.Lstat(dir)
 	key, err := identity.BundleKey(dir)
@@ -252,8 +255,8 @@ func (a *operateCommands) bundleFor(ctx context.Context, g *client.Gateway, req 
 	return reply, identity.WriteBundle(dir, made)
 }
 
-// refused reports whether an error says that a change is not made: it neither waits nor is
-// its result unknown.
+// refused reports whether a change was definitely not made: it is neither pending nor is its result
+// unknown.
 func refused(ctx context.Context, err error) bool {
 	code := client.Explain(nil, err).Code
 	return ctx.Err() == nil && code != reason.ChangePending && code != reason.NotConnected && code != reason.ShuttingDown
@@ -262,24 +265,24 @@ func refused(ctx context.Context, err error) bool {
 func (a *operateCommands) membersRoles() *cobra.Command {
 	var add, remove []string
 	var sure bool
-	c := &cobra.Command{Use: "roles NAME", Short: "Give roles to a member, or take them", Args: command.Args(1, 1),
-		Long:              "Give roles to a member with --add, take them with --remove, in one step. Where one is\ntaken, the member's open streams and runs end; what it may still do it can begin again.\nOnly owners give and take owner and admin, and change who holds one of them.",
+	c := &cobra.Command{Use: "roles NAME", Short: "Add or remove roles of a member", Args: command.Args(1, 1),
+		Long:              "Add roles to a member with --add and remove roles with --remove, in one step. Removing a\nrole ends the member's open streams and runs, which it may start again if it still can.\nOnly owners add and remove owner and admin, and change members with these roles.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(add)+len(remove) == 0 {
-				return command.Usage("there is nothing to change").WithRemedy("Give a role with --add ROLE, or take one with --remove ROLE; `palyra members show %s` lists them.", given[0])
+				return command.Usage("there is nothing to change").WithRemedy("Add a role with --add ROLE, or remove one with --remove ROLE; `palyra members show %s` lists them.", given[0])
 			}
 			return a.updateMember(cmd.Context(), &palyrav1.UpdateMemberRequest{Member: given[0], AddRoles: add, RemoveRoles: remove}, sure)
 		}}
-	c.Flags().StringSliceVar(&add, "add", nil, "a role that it gets; repeatable")
-	c.Flags().StringSliceVar(&remove, "remove", nil, "a role that it loses; repeatable")
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	c.Flags().StringSliceVar(&add, "add", nil, "a role to add; repeatable")
+	c.Flags().StringSliceVar(&remove, "remove", nil, "a role to remove; repeatable")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask if users lose the power to answer approvals")
 	return c
 }
 
 func (a *operateCommands) membersOwner() *cobra.Command {
-	return &cobra.Command{Use: "owner AGENT USER", Short: "Let an agent act for another user", Args: command.Args(2, 2),
-		Long:              "Let an agent act for another user from now on, once that user consents: `palyra members\nconsent AGENT`. Its open streams and runs end, and what was granted to it while it acted\nfor the other does not count for it. Its secrets, vault://agent:NAME/..., end.",
+	return &cobra.Command{Use: "owner AGENT USER", Short: "Change the owner of an agent", Args: command.Args(2, 2),
+		Long:              "Let an agent act for another user, once that user consents: `palyra members consent\nAGENT`. Its open streams and runs end, and grants from its time with the previous owner\ndo not apply. Its secrets, vault://agent:NAME/..., end.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			owner := "user:" + strings.TrimPrefix(given[1], "user:")
@@ -296,8 +299,8 @@ func (a *operateCommands) updateMember(ctx context.Context, req *palyrav1.Update
 }
 
 func (a *operateCommands) membersDisable() *cobra.Command {
-	return a.standing("disable", "Keep a member from acting until it is enabled",
-		"Keep a member, and a user's agents, from acting until it is enabled: open streams and\nruns end, its certificates are refused, and votes that it cast do not count meanwhile,\nalso in grants.",
+	return a.standing("disable", "Suspend a member until it is enabled",
+		"Suspend a member, and a user's agents, until it is enabled: open streams and runs end,\nits certificates are refused, and its votes do not count meanwhile, also in grants.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
 			reply, err := g.Access.DisableMember(ctx, &palyrav1.DisableMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
 			return reply.GetMember(), err
@@ -305,8 +308,8 @@ func (a *operateCommands) membersDisable() *cobra.Command {
 }
 
 func (a *operateCommands) membersEnable() *cobra.Command {
-	return a.standing("enable", "Let a disabled member act again",
-		"Let a disabled member act again. Votes that it cast before, also in grants that still\nstand, count again.",
+	return a.standing("enable", "Enable a disabled member",
+		"Enable a disabled member. Its earlier votes count again, also in grants that are\nstill valid.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
 			reply, err := g.Access.EnableMember(ctx, &palyrav1.EnableMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
 			return reply.GetMember(), err
@@ -314,14 +317,20 @@ func (a *operateCommands) membersEnable() *cobra.Command {
 }
 
 func (a *operateCommands) membersConfirm() *cobra.Command {
-	return &cobra.Command{Use: "confirm NAME", Short: "Say that a member is who it is said to be", Args: command.Args(1, 1),
-		Long: "Say that a member is who it is said to be. Whoever adds a member, changes its roles or\n" +
-			"gives it a device could act as it; where policy wants two people, they count as one until\n" +
-			"somebody else confirms the member. A word counts for those in whose hands you are not;\n" +
-			"`palyrad members confirm NAME` on the gateway's host while palyrad is stopped counts\n" +
-			"for everybody.",
+	var host bool
+	c := &cobra.Command{Use: "confirm NAME", Short: "Confirm that a member is a person of its own", Args: command.Args(1, 1),
+		Long: "Confirm that a member is a person of its own. A member who adds another one, changes its\n" +
+			"roles or gives it a device could act as it; where policy requires two people, the two\n" +
+			"count as one until a third one confirms the member. Your confirmation counts for every\n" +
+			"member that did none of this to you.\n\n" +
+			"With --host the gateway's host confirms the member, which counts for every member: the\n" +
+			"command needs the local operator's bundle there, and asks for its presence key. So does\n" +
+			"`palyrad members confirm NAME` as root, without a key.",
 		ValidArgsFunction: a.completeMembers(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			if host {
+				return a.confirmOnHost(ctx, g, given)
+			}
 			reply, err := g.Access.ConfirmMember(ctx, &palyrav1.ConfirmMemberRequest{Member: given[0]})
 			if err != nil {
 				return err
@@ -329,30 +338,43 @@ func (a *operateCommands) membersConfirm() *cobra.Command {
 			m := reply.GetMember()
 			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { p.Field("confirmed", m.GetPrincipal()) })
 		})}
+	c.Flags().BoolVar(&host, "host", false, "confirm on behalf of the gateway's host, with the presence key of this device")
+	return c
+}
+
+// confirmOnHost confirms a member on behalf of the gateway's host.
+func (a *operateCommands) confirmOnHost(ctx context.Context, g *client.Gateway, members []string) error {
+	prover, err := a.Prover(g)
+	if err != nil {
+		return err
+	}
+	confirmed, err := prover.ConfirmMembers(ctx, members)
+	if err != nil {
+		return err
+	}
+	principal := confirmed[0]
+	body := printer.Object{{Name: "principal", Value: principal}}
+	return a.PrintOne("Member", printer.Record{Name: principal, Body: body}, func(p *printer.Page) { p.Field("confirmed", principal) })
 }
 
 func (a *operateCommands) membersConsent() *cobra.Command {
 	var withdraw bool
-	c := &cobra.Command{Use: "consent AGENT", Short: "Let an agent of yours act in your name", Args: command.Args(1, 1),
-		Long: "Let an agent of yours act in your name. One that somebody else added for you, or gave to\n" +
-			"you, waits until you say so, with a device of your own; `palyra status` names those that\n" +
-			"wait. With --withdraw it waits again, and its open streams and runs end.",
+	c := &cobra.Command{Use: "consent AGENT", Short: "Let your agent act in your name", Args: command.Args(1, 1),
+		Long: "Let your agent act in your name. An agent that another user added for you, or gave to\n" +
+			"you, needs your consent from your own device; `palyra status` lists the agents that\n" +
+			"wait for it. --withdraw withdraws the consent and ends open streams and runs.",
 		ValidArgsFunction: a.completeMembers(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Member", memberRecord, a.memberFields, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Member, error) {
 			reply, err := g.Access.ConsentToAgent(ctx, &palyrav1.ConsentToAgentRequest{Agent: given[0], Withdraw: withdraw})
-			if err != nil {
-				return err
-			}
-			m := reply.GetMember()
-			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { a.memberFields(p, m) })
+			return reply.GetMember(), err
 		})}
-	c.Flags().BoolVar(&withdraw, "withdraw", false, "take consent back")
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw the consent")
 	return c
 }
 
 func (a *operateCommands) membersRemove() *cobra.Command {
-	c := a.standing("remove", "Remove a member for good; this cannot be undone",
-		"Remove a member for good: its devices are revoked, its votes count no more, also in\ngrants, and its name is not free again, since the journal names it. Give a user's agents\nanother owner before, or remove them. To keep a member out for a while, disable it.",
+	c := a.standing("remove", "Remove a member permanently; this cannot be undone",
+		"Remove a member permanently: its devices are revoked, its votes do not count any more,\nalso in grants, and its name cannot be reused, because the journal contains it. Change the\nowner of a user's agents before, or remove them. To suspend a member, disable it.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
 			reply, err := g.Access.RemoveMember(ctx, &palyrav1.RemoveMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
 			for _, id := range reply.GetRevoked() {
@@ -374,7 +396,7 @@ func (a *operateCommands) membersRemove() *cobra.Command {
 	return c
 }
 
-// standing is a command that says whether a member may act.
+// standing returns a command that changes whether a member may act.
 func (a *operateCommands) standing(verb, short, long string, ask func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error)) *cobra.Command {
 	var why string
 	var sure bool
@@ -385,12 +407,12 @@ func (a *operateCommands) standing(verb, short, long string, ask func(ctx contex
 				return ask(cmd.Context(), g, given[0], why, accept)
 			})
 		}}
-	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	c.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask to confirm")
 	return c
 }
 
-// changeMember makes a change and prints the member as it is after.
+// changeMember makes a change and prints the resulting member.
 func (a *operateCommands) changeMember(ctx context.Context, sure bool, change func(g *client.Gateway, accept bool) (*palyrav1.Member, error)) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -407,8 +429,7 @@ func (a *operateCommands) changeMember(ctx context.Context, sure bool, change fu
 	return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { a.memberFields(p, m) })
 }
 
-// accepting makes a change. Where somebody loses the power to answer approvals by
-// it, that is said first, and asked.
+// accepting makes a change. If users lose the power to answer approvals, it warns and asks first.
 func (a *operateCommands) accepting(ctx context.Context, sure bool, change func(accept bool) error) error {
 	err := change(false)
 	if err == nil || client.Explain(nil, err).Code != reason.LossNotAccepted {
@@ -418,17 +439,17 @@ func (a *operateCommands) accepting(ctx context.Context, sure bool, change func(
 		return err
 	}
 	a.Say("warning: %s", client.Explain(nil, err).Message)
-	if err := a.Agree(ctx, sure, "Go on all the same?"); err != nil {
+	if err := a.Agree(ctx, sure, "Continue anyway?"); err != nil {
 		return err
 	}
 	return change(true)
 }
 
 func (a *operateCommands) completeMembers() cobra.CompletionFunc {
-	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
-		reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
-		return reply.GetMembers(), err
-	}, func(m *palyrav1.Member) (string, string) {
-		return m.GetPrincipal(), strings.Join(m.GetRoles(), ",")
-	})
+	return client.Suggest(a.App, membersOf, memberWord)
+}
+
+// memberWord suggests a member by its name, with its roles.
+func memberWord(m *palyrav1.Member) (word, description string) {
+	return m.GetPrincipal(), strings.Join(m.GetRoles(), ",")
 }

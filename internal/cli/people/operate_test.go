@@ -8,8 +8,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestWhatCannotBeUndone needs --yes without a terminal, and a y in one.
-func TestWhatCannotBeUndone(t *testing.T) {
+// TestIrreversibleOperations needs --yes without a terminal, and a y in one.
+func TestIrreversibleOperations(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}, {"members", "remove", "claude"}} {
 		revoked := func(w *clitest.World) bool {
@@ -108,7 +108,7 @@ func TestMembersMistakes(t *testing.T) {
 		{[]string{"members", "roles", "ada"}, 2, "--add ROLE"},
 		{[]string{"members", "add", "eve"}, 2, "--role operator"},
 		{[]string{"members", "show", "mallory"}, 1, "members list --all"},
-		{[]string{"members", "disable", "mallory"}, 1, "there is no member mallory"},
+		{[]string{"members", "disable", "mallory"}, 1, "the member mallory does not exist"},
 	} {
 		w := clitest.NewWorld(t)
 		r := w.Run(c.args...)

@@ -24,12 +24,12 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// joining is one `palyra pair`.
+// joining is one run of `palyra pair`.
 type joining struct {
 	address, code, secret string
-	// pinned is the SHA-256 of the CA that a link told; nil for a PIN.
+	// pinned is the SHA-256 of the CA in a link; nil for a PIN.
 	pinned []byte
-	// name is that of the context, dir its bundle, device what this machine calls itself.
+	// name is the context's name, dir its bundle, device the name of this machine.
 	name, dir, device string
 }
 
@@ -39,13 +39,13 @@ func PairCommand(program *client.App) *cobra.Command {
 	j := &joining{}
 	c := &cobra.Command{
 		Use: "pair ADDRESS|LINK", Short: "Get a certificate for this machine, with a pairing code", Args: command.Args(1, 1),
-		Long: "Get a certificate for this machine from a gateway, with a code that somebody made there\n" +
+		Long: "Get a certificate for this machine from a gateway, with a code that was created there\n" +
 			"with `palyra pairing code`. With an address, the PIN is asked for, or read from standard\n" +
-			"input; with the link of a QR code, nothing is. \"-\" reads the link from standard input.\n\n" +
-			"This machine then shows six digits and waits. Whoever allows it compares them with those\n" +
-			"of the approval. The key is made here and stays here; the bundle becomes a context, and\n" +
-			"commands use it from then on. If this is interrupted while it waits, the same command\n" +
-			"goes on where it was.",
+			"input; with the link of a QR code it is not needed. \"-\" reads the link from standard input.\n\n" +
+			"This machine then shows six digits and waits. The approver compares them with those\n" +
+			"of the approval. The key is created here and stays here; the bundle becomes a context, and\n" +
+			"commands use it from then on. If the command is interrupted while it waits, repeat it\n" +
+			"to continue.",
 		Example: "palyra pair 192.0.2.7:7443\n" +
 			"palyra pair 192.0.2.7:7443 --name work\n" +
 			"palyra pair 'palyra://pair?address=192.0.2.7:7443&ca=...'",
@@ -57,15 +57,15 @@ func PairCommand(program *client.App) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&j.code, "code", "", "id of the code, where several PINs are open")
+	flags.StringVar(&j.code, "code", "", "id of the code, if several PINs are open")
 	flags.StringVar(&j.name, "name", "", "name of the context (default: the gateway's host)")
-	flags.StringVar(&j.dir, "out", "", "directory of the bundle (default: beside the contexts)")
-	flags.StringVar(&j.device, "device", "", "what this machine calls itself (default: its host name)")
+	flags.StringVar(&j.dir, "out", "", "directory of the bundle (default: next to the contexts)")
+	flags.StringVar(&j.device, "device", "", "name of this machine (default: its host name)")
 	_ = c.MarkFlagDirname("out")
 	return c
 }
 
-// target reads what was given, and says where the bundle goes.
+// target parses the argument, and determines the directory of the bundle.
 func (a *pairingCommands) target(ctx context.Context, j *joining, given string) error {
 	if given == "-" {
 		line, err := a.Piped(ctx)
@@ -94,7 +94,7 @@ func (a *pairingCommands) target(ctx context.Context, j *joining, given string) 
 	if j.dir, err = filepath.Abs(j.dir); err != nil {
 		return err
 	}
-	// A name that cannot be a context is found before anything is asked.
+	// An invalid context name is reported before any prompt.
 	c, err := a.Contexts()
 	if err != nil {
 		return err
@@ -102,17 +102,17 @@ func (a *pairingCommands) target(ctx context.Context, j *joining, given string) 
 	return c.Add(j.name, j.dir)
 }
 
-// pair pairs, or goes on with a pairing that was interrupted.
+// pair pairs, or continues an interrupted pairing.
 func (a *pairingCommands) pair(ctx context.Context, j *joining) error {
 	b, pending, err := identity.ReadPending(j.dir)
 	if err != nil {
 		return a.occupied(j, err)
 	}
 	if pending {
-		a.Say("going on with the pairing that was under way in %s", j.dir)
+		a.Say("continuing the interrupted pairing in %s", j.dir)
 		key, ok := b.Key.(*ecdsa.PrivateKey)
 		if !ok {
-			return reason.Errorf(reason.ConfigInvalid, "the key in %s is not one that pairs", j.dir).WithRemedy("Remove the directory and pair again.")
+			return reason.Errorf(reason.ConfigInvalid, "the key in %s is not a pairing key", j.dir).WithRemedy("Remove the directory and pair again.")
 		}
 		c, err := pairing.NewCandidate(key)
 		if err != nil {
@@ -127,8 +127,8 @@ func (a *pairingCommands) pair(ctx context.Context, j *joining) error {
 	return a.collect(ctx, j, c, b)
 }
 
-// occupied is the error of a directory that holds something. A whole credential that no
-// context names is what a kill right before the end leaves: it is used by its name.
+// occupied returns the error of a directory that is not empty. A complete credential without a
+// context results from a kill at the very end; it can be used by its name.
 func (a *pairingCommands) occupied(j *joining, err error) error {
 	var full *reason.Error
 	if !errors.As(err, &full) || full.Code != reason.AlreadyExists {
@@ -138,11 +138,11 @@ func (a *pairingCommands) occupied(j *joining, err error) error {
 	if _, unread := identity.ReadBundle(j.dir); failed != nil || unread != nil || slices.Contains(slices.Collect(maps.Values(contexts.Bundles)), j.dir) {
 		return err
 	}
-	return full.WithRemedy("It is a whole credential that no context names. To use it: `%s`, then `palyra context use %s`. To pair anew, choose another name with --name.",
+	return full.WithRemedy("It is a complete credential without a context. To use it: `%s`, then `palyra context use %s`. To pair again, choose another name with --name.",
 		text.ShellQuote([]string{"palyra", "context", "add", j.name, j.dir}), j.name)
 }
 
-// approach connects, and checks who answers.
+// approach connects, and verifies the server.
 func (a *pairingCommands) approach(ctx context.Context, j *joining) (*client.Bare, pairing.Offer, error) {
 	bare, err := a.DialBare(ctx, j.address, nil, "")
 	if err != nil {
@@ -162,7 +162,7 @@ func (a *pairingCommands) approach(ctx context.Context, j *joining) (*client.Bar
 	return nil, pairing.Offer{}, err
 }
 
-// ask asks for the PIN, once it is known that one is wanted.
+// ask prompts for the PIN, once it is known that one is needed.
 func (a *pairingCommands) ask(ctx context.Context, j *joining) error {
 	bare, o, err := a.approach(ctx, j)
 	if err != nil {
@@ -172,21 +172,21 @@ func (a *pairingCommands) ask(ctx context.Context, j *joining) error {
 	j.code = o.Code
 	if o.Kind != pairing.PIN {
 		return reason.Errorf(reason.InvalidInput, "the pairing %s has no PIN", o.Code).
-			WithRemedy("Give the whole link of its QR code, or make a PIN with `palyra pairing code --pin`.")
+			WithRemedy("Specify the whole link of its QR code, or create a PIN with `palyra pairing code --pin`.")
 	}
 	if a.InTerminal && !a.Interactive() {
-		return command.Usage("there is nobody to ask for the PIN").WithRemedy("Leave --no-input out, or write the PIN to standard input.")
+		return command.Usage("a PIN is required").WithRemedy("Omit --no-input, or write the PIN to standard input.")
 	}
 	typed, err := a.AskHidden(ctx, "PIN: ")
 	if err != nil {
-		return command.Usage("no PIN was given").WithRemedy("Type it, or write it to standard input.")
+		return command.Usage("a PIN is required").WithRemedy("Enter it, or write it to standard input.")
 	}
 	j.secret, err = pairing.TidyPIN(typed)
 	return err
 }
 
-// prove goes through the exchange on one connection. What it leaves in the directory
-// when it succeeds is a bundle without its certificate; when it fails, nothing.
+// prove runs the exchange on one connection. On success the directory contains a bundle without its
+// certificate; on failure nothing.
 func (a *pairingCommands) prove(ctx context.Context, j *joining) (*pairing.Candidate, identity.Bundle, error) {
 	if j.secret == "" {
 		if err := a.ask(ctx, j); err != nil {
@@ -216,7 +216,7 @@ func (a *pairingCommands) prove(ctx context.Context, j *joining) (*pairing.Candi
 func (a *pairingCommands) exchange(ctx context.Context, j *joining, bare *client.Bare, o pairing.Offer, b *identity.Bundle) (*pairing.Candidate, error) {
 	key, ok := b.Key.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the key in %s is not one that pairs", j.dir).WithRemedy("Remove the directory and pair again.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "the key in %s is not a pairing key", j.dir).WithRemedy("Remove the directory and pair again.")
 	}
 	c, err := pairing.NewCandidate(key)
 	if err != nil {
@@ -239,8 +239,8 @@ func (a *pairingCommands) exchange(ctx context.Context, j *joining, bare *client
 	if err != nil {
 		return nil, mismatch(o.Kind, int(reply.GetGuessesLeft()))
 	}
-	// From here on the gateway may know this machine: what a kill leaves says where to
-	// go on.
+	// From here on the gateway may have registered this machine: the pending bundle allows to
+	// continue after a kill.
 	if err := identity.WritePending(j.dir, *b); err != nil {
 		return nil, err
 	}
@@ -248,22 +248,22 @@ func (a *pairingCommands) exchange(ctx context.Context, j *joining, bare *client
 	return c, err
 }
 
-// mismatch says that the secret was another, or that somebody is in the middle: which,
-// nobody can tell.
+// mismatch returns the error of a wrong secret or an intercepted connection, which cannot be
+// distinguished.
 func mismatch(kind pairing.Kind, left int) error {
 	if kind == pairing.QR {
-		return reason.Errorf(reason.PairingFailed, "the link does not fit this gateway, or somebody is in the middle").
-			WithRemedy("Have a new code made with `palyra pairing code --qr`.")
+		return reason.Errorf(reason.PairingFailed, "the link does not match this gateway, or the connection is intercepted").
+			WithRemedy("Create a new code with `palyra pairing code --qr`.")
 	}
 	if left == 0 {
-		return reason.Errorf(reason.PairingFailed, "wrong PIN, and it was the last guess; or somebody is in the middle").
-			WithRemedy("Have another made with `palyra pairing code`.")
+		return reason.Errorf(reason.PairingFailed, "wrong PIN, and it was the last attempt; or the connection is intercepted").
+			WithRemedy("Create another with `palyra pairing code`.")
 	}
-	return reason.Errorf(reason.PairingFailed, "wrong PIN, or somebody is in the middle; guesses left: %d", left).
-		WithRemedy("Run the command again and type the PIN as `palyra pairing code` shows it.")
+	return reason.Errorf(reason.PairingFailed, "wrong PIN, or the connection is intercepted; attempts left: %d", left).
+		WithRemedy("Run the command again and enter the PIN that `palyra pairing code` printed.")
 }
 
-// deviceName is what people see of this machine; "" if its name has another form.
+// deviceName returns the displayed name of this machine; "" if it is not valid.
 func (a *pairingCommands) deviceName(j *joining) string {
 	if j.device != "" {
 		return j.device
@@ -276,11 +276,11 @@ func (a *pairingCommands) deviceName(j *joining) string {
 	return name
 }
 
-// finish completes the bundle, and makes it the context that commands use.
+// finish completes the bundle, and selects it as the current context.
 func (a *pairingCommands) finish(j *joining, b identity.Bundle, reply *palyrav1.CollectPairingResponse) error {
 	chain, err := ca.ParseChain([]byte(reply.GetCertificateChain()))
 	if err != nil || !identity.FitsChain(b.Key, b.Root, chain) {
-		return reason.Errorf(reason.VerificationFailed, "the gateway's certificate is not one of this machine's key")
+		return reason.Errorf(reason.VerificationFailed, "the gateway's certificate does not match this machine's key")
 	}
 	b.Chain = chain
 	if err := identity.WriteBundle(j.dir, b); err != nil {

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// pairingCommands is one run of the program, with the commands of this family.
+// pairingCommands provides the commands of this family.
 type pairingCommands struct{ *client.App }
 
 var pairingListing = printer.Listing{
@@ -57,7 +57,7 @@ func stateWord(p *palyrav1.Pairing) string {
 	return strings.ToLower(strings.TrimPrefix(p.GetState().String(), "PAIRING_STATE_"))
 }
 
-// whose is the member that gets the device.
+// whose returns the member that gets the device.
 func whose(p *palyrav1.Pairing) string {
 	if p.GetNewMember() {
 		return p.GetMember() + " (new)"
@@ -70,7 +70,7 @@ type making struct {
 	pin, qr bool
 	ttl     time.Duration
 	fresh   string
-	// at is where the other machine reaches the gateway.
+	// at is the gateway's address for the other machine.
 	at   string
 	sure bool
 }
@@ -78,13 +78,13 @@ type making struct {
 func (a *pairingCommands) code() *cobra.Command {
 	f := &making{}
 	c := &cobra.Command{
-		Use: "code", Short: "Make a pairing code for another machine", Args: command.Args(0, 0),
-		Long: "Make a code with which another machine gets a certificate: another device of yours, or\n" +
-			"with --member of somebody else, or with --new of a new member. On the other machine,\n" +
-			"`palyra pair` takes it. A PIN is typed; a QR code, or the link below it, also says where\n" +
-			"the gateway is and which one it is.\n\n" +
-			"The code works once, takes five guesses and is shown here alone. Whoever uses it still\n" +
-			"needs your yes: an approval asks, and shows six digits that the other machine has to\n" +
+		Use: "code", Short: "Create a pairing code for another machine", Args: command.Args(0, 0),
+		Long: "Create a code for another machine to get a certificate: another device of yours, or\n" +
+			"with --member of another member, or with --new of a new member. On the other machine,\n" +
+			"`palyra pair` uses it. A PIN is typed; a QR code, or the link below it, also contains\n" +
+			"the address and the identity of the gateway.\n\n" +
+			"The code works once, allows five attempts and is shown only here. Its use still\n" +
+			"needs your approval, which shows six digits that the other machine must\n" +
 			"show as well. A restart of the gateway ends all codes.",
 		Example: "palyra pairing code\n" +
 			"palyra pairing code --qr --ttl 2m\n" +
@@ -95,21 +95,21 @@ func (a *pairingCommands) code() *cobra.Command {
 		}),
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.pin, "pin", false, "eight digits that are typed (the default)")
-	flags.BoolVar(&f.qr, "qr", false, "a QR code, and a link with the same")
-	flags.DurationVar(&f.ttl, "ttl", pairing.DefaultTTL, "how long it may be used, up to 1h")
-	flags.StringVar(&f.req.Member, "member", "", "whose device it will be (default: yours)")
+	flags.BoolVar(&f.pin, "pin", false, "eight digits to type (the default)")
+	flags.BoolVar(&f.qr, "qr", false, "a QR code, and an equivalent link")
+	flags.DurationVar(&f.ttl, "ttl", pairing.DefaultTTL, "how long it is valid, up to 1h")
+	flags.StringVar(&f.req.Member, "member", "", "the owner of the device (default: you)")
 	flags.StringVar(&f.fresh, "new", "", "add a member of this name with the device")
 	flags.StringSliceVar(&f.req.Roles, "role", nil, "a role of the new member; repeatable")
 	flags.StringVar(&f.req.Owner, "owner", "", "the user for whom a new agent acts")
-	flags.StringVar(&f.at, "at", "", "where the other machine reaches the gateway, HOST:PORT (default: as this one does)")
-	flags.BoolVar(&f.sure, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	flags.StringVar(&f.at, "at", "", "the gateway's address for the other machine, HOST:PORT (default: as for this one)")
+	flags.BoolVar(&f.sure, "yes", false, "do not ask if users lose the power to answer approvals")
 	c.MarkFlagsMutuallyExclusive("pin", "qr")
 	c.MarkFlagsMutuallyExclusive("member", "new")
 	return c
 }
 
-// check turns the flags into a request.
+// check converts the flags to a request.
 func (f *making) check() error {
 	f.req.Kind, f.req.Ttl = palyrav1.PairingKind_PAIRING_KIND_PIN, durationpb.New(f.ttl)
 	if f.qr {
@@ -117,7 +117,7 @@ func (f *making) check() error {
 	}
 	if f.fresh == "" {
 		if len(f.req.GetRoles()) > 0 || f.req.GetOwner() != "" {
-			return command.Usage("--role and --owner are for a new member").WithRemedy("Add --new NAME, or leave them out.")
+			return command.Usage("--role and --owner require a new member").WithRemedy("Add --new NAME, or omit them.")
 		}
 		return nil
 	}
@@ -141,7 +141,7 @@ func (a *pairingCommands) makeCode(ctx context.Context, g *client.Gateway, f *ma
 	reply, err := g.Pairings.CreatePairingCode(ctx, &f.req)
 	if err != nil && client.Explain(nil, err).Code == reason.LossNotAccepted && (f.sure || a.Interactive()) {
 		a.Say("warning: %s", client.Explain(nil, err).Message)
-		if err := a.Agree(ctx, f.sure, "Go on all the same?"); err != nil {
+		if err := a.Agree(ctx, f.sure, "Continue anyway?"); err != nil {
 			return err
 		}
 		f.req.AcceptLoss = true
@@ -153,19 +153,19 @@ func (a *pairingCommands) makeCode(ctx context.Context, g *client.Gateway, f *ma
 	return a.show(ctx, g, reply, f.at)
 }
 
-// reached is the address for the other machine.
+// reached returns the address for the other machine.
 func (a *pairingCommands) reached(g *client.Gateway, at string) string {
 	if at != "" {
 		return at
 	}
 	host, _, err := net.SplitHostPort(g.Address)
 	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip.IsLoopback()) {
-		a.Say("note: %s is this machine alone; for another one, name the gateway's address with --at HOST:PORT (listen.api has to be it, with listen.allow_remote)", g.Address)
+		a.Say("note: %s is reachable only from this machine; for another one, specify the gateway's address with --at HOST:PORT (as in listen.api, with listen.allow_remote)", g.Address)
 	}
 	return g.Address
 }
 
-// show prints a code, and what to do with it.
+// show prints a code with instructions.
 func (a *pairingCommands) show(ctx context.Context, g *client.Gateway, reply *palyrav1.CreatePairingCodeResponse, at string) error {
 	p, secret := reply.GetPairing(), reply.GetSecret()
 	rec := pairingRecord(p)
@@ -198,11 +198,11 @@ func (a *pairingCommands) show(ctx context.Context, g *client.Gateway, reply *pa
 	})
 }
 
-// several reports whether a machine has to say which PIN it means.
+// several reports whether the other machine must specify the PIN's id.
 func (a *pairingCommands) several(ctx context.Context, g *client.Gateway) bool {
-	reply, err := g.Pairings.ListPairings(ctx, &palyrav1.ListPairingsRequest{})
+	list, err := pairingsOf(ctx, g)
 	open := 0
-	for _, p := range reply.GetPairings() {
+	for _, p := range list {
 		if p.GetCodeKind() == palyrav1.PairingKind_PAIRING_KIND_PIN && p.GetState() == palyrav1.PairingState_PAIRING_STATE_OPEN {
 			open++
 		}
@@ -212,34 +212,24 @@ func (a *pairingCommands) several(ctx context.Context, g *client.Gateway) bool {
 
 func (a *pairingCommands) list() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the pairings that have not ended: yours, or all if you may change members", Args: command.Args(0, 0),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			reply, err := g.Pairings.ListPairings(ctx, &palyrav1.ListPairingsRequest{})
-			if err != nil {
-				return err
-			}
-			return a.PrintList(pairingListing, printer.Records(reply.GetPairings(), pairingRecord))
-		}),
+		Use: "list", Short: "List active pairings: yours, or all if you may change members", Args: command.Args(0, 0),
+		RunE: client.ShowList(a.App, pairingListing, pairingRecord, pairingsOf),
 	}
 }
 
 func (a *pairingCommands) cancel() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel ID", Short: "End a pairing, and withdraw its question", Args: command.Args(1, 1),
-		Long: "End a pairing: its code takes no more guesses, and if a machine used it already, the\napproval that asks about it is withdrawn. A device that has its certificate keeps it; see\n`palyra devices revoke`.",
+		Use: "cancel ID", Short: "End a pairing, and withdraw its approval", Args: command.Args(1, 1),
+		Long: "End a pairing: its code allows no more attempts, and if a machine already used it, the\napproval is withdrawn. A device that has its certificate keeps it; see `palyra devices\nrevoke`.",
 		ValidArgsFunction: client.Suggest(a.App, pairingsOf, func(p *palyrav1.Pairing) (string, string) {
 			return p.GetPairingId(), kindWord(p.GetCodeKind()) + " for " + whose(p)
 		}),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Pairing", pairingRecord, func(page *printer.Page, p *palyrav1.Pairing) {
+			page.Field("cancelled", p.GetPairingId())
+			page.Field("for", whose(p))
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Pairing, error) {
 			reply, err := g.Pairings.CancelPairing(ctx, &palyrav1.CancelPairingRequest{PairingId: given[0]})
-			if err != nil {
-				return err
-			}
-			p := reply.GetPairing()
-			return a.PrintOne("Pairing", pairingRecord(p), func(page *printer.Page) {
-				page.Field("cancelled", p.GetPairingId())
-				page.Field("for", whose(p))
-			})
+			return reply.GetPairing(), err
 		}),
 	}
 }

@@ -178,8 +178,8 @@ func TestPairRefused(t *testing.T) {
 		{"no code", func() clitest.Result { return pair("12345678", w.Address) }, reason.NotFound, "no such pairing code"},
 		{"no address", func() clitest.Result { return pair("", "gateway") }, reason.InvalidInput, "HOST:PORT"},
 		{"no PIN", func() clitest.Result { p.Code(t, pairing.PIN); return pair("", w.Address) }, reason.InvalidInput, "standard input"},
-		{"what is no PIN", func() clitest.Result { return pair("1234", w.Address) }, reason.InvalidInput, "8 digits"},
-		{"a wrong PIN", func() clitest.Result { return pair("00000001", w.Address) }, reason.PairingFailed, "guesses left: 4"},
+		{"invalid PIN", func() clitest.Result { return pair("1234", w.Address) }, reason.InvalidInput, "8 digits"},
+		{"a wrong PIN", func() clitest.Result { return pair("00000001", w.Address) }, reason.PairingFailed, "attempts left: 4"},
 		{"a bad link", func() clitest.Result { return pair("", "palyra://pair?address=x") }, reason.InvalidInput, "--qr"},
 		{"a bad name", func() clitest.Result { return pair("", w.Address, "--name", "No") }, reason.InvalidInput, "a-z"},
 		{"a no", func() clitest.Result {
@@ -201,16 +201,16 @@ func TestPairRefused(t *testing.T) {
 	}
 }
 
-// TestPairGoesOn: a machine that is interrupted while it waits goes on with the same
-// key, whether the answer came meanwhile or was given and lost.
-func TestPairGoesOn(t *testing.T) {
+// TestPairResumes: an interrupted pairing resumes with the same key, whether the answer arrived in
+// the meantime or was lost.
+func TestPairResumes(t *testing.T) {
 	t.Parallel()
 	w, p := machine(t)
 	made := p.Code(t, pairing.PIN)
 	ctx, interrupt := context.WithCancel(t.Context())
-	waiting := &until{what: "waiting for somebody", then: interrupt}
+	waiting := &until{what: "waiting for approval", then: interrupt}
 	r := w.Within(ctx, printer.Streams{In: bytes.NewBufferString(made.Secret + "\n"), Err: waiting}, "pair", w.Address, "--name", "work")
-	if r.Code == 0 || !strings.Contains(r.Err, "goes on where this one was") {
+	if r.Code == 0 || !strings.Contains(r.Err, "repeat the command to continue") {
 		t.Fatalf("interrupted: exit %d\n%s", r.Code, r.Err)
 	}
 	if files := left(t, w); slices.Contains(files, "cert.pem") || !slices.Contains(files, "key.pem") {

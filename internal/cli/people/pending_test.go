@@ -29,7 +29,7 @@ func TestPendingMemberKeepsItsKey(t *testing.T) {
 		"waits":                         {false, pending, 11, true},
 		"still waits":                   {true, pending, 11, true},
 		"control: denied":               {false, denied, 4, false},
-		"denied, with a key of before":  {true, denied, 4, true},
+		"denied, with an earlier key":   {true, denied, 4, true},
 		"lost connection while it asks": {false, connect.NewError(connect.CodeUnavailable, os.ErrDeadlineExceeded), 6, true},
 	} {
 		t.Run(name, func(t *testing.T) {

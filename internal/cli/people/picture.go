@@ -11,21 +11,21 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// linkOf is what a QR code says.
+// linkOf returns the content of the QR code.
 func linkOf(g *client.Gateway, address string, p *palyrav1.Pairing, token string) string {
 	return pairing.Link{Address: address, CA: sha256.Sum256(g.Root.Raw), Code: p.GetPairingId(), Token: token}.String()
 }
 
-// quiet is the light border that readers of QR codes need, in modules.
+// quiet is the light border that QR readers need, in modules.
 const quiet = 2
 
-// picture draws a text as a QR code (ISO/IEC 18004) for a terminal: two modules, one
-// above the other, are one character. Light modules are the drawn ones, so that it
-// reads on a dark terminal; readers take either.
+// picture draws a text as a QR code (ISO/IEC 18004) for a terminal: two modules, one above the
+// other, are one character. Light modules are drawn, so that it is readable on a dark terminal;
+// readers accept either.
 func picture(text string) string {
 	code, err := qr.Encode(text, qr.L)
 	if err != nil {
-		return "" // too long for a QR code; the link stands above
+		return "" // too long for a QR code; the link is printed above
 	}
 	light := func(x, y int) bool {
 		return x < 0 || y < 0 || x >= code.Size || y >= code.Size || !code.Black(x, y)

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/identity/presence"
 )
 
-// presenceFlags say what `palyra key presence` does.
+// presenceFlags are the flags of `palyra key presence`.
 type presenceFlags struct {
 	passphrase bool
 	confirm    string
@@ -25,14 +25,14 @@ type presenceFlags struct {
 func (a *keyCommands) presence() *cobra.Command {
 	var f presenceFlags
 	c := &cobra.Command{
-		Use: "presence", Short: "Make the key that proves that you are there when you vote", Args: command.Args(0, 0),
-		Long: "Make the presence key of this device, or another in its place. It is a key of its own\n" +
-			"beside that of your certificate, and has to be unlocked for each vote with --present. A\n" +
-			"program that runs as you can read the credential; it does not have the passphrase.\n\n" +
-			"The first presence key of a gateway counts at once. Each later one waits until\n" +
-			"somebody with a presence key confirms it with --confirm (whose device it is, or an\n" +
-			"owner), or the gateway's host by `palyrad presence confirm`. Another key in place of\n" +
-			"one takes the passphrase of that one; if it is forgotten, `palyrad presence reset` on\n" +
+		Use: "presence", Short: "Create the key that proves your presence when you vote", Args: command.Args(0, 0),
+		Long: "Create or replace the presence key of this device. It is separate from the key of\n" +
+			"your certificate, and must be unlocked for each vote with --present. A\n" +
+			"program that runs as you can read the credential, but not the passphrase.\n\n" +
+			"The first presence key of a gateway is active at once. Each later one must be\n" +
+			"confirmed with --confirm by a user with a presence key (the device's owner, or an\n" +
+			"owner), or on the gateway's host by `palyrad presence confirm`. Replacing a key\n" +
+			"requires its passphrase; if it is lost, run `palyrad presence reset` on\n" +
 			"the gateway's host.",
 		Example: "palyra key presence --passphrase\npalyra key presence --confirm 01J...",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +50,8 @@ func (a *keyCommands) presence() *cobra.Command {
 			return a.makePresence(cmd.Context(), prover)
 		},
 	}
-	c.Flags().BoolVar(&f.passphrase, "passphrase", false, "make a key under a passphrase")
-	c.Flags().StringVar(&f.confirm, "confirm", "", "let the presence key of another device count")
+	c.Flags().BoolVar(&f.passphrase, "passphrase", false, "create a key with a passphrase")
+	c.Flags().StringVar(&f.confirm, "confirm", "", "confirm the presence key of another device")
 	c.MarkFlagsOneRequired("passphrase", "confirm")
 	c.MarkFlagsMutuallyExclusive("passphrase", "confirm")
 	return c
@@ -81,8 +81,7 @@ func (a *keyCommands) makePresence(ctx context.Context, prover client.Prover) er
 	return a.printPresence(prover.Device, kept, registered)
 }
 
-// confirmPresence confirms the key that another device has now, once the person saw
-// whose it is.
+// confirmPresence confirms the current key of another device, after showing its owner.
 func (a *keyCommands) confirmPresence(ctx context.Context, g *client.Gateway, prover client.Prover, device string) error {
 	reply, err := g.Life.GetDevice(ctx, &palyrav1.GetDeviceRequest{DeviceId: device})
 	if err != nil {
@@ -90,12 +89,12 @@ func (a *keyCommands) confirmPresence(ctx context.Context, g *client.Gateway, pr
 	}
 	key := reply.GetPresenceKey()
 	if !key.GetWaits() {
-		return reason.Errorf(reason.NotFound, "no presence key of device %s waits to be confirmed", device).
-			WithRemedy("See `palyra devices show %s`.", device)
+		return reason.Errorf(reason.NotFound, "device %s has no unconfirmed presence key", device).
+			WithRemedy("Check `palyra devices show %s`.", device)
 	}
 	a.Say("the presence key of device %s (%s) of %s, made %s:", device, printer.VisibleLine(reply.GetDevice().GetName()), reply.GetDevice().GetPrincipal(), a.Moment(key.GetRegisteredAt()))
 	a.Say("  %s", key.GetSha256())
-	a.Say("compare it with what `palyra key show` says there")
+	a.Say("compare it with the output of `palyra key show` on that device")
 	confirmed, err := prover.Confirm(ctx, device, key.GetSha256())
 	if err != nil {
 		return err
@@ -112,7 +111,7 @@ func (a *keyCommands) printPresence(device string, kept *keptkey.Kept, key *paly
 			p.Field("place", string(kept.Place))
 		}
 		if key.GetWaits() {
-			p.Field("waits", "for `palyra key presence --confirm "+device+"` by somebody with a presence key, or `palyrad presence confirm "+device+"` on the gateway's host")
+			p.Field("waits", "for `palyra key presence --confirm "+device+"` by a user with a presence key, or `palyrad presence confirm "+device+"` on the gateway's host")
 			return
 		}
 		p.Field("counts", "vote with --present")

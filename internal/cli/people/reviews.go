@@ -15,30 +15,27 @@ import (
 	"palyra/internal/core/access"
 )
 
-// reviewCommands is one run of the program, with the commands of this family.
+// reviewCommands provides the commands of this family.
 type reviewCommands struct{ *client.App }
 
 var roleListing = printer.Listing{
 	Kind:    "Role",
 	Columns: []string{"ROLE", "BUILT IN", "MAY", "MEMBERS"},
 	Wide:    []string{"PERMISSIONS"},
-	Empty:   "there are no roles",
+	Empty:   "no roles",
 }
 
 // RolesCommand is `palyra roles`.
 func RolesCommand(program *client.App) *cobra.Command {
 	a := &reviewCommands{program}
 	return &cobra.Command{
-		Use: "roles", Short: "List the roles with what they may do, and who holds them", Args: command.Args(0, 0),
-		Long: "List the roles, built in and declared, with what somebody who holds one alone may do\n" +
-			"by the policies in force, and who holds it. -o wide names the permissions.",
+		Use: "roles", Short: "List the roles with their permissions and members", Args: command.Args(0, 0),
+		Long: "List the built-in and declared roles, with the permissions of a member who has only\n" +
+			"that role under the policies in force, and its members. -o wide lists the permissions.",
 		Example: "palyra roles\npalyra roles -o wide",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+		RunE: client.ShowList(a.App, roleListing, roleRecord, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Role, error) {
 			reply, err := g.Reviews.ListRoles(ctx, &palyrav1.ListRolesRequest{})
-			if err != nil {
-				return err
-			}
-			return a.PrintList(roleListing, printer.Records(reply.GetRoles(), roleRecord))
+			return reply.GetRoles(), err
 		}),
 	}
 }
@@ -54,27 +51,21 @@ func roleRecord(r *palyrav1.Role) printer.Record {
 // AccessCommand is `palyra access`.
 func AccessCommand(program *client.App) *cobra.Command {
 	a := &reviewCommands{program}
-	return command.NewGroup("access", "Say who may do what, by which policies", a.explain(), a.show(), a.ceilings(), a.allow(), a.forbid())
+	return command.NewGroup("access", "Explain permissions of members by policy", a.explain(), a.show(), a.ceilings(), a.allow(), a.forbid())
 }
 
-const whoHelp = "WHO is a user, or the agent where there is no such user; user:NAME and agent:NAME tell\n" +
-	"them apart. You may ask about yourself and your agents; about others it takes\naccess.read."
+const whoHelp = "WHO is a user, or an agent if no such user exists; use user:NAME or agent:NAME to be\n" +
+	"explicit. You may ask about yourself and your agents; others need access.read."
 
 func (a *reviewCommands) explain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain WHO METHOD", Short: "Say whether a member may do something, and why", Args: command.Args(2, 2),
-		Long: "Say whether a member has a permission, or may use a method of the API, by which\n" +
-			"policies, and what a person can do about it. METHOD is a permission, approval.decide,\n" +
+		Use: "explain WHO METHOD", Short: "Explain whether a member has a permission, and why", Args: command.Args(2, 2),
+		Long: "Explain whether a member has a permission, or may use a method of the API, by which\n" +
+			"policies, and how to change it. METHOD is a permission, approval.decide,\n" +
 			"or a method, DecideApproval. " + whoHelp,
 		Example: "palyra access explain bob approval.decide\npalyra access explain agent:claude CallTool", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			reply, err := g.Reviews.ExplainAccess(ctx, &palyrav1.ExplainAccessRequest{Principal: given[0], Method: given[1]})
-			if err != nil {
-				return err
-			}
-			return a.PrintOne("AccessExplanation", printer.Record{Name: reply.GetPrincipal(), Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
-				explanation(p, reply)
-			})
+		RunE: client.ShowOne(a.App, "AccessExplanation", printer.Named((*palyrav1.ExplainAccessResponse).GetPrincipal), explanation, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.ExplainAccessResponse, error) {
+			return g.Reviews.ExplainAccess(ctx, &palyrav1.ExplainAccessRequest{Principal: given[0], Method: given[1]})
 		}),
 	}
 }
@@ -103,23 +94,17 @@ func explanation(p *printer.Page, r *palyrav1.ExplainAccessResponse) {
 func (a *reviewCommands) show() *cobra.Command {
 	return &cobra.Command{
 		Use: "show WHO", Short: "Show the tools that a member may call, and its permissions", Args: command.Args(1, 1),
-		Long: "Show the tools that a member may call: allowed, when no call waits for a person; asked,\n" +
-			"when one may; denied, when every one is; and the permissions that it has. What a call\n" +
-			"does may still have it denied: `palyra policy explain` judges one. " + whoHelp,
+		Long: "Show the tools that a member may call: allowed if no call needs approval, asked if\n" +
+			"some may, denied if every call is; and its permissions. A particular call may still\n" +
+			"be denied: see `palyra policy explain`. " + whoHelp,
 		Example: "palyra access show bob\npalyra access show agent:claude -o json", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			reply, err := g.Reviews.ShowAccess(ctx, &palyrav1.ShowAccessRequest{Principal: given[0]})
-			if err != nil {
-				return err
-			}
-			return a.PrintOne("Access", printer.Record{Name: reply.GetPrincipal(), Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
-				shown(p, reply)
-			})
+		RunE: client.ShowOne(a.App, "Access", printer.Named((*palyrav1.ShowAccessResponse).GetPrincipal), printAccess, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.ShowAccessResponse, error) {
+			return g.Reviews.ShowAccess(ctx, &palyrav1.ShowAccessRequest{Principal: given[0]})
 		}),
 	}
 }
 
-func shown(p *printer.Page, r *palyrav1.ShowAccessResponse) {
+func printAccess(p *printer.Page, r *palyrav1.ShowAccessResponse) {
 	p.Field("member", r.GetPrincipal())
 	p.Field("roles", strings.Join(r.GetRoles(), ", "))
 	if r.GetOwner() != "" {
@@ -146,7 +131,7 @@ func shown(p *printer.Page, r *palyrav1.ShowAccessResponse) {
 	}
 }
 
-// toolLines are the tools of a verdict, each with why.
+// toolLines returns the tools with a verdict, each with the reason.
 func toolLines(tools []*palyrav1.ToolAccess, of palyrav1.ToolAccessVerdict) []string {
 	var lines []string
 	for _, t := range tools {
@@ -169,12 +154,9 @@ func toolLines(tools []*palyrav1.ToolAccess, of palyrav1.ToolAccessVerdict) []st
 	return lines
 }
 
-// complete offers the members, and then the permissions.
+// complete suggests the members, and then the permissions.
 func (a *reviewCommands) complete() cobra.CompletionFunc {
-	members := client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
-		reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
-		return reply.GetMembers(), err
-	}, func(m *palyrav1.Member) (string, string) { return m.GetPrincipal(), strings.Join(m.GetRoles(), ",") })
+	members := client.Suggest(a.App, membersOf, memberWord)
 	var permissions []string
 	for _, p := range access.Permissions {
 		permissions = append(permissions, string(p))

@@ -20,7 +20,7 @@ func TestNobodyOfThatName(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	for _, args := range [][]string{{"access", "show", "zoe"}, {"access", "explain", "zoe", "tool.call"}} {
-		if r := w.Run(args...); r.Code != 1 || !strings.Contains(r.Err, "no member zoe") {
+		if r := w.Run(args...); r.Code != 1 || !strings.Contains(r.Err, "the member zoe does not exist") {
 			t.Errorf("%v: exit %d, %s", args, r.Code, r.Err)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 func (a *operateCommands) rotateDevice() *cobra.Command {
 	var self bool
 	c := &cobra.Command{Use: "rotate [ID | --self]", Short: "Give the device of this credential bundle a new key now", Args: command.Args(0, 1),
-		Long:    "Give the device of this credential bundle a new key now: where somebody may have a copy of the old one. The old key works for five minutes more; later use of it is refused, and an alarm (PAL-I151).\n\nA device makes its own key, so nobody does it for another: refuse that one with `palyra devices revoke ID`.",
+		Long:    "Give the device of this credential bundle a new key now, for example if the old one may be compromised. The old key works for five more minutes; later use is refused and raises an alarm (PAL-I151).\n\nA device can rotate only its own key: revoke other devices with `palyra devices revoke ID`.",
 		Example: "palyra devices rotate --self",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if self == (len(given) > 0) {
-				return command.Usage("name the device of this bundle, or say --self")
+				return command.Usage("specify the id of this bundle's device, or --self")
 			}
 			id := ""
 			if len(given) > 0 {
@@ -26,7 +26,7 @@ func (a *operateCommands) rotateDevice() *cobra.Command {
 			}
 			return a.rotate(cmd.Context(), id)
 		}}
-	c.Flags().BoolVar(&self, "self", false, "the device of this bundle, whatever its id")
+	c.Flags().BoolVar(&self, "self", false, "the device of this bundle")
 	return c
 }
 
@@ -35,7 +35,7 @@ func (a *operateCommands) rotate(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	// This is the first use of the new key, which ends the old one.
+	// The first use of the new key ends the old one.
 	reply, err := g.Life.GetDevice(ctx, &palyrav1.GetDeviceRequest{})
 	if err != nil {
 		return err

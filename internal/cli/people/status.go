@@ -1,6 +1,6 @@
-// Package people has the commands about the gateway itself and its people: status, freeze and
-// thaw, configuration, members and devices, keys, logins, pairing, tokens, the console,
-// contexts, and who may do what.
+// Package people has the commands for the gateway itself and its members: status, freeze and thaw,
+// configuration, members and devices, keys, logins, pairing, tokens, the console, contexts, and
+// access reviews.
 package people
 
 import (
@@ -19,15 +19,15 @@ import (
 	"palyra/internal/core/text"
 )
 
-// operateCommands is one run of the program, with the commands of this family.
+// operateCommands provides the commands of this family.
 type operateCommands struct{ *client.App }
 
 // StatusCommand is `palyra status`.
 func StatusCommand(program *client.App) *cobra.Command {
 	a := &operateCommands{program}
-	return &cobra.Command{Use: "status", Short: "Show how the gateway is, and who you are to it", Args: command.Args(0, 0),
-		Long: "Show how the gateway is, and who you are to it. Exits 1 when the gateway is\nreachable but not ready, and 8 when its journal does not go on from what was seen\n" +
-			"of it before: it was rolled back or restored, or two copies of the gateway run.",
+	return &cobra.Command{Use: "status", Short: "Show the status of the gateway, and your identity", Args: command.Args(0, 0),
+		Long: "Show the status of the gateway, and your identity. Exits 1 if the gateway is\nreachable but not ready, and 8 if its journal does not extend the one seen\n" +
+			"before: it was rolled back or restored, or two copies of the gateway run.",
 		RunE: a.Connected(a.showStatus)}
 }
 
@@ -100,7 +100,7 @@ func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
 	var lines []string
 	for _, w := range workspaces {
 		line := w.GetName()
-		if path := w.GetPath(); path != "" { // agents get none
+		if path := w.GetPath(); path != "" { // not returned to agents
 			line += "  " + path
 		}
 		if w.GetReadOnly() {

@@ -14,15 +14,15 @@ import (
 	"palyra/internal/identity"
 )
 
-// target is the gateway to log in at, and where the session is kept.
+// target is the gateway of a login, and the location of the session.
 type target struct {
 	client.Known
-	// name is the context's, dir its bundle.
+	// name is the context's name, dir its bundle.
 	name, dir string
 }
 
-// target finds the gateway: by its address, by the name of a context, or the one in
-// use. A gateway that has a context here is trusted by the CA of that.
+// target finds the gateway: by its address, by the name of a context, or the current one. A gateway
+// with a context is verified by the CA in it.
 func (a *loginCommands) target(ctx context.Context, o *options, at string) (target, error) {
 	contexts, err := a.Contexts()
 	if err != nil {
@@ -38,8 +38,8 @@ func (a *loginCommands) target(ctx context.Context, o *options, at string) (targ
 		return t, err
 	}
 	if o.fingerprint != "" && !matches(t, o.fingerprint) {
-		return t, reason.Errorf(reason.VerificationFailed, "the CA of %s has the fingerprint %s, which is not the one that --ca-fingerprint names", t.Address, fingerprint(t)).
-			WithRemedy("Ask the gateway's administrator for the fingerprint. If it is the one that you named, somebody else answers at the address.")
+		return t, reason.Errorf(reason.VerificationFailed, "the CA of %s has the fingerprint %s, which does not match --ca-fingerprint", t.Address, fingerprint(t)).
+			WithRemedy("Ask the gateway's administrator for the fingerprint. If it is the one that you specified, another server responds at the address.")
 	}
 	if o.name != "" {
 		t.name = o.name
@@ -47,13 +47,13 @@ func (a *loginCommands) target(ctx context.Context, o *options, at string) (targ
 	t.dir = filepath.Join(a.Xdg("XDG_CONFIG_HOME", ".config"), "palyra", "logins", t.name)
 	was, taken := contexts.Bundles[t.name]
 	if taken && was != t.dir || t.name == client.LocalContext {
-		return t, reason.Errorf(reason.AlreadyExists, "the context %s has a credential of its own", t.name).WithRemedy("Give the login another name with --name.")
+		return t, reason.Errorf(reason.AlreadyExists, "the context %s already has another credential", t.name).WithRemedy("Give the login another name with --name.")
 	}
 	check := client.Contexts{}
 	return t, check.Add(t.name, t.dir)
 }
 
-// byContext is the gateway of a context, "" for the credential in use.
+// byContext returns the gateway of a context, "" for the credential in use.
 func (a *loginCommands) byContext(contexts client.Contexts, name string) (t target, err error) {
 	dir := ""
 	if name != "" {
@@ -68,8 +68,8 @@ func (a *loginCommands) byContext(contexts client.Contexts, name string) (t targ
 	}
 	b, err := identity.ReadBundle(dir)
 	if err != nil {
-		return t, command.Usage("which gateway is not known: there is no credential in use").
-			WithRemedy("Name it: `palyra login HOST:PORT`.")
+		return t, command.Usage("a gateway is required: no credential is in use").
+			WithRemedy("Specify it: `palyra login HOST:PORT`.")
 	}
 	t.Known = client.Known{Address: b.Address, ServerName: b.ServerName, Root: b.Root}
 	if t.name = nameOf(b.Address); !b.Login {
@@ -83,8 +83,8 @@ func (a *loginCommands) byContext(contexts client.Contexts, name string) (t targ
 	return t, nil
 }
 
-// byAddress is the gateway at an address. One that nobody knows here shows its CA, and
-// a person compares it.
+// byAddress returns the gateway at an address. For an unknown one it shows the CA, which the user
+// must compare.
 func (a *loginCommands) byAddress(ctx context.Context, contexts client.Contexts, o *options, address string) (t target, err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return t, command.Usage("address %q: want HOST:PORT", address)
@@ -103,18 +103,18 @@ func (a *loginCommands) byAddress(ctx context.Context, contexts client.Contexts,
 		return t, err
 	}
 	if !a.Interactive() {
-		return t, reason.Errorf(reason.VerificationFailed, "the gateway at %s is not known here, and its CA has the fingerprint %s", address, fingerprint(t)).
-			WithRemedy("Compare it with the one that the gateway's administrator gives you, and repeat the command with --ca-fingerprint sha256:HEX.")
+		return t, reason.Errorf(reason.VerificationFailed, "the gateway at %s is unknown here, and its CA has the fingerprint %s", address, fingerprint(t)).
+			WithRemedy("Compare it with the one from the gateway's administrator, and repeat the command with --ca-fingerprint sha256:HEX.")
 	}
-	a.Say("The gateway at %s is not known here. The fingerprint of its CA is", address)
+	a.Say("The gateway at %s is unknown here. The fingerprint of its CA is", address)
 	a.Say("  %s", fingerprint(t))
-	return t, a.Agree(ctx, false, "Is that the one that the gateway's administrator gave you?")
+	return t, a.Agree(ctx, false, "Does it match the one from the gateway's administrator?")
 }
 
 // fingerprint is "sha256:" and hex, of the CA's certificate.
 func fingerprint(t target) string { return canonical.Digest(t.Root.Raw) }
 
-// matches compares a fingerprint in any of the ways in which people write it.
+// matches compares a fingerprint in any common notation.
 func matches(t target, given string) bool {
 	given = strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(given))
 	if !strings.HasPrefix(given, "sha256") {
@@ -123,7 +123,7 @@ func matches(t target, given string) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(strings.Replace(fingerprint(t), ":", "", 1))) == 1
 }
 
-// nameOf makes an address a name of a context.
+// nameOf derives a context name from an address.
 func nameOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// tokenCommands is one run of the program, with the commands of this family.
+// tokenCommands provides the commands of this family.
 type tokenCommands struct{ *client.App }
 
 var tokenListing = printer.Listing{
@@ -27,14 +27,14 @@ var tokenListing = printer.Listing{
 	Drop:    []string{"LAST USED", "EXPIRES", "NAME"},
 }
 
-// withRevoked is the listing of all, those that were revoked included.
+// withRevoked returns the listing of all tokens, including revoked ones.
 func withRevoked() printer.Listing {
 	l := tokenListing
 	l.Columns = append(slices.Clone(l.Columns), "REVOKED")
 	return l
 }
 
-// revokedRecord is a token among all, with when it was revoked.
+// revokedRecord returns a token with its revocation.
 func revokedRecord(t *palyrav1.Token) printer.Record {
 	rec := tokenRecord(t)
 	rec.Cells = append(rec.Cells, printer.Clock(t.GetRevokedAt()))
@@ -44,7 +44,7 @@ func revokedRecord(t *palyrav1.Token) printer.Record {
 // TokensCommand is `palyra tokens`.
 func TokensCommand(program *client.App) *cobra.Command {
 	a := &tokenCommands{program}
-	return command.NewGroup("tokens", "Make, list and revoke API tokens, for MCP clients, CI and hooks", a.create(), a.list(), a.revoke())
+	return command.NewGroup("tokens", "Create, list and revoke API tokens, for MCP clients, CI and hooks", a.create(), a.list(), a.revoke())
 }
 
 func tokenRecord(t *palyrav1.Token) printer.Record {
@@ -57,8 +57,7 @@ func tokenRecord(t *palyrav1.Token) printer.Record {
 	}
 }
 
-// usual are the scopes of a token that is made without saying: what an agent
-// needs to call tools.
+// usual are the default scopes: those that an agent needs to call tools.
 var usual = []string{string(access.PermToolList), string(access.PermToolCall)}
 
 type creating struct {
@@ -70,11 +69,11 @@ type creating struct {
 func (a *tokenCommands) create() *cobra.Command {
 	f := &creating{}
 	c := &cobra.Command{
-		Use: "create NAME", Short: "Make a token; its text is shown once", Args: command.Args(1, 1),
-		Long: "Make an API token for yourself, or for an agent of yours with --for. Whoever holds it\n" +
-			"acts in that name, within its scopes and never beyond what you may do. No token\n" +
-			"answers approvals or changes who may do what: that takes a device.\n\n" +
-			"Its text is shown once and kept nowhere. With --out it goes into a new credential\n" +
+		Use: "create NAME", Short: "Create a token; its text is shown once", Args: command.Args(1, 1),
+		Long: "Create an API token for yourself, or for your agent with --for. Its holder acts\n" +
+			"in that name, within its scopes and never beyond your permissions. Tokens cannot\n" +
+			"answer approvals or change permissions: that needs a device.\n\n" +
+			"Its text is shown once and not stored. With --out it is written to a new credential\n" +
 			"bundle instead, for `palyra --credentials DIR`.",
 		Example: "palyra tokens create ci --for agent:builder --life 30d\n" +
 			"palyra tokens create backup --scope journal.export --from 10.0.0.0/8 --out ./backup-credentials",
@@ -85,10 +84,10 @@ func (a *tokenCommands) create() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.req.Principal, "for", "", "the agent that it acts as, such as agent:builder (default: you)")
-	flags.StringSliceVar(&f.req.Scopes, "scope", usual, "permissions that it has")
-	flags.StringSliceVar(&f.req.Addresses, "from", nil, "where it may be used from, as addresses or ranges (default: anywhere)")
-	flags.StringVar(&f.life, "life", "90d", "how long it lasts, such as 12h or 30d; at most 366d")
-	flags.StringVar(&f.out, "out", "", "write a credential bundle to this directory, and show no text")
+	flags.StringSliceVar(&f.req.Scopes, "scope", usual, "permissions of the token")
+	flags.StringSliceVar(&f.req.Addresses, "from", nil, "allowed source addresses or ranges (default: any)")
+	flags.StringVar(&f.life, "life", "90d", "lifetime, such as 12h or 30d; at most 366d")
+	flags.StringVar(&f.out, "out", "", "write a credential bundle to this directory, and do not show the text")
 	_ = c.MarkFlagDirname("out")
 	_ = c.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(scopes(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("for", a.completeAgents())
@@ -105,9 +104,9 @@ func scopes() []string {
 
 func (a *tokenCommands) completeAgents() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
-		reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
+		members, err := membersOf(ctx, g)
 		users := func(m *palyrav1.Member) bool { return m.GetOwner() == "" }
-		return slices.DeleteFunc(reply.GetMembers(), users), err
+		return slices.DeleteFunc(members, users), err
 	}, func(m *palyrav1.Member) (string, string) { return m.GetPrincipal(), "of " + m.GetOwner() })
 }
 
@@ -157,10 +156,10 @@ func (a *tokenCommands) createToken(ctx context.Context, g *client.Gateway, f *c
 	})
 }
 
-// undo revokes a token that could not be handed over.
+// undo revokes a token that could not be delivered.
 func (a *tokenCommands) undo(ctx context.Context, g *client.Gateway, id string) {
 	if _, err := g.Tokens.RevokeToken(ctx, &palyrav1.RevokeTokenRequest{TokenId: id}); err != nil {
-		a.Say("the token %s was made and could not be written; revoke it with `palyra tokens revoke %s`", id, id)
+		a.Say("writing the token %s failed, but it exists; revoke it with `palyra tokens revoke %s`", id, id)
 	}
 }
 
@@ -180,24 +179,29 @@ func (a *tokenCommands) list() *cobra.Command {
 			return a.PrintList(tokenListing, printer.Records(reply.GetTokens(), tokenRecord))
 		}),
 	}
-	c.Flags().BoolVar(&req.All, "all", false, "also those that expired or were revoked")
-	c.Flags().StringVar(&req.MadeWithDeviceId, "device", "", "those alone that were made with this device, by its whole id")
+	c.Flags().BoolVar(&req.All, "all", false, "include expired and revoked tokens")
+	c.Flags().StringVar(&req.MadeWithDeviceId, "device", "", "only tokens created with this device, by its full id")
 	return c
 }
 
 func (a *tokenCommands) revoke() *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
-		Use: "revoke ID", Short: "End a token, and what is under way with it; this cannot be undone", Args: command.Args(1, 1),
+		Use: "revoke ID", Short: "Revoke a token and end its requests; this cannot be undone", Args: command.Args(1, 1),
 		ValidArgsFunction: client.Suggest(a.App, tokensOf, func(t *palyrav1.Token) (string, string) { return t.GetTokenId(), t.GetName() }),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			if err := a.Confirm(ctx, sure, "Refuse the token %s from now on?", given[0]); err != nil {
-				return err
+		RunE: client.ShowOne(a.App, "Token", tokenRecord, func(p *printer.Page, t *palyrav1.Token) {
+			p.Field("token", t.GetTokenId())
+			p.Field("name", t.GetName())
+			p.Field("revoked", a.Moment(t.GetRevokedAt()))
+			p.Field("by", t.GetRevokedBy())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Token, error) {
+			if err := a.Confirm(ctx, sure, "Revoke the token %s?", given[0]); err != nil {
+				return nil, err
 			}
-			return a.revokeToken(ctx, g, given[0])
+			return revokeToken(ctx, g, given[0])
 		}),
 	}
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask to confirm")
 	return c
 }
 
@@ -206,24 +210,15 @@ func tokensOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.Token, error)
 	return reply.GetTokens(), err
 }
 
-func (a *tokenCommands) revokeToken(ctx context.Context, g *client.Gateway, given string) error {
+func revokeToken(ctx context.Context, g *client.Gateway, given string) (*palyrav1.Token, error) {
 	pages := func(int32) ([]*palyrav1.Token, bool, error) {
 		reply, err := g.Tokens.ListTokens(ctx, &palyrav1.ListTokensRequest{All: true})
 		return reply.GetTokens(), false, err
 	}
 	id, err := client.FindListed("token", given, pages, (*palyrav1.Token).GetTokenId)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	reply, err := g.Tokens.RevokeToken(ctx, &palyrav1.RevokeTokenRequest{TokenId: id})
-	if err != nil {
-		return err
-	}
-	t := reply.GetToken()
-	return a.PrintOne("Token", tokenRecord(t), func(p *printer.Page) {
-		p.Field("token", t.GetTokenId())
-		p.Field("name", t.GetName())
-		p.Field("revoked", a.Moment(t.GetRevokedAt()))
-		p.Field("by", t.GetRevokedBy())
-	})
+	return reply.GetToken(), err
 }

@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 		{"list of another device", []string{"list", "--device", "01UNKN0WN00000000000000000"}, 0, "no tokens"},
 		{"revoke by the beginning of the id", []string{"revoke", strings.ToLower(clitest.TokenID[:8]), "--yes"}, 0, "user:ada"},
 		{"revoke without a yes", []string{"revoke", clitest.TokenID}, 2, "--yes"},
-		{"revoke of none", []string{"revoke", "01UNKN0WN00000000000000000", "--yes"}, 1, "no token"},
+		{"revoke of none", []string{"revoke", "01UNKN0WN00000000000000000", "--yes"}, 1, "not found"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := w.Run(append([]string{"tokens"}, test.args...)...)
@@ -75,7 +75,7 @@ func TestCreateBundle(t *testing.T) {
 	if r := w.Run("--credentials", dir, "status"); r.Code != 0 {
 		t.Errorf("with the bundle: exit %d\n%s", r.Code, r.Err)
 	}
-	if r := w.Run("tokens", "create", "ci", "--out", dir); r.Code == 0 || !strings.Contains(r.Err, "holds a credential already") {
+	if r := w.Run("tokens", "create", "ci", "--out", dir); r.Code == 0 || !strings.Contains(r.Err, "already holds a credential") {
 		t.Errorf("twice: exit %d\n%s", r.Code, r.Err)
 	}
 	if r := w.Run("tokens", "create", "ci", "--out", filepath.Join(w.Write("file", "x"), "below")); r.Code == 0 {

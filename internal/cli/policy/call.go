@@ -33,11 +33,11 @@ func (f *describedFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.session, "session", "", "the caller's name for the session")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it comes from")
 	flags.StringVar(&f.at, "at", "", "when it is proposed, such as 2026-01-05T12:00:00Z (default: now)")
-	flags.StringArrayVar(&f.facts, "fact", nil, "a PATH=VALUE that replaces what the gateway would find, such as exec.basename=git; repeat it, also for a list")
+	flags.StringArrayVar(&f.facts, "fact", nil, "a PATH=VALUE that overrides a fact, such as exec.basename=git; repeat it, also for a list")
 	flags.StringArrayVar(&f.votes, "vote", nil, "a yes as if cast, USER[:ROLE,...][@SURFACE]; may be repeated")
 }
 
-// given reports whether a call is described in more than its tool.
+// given reports whether more than the tool of a call is described.
 func (f *describedFlags) given() bool {
 	return f.input != "" || f.as != "" || f.session != "" || f.channel != "" || f.at != "" || len(f.facts) > 0 || len(f.votes) > 0
 }
@@ -94,11 +94,11 @@ func voteFrom(text string) (*palyrav1.DescribedVote, error) {
 	return v, nil
 }
 
-// factTypes are the facts that can be given, by their path in the context.
+// factTypes returns the types of the facts that can be given, by their path in the context.
 func factTypes() map[string]ask.Property {
-	types := map[string]ask.Property{"paths": {Type: "array"}} // of a call that changes several files
+	types := map[string]ask.Property{"paths": {Type: "array"}} // for a call that changes several files
 	for _, f := range policy.DescribedFacts() {
-		kind := ask.JSONType("string") // an entity is said by its id
+		kind := ask.JSONType("string") // an entity is given by its id
 		switch f.PlainType() {
 		case "Bool":
 			kind = "boolean"
@@ -112,8 +112,7 @@ func factTypes() map[string]ask.Property {
 	return types
 }
 
-// factsFrom builds the JSON object of facts from PATH=VALUE; nil when there are
-// none.
+// factsFrom builds the JSON object of facts from PATH=VALUE; nil if there are none.
 func factsFrom(given []string) ([]byte, error) {
 	if len(given) == 0 {
 		return nil, nil

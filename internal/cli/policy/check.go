@@ -31,7 +31,7 @@ func (a *app) policyCheck() *cobra.Command {
 	var offline bool
 	c := &cobra.Command{Use: "check [FILE|DIR ...]", Short: "Check policy files; nothing is loaded", Args: command.Args(0, -1),
 		Long: "Check policy files: syntax, schema, types, duplicate ids and lints, and whether the\n" +
-			"tests beside them (*.test.yaml) can be read; `palyra policy test` runs them. Nothing\n" +
+			"tests next to them (*.test.yaml) can be read; `palyra policy test` runs them. Nothing\n" +
 			"is loaded. The running gateway checks them against its own schema, tools and\n" +
 			"members; without one they are checked here, against the built-in tools and the\n" +
 			"configuration. Without an argument it checks policy.dir of the configuration.\n" +
@@ -93,13 +93,13 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	return nil
 }
 
-// aboutTool reports whether a finding is about the schema of a tool and not
-// about a policy file: there is nothing in the files to correct.
+// aboutTool reports whether a finding concerns the schema of a tool instead of a policy file: the
+// files cannot fix it.
 func aboutTool(f *palyrav1.PolicyFinding) bool {
 	return f.GetFile() == "" && f.GetCode() == finding.CodeOpaque
 }
 
-// findingsOf asks the gateway, or checks here when there is none to ask.
+// findingsOf returns the findings of the gateway, or checks locally if no gateway is reachable.
 func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, stands standing, err error) {
 	if !offline {
 		findings, where, stands, err = a.checkAtGateway(ctx, sources)
@@ -126,8 +126,8 @@ func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*p
 	return reply.GetFindings(), "by the gateway at " + g.Address, standingOf(ctx, g, sources), nil
 }
 
-// ownDir is policy.dir of the configuration for a command that was given no
-// paths; otherwise says what can be named in its place.
+// ownDir returns policy.dir of the configuration for a command without paths; otherwise describes
+// the accepted arguments.
 func (a *app) ownDir(otherwise string) (string, error) {
 	c, _, err := config.Load(a.LoadOptions())
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *app) ownDir(otherwise string) (string, error) {
 	return c.Policy.Dir, nil
 }
 
-// policyConfig is what policies are checked against without a gateway.
+// policyConfig returns the configuration for checks without a gateway.
 func (a *app) policyConfig(sources []policy.Source) (policy.Config, error) {
 	c, _, err := config.Load(a.LoadOptions())
 	if err != nil {
@@ -221,7 +221,7 @@ func readPolicies(paths []string) ([]policy.Source, error) {
 	return sources, nil
 }
 
-// readSource reads one file; what says what is read.
+// readSource reads one file; what describes it in errors.
 func readSource(what, path string) (policy.Source, error) {
 	text, err := command.ReadAtMost(path, maxSource+1)
 	if err != nil {
@@ -233,7 +233,7 @@ func readSource(what, path string) (policy.Source, error) {
 	return policy.Source{Name: filepath.ToSlash(path), Text: string(text)}, nil
 }
 
-// escapeGlob keeps the characters of a directory's name from being a pattern.
+// escapeGlob escapes pattern characters in a directory's name.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }

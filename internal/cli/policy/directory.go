@@ -9,15 +9,17 @@ import (
 	"palyra/internal/cli/client"
 )
 
-// standing is whether files are in force at a gateway.
+// standing reports whether files are in force at a gateway.
 type standing struct {
 	inForce bool
-	// text says so, and what the gateway reads.
+	// pending is true where the change to these files waits for a second person.
+	pending bool
+	// text describes it, with the directory that the gateway reads.
 	text string
 }
 
-// standingOf compares files with those in force. It is their text that counts:
-// the gateway may run elsewhere.
+// standingOf compares the text of files with those in force, because the gateway may run on another
+// machine.
 func standingOf(ctx context.Context, g *client.Gateway, sources []policy.Source) standing {
 	v, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
 	if err != nil {
@@ -25,7 +27,7 @@ func standingOf(ctx context.Context, g *client.Gateway, sources []policy.Source)
 	}
 	d := v.GetDirectory()
 	if !slices.ContainsFunc(sources, func(s policy.Source) bool { return !running(v, s.Text) }) {
-		return standing{true, "in force at the gateway: " + client.PolicyDirectory(d)}
+		return standing{inForce: true, text: "in force at the gateway: " + client.PolicyDirectory(d)}
 	}
 	return standing{text: "not in force at the gateway: " + client.PolicyDirectory(d)}
 }
@@ -34,8 +36,8 @@ func running(v *palyrav1.GetPolicyResponse, text string) bool {
 	return slices.ContainsFunc(v.GetSources(), func(s *palyrav1.PolicySource) bool { return s.GetText() == text })
 }
 
-// standingHere is what is known of files without a gateway: what palyrad would
-// read with the configuration of this machine.
+// standingHere returns the state of files without a gateway: which directory palyrad would read
+// with the configuration of this machine.
 func (a *app) standingHere() standing {
 	where := a.configuredDir()
 	if where == "" {

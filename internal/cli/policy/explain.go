@@ -20,13 +20,13 @@ func (a *app) policyExplain() *cobra.Command {
 	var f describedFlags
 	c := &cobra.Command{
 		Use:   "explain DECISION_ID|PROPOSAL_ID|APPROVAL_ID | TOOL [key=value ...]",
-		Short: "Say why a call is or was decided as it is, and what to change",
-		Long: "Say why a call is or was decided as it is: the verdict, the one thing to change,\n" +
+		Short: "Explain the decision on a call, and what would change it",
+		Long: "Explain the decision on a call: the verdict, the one thing to change,\n" +
 			"every policy that decided with its conditions and their values, and the permit\n" +
 			"that is nearest to allowing it.\n\n" +
 			"A call of the past is explained under the policies, settings and members that\n" +
 			"decided it. A described one is explained under those in force; nothing runs and\n" +
-			"nobody is asked. Its input is given as for `palyra call`.\n\n" +
+			"no approval is requested. Its input is given as for `palyra call`.\n\n" +
 			"In the trees a condition is true, false, an error, or \"-\" where Cedar did not\n" +
 			"look any more. -o wide shows the conditions of every policy in scope.",
 		Example: "palyra policy explain 01JZ8Q4T2M0000000000000000\n" +
@@ -48,7 +48,7 @@ func (a *app) explainPolicy(ctx context.Context, given []string, f describedFlag
 	var err error
 	if _, notID := ulid.ParseStrict(given[0]); notID == nil && len(given) == 1 {
 		if f.given() {
-			return command.Usage("a call of the past is what it was: flags describe only a call of TOOL")
+			return command.Usage("the flags do not apply to a past call, only to a call of TOOL")
 		}
 		req.Subject = &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: strings.ToUpper(given[0])}
 		g, err = a.Connect(ctx)
@@ -73,13 +73,13 @@ func (a *app) policySimulate() *cobra.Command {
 	var replace bool
 	c := &cobra.Command{
 		Use:   "simulate TOOL [key=value ...]",
-		Short: "Say what policy would decide of a described call; nothing runs",
-		Long: "Say what policy would decide of a described call, under the policies in force or\n" +
-			"under files that are not: --policies puts them beside those in force, a file of\n" +
-			"the same name in the other's place; with --replace only they count, beside the\n" +
-			"built-in ones. The verdict in force is shown beside it.\n\n" +
-			"The call is planned as a real one, without effect; --fact replaces what the\n" +
-			"gateway would find. Nothing runs and nobody is asked. Exits 3 when it is denied.",
+		Short: "Print the policy decision for a described call; nothing runs",
+		Long: "Print the policy decision for a described call, under the policies in force or\n" +
+			"under other files: --policies adds them to those in force, a file of\n" +
+			"the same name replaces the other; with --replace only they apply, with the\n" +
+			"built-in ones. The verdict in force is shown as well.\n\n" +
+			"The call is planned like a real one, without effect; --fact overrides the\n" +
+			"gateway's facts. Nothing runs, no approval is requested. Exits 3 if denied.",
 		Example: "palyra policy simulate process.run argv=git argv=status --policies policies/\n" +
 			"palyra policy simulate http.fetch url=https://example.com --as agent:coder --fact session.tainted=true",
 		Args:              command.Args(1, -1),
@@ -115,8 +115,8 @@ func (a *app) simulatePolicy(ctx context.Context, given []string, f describedFla
 	return err
 }
 
-// namedSources reads policy files under the names that they have in a policy
-// directory, so that one of them takes the place of the one in force.
+// namedSources reads policy files under their names in a policy directory, so that they replace the
+// ones in force.
 func namedSources(paths []string) ([]*palyrav1.PolicySource, error) {
 	if len(paths) == 0 {
 		return nil, nil

@@ -24,7 +24,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// initFlags are those of `palyra policy init`.
+// initFlags are the flags of `palyra policy init`.
 type initFlags struct {
 	profile    string
 	force, yes bool
@@ -34,9 +34,9 @@ func (a *app) policyInit() *cobra.Command {
 	var f initFlags
 	c := &cobra.Command{Use: "init --profile NAME [DIR]", Short: "Write policies to start from, with their tests", Args: command.Args(0, 1),
 		Long: "Write policies to start from, with comments and their tests, into DIR: by default\n" +
-			"the directory that palyrad reads, which is policy.dir or lies beside palyra.toml.\n" +
+			"the directory that palyrad reads, which is policy.dir or next to palyra.toml.\n" +
 			"It says whether they are in force.\n\n" + profileHelp() +
-			"\nNothing is overwritten, unless --force and --yes say so.",
+			"\nNothing is overwritten without --force and --yes.",
 		Example: "palyra policy init --profile laptop\npalyra policy init --profile ci policies/",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.initPolicy(cmd.Context(), given, f)
@@ -93,7 +93,7 @@ func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error
 	body := printer.Object{
 		{"profile", profile.Name}, {"dir", dir}, {"files", toAny(names)}, {"config", setting}, {"in_force", stands.inForce}, {"standing", stands.text},
 	}
-	return a.PrintOne("PolicyInit", printer.Record{Name: dir, Body: body}, func(p *printer.Page) {
+	err = a.PrintOne("PolicyInit", printer.Record{Name: dir, Body: body}, func(p *printer.Page) {
 		p.List("wrote", names)
 		p.Wrapped("state", stands.text)
 		if setting != "" {
@@ -101,10 +101,14 @@ func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error
 		}
 		p.Field("then", "palyra policy test "+dir)
 	})
+	if err == nil && stands.pending {
+		return command.Exit(reason.ExitPending)
+	}
+	return err
 }
 
-// askable is the gateway and how it is, nil where there is none to ask. Policies
-// are written without one, too.
+// askable returns the gateway and its status, nil if none is reachable. Policies are written
+// without one, too.
 func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatusResponse) {
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -117,8 +121,8 @@ func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatus
 	return g, status
 }
 
-// dirRead is the directory that palyrad reads on this machine: the running one
-// says it, and otherwise the configuration does.
+// dirRead returns the policy directory of palyrad on this machine: from the running gateway, or
+// else from the configuration.
 func (a *app) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) string {
 	if path := status.GetPolicyDirectory().GetPath(); path != "" && g.Local {
 		return path
@@ -136,8 +140,8 @@ func (a *app) configuredDir() string {
 	return c.Policy.Dir
 }
 
-// afterInit lets the gateway read its directory and says whether the files are
-// in force. An activation is left alone.
+// afterInit makes the gateway reload its directory, and reports whether the files are in force. It
+// does not override an activation.
 func (a *app) afterInit(ctx context.Context, g *client.Gateway, files []policy.Source) standing {
 	if g == nil {
 		return standing{text: "not in force: no palyrad was reached; it reads them when it starts, if this is its directory"}
@@ -149,7 +153,11 @@ func (a *app) afterInit(ctx context.Context, g *client.Gateway, files []policy.S
 		return stands
 	}
 	if _, err := g.Policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{}); err != nil {
-		return standing{text: "not in force: " + client.Explain(nil, err).Message + "; correct them, then `palyra policy reload`"}
+		why := client.Explain(nil, err)
+		if why.Code == reason.ChangePending {
+			return standing{pending: true, text: "not in force: " + why.Message + "; another person answers with `palyra approve " + why.Fields["approval_id"] + "`"}
+		}
+		return standing{text: "not in force: " + why.Message + "; correct them, then `palyra policy reload`"}
 	}
 	return standingOf(ctx, g, sources)
 }
@@ -162,7 +170,7 @@ func toAny(names []string) []any {
 	return out
 }
 
-// policyDirConfig makes palyrad use a policy directory.
+// policyDirConfig returns the configuration that sets a policy directory.
 func policyDirConfig(dir string) string { return "[policy]\ndir = " + strconv.Quote(dir) + "\n" }
 
 func findProfile(name string) (profile.Profile, error) {
@@ -174,11 +182,11 @@ func findProfile(name string) (profile.Profile, error) {
 	if name == "" {
 		return profile.Profile{}, command.Usage("--profile is missing").WithRemedy("Choose one of %s.", strings.Join(profileNames(), ", "))
 	}
-	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", text.NearestHelp(name, profileNames()))
+	return profile.Profile{}, command.Usage("the profile %q does not exist", name).WithRemedy("%s", text.NearestHelp(name, profileNames()))
 }
 
-// initDir is the directory to write to, absolute: the one that palyrad reads when
-// none is given, and never one that an agent may write.
+// initDir returns the absolute directory to write to: by default the one that palyrad reads, and
+// never one that an agent can write to.
 func (a *app) initDir(given []string, read string, status *palyrav1.GetStatusResponse) (string, error) {
 	dir := read
 	if len(given) == 1 {
@@ -200,13 +208,13 @@ func (a *app) initDir(given []string, read string, status *palyrav1.GetStatusRes
 		c.Workspaces = append(c.Workspaces, config.Workspace{Name: w.GetName(), Path: w.GetPath()})
 	}
 	if w, ok := c.Overlapping(dir); ok {
-		return "", command.Usage("%s overlaps workspace %s (%s): what an agent may write must not decide what it is allowed", dir, w.Name, w.Path).
-			WithRemedy("Leave the directory out: `palyra policy init --profile NAME` writes beside palyra.toml.")
+		return "", command.Usage("%s overlaps workspace %s (%s): an agent must not be able to write its own policies", dir, w.Name, w.Path).
+			WithRemedy("Omit the directory: `palyra policy init --profile NAME` writes next to palyra.toml.")
 	}
 	return dir, nil
 }
 
-// writeProfile writes all files or, when one is there already, none.
+// writeProfile writes all files or, if one already exists, none.
 func writeProfile(p profile.Profile, dir string, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {

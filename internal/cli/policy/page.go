@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// printExplanation shows an explanation: for people the verdict first, then
-// what to change, then the policies.
+// printExplanation prints an explanation: the verdict first, then the change that would flip it,
+// then the policies.
 func (a *app) printExplanation(kind string, v *palyrav1.ExplainPolicyResponse, body printer.Object, inForce string) error {
 	return a.PrintOne(kind, printer.Record{Name: v.GetVerdict(), Body: body}, func(p *printer.Page) {
 		a.explanationHead(p, v, inForce)
@@ -56,8 +56,7 @@ func (a *app) explanationHead(p *printer.Page, v *palyrav1.ExplainPolicyResponse
 	}
 }
 
-// flip writes a change with its steps, and what comes of it when that is not an
-// allow.
+// flip prints a change with its steps, and its result if that is not an allow.
 func flip(p *printer.Page, label string, f *palyrav1.PolicyFlip) {
 	text := f.GetSummary()
 	if f.GetVerdict() != "allow" {
@@ -83,8 +82,8 @@ func placeText(file string, line int32) string {
 	return fmt.Sprintf("%s:%d", file, line)
 }
 
-// explainedPolicies writes the policies: with their conditions those that
-// decided or failed, or all; the others on one line.
+// explainedPolicies prints the policies: the deciding or failing ones, or all, with their
+// conditions; the others on one line.
 func explainedPolicies(p *printer.Page, list []*palyrav1.ExplainedPolicy, all bool) {
 	rest := 0
 	for _, e := range list {
@@ -120,9 +119,9 @@ func conjuncts(p *printer.Page, list []*palyrav1.ExplainedConjunct) {
 }
 
 const (
-	// outcomeWidth is that of the longest mark.
+	// outcomeWidth is the width of the longest mark.
 	outcomeWidth = len("false ")
-	// deepest is how far the tree is indented.
+	// deepest is the maximum indentation of the tree.
 	deepest = 40
 )
 

@@ -30,7 +30,7 @@ func Command(program *client.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSnapshot(cmd.Context(), given[0]) }}
 	return command.NewGroup("policy", "Check, test, explain, show and change the policy",
 		a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySimulate(), a.policyShow(), a.policyDiff(),
-		a.policyVersions(), a.Waits(a.policyActivate()), a.Waits(reload), snapshot, a.policyInit())
+		a.policyVersions(), a.Waits(a.policyActivate()), a.Waits(reload), snapshot, a.Waits(a.policyInit()))
 }
 
 func (a *app) policyShow() *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error
 		version, given = given[0], given[1:]
 	}
 	if len(given) > 1 {
-		return command.Usage("%q is no policy version", given[0]).WithRemedy("`palyra policy versions` lists them.")
+		return command.Usage("%q is not a policy version", given[0]).WithRemedy("`palyra policy versions` lists them.")
 	}
 	if schema && version != "" {
 		return command.Usage("--schema is of the set in force, and not of a version")
@@ -119,7 +119,7 @@ func (a *app) reloadPolicy(ctx context.Context, g *client.Gateway, _ []string) e
 
 func policiesField(p *printer.Page, d *palyrav1.PolicyDirectory) {
 	if d == nil {
-		return // of an older version or gateway
+		return // an older version or gateway
 	}
 	p.Wrapped("policies", client.PolicyDirectory(d))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"charm.land/lipgloss/v2"
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -17,6 +18,7 @@ import (
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 // lastAsked is the last request of a policy tool.
@@ -107,16 +109,16 @@ func TestDescribedCallUsage(t *testing.T) {
 		{[]string{"explain", "t", "--fact", "exec.basenam=git"}, "exec.basename"},
 		{[]string{"explain", "t", "--fact", "risk"}, "want PATH=VALUE"},
 		{[]string{"explain", "t", "--fact", "risk=high"}, "not of type integer"},
-		{[]string{"explain", "t", "--fact", "risk=1", "--fact", "risk=2"}, "given twice"},
+		{[]string{"explain", "t", "--fact", "risk=1", "--fact", "risk=2"}, "specified twice"},
 		{[]string{"explain", "t", "--vote", ":x"}, "want USER"},
 		{[]string{"explain", "t", "--vote", "bob:"}, "want USER"},
 		{[]string{"explain", "t", "--at", "noon"}, "want a time"},
-		{[]string{"explain", "01DECSN0000000000000000000", "--as", "user:a"}, "is what it was"},
+		{[]string{"explain", "01DECSN0000000000000000000", "--as", "user:a"}, "do not apply to a past call"},
 		{[]string{"simulate", "t", "--policies", "nowhere.cedar"}, "reading policies"},
 		{[]string{"simulate", "t", "--policies", "testdata/one.cedar", "--policies", "testdata/one.cedar"}, "the same name"},
-		{[]string{"activate", "newest"}, "is no policy version"},
-		{[]string{"diff", "newest"}, "is no policy version"},
-		{[]string{"show", "a.cedar", "b.cedar"}, "is no policy version"},
+		{[]string{"activate", "newest"}, "is not a policy version"},
+		{[]string{"diff", "newest"}, "is not a policy version"},
+		{[]string{"show", "a.cedar", "b.cedar"}, "is not a policy version"},
 		{[]string{"show", "sha256:11111111", "--schema"}, "of the set in force"},
 		{[]string{"versions", "--limit", "-1"}, "want 0 or more"},
 		{[]string{"test", "testdata/one.test.yaml", "--cover-min", "101"}, "want 0 to 100"},
@@ -223,9 +225,9 @@ func TestPolicyInitOverwritesNothing(t *testing.T) {
 	}
 }
 
-// TestActivateSaysWhenItIsNotTheSame: the files are what was asked for, and the
-// set around them has changed.
-func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
+// TestActivateReportsADifferentSet: the files are the requested ones, but the set around them has
+// changed.
+func TestActivateReportsADifferentSet(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	if r := w.Run("policy", "activate", "sha256:bbbbbbbb"); r.Code != 0 || strings.Contains(r.Err, "changed since") {
@@ -251,7 +253,7 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 		t.Error(err)
 	}
 	for _, command := range []string{"check", "test"} {
-		if r := w.Run("policy", command); !strings.Contains(r.Err, "\nin force at the gateway: 1 policy in force") || !strings.Contains(r.Err, dir) {
+		if r := w.Run("policy", command); !strings.Contains(r.Err, "\nin force at the gateway: 1 policy active") || !strings.Contains(r.Err, dir) {
 			t.Errorf("%s says %q", command, r.Err)
 		}
 	}
@@ -262,7 +264,7 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 	// An activation is left alone, and said.
 	w.Gateway.Activated, w.Gateway.Own = true, w.Gateway.Own[:0]
 	r = w.Run("policy", "init", "--profile", "laptop", "--force", "--yes", "-o", "json")
-	if w.Want(r, 0); !strings.Contains(r.Out, `"in_force": false`) || !strings.Contains(r.Out, "an activated version counts") {
+	if w.Want(r, 0); !strings.Contains(r.Out, `"in_force": false`) || !strings.Contains(r.Out, "an activated version is in force") {
 		t.Errorf("beside an activation: %s", r.Out)
 	}
 	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "not in force at the gateway") || !strings.Contains(r.Err, "activated") {
@@ -298,9 +300,9 @@ func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
 	w.Want(w.Run("policy", "init", "--profile", "laptop", filepath.Join(w.Home, "policies")), 0)
 }
 
-// TestPolicyTestOfWhatDoesNotParse fails and names the file, with tests beside it
+// TestPolicyTestOfInvalidFiles fails and names the file, with tests beside it
 // and without.
-func TestPolicyTestOfWhatDoesNotParse(t *testing.T) {
+func TestPolicyTestOfInvalidFiles(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(w.Home, "broken")
@@ -352,5 +354,30 @@ func TestCheckReadsTests(t *testing.T) {
 	}
 	if r := w.Run("policy", "check", fine, "--offline"); r.Code != 0 {
 		t.Errorf("a test file alone: exit %d\n%s%s", r.Code, r.Out, r.Err)
+	}
+}
+
+// TestInitPending: policies that take a second person are written, and the command prints the
+// approval and ends with the code of a pending change.
+func TestInitPending(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		code int
+	}{
+		"pending":          {clitest.GatewayError(connect.CodeFailedPrecondition, reason.ChangePending, "the change waits for bob", map[string]string{"approval_id": clitest.ApprovalID}), reason.ExitPending},
+		"control: invalid": {clitest.GatewayError(connect.CodeFailedPrecondition, reason.PolicyInvalid, "it does not load", nil), 0},
+	} {
+		w := clitest.NewWorld(t)
+		w.Gateway.ReloadFails = c.err
+		dir := t.TempDir()
+		r := w.Run("policy", "init", "--profile", "laptop", dir)
+		w.Want(r, c.code)
+		if printed := strings.Contains(strings.Join(strings.Fields(r.Out), " "), "palyra approve "+clitest.ApprovalID); printed != (c.code == reason.ExitPending) {
+			t.Errorf("%s: %s", name, r.Out)
+		}
+		if files := must.Get(filepath.Glob(filepath.Join(dir, "*.cedar")))(t); len(files) == 0 {
+			t.Errorf("%s: no file was written", name)
+		}
 	}
 }

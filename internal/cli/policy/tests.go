@@ -25,11 +25,11 @@ import (
 
 const (
 	testSuffix = ".test.yaml"
-	// testsDir is a directory below that of the policies.
+	// testsDir is a subdirectory of the policy directory.
 	testsDir = "tests"
 )
 
-// testFlags are those of `palyra policy test`.
+// testFlags are the flags of `palyra policy test`.
 type testFlags struct {
 	offline  bool
 	coverMin int
@@ -37,14 +37,14 @@ type testFlags struct {
 
 func (a *app) policyTest() *cobra.Command {
 	var f testFlags
-	c := &cobra.Command{Use: "test [DIR|FILE ...]", Short: "Run the tests of policies and measure what they cover", Args: command.Args(0, -1),
-		Long: "Run the cases of *.test.yaml files, which lie beside the *.cedar files or in\n" +
-			"DIR/tests, and say what they cover: each policy, and each condition true and\n" +
+	c := &cobra.Command{Use: "test [DIR|FILE ...]", Short: "Run the tests of policies and measure their coverage", Args: command.Args(0, -1),
+		Long: "Run the cases of *.test.yaml files, next to the *.cedar files or in\n" +
+			"DIR/tests, and print their coverage: each policy, and each condition true and\n" +
 			"false. Policies among the arguments are tested in place of those in force.\n" +
 			"Without an argument it tests policy.dir of the configuration.\n\n" +
 			"The running gateway runs them with its own tools, settings and members; without\n" +
 			"one, or with --offline, they run here with the built-in tools and without\n" +
-			"members but those that a test file declares. docs/policy.md describes the file.\n" +
+			"members other than the ones in the test file. docs/policy-testing.md describes the file.\n" +
 			"Exits 1 when a case fails or less than --cover-min percent is covered.",
 		Example: "palyra policy test policies/\npalyra policy test policies/ --offline --cover-min 100",
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -96,8 +96,8 @@ func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error
 	return nil
 }
 
-// noTests is the end of a test without tests. A policy file that does not parse
-// is said first.
+// noTests returns the error of a test run without tests. A policy file with syntax errors is
+// reported first.
 func (a *app) noTests(sources []policy.Source, paths []string) error {
 	cfg, err := a.policyConfig(sources)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *app) noTests(sources []policy.Source, paths []string) error {
 		WithRemedy("`palyra policy init --profile laptop DIR` writes policies with their tests.")
 }
 
-// filesWithErrors are the files that keep tests from being run.
+// filesWithErrors returns the files that prevent tests from running.
 func filesWithErrors(list []*palyrav1.PolicyFinding) []string {
 	var files []string
 	for _, f := range list {
@@ -128,7 +128,7 @@ func filesWithErrors(list []*palyrav1.PolicyFinding) []string {
 	return slices.Compact(files)
 }
 
-// runTests asks the gateway, or runs the tests here when there is none to ask.
+// runTests runs the tests at the gateway, or locally if none is reachable.
 func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, stands standing, err error) {
 	sources := export.Sources(req.GetSources())
 	if !offline {
@@ -151,7 +151,7 @@ func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, off
 	return export.Tests(report), "here, with the built-in tools", a.standingHere(), err
 }
 
-// readTests reads tests, and the policies beside them.
+// readTests reads tests, and the policies next to them.
 func readTests(paths []string) (*palyrav1.TestPolicyRequest, error) {
 	req := &palyrav1.TestPolicyRequest{}
 	var policies []string
@@ -202,8 +202,7 @@ func testsIn(dir string) ([]string, error) {
 	return all, nil
 }
 
-// printTests shows people what failed and what is not covered; machines get
-// all.
+// printTests prints failures and missing coverage as text; machine formats contain everything.
 func (a *app) printTests(v *palyrav1.TestPolicyResponse) error {
 	return a.PrintOne("PolicyTest", printer.Record{Name: testVerdict(v), Body: printer.ProtoObject(v)}, func(p *printer.Page) {
 		for _, f := range v.GetFindings() {
@@ -230,7 +229,7 @@ func testVerdict(v *palyrav1.TestPolicyResponse) string {
 	return "passed"
 }
 
-// uncovered writes what no case covers of a policy.
+// uncovered prints the uncovered parts of a policy.
 func uncovered(p *printer.Page, c *palyrav1.PolicyCoverage) {
 	var lacks []string
 	if c.GetDetermined() == 0 {

@@ -95,7 +95,7 @@ func versionRecord(v *palyrav1.PolicyVersion) printer.Record {
 func (a *app) policyActivate() *cobra.Command {
 	return &cobra.Command{Use: "activate VERSION", Short: "Put an older policy version in force", Args: command.Args(1, 1),
 		Long: "Put a version that was in force before in force again, at once. VERSION is its\n" +
-			"digest or the beginning of it. It stays, also over a restart and whatever\n" +
+			"digest or the beginning of it. It stays, also over a restart and regardless of\n" +
 			"changes in the policy directory, until `palyra policy reload` returns there.\n" +
 			"It has to load with the tools and members of today; its tests are not run.",
 		ValidArgsFunction: a.completeVersions(),
@@ -104,7 +104,7 @@ func (a *app) policyActivate() *cobra.Command {
 
 func (a *app) activatePolicy(ctx context.Context, version string) error {
 	if !isVersion(version) {
-		return command.Usage("%q is no policy version", version).WithRemedy("`palyra policy versions` lists them; at least 8 digits of one are needed.")
+		return command.Usage("%q is not a policy version", version).WithRemedy("`palyra policy versions` lists them; at least 8 digits of one are needed.")
 	}
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *app) activatePolicy(ctx context.Context, version string) error {
 	a.sayWarnings(v.GetWarnings())
 	digits := strings.TrimPrefix(version, "sha256:")
 	if !strings.HasPrefix(strings.TrimPrefix(v.GetVersion(), "sha256:"), digits) {
-		a.Say("the built-in policies or the settings changed since %s: its files are in force with those of today, as %s", version, shortVersion(v.GetVersion()))
+		a.Say("the built-in policies or the settings changed since %s: its files are now in force with the current ones, as %s", version, shortVersion(v.GetVersion()))
 	}
 	return a.PrintOne("PolicyActivation", printer.Record{Name: v.GetVersion(), Body: printer.ProtoObject(v)}, func(p *printer.Page) {
 		p.Field("version", v.GetVersion())
@@ -140,7 +140,7 @@ func (a *app) diffPolicies(ctx context.Context, g *client.Gateway, versions []st
 	var sides []*palyrav1.GetPolicyResponse
 	for _, version := range versions {
 		if version != "" && !isVersion(version) {
-			return command.Usage("%q is no policy version", version).WithRemedy("`palyra policy versions` lists them.")
+			return command.Usage("%q is not a policy version", version).WithRemedy("`palyra policy versions` lists them.")
 		}
 		side, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{Version: version})
 		if err != nil {
@@ -159,7 +159,7 @@ func (a *app) diffPolicies(ctx context.Context, g *client.Gateway, versions []st
 	})
 }
 
-// diffSources is a unified diff, file by file, of what an operator wrote.
+// diffSources returns a unified diff, file by file, of the operator's policies.
 func diffSources(from, to *palyrav1.GetPolicyResponse) string {
 	before, after := ownSources(from), ownSources(to)
 	names := append(sourceNames(from), sourceNames(to)...)

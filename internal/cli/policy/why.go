@@ -20,8 +20,8 @@ func WhyCommand(program *client.App) *cobra.Command {
 	run := ""
 	c := &cobra.Command{
 		Use:   "why ID",
-		Short: "Say why a call was decided as it was, by any id of it",
-		Long: "Say why a call was decided as it was, or is asked about: what `palyra policy explain`\n" +
+		Short: "Explain the decision on a call, by any of its ids",
+		Long: "Explain the decision on a call, or why it needs approval: the output of `palyra policy explain`\n" +
 			"says, by any id of the call: of its proposal, its decision or its approval, or the\n" +
 			"id that a model gave it. Models may use an id again in another run: --run names the\n" +
 			"run, and without it the newest call counts.",
@@ -53,7 +53,7 @@ func (a *app) why(ctx context.Context, g *client.Gateway, given, run string) err
 	return a.printExplanation("PolicyExplanation", v, printer.ProtoObject(v), "")
 }
 
-// mostSearched is how many calls are looked through for the id that a model gave.
+// mostSearched is how many calls are searched for an id that a model assigned.
 const mostSearched = 1000
 
 // modelsCall finds the newest call to which a model gave an id.
@@ -78,6 +78,6 @@ func modelsCall(ctx context.Context, g *client.Gateway, id, run string) (*palyra
 	if run != "" {
 		where = "in run " + run
 	}
-	return nil, reason.Errorf(reason.NotFound, "no call %s has the id %s, and it is no id of a proposal, a decision or an approval", where, id).
+	return nil, reason.Errorf(reason.NotFound, "no call %s has the id %s, and it is not an id of a proposal, a decision or an approval", where, id).
 		WithRemedy("`palyra calls list -o wide` shows the ids that models gave; --run names the run.")
 }

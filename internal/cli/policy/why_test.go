@@ -17,12 +17,12 @@ func TestWhy(t *testing.T) {
 		code int
 		want string
 	}{
-		"an id of the gateway":   {[]string{strings.ToLower(decision)}, 0, decision},
-		"a model's id":           {[]string{"toolu_A20"}, 0, clitest.WaitingCall},
-		"a model's id in a run":  {[]string{"toolu_A10", "--run", clitest.RunID}, 0, clitest.EndedCall},
-		"in another run":         {[]string{"toolu_A10", "--run", "other"}, 1, ""},
-		"a decision in a run":    {[]string{decision, "--run", clitest.RunID}, 1, ""},
-		"an id that nobody gave": {[]string{"toolu_none"}, 1, ""},
+		"an id of the gateway":  {[]string{strings.ToLower(decision)}, 0, decision},
+		"a model's id":          {[]string{"toolu_A20"}, 0, clitest.WaitingCall},
+		"a model's id in a run": {[]string{"toolu_A10", "--run", clitest.RunID}, 0, clitest.EndedCall},
+		"in another run":        {[]string{"toolu_A10", "--run", "other"}, 1, ""},
+		"a decision in a run":   {[]string{decision, "--run", clitest.RunID}, 1, ""},
+		"an unknown id":         {[]string{"toolu_none"}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := clitest.NewWorld(t)

@@ -14,14 +14,14 @@ import (
 	"palyra/internal/cli/command"
 )
 
-// lines reads what a person types, one line at a time.
+// lines reads the user's input line by line.
 type lines struct {
 	from io.Reader
 	rest []byte
 }
 
-// next returns the next line without its end. When ctx ends first, reading
-// stops without taking anything from the terminal.
+// next returns the next line without its end. If ctx ends first, reading stops without consuming
+// input of the terminal.
 func (l *lines) next(ctx context.Context) (string, error) {
 	for {
 		if line, rest, ok := bytes.Cut(l.rest, []byte("\n")); ok {
@@ -39,7 +39,7 @@ func (l *lines) next(ctx context.Context) (string, error) {
 func (l *lines) read(ctx context.Context) ([]byte, error) {
 	reader, err := cancelreader.NewReader(l.from)
 	if err != nil {
-		// A file, which epoll does not take, and which nobody has to wait for.
+		// A regular file, which epoll does not support and which never blocks.
 		reader, err = cancelreader.NewReader(struct{ io.Reader }{l.from})
 	}
 	if err != nil {
@@ -67,8 +67,8 @@ func (l *lines) read(ctx context.Context) ([]byte, error) {
 	return nil, ctx.Err() // a reader that cannot be interrupted keeps its goroutine until the process ends
 }
 
-// Ask writes a question to stderr and returns the line typed after it. Lines
-// that come before the question had time to be read are dropped.
+// Ask writes a question to stderr and returns the answer. Lines that were typed before the question
+// could be read are dropped.
 func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(a.Err, question)
 	shown := time.Now()
@@ -85,7 +85,7 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 	}
 }
 
-// Piped is the next line of what is no terminal. The last one may lack its end.
+// Piped returns the next line of an input that is not a terminal. The last one may lack its end.
 func (a *Printer) Piped(ctx context.Context) (string, error) {
 	line, err := a.NextLine(ctx)
 	if errors.Is(err, io.EOF) && len(a.typed.rest) > 0 {
@@ -95,8 +95,8 @@ func (a *Printer) Piped(ctx context.Context) (string, error) {
 	return line, err
 }
 
-// AskHidden writes a question to stderr and returns the line typed after it, which the
-// terminal does not show. What is no terminal is read as it is: one line.
+// AskHidden writes a question to stderr and returns the answer, which the terminal does not echo.
+// An input that is not a terminal is read as one line.
 func (a *Printer) AskHidden(ctx context.Context, question string) (string, error) {
 	if !a.InTerminal || a.ReadHidden == nil {
 		return a.Piped(ctx)
@@ -106,8 +106,7 @@ func (a *Printer) AskHidden(ctx context.Context, question string) (string, error
 	return a.ReadHidden(ctx)
 }
 
-// Confirm asks before something that cannot be undone. Without a terminal the
-// flag --yes is the answer.
+// Confirm asks before an action that cannot be undone. Without a terminal, --yes is required.
 func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
 	if !sure && !a.Interactive() {
 		return command.Usage("this cannot be undone").WithRemedy("Repeat the command with --yes.")
@@ -115,8 +114,8 @@ func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ..
 	return a.Agree(ctx, sure, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone.")
 }
 
-// Agree asks a question whose answer, unless it is yes, ends the command. Sure is
-// that the answer was given by --yes.
+// Agree asks a question and ends the command unless the answer is yes. sure is true if --yes
+// answered it.
 func (a *Printer) Agree(ctx context.Context, sure bool, question string) error {
 	if sure {
 		return nil

@@ -16,7 +16,7 @@ import (
 // ApiVersion is the version of the machine output. Fields are only ever added.
 const ApiVersion = "palyra.dev/v1"
 
-// Object is a JSON object whose members keep their order.
+// Object is a JSON object that preserves the order of its members.
 type Object []Member
 
 // Member is a name with its value. It has no type of its own, so that an object
@@ -50,7 +50,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Marshal is json.Marshal without the escapes for HTML.
+// Marshal is json.Marshal without HTML escapes.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -75,10 +75,9 @@ func listDocument(kind string, items []Object) Object {
 	return Document(kind+"List", Object{{"items", list}})
 }
 
-// ProtoObject is a message as the machine output shows it: field names as in
-// the proto, enums as their short lower-case names, times in RFC 3339 UTC,
-// durations as Go writes them, 64-bit integers as numbers, lists never null,
-// and a field x_json as the JSON value x.
+// ProtoObject converts a message for machine output: field names as in the proto, enums as their
+// short lower-case names, times in RFC 3339 UTC, durations in Go's format, 64-bit integers as
+// numbers, lists never null, and a field x_json as the JSON value x.
 func ProtoObject(m proto.Message) Object {
 	return messageObject(m.ProtoReflect())
 }

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// enumName is the value's name without the prefix that its type demands:
-// APPROVAL_STATE_PENDING is "pending"; unspecified is "".
+// enumName returns a value's name without the prefix of its type: APPROVAL_STATE_PENDING is
+// "pending"; unspecified is "".
 func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	if n == 0 {
 		return ""
@@ -22,12 +22,12 @@ func enumName(e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) string {
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), enumPrefix(e)))
 }
 
-// enumPrefix is what the zero value's name has before UNSPECIFIED.
+// enumPrefix returns the part of the zero value's name before UNSPECIFIED.
 func enumPrefix(e protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(e.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// Enum is enumName for a Go value of a generated enum.
+// Enum is enumName for a value of a generated enum.
 func Enum(e protoreflect.Enum) string { return enumName(e.Descriptor(), e.Number()) }
 
 // EnumNames lists the short names of an enum, without unspecified.

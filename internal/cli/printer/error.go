@@ -20,7 +20,7 @@ func (a *Printer) PrintError(e *reason.Error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		if e.Fields[name] == "" || name == "version" && a.Format() == FormatTable {
-			continue // nothing that helps a person
+			continue // not helpful for users
 		}
 		fmt.Fprintf(a.Err, "  %s: %s\n", VisibleLine(name), VisibleLine(e.Fields[name]))
 	}

@@ -1,7 +1,4 @@
 package printer
 
-// What the tests from outside look into.
-var Plain = plain
-
 // Table is table for the tests from outside.
 func (a *Printer) Table(l Listing, records []Record) string { return a.table(l, records) }

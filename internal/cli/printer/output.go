@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"palyra/internal/cli/command"
 	"palyra/internal/core/text"
 )
@@ -24,30 +26,29 @@ const (
 // Formats are the values of --output.
 var Formats = []string{FormatTable, FormatWide, FormatJSON, FormatYAML, FormatNDJSON, FormatName}
 
-// Record is one thing to print: for machines, and for people.
+// Record is one item of output, for machines and for terminals.
 type Record struct {
 	// Name is its id, for -o name.
 	Name string
 	// Body is all of it, for machines.
 	Body Object
-	// Cells are its columns; those of the wide format follow in wide.
+	// Cells are its columns; the additional ones of the wide format are in Wide.
 	Cells []string
 	Wide  []string
 }
 
-// Listing says how a command prints records of one kind.
+// Listing defines how a command prints records of one kind.
 type Listing struct {
 	Kind    string
 	Columns []string
 	Wide    []string
-	// Empty is said to people when there is nothing.
+	// Empty is printed if there are no records.
 	Empty string
-	// Drop are the columns that a narrow terminal does without, the first one
-	// first.
+	// Drop are the columns that are omitted on a narrow terminal, in order.
 	Drop []string
 }
 
-// Format is the chosen output format; people get tables.
+// Format returns the selected output format; the default is table.
 func (a *Printer) Format() string {
 	if a.Output == "" {
 		return FormatTable
@@ -55,7 +56,7 @@ func (a *Printer) Format() string {
 	return a.Output
 }
 
-// CheckFormat refuses an --output that is no format.
+// CheckFormat refuses an invalid --output.
 func (a *Printer) CheckFormat() error {
 	if f := a.Format(); !slices.Contains(Formats, f) {
 		return command.Usage("-o %q: want one of %s", f, strings.Join(Formats, ", ")).
@@ -98,9 +99,8 @@ func (a *Printer) printLine(kind string, r Record) error {
 	return a.PrintNDJSON(Document(kind, r.Body))
 }
 
-// PrintStream prints a record of an endless list. JSON and NDJSON are one
-// object per line, YAML one document per record; a table has the widths given
-// by the listing's header.
+// PrintStream prints a record of an endless list. JSON and NDJSON are one object per line, YAML one
+// document per record; a table has the widths of the listing's header.
 func (a *Printer) PrintStream(l Listing, r Record, first bool) error {
 	switch a.Format() {
 	case FormatJSON, FormatNDJSON, FormatName:
@@ -114,7 +114,7 @@ func (a *Printer) PrintStream(l Listing, r Record, first bool) error {
 	return a.WriteOut(a.streamRow(l, r, first))
 }
 
-// PrintOne prints a single record; people get what human writes.
+// PrintOne prints a single record; in table format it prints the page that human writes.
 func (a *Printer) PrintOne(kind string, r Record, human func(p *Page)) error {
 	switch a.Format() {
 	case FormatJSON:
@@ -167,13 +167,18 @@ func (a *Printer) WriteOut(s string) error {
 	return err
 }
 
-// Records makes a record of each.
+// Records converts a list to records.
 func Records[T any](list []T, of func(T) Record) []Record {
 	records := make([]Record, len(list))
 	for i, v := range list {
 		records[i] = of(v)
 	}
 	return records
+}
+
+// Named returns a conversion of messages to records with a name and without cells, for PrintOne.
+func Named[T proto.Message](name func(T) string) func(T) Record {
+	return func(m T) Record { return Record{Name: name(m), Body: ProtoObject(m)} }
 }
 
 func bodies(records []Record) []Object {
@@ -184,7 +189,7 @@ func bodies(records []Record) []Object {
 	return out
 }
 
-// WriteRaw writes exported bytes as they are, unless a person is looking.
+// WriteRaw writes exported bytes unchanged, except to a terminal, where they are escaped.
 func (a *Printer) WriteRaw(data []byte) error {
 	if a.OutTerminal {
 		data = VisibleJSON(data)
@@ -193,8 +198,8 @@ func (a *Printer) WriteRaw(data []byte) error {
 	return err
 }
 
-// PrintFindings prints findings as plain lines for people; there is no header,
-// since a finding may have several lines.
+// PrintFindings prints findings as plain lines in table format, without a header, because a finding
+// may have several lines.
 func (a *Printer) PrintFindings(kind string, records []Record) error {
 	switch a.Format() {
 	case FormatTable, FormatWide:

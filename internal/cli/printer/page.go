@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Page is what a person reads about one thing: labelled lines and blocks.
-// Everything written to it is made visible, and nothing is cut.
+// Page is the formatted output about one object: labelled lines and blocks. All text is escaped,
+// and nothing is truncated.
 type Page struct {
 	b     strings.Builder
 	Style Palette
@@ -20,14 +20,14 @@ type Page struct {
 const (
 	// LabelWidth is the room of a label.
 	LabelWidth = 14
-	// PageWidth is what a long text is broken to.
+	// PageWidth is the width at which long texts are wrapped.
 	PageWidth = 80
 )
 
 // String returns the text.
 func (p *Page) String() string { return p.b.String() }
 
-// Heading writes a line that stands out.
+// Heading writes a highlighted line.
 func (p *Page) Heading(format string, args ...any) {
 	p.b.WriteString(p.Style.Bold(VisibleLine(fmt.Sprintf(format, args...))) + "\n")
 }
@@ -66,7 +66,7 @@ func (p *Page) Line(text string) { p.b.WriteString(VisibleLine(text) + "\n") }
 // Text writes a text of several lines.
 func (p *Page) Text(text string) { p.b.WriteString(WithNewline(VisibleText(text))) }
 
-// Wrapped is field for a text that may be long: it goes on under itself.
+// Wrapped is Field for a text that may be long, with continuation lines below it.
 func (p *Page) Wrapped(label, text string) {
 	if text == "" {
 		return
@@ -76,8 +76,7 @@ func (p *Page) Wrapped(label, text string) {
 	p.b.WriteString(strings.Join(lines, "\n"+strings.Repeat(" ", LabelWidth)) + "\n")
 }
 
-// Hang writes a text behind an indent and a mark; further lines stand under the
-// text.
+// Hang writes a text after an indentation and a mark, with continuation lines aligned to the text.
 func (p *Page) Hang(indent int, mark, text string) {
 	if text == "" {
 		return
@@ -116,8 +115,7 @@ func (p *Page) painted(label, text string, paint func(string) string) {
 	}
 }
 
-// JSON writes a JSON value in full, indented. What is not JSON is written as
-// text.
+// JSON writes a JSON value in full, indented. Other data is written as text.
 func (p *Page) JSON(label string, text []byte) {
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {
@@ -130,7 +128,7 @@ func (p *Page) JSON(label string, text []byte) {
 // Gap writes an empty line.
 func (p *Page) Gap() { p.b.WriteByte('\n') }
 
-// Moment is a time for people, absolute and relative; "" when there is none.
+// Moment formats a time, absolute and relative; "" for none.
 func (a *Printer) Moment(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -138,7 +136,7 @@ func (a *Printer) Moment(t *timestamppb.Timestamp) string {
 	return Clock(t) + " (" + a.Relative(t) + ")"
 }
 
-// Clock is a time of whole seconds in UTC.
+// Clock formats a time in UTC with whole seconds.
 func Clock(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -146,7 +144,7 @@ func Clock(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339)
 }
 
-// Relative is "in 9m12s", "3h ago" or "now"; "" when there is none.
+// Relative is "in 9m12s", "3h ago" or "now"; "" for none.
 func (a *Printer) Relative(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""

@@ -17,31 +17,31 @@ func (p Palette) render(style lipgloss.Style, s string) string {
 	return style.Render(s)
 }
 
-// Bold stands out.
+// Bold is for emphasis.
 func (p Palette) Bold(s string) string { return p.render(lipgloss.NewStyle().Bold(true), s) }
 
-// Dim stands back.
+// Dim is for secondary text.
 func (p Palette) Dim(s string) string { return p.render(lipgloss.NewStyle().Faint(true), s) }
 
-// Reverse is where the cursor stands.
+// Reverse is for the cursor position.
 func (p Palette) Reverse(s string) string { return p.render(lipgloss.NewStyle().Reverse(true), s) }
 
-// Red is for what failed.
+// Red is for failures.
 func (p Palette) Red(s string) string {
 	return p.render(lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red), s)
 }
 
-// Green is for what succeeded.
+// Green is for successes.
 func (p Palette) Green(s string) string {
 	return p.render(lipgloss.NewStyle().Foreground(lipgloss.Green), s)
 }
 
-// Yellow is for what waits.
+// Yellow is for pending states.
 func (p Palette) Yellow(s string) string {
 	return p.render(lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Yellow), s)
 }
 
-// State colours a state or severity; the word itself says the same.
+// State colours a state or severity; the word itself has the same meaning.
 func (p Palette) State(s string) string {
 	switch s {
 	case "pending", "ask", "warning", "medium", "timed_out":

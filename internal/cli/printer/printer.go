@@ -1,7 +1,6 @@
-// Package printer is what a person or a script sees of palyra, and what a
-// person types: tables, pages, records, documents in JSON and YAML, errors,
-// messages and questions. What it prints it makes visible first. It knows no
-// gateway.
+// Package printer is the terminal input and output of palyra: tables, pages, records, documents in
+// JSON and YAML, errors, messages and prompts. It escapes all text that it prints. It does not
+// access a gateway.
 package printer
 
 import (
@@ -12,43 +11,40 @@ import (
 	"time"
 )
 
-// Streams are what a command reads and writes, and what is known of them.
+// Streams are the input and output of a command, with their properties.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
-	// ReadHidden reads a line from the terminal at In without showing it; nil reads it
-	// from In as it is.
+	// ReadHidden reads a line from the terminal at In without echo; nil reads it from In.
 	ReadHidden func(context.Context) (string, error)
-	// InTerminal, OutTerminal and ErrTerminal say which of them a person is at.
+	// InTerminal, OutTerminal and ErrTerminal report which of them are terminals.
 	InTerminal, OutTerminal, ErrTerminal bool
-	// Width is that of the terminal in cells; 0 means unknown.
+	// Width is the width of the terminal in cells; 0 means unknown.
 	Width int
 	// Getenv reads the environment, and Environ lists it.
 	Getenv  func(string) string
 	Environ func() []string
 }
 
-// Printer writes what a command has to say to its streams, and asks the person
-// at them.
+// Printer writes the output of a command to its streams, and prompts the user.
 type Printer struct {
 	Streams
-	// Output is the flag --output; "" was not given.
+	// Output is the flag --output; "" if not set.
 	Output string
 	// NoInput and NoColor are the flags of these names.
 	NoInput, NoColor bool
 	// Now is the clock.
 	Now func() time.Time
-	// Arm is how long an answer is refused after its question appeared, so
-	// that what was typed before cannot decide.
+	// Arm is how long an answer is refused after its question appeared, so that earlier input
+	// cannot answer it.
 	Arm   time.Duration
 	typed *lines
 }
 
 const armDelay = 400 * time.Millisecond
 
-// New prints to streams. Messages on Err are whole, whoever writes at
-// the same time.
+// New returns a printer to streams. Concurrent messages on Err are not mixed.
 func New(s Streams) *Printer {
 	if s.Getenv == nil {
 		s.Getenv = func(string) string { return "" }
@@ -60,8 +56,8 @@ func New(s Streams) *Printer {
 	return &Printer{Streams: s, Now: time.Now, Arm: armDelay, typed: &lines{from: s.In}}
 }
 
-// Interactive reports whether a person can be asked: both ends of the
-// conversation are a terminal, and nobody switched questions off.
+// Interactive reports whether prompts are possible: input and error output are terminals, and
+// prompts are not disabled.
 func (a *Printer) Interactive() bool {
 	return a.InTerminal && a.ErrTerminal && !a.NoInput && a.Getenv("CI") == ""
 }
@@ -78,8 +74,8 @@ func (a *Printer) OutStyle() Palette { return paletteFor(a.Colour(a.OutTerminal)
 // ErrStyle is the palette of stderr.
 func (a *Printer) ErrStyle() Palette { return paletteFor(a.Colour(a.ErrTerminal)) }
 
-// Say writes one message to stderr. The arguments may come from the gateway,
-// so the whole line is made visible.
+// Say writes one message to stderr. The arguments may come from the gateway, so the whole line is
+// escaped.
 func (a *Printer) Say(format string, args ...any) {
 	fmt.Fprintln(a.Err, VisibleText(fmt.Sprintf(format, args...)))
 }
@@ -104,6 +100,6 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// NextLine is the next line that a person types, without its end. When ctx ends
-// first, reading stops without taking anything from the terminal.
+// NextLine returns the next typed line, without its end. If ctx ends first, reading stops without
+// consuming input of the terminal.
 func (a *Printer) NextLine(ctx context.Context) (string, error) { return a.typed.next(ctx) }

@@ -8,21 +8,20 @@ import (
 	"palyra/internal/core/progress"
 )
 
-// progressInterval is how long one state of a progress line stands.
+// progressInterval is the update interval of a progress line.
 const progressInterval = 200 * time.Millisecond
 
-// Watched reports whether a person watches stderr and reads what the command
-// prints: no script, no CI, and no format for machines.
+// Watched reports whether stderr is a terminal in an interactive session with readable output: no
+// script, no CI, and no machine format.
 func (a *Printer) Watched() bool {
 	f := a.Format()
 	return a.ErrTerminal && a.Getenv("CI") == "" && (f == FormatTable || f == FormatWide)
 }
 
-// Progress shows how far a work is in one line of stderr that is written over
-// again and again: "verifying: 4096 of 20000 events". It begins when the work has
-// lasted for progress.Patience. end takes the line away; it has to be called before
-// anything else is printed, and may be called twice. Without a person at stderr
-// nothing is written, and m need not count.
+// Progress shows the progress of an operation in one line of stderr that is overwritten:
+// "verifying: 4096 of 20000 events". It starts after progress.Patience. end removes the line; it
+// must be called before other output, and may be called twice. Without a terminal at stderr nothing
+// is written, and m need not count.
 func (a *Printer) Progress(m *progress.Meter, doing, things string) (end func()) {
 	if !a.Watched() {
 		return func() {}
@@ -39,8 +38,8 @@ func (a *Printer) Progress(m *progress.Meter, doing, things string) (end func())
 	}
 }
 
-// progressText says that a work is not over when all is counted: a journal's events
-// are not all that is looked at.
+// progressText indicates that the operation continues after all items were counted: a journal has
+// more to check than its events.
 func progressText(doing, things string, n progress.Count) string {
 	switch {
 	case n.Total > 0 && n.Done >= n.Total:
@@ -51,18 +50,17 @@ func progressText(doing, things string, n progress.Count) string {
 	return fmt.Sprintf("%s: %d %s", doing, n.Done, things)
 }
 
-// progressLine is what stands in the line now.
+// progressLine is the currently displayed line.
 type progressLine struct {
 	a    *Printer
 	size int // in cells
 }
 
-// show writes over what stands there, with blanks and without sequences of the
-// terminal, which not all understand. The cursor stays at the line's beginning, so
-// that a message of somebody else begins there.
+// show overwrites the line with spaces instead of terminal sequences, which not all terminals
+// support. The cursor stays at the start of the line, so that other messages start there.
 func (l *progressLine) show(text string) {
 	if l.a.Width > 0 {
-		text = Clip(text, max(l.a.Width-1, 1)) // in the last cell the terminal would begin a new line
+		text = Clip(text, max(l.a.Width-1, 1)) // in the last cell the terminal would start a new line
 	}
 	if text == "" && l.size == 0 {
 		return

@@ -10,14 +10,13 @@ import (
 
 const (
 	columnGap = "  "
-	// MinimumCell is the narrowest a column is cut to while others can go, and
-	// leastCell when none can.
+	// MinimumCell is the narrowest column while others can be dropped, leastCell when none can.
 	MinimumCell = 12
 	leastCell   = 4
 )
 
-// table lays records out in columns. On a terminal columns are cut, with an
-// ellipsis, or left out until a row fits; elsewhere and with -o wide nothing is.
+// table formats records in columns. On a terminal columns are truncated with an ellipsis, or
+// dropped, until a row fits; elsewhere and with -o wide nothing is.
 func (a *Printer) table(l Listing, records []Record) string {
 	rows := make([][]string, 0, len(records)+1)
 	rows = append(rows, a.header(l))
@@ -36,7 +35,7 @@ func (a *Printer) table(l Listing, records []Record) string {
 	return b.String()
 }
 
-// streamRow lays out one record whose followers are not known yet.
+// streamRow formats one record of a stream.
 func (a *Printer) streamRow(l Listing, r Record, first bool) string {
 	header := a.header(l)
 	widths := measure([][]string{header})
@@ -57,8 +56,7 @@ func (a *Printer) streamRow(l Listing, r Record, first bool) string {
 	return row
 }
 
-// fitStream is fit for a row whose columns have these widths, whatever stands in
-// them, so that those that follow stand below it.
+// fitStream is fit for a row whose columns have fixed widths, so that later rows align.
 func (l Listing) fitStream(rows [][]string, widths []int, limit int) (fitting [][]string, fitted []int) {
 	usual := make([]string, len(widths))
 	for i, w := range widths {
@@ -98,7 +96,7 @@ func (a *Printer) row(r Record) []string {
 	return visibleCells(r.Cells)
 }
 
-// visibleCells are cells that can be shown, with a dash for nothing.
+// visibleCells returns escaped cells, with a dash for empty ones.
 func visibleCells(cells []string) []string {
 	out := make([]string, len(cells))
 	for i, c := range cells {
@@ -107,7 +105,7 @@ func visibleCells(cells []string) []string {
 	return out
 }
 
-// Columns writes a label and rows below it, whose first is their header.
+// Columns writes a label and rows below it, the first of which is the header.
 func (p *Page) Columns(label string, rows [][]string) {
 	p.b.WriteString(p.Style.Dim(label) + "\n")
 	for i, row := range rows {
@@ -132,19 +130,18 @@ func measure(rows [][]string) []int {
 	return widths
 }
 
-// whole are the columns that are of no use when they are cut: ids and times.
+// whole are the columns that are useless when truncated: ids and times.
 var whole = []string{
 	"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED", "APPROVAL", "COMMITTED", "CREATED", "EXPIRES", "LAST",
 	"LAST USED", "LOADED", "QUEUED", "SINCE", "STARTED", "UPDATED",
 }
 
-// roomy are columns that say what a row is about, with the width that others go
-// for.
+// roomy are descriptive columns, with the width for which others are dropped.
 var roomy = map[string]int{"SUMMARY": 40}
 
-// fit makes rows, the header first, fit a terminal: columns that may be cut
-// are, then those that the listing can do without go, then the others are cut
-// to almost nothing. Ids and times stay whole, even if the row is then too long.
+// fit makes rows, the header first, fit a terminal: it truncates columns, then drops the ones that
+// the listing can omit, then truncates the others to almost nothing. Ids and times are not
+// truncated, even if the row is then too long.
 func (l Listing) fit(rows [][]string, limit int) (fitting [][]string, widths []int) {
 	for _, drop := range append([]string{""}, l.Drop...) {
 		rows = without(rows, drop)
@@ -157,7 +154,7 @@ func (l Listing) fit(rows [][]string, limit int) (fitting [][]string, widths []i
 	return rows, widths
 }
 
-// without leaves a column out.
+// without drops a column.
 func without(rows [][]string, column string) [][]string {
 	i := slices.Index(rows[0], column)
 	if i < 0 {

@@ -84,10 +84,21 @@ func FuzzVisible(f *testing.F) {
 		if strings.ContainsAny(printer.VisibleLine(s), "\n\t") {
 			t.Fatalf("%q: a line has lines", s)
 		}
-		if printer.Plain(s) && printer.VisibleLine(s) != s {
+		printable := strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+		if printable && printer.VisibleLine(s) != s {
 			t.Fatalf("%q: plain text was changed", s)
 		}
 	})
+}
+
+// TestVisibleJSONOfLookalikes: letters of other scripts are escaped in mixed words only.
+func TestVisibleJSONOfLookalikes(t *testing.T) {
+	t.Parallel()
+	in := "{\"mixed\":\"\u0430gent\",\"one\":\"\u0441\u043e\u0440\"}"
+	want := "{\"mixed\":\"\\u0430gent\",\"one\":\"\u0441\u043e\u0440\"}"
+	if got := string(printer.VisibleJSON([]byte(in))); got != want {
+		t.Errorf("%s became %s, want %s", in, got, want)
+	}
 }
 
 func FuzzVisibleJSON(f *testing.F) {

@@ -34,7 +34,7 @@ func WithNewline(s string) string {
 	return s + "\n"
 }
 
-// OnBehalf names who acts, and for whom when that is somebody else.
+// OnBehalf returns the actor, and the owner if it is another principal.
 func OnBehalf(who, owner string) string {
 	if owner == "" || owner == who {
 		return who

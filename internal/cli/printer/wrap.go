@@ -7,18 +7,18 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Wrapper breaks text that comes in pieces between words, at the width of the
-// terminal, and makes it visible. A word is written once its end is known.
+// Wrapper wraps text that is received in parts at the width of the terminal, and escapes it. A word
+// is written once its end is known.
 type Wrapper struct {
-	// Width in cells; 0 breaks nothing.
+	// Width in cells; 0 disables wrapping.
 	Width int
-	// column is where the next cell goes.
+	// column is the position of the next cell.
 	column int
 	// gap and word are read and not written yet.
 	gap, word strings.Builder
 }
 
-// Add reads a piece and returns what can be written.
+// Add processes a part and returns the text that can be written.
 func (w *Wrapper) Add(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -39,7 +39,7 @@ func (w *Wrapper) Add(text string) string {
 	return out.String()
 }
 
-// End returns what is left, with the end of a line that was begun.
+// End returns the remaining text, with the end of an incomplete line.
 func (w *Wrapper) End() string {
 	var out strings.Builder
 	w.finish(&out)
@@ -66,7 +66,7 @@ func (w *Wrapper) finish(out *strings.Builder) {
 	out.WriteString(gap + word)
 	w.column += len(gap) + lipgloss.Width(word)
 	if w.Width > 0 && w.column > w.Width {
-		w.column %= w.Width // the terminal broke a word that is longer than a line
+		w.column %= w.Width // the terminal wrapped a word that is longer than a line
 	}
 }
 
@@ -98,12 +98,12 @@ func Wrap(text string, cells int) []string {
 	return append(lines, line)
 }
 
-// hangIndent begins what goes on after the first line of a text of another's words.
+// hangIndent is the indentation of continuation lines of external text.
 const hangIndent = "  "
 
-// Hanging writes a text of another's words for an ordinary terminal. It cuts where a
-// line is full and leaves no character out, and what goes on is indented, so that no
-// spaces in the text can begin a line that reads like one of the program's own.
+// Hanging formats an external text for a terminal. It breaks full lines without omitting
+// characters, and indents continuation lines, so that spaces in the text cannot fake a line of the
+// program's own output.
 func Hanging(text string) string {
 	text = VisibleLine(text)
 	var b strings.Builder

@@ -70,10 +70,10 @@ func yamlList(b *strings.Builder, list []any, indent string) error {
 	return nil
 }
 
-// yamlWord is a string that YAML cannot take for anything else.
+// yamlWord matches strings that are unambiguous in YAML.
 var yamlWord = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_./@-]*$`)
 
-// yamlReserved are words that some YAML reader takes for a value.
+// yamlReserved are words that some YAML parsers treat as values.
 var yamlReserved = lazyregexp.New(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 
 func yamlScalar(v any) (string, error) {

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// runCalls writes what happens to the calls of a run. Each has a number, so
-// that the lines of calls side by side can be told apart.
+// runCalls prints the events of a run's calls. Each call has a number that identifies its lines
+// among parallel calls.
 type runCalls struct {
 	a     *app
 	style printer.Palette
@@ -22,7 +22,7 @@ type runCalls struct {
 	count int
 }
 
-// runCall is one call as far as it was seen.
+// runCall is the known state of one call.
 type runCall struct {
 	number int
 	tool   string
@@ -33,11 +33,11 @@ type runCall struct {
 	// of each stream.
 	printed bool
 	partial map[string][]byte
-	// result is what came of its result so far.
+	// result is the received part of its result.
 	result []byte
-	// edited is there when people changed the call.
+	// edited is set if approvers changed the call.
 	edited *palyrav1.ExecutedAsEdited
-	// waits is true while a human is asked, over once it ended.
+	// waits is true while an approval is pending, over once the call ended.
 	waits, over bool
 }
 
@@ -57,8 +57,8 @@ func (s *runCalls) add(tool string, input []byte) *runCall {
 	return &runCall{number: s.count, tool: tool, input: input, partial: map[string][]byte{}}
 }
 
-// of finds the call that an event is about. One whose turn was not seen, since
-// the view began later, is numbered when it shows up.
+// of returns the call of an event. A call whose turn was not received, because the view started
+// later, is numbered on its first event.
 func (s *runCalls) of(e *palyrav1.RunEvent) *runCall {
 	if c := s.known[e.GetProposalId()]; c != nil && e.GetProposalId() != "" {
 		return c
@@ -88,7 +88,7 @@ func (s *runCalls) open() (running []string, asked bool) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" }), asked
 }
 
-// lines are what an event of a call tells.
+// lines returns the lines for an event of a call.
 func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 	c := s.of(e)
 	switch m := e.GetEvent().(type) {
@@ -113,8 +113,8 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 	return nil
 }
 
-// held says what held the call while it ran, in the words of `palyra call`.
-// `palyra runs show` lists the attestations.
+// held describes the isolation of a call, as `palyra call` does. `palyra runs show` lists the
+// attestations.
 func (s *runCalls) held(c *runCall, a *palyrav1.ToolAttestation) []styledLine {
 	text := ask.Posture(a.GetPosture())
 	if text == "" {
@@ -127,7 +127,7 @@ func (s *runCalls) line(c *runCall, parts ...linePart) styledLine {
 	return append(styledLine{{s.style.Bold, fmt.Sprintf("[%d] ", c.number)}}, parts...)
 }
 
-// waiting says what is asked, and until when.
+// waiting describes the pending approval, with its expiry.
 func (s *runCalls) waiting(v *palyrav1.Approval) string {
 	left := strings.TrimPrefix(s.a.Relative(v.GetExpiresAt()), "in ")
 	return fmt.Sprintf("%s (%s left)", cmp.Or(v.GetPrompt().GetSummary(), v.GetPrompt().GetTitle()), left)
@@ -166,10 +166,10 @@ func (s *runCalls) next(c *runCall, code, remedy string) []styledLine {
 	return []styledLine{s.line(c, linePart{s.style.Bold, "  next: "}, linePart{nil, e.NextStep()})}
 }
 
-// longestPartial is how much of a line is kept until its end comes.
+// longestPartial is how much of an incomplete line is buffered.
 const longestPartial = 4 << 10
 
-// output is the whole lines that a chunk completes.
+// output returns the lines that a chunk completes.
 func (s *runCalls) output(c *runCall, chunk *palyrav1.ToolOutputChunk) []styledLine {
 	data := append(c.partial[chunk.GetStream()], chunk.GetData()...)
 	whole := strings.LastIndexByte(string(data), '\n') + 1
@@ -189,7 +189,7 @@ func (s *runCalls) outputLines(c *runCall, text string) []styledLine {
 	return lines
 }
 
-// ended is the rest of the output, and how the call ended.
+// ended returns the remaining output, and the outcome of the call.
 func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 	if r.GetExecutedAsEdited() != nil {
 		c.edited = r.GetExecutedAsEdited()
@@ -230,12 +230,12 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 	return append(lines, s.next(c, r.GetReason(), r.GetRemedy())...)
 }
 
-// longestArguments is how many characters of a call's arguments one line
-// shows where no terminal says how wide it is.
+// longestArguments is the maximum length of a call's arguments on one line if the terminal's width
+// is unknown.
 const longestArguments = 160
 
-// arguments is the input as key=value, cut to one line unless -o wide asks for
-// all of it. A person who has to answer for the call sees it in full anyway.
+// arguments returns the input as key=value, cut to one line unless -o wide is used. An approver
+// sees it in full anyway.
 func (s *runCalls) arguments(c *runCall) string {
 	text := printer.VisibleLine(ask.Arguments(c.input))
 	if text == "" {
@@ -250,7 +250,7 @@ func (s *runCalls) arguments(c *runCall) string {
 	}
 	limit = max(limit, printer.MinimumCell)
 	if start := []rune(text); len(start) > 4*limit {
-		text = string(start[:4*limit]) // clip measures again and again
+		text = string(start[:4*limit]) // clip is quadratic
 	}
 	return " " + printer.Clip(text, limit)
 }

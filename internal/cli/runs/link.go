@@ -12,31 +12,29 @@ import (
 	"palyra/internal/cli/client"
 )
 
-// runTries is how often in a row the connection to a run is opened again
-// before the command gives up: over half a minute in all.
+// runTries is the maximum number of consecutive attempts to reopen the connection to a run: more
+// than half a minute in total.
 const runTries = 8
 
-// runLink is the connection of a command to a run. When it is lost, it is
-// opened again after the last event that was taken from it, so that nothing
-// comes twice and nothing is missed.
+// runLink is the connection of a command to a run. When it is lost, it is reopened after the last
+// processed event, so that no event is duplicated or missed.
 type runLink struct {
 	g *client.Gateway
 	// start is the run to start; nil attaches to runID.
 	start *palyrav1.StartRunRequest
-	// reading opens a link that only reads: anybody's who may read the run.
+	// reading selects a read-only link, for any caller that may read the run.
 	reading bool
 	// runID and after are where the link resumes.
 	runID string
 	after int64
-	// news is what the link received, and what became of it.
+	// news receives the events, and the end of the link.
 	news chan runNews
 
 	mu sync.Mutex
-	// stream is the one to write to, nil while there is none; changed is closed
-	// when that changes.
+	// stream is the stream to write to, or nil; changed is closed when that changes.
 	stream  *runBidi
 	changed chan struct{}
-	// cancel and closed are said again on every new stream.
+	// cancel and closed are repeated on every new stream.
 	cancel *palyrav1.CancelRun
 	closed bool
 }
@@ -72,8 +70,8 @@ func (l *runLink) follow(ctx context.Context, first time.Duration) {
 		func(ctx context.Context) (bool, error) { return l.read(ctx, tell) })})
 }
 
-// reopenRun opens the connection to a run again when it is lost, also when
-// nothing was received yet: the key of a start makes it safe to send it twice.
+// reopenRun reopens the connection to a run when it is lost, even if nothing was received yet: the
+// key of a start makes it safe to send it twice.
 func reopenRun(ctx context.Context, first time.Duration, lost func(time.Duration), open func(context.Context) (bool, error)) error {
 	ctx, early := client.NoticeLoss(ctx)
 	again := client.Reopening{First: first, Most: 10 * time.Second, Tries: runTries, Early: early, Lost: lost}
@@ -98,7 +96,7 @@ func (l *runLink) read(ctx context.Context, tell func(runNews)) (received bool, 
 		}
 		e := msg.GetEvent()
 		if e == nil || e.GetSequence() <= l.after {
-			continue // one that opens the stream, or was taken before
+			continue // it opens the stream, or was processed before
 		}
 		if started := e.GetStarted(); started != nil {
 			l.runID = started.GetRun().GetRunId()
@@ -111,7 +109,7 @@ func (l *runLink) read(ctx context.Context, tell func(runNews)) (received bool, 
 	}
 }
 
-// open begins a stream where the last one ended. next gives its messages.
+// open starts a stream at the end of the last one. next returns its messages.
 func (l *runLink) open(ctx context.Context) (next func() (*palyrav1.RunStreamResponse, error), done func(), err error) {
 	if l.reading {
 		return l.openWatch(ctx)
@@ -152,8 +150,8 @@ func (l *runLink) openWatch(ctx context.Context) (next func() (*palyrav1.RunStre
 	return next, func() { _ = stream.Close() }, nil
 }
 
-// use makes a stream the one to write to, after what every stream says first.
-// What cannot be written will be an error of reading as well.
+// use sets the stream to write to, after the initial messages of every stream. A write error also
+// appears as a read error.
 func (l *runLink) use(stream *runBidi) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +208,7 @@ func (l *runLink) trySend(msg *palyrav1.RunStreamRequest) (sent bool, changed <-
 	return l.stream != nil, l.changed
 }
 
-// sendCancel asks for the end of the run, on this stream and those after it.
+// sendCancel requests the end of the run, on this stream and later ones.
 func (l *runLink) sendCancel(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +218,7 @@ func (l *runLink) sendCancel(why string) {
 	}
 }
 
-// sendClose says that no more messages come.
+// sendClose declares the end of messages.
 func (l *runLink) sendClose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

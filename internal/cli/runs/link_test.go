@@ -141,9 +141,9 @@ func TestRunEventsTwice(t *testing.T) {
 	}
 }
 
-// TestRunGivesUp: a gateway that stays away ends the command with the way to
-// come back to the run.
-func TestRunGivesUp(t *testing.T) {
+// TestRunReconnectGivesUp: if the gateway stays unavailable, the command ends and prints the
+// command that resumes the run.
+func TestRunReconnectGivesUp(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = func(r *clitest.Run) { <-r.Ctx.Done() }

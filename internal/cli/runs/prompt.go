@@ -10,7 +10,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 )
 
-// messagePrompt waits for the next message of the person to the model.
+// messagePrompt waits for the user's next message to the model.
 type messagePrompt struct {
 	cancel context.CancelFunc
 	line   chan typedLine
@@ -23,7 +23,7 @@ type typedLine struct {
 
 const messageQuestion = "you> "
 
-// askMessage takes the next message of an interactive run, in the background.
+// askMessage reads the next message of an interactive run in the background.
 func (s *runSession) askMessage(ctx context.Context) {
 	if !s.interactive || s.prompt != nil || s.cancelling {
 		return
@@ -57,8 +57,7 @@ func (s *runSession) closePrompt() {
 	fmt.Fprintln(s.a.Err)
 }
 
-// say sends what was typed. The end of the input ends the conversation: the
-// run completes.
+// say sends a typed message. The end of the input ends the conversation, and the run completes.
 func (s *runSession) say(ctx context.Context, typed typedLine) {
 	s.prompt.cancel()
 	s.prompt = nil

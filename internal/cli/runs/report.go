@@ -37,7 +37,7 @@ func (a *app) runsReport(prove Prover) *cobra.Command {
 			"their policies, the approvals with their votes, and the attestations and the places\n" +
 			"in the journal, which are verified before. It is one HTML page with no script that\n" +
 			"asks for nothing; -o json writes the same for programs. What you may not read is\n" +
-			"named in it. Exits 8 when something does not verify; the report says what.",
+			"named in it. Exits 8 if verification fails; the report has the details.",
 		Example:           "palyra runs report 01J... --out run.html\npalyra runs report 01J... -o json",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeRuns(false),
@@ -64,24 +64,24 @@ type runReport struct {
 	lastSeq int64
 	// end is where that event is, nil when that was not proven.
 	end *witness.Inclusion
-	// missing is what could not be had, wrong what does not verify.
+	// missing lists unavailable data, wrong lists data that failed verification.
 	missing, wrong []string
 }
 
-// callEvidence is what is known of one call beside its steps.
+// callEvidence is the evidence of one call in addition to its steps.
 type callEvidence struct {
 	decision    *palyrav1.ToolDecision
 	approvalIDs []string
 	approvals   []*palyrav1.Approval
 	attestation *palyrav1.ToolAttestation
-	// verified is what the attestation says, nil when it does not verify.
+	// verified is the verified attestation, nil if verification failed.
 	verified *attest.Verified
 	// seq is the journal's number of the attestation, else of the call's last event.
 	seq       int64
 	inclusion *witness.Inclusion
 }
 
-// eventsPerSeq is how many places of a run's tape one event of the journal has.
+// eventsPerSeq is the number of tape positions of one journal event.
 const eventsPerSeq = 1 << 20
 
 func (r *runReport) add(e *palyrav1.RunEvent) {
@@ -137,7 +137,7 @@ func (a *app) report(ctx context.Context, g *client.Gateway, prove Prover, id, o
 	return nil
 }
 
-// gather gets what the tape does not have, and verifies it.
+// gather fetches and verifies the data that the tape does not contain.
 func (r *runReport) gather(ctx context.Context, g *client.Gateway, prove Prover) error {
 	set, err := witness.KeySet(ctx, g)
 	if err := r.gap("the keys of attestations", err); err != nil {
@@ -178,14 +178,14 @@ func (r *runReport) gather(ctx context.Context, g *client.Gateway, prove Prover)
 	return err
 }
 
-// holds reports whether an event is that of an attestation.
+// holds reports whether an event contains an attestation.
 func holds(in *witness.Inclusion, envelope []byte) bool {
 	payload, err := record.Decode(&in.Event)
 	attested, ok := payload.(*record.Attested)
 	return err == nil && ok && "sha256:"+attested.Signed().SHA256 == canonical.Digest(envelope)
 }
 
-// proven is where an event is in the journal, nil when it is not known.
+// proven returns the proven position of an event in the journal, nil if it is unknown.
 func (r *runReport) proven(ctx context.Context, g *client.Gateway, prove Prover, seq int64, name string) (*witness.Inclusion, error) {
 	if seq < 1 {
 		return nil, nil
@@ -201,8 +201,8 @@ func (r *runReport) proven(ctx context.Context, g *client.Gateway, prove Prover,
 	return &in, nil
 }
 
-// gap notes what the caller may not read or what is no longer there. Any other error is
-// one of the report: what could not be had by accident must not look like that.
+// gap records data that the caller may not read or that no longer exists. Any other error fails the
+// report, so that accidental gaps are not mistaken for these.
 func (r *runReport) gap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -235,8 +235,8 @@ func (a *app) writeReport(r *runReport, path string) (err error) {
 	return a.WriteOut(a.reportPage(r))
 }
 
-// reportObject is the report for programs: the run as `palyra runs show` has it, with
-// the evidence of each call.
+// reportObject returns the machine-readable report: the run as in `palyra runs show`, with the
+// evidence of each call.
 func (a *app) reportObject(r *runReport) printer.Object {
 	calls := r.story.objects()
 	for i, call := range r.story.calls {
@@ -278,7 +278,7 @@ func digestMembers(c *callEvidence) printer.Object {
 // field is a name with a text.
 type field struct{ Name, Text string }
 
-// digests are those that a verified attestation states.
+// digests returns the digests in a verified attestation.
 func digests(c *callEvidence) []field {
 	if c.verified == nil {
 		return nil
@@ -290,7 +290,7 @@ func digests(c *callEvidence) []field {
 	}
 }
 
-// commands are those that verify the report.
+// commands returns the commands that verify the report.
 func (r *runReport) commands() []string {
 	list := []string{"palyra attest keys -o json > keys.json", "palyra journal export journal.ndjson", "palyra journal verify journal.ndjson --keys keys.json"}
 	for _, call := range r.story.calls {
@@ -311,8 +311,8 @@ func (r *runReport) commands() []string {
 	return slices.Compact(list)
 }
 
-// typed reports whether an id may stand in a command: a gateway that lies must not
-// write one for whoever reads.
+// typed reports whether an id may be part of a printed command: a malicious gateway must not inject
+// one.
 func typed(id string) bool {
 	for _, r := range id {
 		if (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') {
@@ -331,7 +331,7 @@ func input(raw []byte) string {
 	return b.String()
 }
 
-// policies say which decided.
+// policies lists the determining policies.
 func policies(d *palyrav1.ToolDecision) []string {
 	return ask.DeterminingLines(d.GetDetermining())
 }

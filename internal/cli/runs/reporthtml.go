@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// page is HTML as it is written. All that is not a constant of this file goes through
-// html.EscapeString and stands between tags, never in one. A template would do the same,
-// but its package keeps every method of every type in the program: 10 MB of palyra.
+// page builds HTML. All text that is not a constant of this file is escaped with html.EscapeString
+// and placed between tags, never inside one. html/template would do the same, but its package
+// prevents dead-code elimination of methods: 10 MB in palyra.
 type page struct{ b strings.Builder }
 
 // raw writes tags.
@@ -71,7 +71,7 @@ func (p *page) table(columns []string, rows [][]string) {
 	p.raw("</tbody></table>\n")
 }
 
-// html is the page that shows v.
+// html returns the page that shows v.
 func (v *reportView) html() string {
 	p := &page{}
 	p.raw(`<!doctype html>
@@ -85,7 +85,7 @@ func (v *reportView) html() string {
 	p.tag("title", "", "Run "+v.Run)
 	p.raw("\n<style>" + reportCSS + "</style>\n</head>\n<body>\n")
 	p.tag("h1", "", "Run "+v.Run)
-	p.tag("p", "", "Written by palyra at "+v.At+" for whoever ran the command, from the evidence of the gateway "+v.Gateway+". This page proves nothing by itself: the commands at its end do.")
+	p.tag("p", "", "Written by palyra at "+v.At+" for the person who ran the command, from the evidence of the gateway "+v.Gateway+". This page proves nothing by itself: the commands at its end do.")
 	p.list("wrong", "Does not verify", v.Wrong)
 	p.list("missing", "Not in this report", v.Missing)
 	p.fields(v.Fields)
@@ -101,7 +101,7 @@ func (v *reportView) html() string {
 	if len(v.End) > 0 {
 		p.fields(v.End)
 	}
-	p.tag("p", "", "Compare the fingerprint of the CA in keys.json over another channel. Then the journal and its attestations are verified with no gateway; a proof asks the gateway and compares with what was seen of it before.")
+	p.tag("p", "", "Compare the fingerprint of the CA in keys.json over another channel. Then the journal and its attestations are verified with no gateway; a proof asks the gateway and compares with the checkpoint that was stored before.")
 	p.tag("pre", "", strings.Join(v.Commands, "\n"))
 	p.raw("\n</body>\n</html>\n")
 	return p.b.String()

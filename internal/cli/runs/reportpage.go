@@ -18,9 +18,9 @@ import (
 //go:embed report.css
 var reportCSS string
 
-// reportView is what the page shows. Everything in it may be written by a model.
+// reportView is the content of the page. All of it may come from a model.
 type reportView struct {
-	// StyleHash is of the page's own style; nothing else of it may be run or fetched.
+	// StyleHash is the hash of the page's own style, the only active resource that is allowed.
 	StyleHash string
 
 	Run, At, Gateway, Task, Answer string
@@ -47,8 +47,8 @@ type approvalView struct {
 
 type voteView struct{ Answer, By, On, At, Digest, Reason string }
 
-// reportPage is the report as a page of HTML. What a reader would not see is written
-// out in the whole of it, so that no text of a model can turn the rest around.
+// reportPage returns the report as an HTML page. Invisible characters are escaped everywhere, so
+// that a model's text cannot affect the rest.
 func (a *app) reportPage(r *runReport) string {
 	sum := sha256.Sum256([]byte(reportCSS))
 	run := r.run
@@ -60,7 +60,7 @@ func (a *app) reportPage(r *runReport) string {
 	if r.end != nil {
 		v.Gateway = r.end.Gateway
 	}
-	v.Fields = said(
+	v.Fields = nonEmpty(
 		field{"state", printer.Enum(run.GetState())}, field{"reason", run.GetReason()}, field{"because", run.GetDetail()}, field{"cancelled by", run.GetCancelledBy()},
 		field{"for", printer.OnBehalf(run.GetPrincipal(), run.GetOnBehalfOf())}, field{"model", run.GetModel()}, field{"workspace", run.GetWorkspace()},
 		field{"session", run.GetSession()}, field{"started", printer.Clock(run.GetStartedAt())}, field{"ended", printer.Clock(run.GetEndedAt())},
@@ -85,7 +85,7 @@ func viewOf(number int, call *callStory, c *callEvidence) callView {
 		if d.GetAllowed() {
 			word = "allowed"
 		}
-		v.Decision = said(
+		v.Decision = nonEmpty(
 			field{"decision", d.GetDecisionId()}, field{"verdict", word}, field{"reason", withCode(d.GetMessage(), d.GetReason())},
 			field{"policies", strings.Join(policies(d), "\n")}, field{"policy version", d.GetPolicyVersion()}, field{"policy snapshot", d.GetSnapshotDigest()},
 			field{"call digest", d.GetCallDigest()}, field{"grant", strings.TrimSpace(d.GetGrantId() + " " + d.GetGrantCovers())},
@@ -99,7 +99,7 @@ func viewOf(number int, call *callStory, c *callEvidence) callView {
 }
 
 func approvalViewOf(w *palyrav1.Approval) approvalView {
-	v := approvalView{ID: w.GetApprovalId(), Arguments: input(w.GetPrompt().GetArgumentsJson()), Fields: said(
+	v := approvalView{ID: w.GetApprovalId(), Arguments: input(w.GetPrompt().GetArgumentsJson()), Fields: nonEmpty(
 		field{"state", printer.Enum(w.GetState())}, field{"severity", w.GetSeverity()}, field{"asked", w.GetPrompt().GetSummary()},
 		field{"for", printer.OnBehalf(w.GetRequestedBy(), w.GetOnBehalfOf())}, field{"created", printer.Clock(w.GetCreatedAt())}, field{"answered", printer.Clock(w.GetAnsweredAt())},
 		field{"call digest", w.GetCallDigest()}, field{"grant", w.GetGrantId()},
@@ -120,7 +120,7 @@ func approvalViewOf(w *palyrav1.Approval) approvalView {
 	return v
 }
 
-// fields are what a call's attestation and place in the journal say.
+// fields returns the data of a call's attestation and journal position.
 func (c *callEvidence) fields() []field {
 	var list []field
 	if at := c.attestation; at != nil {
@@ -146,7 +146,7 @@ func placeFields(in *witness.Inclusion) []field {
 	}
 }
 
-// said are the fields that say something.
-func said(list ...field) []field {
+// nonEmpty returns the non-empty fields.
+func nonEmpty(list ...field) []field {
 	return slices.DeleteFunc(list, func(f field) bool { return f.Text == "" })
 }

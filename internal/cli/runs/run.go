@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// runFlags are those of `palyra run`.
+// runFlags are the flags of `palyra run`.
 type runFlags struct {
 	model, workspace, session string
 	calls                     int32
@@ -35,20 +35,20 @@ func RunCommand(program *client.App) *cobra.Command {
 		Use:   "run TASK",
 		Short: "Let a model work on a task, and watch",
 		Long: "Let a model work on a task, and watch. The gateway drives the model; every tool\n" +
-			"call that it wants goes through policy, approval and sandbox like any other.\n\n" +
-			"TASK is - or left away to read it from stdin. stdout is the model's last answer,\n" +
-			"so that a script can use it; what happens on the way goes to stderr. In a\n" +
+			"call goes through policy, approval and sandbox like any other.\n\n" +
+			"Without TASK, or with -, it is read from stdin. stdout is the model's last answer,\n" +
+			"so that a script can use it; the progress is written to stderr. In a\n" +
 			"terminal the text appears as the model writes it. -o ndjson writes every event\n" +
 			"of the run instead, -o json one document with the run and the answer.\n\n" +
 			"If policy asks a human, a terminal shows the call in full and takes the answer,\n" +
-			"while the other calls go on; what they write appears after it. Elsewhere the\n" +
+			"while the other calls continue; their output appears after it. Elsewhere the\n" +
 			"command that answers is printed on stderr, and the call waits.\n\n" +
 			"Ctrl-C asks the gateway to cancel the run and waits for its end; a second one\n" +
-			"leaves at once. When the connection is lost, the run goes on, and the command\n" +
-			"comes back to it.\n\n" +
-			"Exits 0 when the run completed, 1 when it was cancelled, and otherwise as the\n" +
-			"reason for its end says; see `palyra help exit-codes`. Calls that were denied\n" +
-			"are for the model to deal with and do not change the exit code.",
+			"leaves at once. If the connection is lost, the run continues, and the command\n" +
+			"reconnects to it.\n\n" +
+			"Exits 0 if the run completed, 1 if it was cancelled, and otherwise with the exit\n" +
+			"code of the reason for its end (`palyra help exit-codes`). Denied calls are\n" +
+			"reported to the model and do not change the exit code.",
 		Example: "palyra run \"why does the build fail?\"\n" +
 			"palyra run -m fast -w demo --max-calls 20 \"tidy up the README\"\n" +
 			"answer=$(palyra run - < task.md)\n" +
@@ -64,9 +64,9 @@ func RunCommand(program *client.App) *cobra.Command {
 	flags.StringVarP(&f.model, "model", "m", "", "a model of the gateway's configuration (default: the first)")
 	flags.StringVarP(&f.workspace, "workspace", "w", "", "the workspace that the model works in (default: the one that holds the current directory, else the first)")
 	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default: one of the run's own)")
-	flags.Int32Var(&f.calls, "max-calls", 0, "at most so many tool calls (default: what the gateway allows)")
-	flags.Int64Var(&f.tokens, "max-tokens", 0, "at most so many tokens, input and output of all turns (default: what the gateway allows)")
-	flags.DurationVar(&f.wallClock, "max-time", 0, "at most so long, waiting for humans included, such as 10m (default: what the gateway allows)")
+	flags.Int32Var(&f.calls, "max-calls", 0, "maximum number of tool calls (default: the gateway's limit)")
+	flags.Int64Var(&f.tokens, "max-tokens", 0, "maximum number of tokens, input and output of all turns (default: the gateway's limit)")
+	flags.DurationVar(&f.wallClock, "max-time", 0, "maximum duration including waits for approval, such as 10m (default: the gateway's limit)")
 	flags.BoolVar(&f.detach, "detach", false, "print the run's id and do not wait for it")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "after each answer read your next message from the terminal; Ctrl-D ends the run. With --detach the run waits for messages (palyra runs message)")
 	_ = c.RegisterFlagCompletionFunc("model", a.completeModels())
@@ -78,7 +78,7 @@ func (a *app) runTask(ctx context.Context, given []string, f runFlags) error {
 	if err := a.checkRunFlags(f); err != nil {
 		return err
 	}
-	task, err := a.readText("task", "Say what the model is to do: palyra run \"TASK\".", given)
+	task, err := a.readText("task", "Specify the task of the model: palyra run \"TASK\".", given)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (f runFlags) request(task string) *palyrav1.StartRunRequest {
 // maxText is the API's limit on one message to a model in bytes.
 const maxText = 1 << 20
 
-// readText takes a text for a model from the arguments, or from stdin. what is its
-// name, and remedy says how to give it.
+// readText reads a text for a model from the arguments, or from stdin. what is its name, and remedy
+// explains how to pass it.
 func (a *app) readText(what, remedy string, given []string) (string, error) {
 	text := strings.Join(given, " ")
 	if len(given) == 0 && a.InTerminal {

@@ -275,7 +275,7 @@ func TestRunVoteRefused(t *testing.T) {
 	}()
 	r := w.With(s, "--no-color", "run", "x")
 	w.Want(r, 0)
-	if !strings.Contains(r.Err, "nobody answers for their own call [PERMISSION_DENIED]") || !strings.Contains(r.Err, "[1] denied: nobody answered in time [APPROVAL_EXPIRED]") {
+	if !strings.Contains(r.Err, "nobody answers for their own call [PERMISSION_DENIED]") || !strings.Contains(r.Err, "[1] denied: not answered in time [APPROVAL_EXPIRED]") {
 		t.Error(r.Err)
 	}
 }
@@ -470,7 +470,7 @@ func TestRunRetry(t *testing.T) {
 	}
 	r := w.With(printer.Streams{OutTerminal: true, ErrTerminal: true, Width: 200}, "--no-color", "run", "x")
 	w.Want(r, 0)
-	if r.Out != "half of\nthe whole\n" || !strings.Contains(r.Err, "the model's provider failed: overloaded; try 2 begins in 2s; what it said of this turn does not count\n") {
+	if r.Out != "half of\nthe whole\n" || !strings.Contains(r.Err, "the model's provider failed: overloaded; try 2 begins in 2s; its output of this turn does not count\n") {
 		t.Errorf("stdout %q\nstderr %q", r.Out, r.Err)
 	}
 }

@@ -1,5 +1,4 @@
-// Package runs has the commands that start, watch, list, talk to and cancel the
-// runs of models.
+// Package runs has the commands that start, watch, list, message and cancel the runs of models.
 package runs
 
 import (
@@ -27,10 +26,10 @@ var runListing = printer.Listing{
 	Drop:    []string{"MODEL", "CALLS", "FOR"},
 }
 
-// Command is `palyra runs`. Its reports say what prove says.
+// Command is `palyra runs`. Its reports use prove to verify events.
 func Command(program *client.App, prove Prover) *cobra.Command {
 	a := &app{program}
-	return command.NewGroup("runs", "See, watch, talk to and cancel the runs of models",
+	return command.NewGroup("runs", "List, watch, message and cancel the runs of models",
 		a.runsList(), a.runsShow(), a.runsReport(prove), a.runsWatch(), a.runsMessage(), a.runsCancel())
 }
 
@@ -49,7 +48,7 @@ func (a *app) runRecord(r *palyrav1.Run) printer.Record {
 	}
 }
 
-// runFilter is the flags that choose runs.
+// runFilter holds the flags of `palyra runs list`.
 type runFilter struct {
 	states             []string
 	principal, session string
@@ -68,9 +67,9 @@ func (a *app) runsList() *cobra.Command {
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(runStateNames(), ", "))
 	flags.StringVar(&f.principal, "principal", "", "only started by this principal, such as agent:claude")
 	flags.StringVar(&f.session, "session", "", "only in this session: its full id, as -o wide shows it")
-	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
-	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
-	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or a duration ago (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or a duration ago (24h)")
+	flags.IntVar(&f.limit, "limit", 200, "maximum number of runs; 0 means all")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(runStateNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -109,9 +108,9 @@ func (a *app) runsWatch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch ID",
 		Short: "Watch a run to its end",
-		Long: "Watch a run to its end, from its beginning or after an event: what `palyra run`\n" +
-			"shows, with the same exit codes. Whoever may answer for its calls is asked in\n" +
-			"place. Ctrl-C ends the watching and not the run.",
+		Long: "Watch a run to its end, from its beginning or after an event, with the output and\n" +
+			"the exit codes of `palyra run`. If you may answer approvals of its calls, the\n" +
+			"prompts appear here. Ctrl-C stops watching; the run continues.",
 		Example:           "palyra runs watch 01J...\npalyra runs watch 01J... --after 13631488 -o ndjson",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeRuns(false),
@@ -143,12 +142,12 @@ func (a *app) runsMessage() *cobra.Command {
 	var last bool
 	c := &cobra.Command{
 		Use:   "message ID [TEXT]",
-		Short: "Say something to a run; its model reads it at its next turn",
-		Long: "Say something to a run, as the user. Its model reads it at its next turn, and the\n" +
-			"journal has who said it. TEXT is - or left away to read it from stdin. Your own\n" +
-			"runs take it, and those of your agents.\n\n" +
+		Short: "Send a message to a run; its model reads it at its next turn",
+		Long: "Send a message to a run, as the user. Its model reads it at its next turn, and the\n" +
+			"journal records the sender. Without TEXT, or with -, it is read from stdin. You can\n" +
+			"send messages to your own runs and to runs of your agents.\n\n" +
 			"A run that `palyra run --detach --interactive` started waits for messages after\n" +
-			"each answer. --last says that this is the last one, and ends such a run when its\n" +
+			"each answer. --last marks the last one, and ends such a run when its\n" +
 			"model has answered; without TEXT, when its model has ended its turn.",
 		Example:           "palyra runs message 01J... \"leave the tests alone\"\npalyra runs message 01J... - < more.md\npalyra runs message 01J... --last",
 		Args:              command.Args(1, -1),
@@ -157,7 +156,7 @@ func (a *app) runsMessage() *cobra.Command {
 			return a.sendMessage(cmd.Context(), given[0], given[1:], last)
 		},
 	}
-	c.Flags().BoolVar(&last, "last", false, "you have nothing to say after this")
+	c.Flags().BoolVar(&last, "last", false, "this is the last message")
 	return c
 }
 
@@ -165,7 +164,7 @@ func (a *app) sendMessage(ctx context.Context, id string, words []string, last b
 	req := &palyrav1.SendRunMessageRequest{Last: last, IdempotencyKey: ask.NewKey()}
 	if len(words) > 0 || !last {
 		var err error
-		if req.Text, err = a.readText("message", "Say it to the run: palyra runs message ID \"TEXT\".", words); err != nil {
+		if req.Text, err = a.readText("message", "Specify the text: palyra runs message ID \"TEXT\".", words); err != nil {
 			return err
 		}
 	}
@@ -193,34 +192,26 @@ func (a *app) runsCancel() *cobra.Command {
 		Use:   "cancel ID",
 		Short: "Stop a run: its model, and its calls that wait or run",
 		Long: "Stop a run: the request to the model's provider, the calls that wait for a\n" +
-			"human, and the calls that run. What calls already did stays done.",
+			"human, and the calls that run. The effects of completed calls are not undone.",
 		Example:           "palyra runs cancel 01J... --reason \"wrong branch\"",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeRuns(true),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
-			return a.cancelRun(ctx, g, given[0], why)
+		RunE: client.ShowOne(a.App, "Run", a.runRecord, func(p *printer.Page, r *palyrav1.Run) {
+			p.Field("run", r.GetRunId())
+			p.Field("state", printer.Enum(r.GetState()))
+			p.Field("by", r.GetCancelledBy())
+			p.Field("because", r.GetDetail())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Run, error) {
+			id, err := findRun(ctx, g, given[0])
+			if err != nil {
+				return nil, err
+			}
+			reply, err := g.Calls.CancelRun(ctx, &palyrav1.CancelRunRequest{RunId: id, Reason: why})
+			return reply.GetRun(), err
 		}),
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	return c
-}
-
-func (a *app) cancelRun(ctx context.Context, g *client.Gateway, id, why string) error {
-	id, err := findRun(ctx, g, id)
-	if err != nil {
-		return err
-	}
-	reply, err := g.Calls.CancelRun(ctx, &palyrav1.CancelRunRequest{RunId: id, Reason: why})
-	if err != nil {
-		return err
-	}
-	r := reply.GetRun()
-	return a.PrintOne("Run", a.runRecord(r), func(p *printer.Page) {
-		p.Field("run", r.GetRunId())
-		p.Field("state", printer.Enum(r.GetState()))
-		p.Field("by", r.GetCancelledBy())
-		p.Field("because", r.GetDetail())
-	})
 }
 
 func (a *app) completeRuns(runningOnly bool) cobra.CompletionFunc {

@@ -34,7 +34,7 @@ func TestRunsList(t *testing.T) {
 	if r := w.Run("runs", "list", "--state", "faild"); r.Code != 2 || !strings.Contains(r.Err, "Did you mean failed?") {
 		t.Errorf("%d %s", r.Code, r.Err)
 	}
-	if r := w.Run("runs", "list", "--limit", "1"); !strings.Contains(r.Err, "there are more") || strings.Contains(r.Out, "and more") {
+	if r := w.Run("runs", "list", "--limit", "1"); !strings.Contains(r.Err, "is truncated") || strings.Contains(r.Out, "and more") {
 		t.Errorf("%q %q", r.Out, r.Err)
 	}
 }
@@ -80,9 +80,9 @@ func TestRunsShow(t *testing.T) {
 	}
 }
 
-// TestRunsShowOfOneThatGoesOn shows what happened so far and ends, also when
+// TestRunsShowActiveRun shows what happened so far and ends, also when
 // what came last is not durable.
-func TestRunsShowOfOneThatGoesOn(t *testing.T) {
+func TestRunsShowActiveRun(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	done := make(chan struct{})

@@ -15,28 +15,28 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// voteSettles is how long the stream has to show what became of a vote before
-// the gateway is asked.
+// voteSettles is how long to wait for the effect of a vote on the stream before querying the
+// gateway.
 const voteSettles = time.Second
 
-// voteTries is how often a vote is sent that the gateway does not get.
+// voteTries is the maximum number of attempts to deliver a vote.
 const voteTries = 5
 
-// runSession follows a run over its link: it shows the events, puts questions,
-// takes messages from the person, and turns Ctrl-C into a cancel.
+// runSession follows a run over its link: it prints events, asks for approvals and messages, and
+// converts Ctrl-C to a cancellation.
 type runSession struct {
 	a    *app
 	g    *client.Gateway
 	link *runLink
 	// view is nil when every event is printed as a document instead.
 	view *runView
-	// watching never steers the run; interactive takes messages.
+	// watching never steers the run; interactive accepts messages.
 	watching, interactive bool
 
-	// id is the run's, once it is known; seen is its last event shown.
+	// id is the run's id, once it is known; seen is the last printed event.
 	id   string
 	seen int64
-	// waiting are the approvals that are not put to the person yet, in order.
+	// waiting are the approvals that the user was not asked about yet, in order.
 	waiting  []*palyrav1.Approval
 	question *ask.Question
 	// refusals are for the vote that is on its way.
@@ -44,12 +44,12 @@ type runSession struct {
 	prompt   *messagePrompt
 	// sent is a message that the run has not confirmed yet.
 	sent string
-	// losses counts how often the connection was lost.
+	// losses counts the lost connections.
 	losses int
 	// answer is the text of the last turn.
 	answer     string
 	cancelling bool
-	// idleSaid is what was last said of a wait.
+	// idleSaid is the last printed waiting state.
 	idleSaid string
 }
 
@@ -100,7 +100,7 @@ func (s *runSession) run(ctx context.Context) error {
 	}
 }
 
-// take shows one piece of news; done is true when it was the last.
+// take processes one item; done is true for the last.
 func (s *runSession) take(ctx context.Context, n runNews) (done bool, err error) {
 	switch {
 	case n.end != nil:
@@ -152,13 +152,13 @@ func (s *runSession) show(e *palyrav1.RunEvent) error {
 		}
 		return nil
 	}
-	if e.GetFinished() == nil { // how it ended is written after the answer
+	if e.GetFinished() == nil { // the outcome is printed after the answer
 		s.view.event(e)
 	}
 	return nil
 }
 
-// finish writes the answer and how the run ended, and chooses the exit code.
+// finish prints the answer and the outcome of the run, and selects the exit code.
 func (s *runSession) finish(r *palyrav1.Run) error {
 	if err := s.printAnswer(r); err != nil {
 		return err
@@ -213,8 +213,8 @@ func (s *runSession) lost(err error) error {
 	return mayHaveStarted(err, s.losses > 0)
 }
 
-// mayHaveStarted tells of an error that leaves open whether the gateway heard
-// of the run: lost is true after a connection that was made and lost.
+// mayHaveStarted adds a hint to an error if the gateway may have started the run: lost is true
+// after an established connection was lost.
 func mayHaveStarted(err error, lost bool) error {
 	e := client.Explain(nil, err)
 	if client.ErrorInfo(client.AsRemote(err)) != nil || e.Code == reason.NotConnected && !lost {
@@ -223,7 +223,7 @@ func mayHaveStarted(err error, lost bool) error {
 	return e.WithRemedy("The run may have been started; look with `palyra runs list`.")
 }
 
-// left ends the watching of a run that goes on.
+// left ends watching a run that continues.
 func (s *runSession) left() error {
 	s.endLine()
 	s.a.Say("the run goes on; see it again with `palyra runs watch %s --after %d`", s.id, s.seen)
@@ -240,7 +240,7 @@ func (s *runSession) cancel() {
 	s.link.sendCancel("interrupted at the terminal")
 }
 
-// leave ends the command before the run, which was asked to end.
+// leave ends the command before the run, whose end was requested.
 func (s *runSession) leave() error {
 	s.endLine()
 	if s.id == "" {
@@ -251,8 +251,7 @@ func (s *runSession) leave() error {
 	return command.Exit(reason.ExitFailure)
 }
 
-// refused shows that a message had no effect; one for a vote is for who waits
-// for its fate.
+// refused prints that a message had no effect; a refused vote is passed to its sender.
 func (s *runSession) refused(ctx context.Context, r *palyrav1.MessageRefused) error {
 	if r.GetApprovalId() != "" && s.question != nil {
 		select {
@@ -277,14 +276,14 @@ func refusal(r *palyrav1.MessageRefused) *reason.Error {
 	return client.Failure(r.GetReason(), r.GetMessage(), r.GetRemedy())
 }
 
-// endLine ends a line of the model's text before somebody else writes.
+// endLine ends an incomplete line of the model's text before other output.
 func (s *runSession) endLine() {
 	if s.view != nil {
 		s.view.endText()
 	}
 }
 
-// note says something that is no event of the run.
+// note prints a line that is not an event of the run.
 func (s *runSession) note(format string, args ...any) {
 	if s.view != nil {
 		s.view.line(format, args...)
@@ -293,7 +292,7 @@ func (s *runSession) note(format string, args ...any) {
 	s.a.Say(format, args...)
 }
 
-// sayIdle tells a person, once, what is waited for.
+// sayIdle prints once what the run is waiting for.
 func (s *runSession) sayIdle() {
 	if s.view == nil || !s.view.live || s.question != nil || s.prompt != nil {
 		return
@@ -310,8 +309,8 @@ func (s *runSession) sayIdle() {
 	}
 }
 
-// nextQuestion puts the question of the first approval that waits, to a person
-// who may answer it, or says who can.
+// nextQuestion asks a user who may answer about the first pending approval, or prints how to answer
+// it.
 func (s *runSession) nextQuestion(ctx context.Context) {
 	for s.question == nil && len(s.waiting) > 0 && !s.cancelling {
 		v := s.waiting[0]
@@ -320,7 +319,7 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 			v = reply.GetApproval()
 		}
 		if v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-			continue // what became of it is among the next events
+			continue // its result is among the next events
 		}
 		s.endLine()
 		me, ok := ask.Answerer(ctx, s.a.App, s.g, v)
@@ -328,7 +327,7 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 			ask.SayHowToAnswer(ctx, s.a.App, s.g, v)
 			continue
 		}
-		s.closePrompt() // what is typed now is the answer, and no message
+		s.closePrompt() // input is now the answer, not a message
 		cast := ask.Unary(s.g)
 		if !s.watching {
 			s.refusals = make(chan *palyrav1.MessageRefused, 1)
@@ -344,10 +343,9 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 	}
 }
 
-// castOnStream votes over the run's stream. The stream tells of a refusal, and
-// of the approval's end, which closes the question; of a vote that is not the
-// last it tells nothing. What was written while the connection broke is lost, so
-// a vote that the gateway does not have is sent again.
+// castOnStream votes over the run's stream. The stream reports a refusal, and the end of the
+// approval, which closes the question, but not a vote that is not the last one. Data written while
+// the connection breaks is lost, so a vote that the gateway did not receive is sent again.
 func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideApprovalRequest, me string, refusals <-chan *palyrav1.MessageRefused) (*palyrav1.Approval, error) {
 	for try := range voteTries {
 		if err := s.link.send(ctx, &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: vote}}); err != nil {
@@ -360,7 +358,7 @@ func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideAppr
 		case refused = <-refusals:
 			if try == 0 {
 				return nil, refusal(refused)
-			} // else perhaps because the first one did arrive
+			} // the first one may have arrived
 		case <-time.After(voteSettles):
 		}
 		v, err := s.voted(ctx, vote.GetApprovalId(), me)
@@ -376,8 +374,7 @@ func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideAppr
 	return nil, reason.Errorf(reason.NotConnected, "the answer did not reach the gateway")
 }
 
-// voted returns an approval that has somebody's vote or is decided, nil for one
-// that waits for it.
+// voted returns an approval that has the user's vote or is decided, nil if it is still pending.
 func (s *runSession) voted(ctx context.Context, id, me string) (*palyrav1.Approval, error) {
 	reply, err := s.g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 	if err != nil {
@@ -391,7 +388,7 @@ func (s *runSession) voted(ctx context.Context, id, me string) (*palyrav1.Approv
 	return v, nil
 }
 
-// resolved drops an approval that somebody answered.
+// resolved removes an answered approval.
 func (s *runSession) resolved(ctx context.Context, id string) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(v *palyrav1.Approval) bool { return v.GetApprovalId() == id })
 	if s.question != nil && s.question.ApprovalID() == id {

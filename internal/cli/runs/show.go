@@ -50,8 +50,8 @@ func (a *app) showRun(ctx context.Context, g *client.Gateway, id string) error {
 	return a.PrintOne("Run", rec, func(p *printer.Page) { a.runPage(p, r, story) })
 }
 
-// readTape gives the events of a run up to a sequence number, which is how far
-// the tape went: that of a run that goes on has no end.
+// readTape reads the events of a run up to a sequence number, the current end of the tape: the tape
+// of an active run has no end.
 func readTape(ctx context.Context, g *client.Gateway, id string, last int64, add func(*palyrav1.RunEvent)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -75,33 +75,30 @@ func readTape(ctx context.Context, g *client.Gateway, id string, last int64, add
 	return stream.Err()
 }
 
-// runStory is what a tape tells of a run's calls, and its last answer.
+// runStory contains the calls and the last answer of a tape.
 type runStory struct {
 	calls []*callStory
 	known map[string]*callStory
 	text  string
 }
 
-// callStory is what happened to one call, in order.
+// callStory contains the steps of one call, in order.
 type callStory struct {
 	tool  string
 	input []byte
 	steps []callStep
-	// egress is what its attestation says of the network, nil before there is
-	// one.
+	// egress is the network data of its attestation, nil before it exists.
 	egress *attest.Egress
 }
 
-// callStep is one thing that happened to a call. id is that of the proposal,
-// approval, decision or attestation.
+// callStep is one step of a call. id is the id of the proposal, approval, decision or attestation.
 type callStep struct {
 	at   *timestamppb.Timestamp
 	what string
-	// kind is of what id is one; both are empty for a result.
+	// kind is the type of the id; both are empty for a result.
 	kind, id string
 	reason   string
-	// detail is how an approval ended, how long a call took, or where its
-	// attestation is.
+	// detail is how an approval ended, how long a call took, or the position of its attestation.
 	detail string
 }
 
@@ -122,7 +119,7 @@ func (s *runStory) add(e *palyrav1.RunEvent) {
 		c.tool = p.GetTool()
 	}
 	if a := e.GetAttestation(); a != nil {
-		// The gateway's word counts here; `palyra attest show` verifies it.
+		// This is not verified here; `palyra attest show` verifies it.
 		if statement, err := attest.Read(a.GetEnvelopeJson()); err == nil {
 			c.egress = &statement.Predicate.Egress
 		}
@@ -194,7 +191,7 @@ func (s *runStory) objects() []any {
 	return out
 }
 
-// mostConnections are shown of each call of a run.
+// mostConnections is the maximum number of listed connections per call.
 const mostConnections = 20
 
 func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
@@ -247,7 +244,7 @@ func runAllowed(b *palyrav1.RunBudget) string {
 	return fmt.Sprintf("%s, %s, %s", text.Plural(int(b.GetCalls()), "call"), text.Plural(int(b.GetTokens()), "token"), printer.Span(b.GetWallClock().AsDuration()))
 }
 
-// callSteps is one line for each thing that happened to a call.
+// callSteps prints one line for each step of a call.
 func callSteps(p *printer.Page, c *callStory) {
 	for _, step := range c.steps {
 		var more []string

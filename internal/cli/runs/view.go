@@ -12,26 +12,23 @@ import (
 	"palyra/internal/core/text"
 )
 
-// runView writes the events of a run for people: lines on stderr, each call
-// under a number of its own, and the model's text. In a terminal the text is
-// written as it comes, elsewhere once a turn is whole.
+// runView prints the events of a run: lines on stderr with a number for each call, and the model's
+// text. In a terminal the text is streamed, elsewhere it is printed once a turn is complete.
 type runView struct {
 	a     *app
 	style printer.Palette
-	// live is true when a person watches stderr; text is where the model's text
-	// goes then.
+	// live is true if stderr is an interactive terminal; text is then the destination of the
+	// model's text.
 	live bool
 	text io.Writer
 	wrap printer.Wrapper
-	// others is true when somebody else's run is watched: what its user says is
-	// news then.
+	// others is true for another user's run, whose user messages are also printed.
 	others bool
 
 	calls runCalls
-	// said is what came of the turn so far; answer is the last turn's text,
-	// until it is written.
+	// said is the received part of the turn; answer is the last turn's text, until it is printed.
 	said, answer string
-	// held is what waits for the end of a question; nil writes at once.
+	// held is buffered until the end of a question; nil prints at once.
 	held []heldText
 	hold bool
 }
@@ -52,13 +49,13 @@ func newRunView(a *app) *runView {
 	return v
 }
 
-// forPeople reports whether stdout is for people to read.
+// forPeople reports whether stdout has readable output.
 func (a *app) forPeople() bool {
 	f := a.Format()
 	return f == printer.FormatTable || f == printer.FormatWide
 }
 
-// event writes what an event tells.
+// event prints an event.
 func (v *runView) event(e *palyrav1.RunEvent) {
 	switch m := e.GetEvent().(type) {
 	case *palyrav1.RunEvent_Started:
@@ -89,7 +86,7 @@ func (v *runView) started(r *palyrav1.Run) {
 	}
 }
 
-// delta writes a part of the turn to a person, and keeps it for the whole.
+// delta prints a part of the turn in a terminal, and stores it.
 func (v *runView) delta(text string) {
 	v.said += text
 	if v.live {
@@ -100,13 +97,13 @@ func (v *runView) delta(text string) {
 func (v *runView) retry(r *palyrav1.ModelRetry) {
 	taken := ""
 	if v.said != "" && v.live {
-		taken = "; what it said of this turn does not count"
+		taken = "; its output of this turn does not count"
 	}
 	v.said = ""
 	v.line("the model's provider failed: %s; try %d begins in %s%s", r.GetMessage(), r.GetAttempt()+1, tidy(r.GetAfter().AsDuration()), taken)
 }
 
-// turn writes what the deltas did not tell.
+// turn prints the text that the deltas did not contain.
 func (v *runView) turn(t *palyrav1.ModelTurn) {
 	v.flushAnswer()
 	rest, ok := strings.CutPrefix(t.GetText(), v.said)
@@ -142,8 +139,8 @@ func (v *runView) flushAnswer() {
 	}
 }
 
-// finished writes how the run ended. The answer of one that completed is data,
-// and for the caller to write; why one failed is an error, and the caller's too.
+// finished prints the outcome of the run. The caller prints the answer of a completed run as data,
+// and the cause of a failed one as an error.
 func (v *runView) finished(r *palyrav1.Run) {
 	if r.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
 		v.flushAnswer()
@@ -157,7 +154,7 @@ func (v *runView) finished(r *palyrav1.Run) {
 		text.Plural(int(u.GetInputTokens()+u.GetOutputTokens()), "token"), tidy(u.GetWallClock().AsDuration()), r.GetRunId())}})
 }
 
-// line writes one line that is no call's, faint.
+// line prints a faint line that does not belong to a call.
 func (v *runView) line(format string, args ...any) {
 	v.styled(styledLine{{v.style.Dim, fmt.Sprintf(format, args...)}})
 }
@@ -184,7 +181,7 @@ func (v *runView) write(to io.Writer, text string) {
 	}
 }
 
-// pause keeps what comes until resume, so that a question stays in its place.
+// pause buffers output until resume, so that a question stays in place.
 func (v *runView) pause() {
 	v.endText()
 	v.hold = true
@@ -198,7 +195,7 @@ func (v *runView) resume() {
 	v.held = nil
 }
 
-// styledLine is a line in parts; each is made visible and then painted.
+// styledLine is a line in parts; each is escaped and then coloured.
 type styledLine []linePart
 
 type linePart struct {

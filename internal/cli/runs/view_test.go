@@ -82,7 +82,7 @@ func TestRunViewLabels(t *testing.T) {
 	}
 	r := w.Run("run", "x")
 	w.Want(r, 0)
-	for _, want := range []string{"[3] three\n", "[1] one\n", "[2] | from B\n", "[3] | from C\n", "[1] | from A\n", "[1] failed, 1.5s: There is no such file", "[4] four\n"} {
+	for _, want := range []string{"[3] three\n", "[1] one\n", "[2] | from B\n", "[3] | from C\n", "[1] | from A\n", "[1] failed, 1.5s: The workspace has no such file", "[4] four\n"} {
 		if !strings.Contains(r.Err, want) {
 			t.Errorf("does not say %q:\n%s", want, r.Err)
 		}

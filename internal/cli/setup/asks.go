@@ -17,7 +17,7 @@ func (a *hookCommands) schema() *cobra.Command {
 	c := &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of what an agent of your own sends and reads", Args: command.Args(0, 0),
 		Long: "Print the JSON Schema of what `palyra hook generic` reads from standard input and\n" +
-			"answers on standard output, whatever -o says.",
+			"answers on standard output, regardless of -o.",
 		Example: "palyra hook schema > hook.schema.json",
 	}
 	c.RunE = func(*cobra.Command, []string) error {
@@ -27,21 +27,21 @@ func (a *hookCommands) schema() *cobra.Command {
 	return c
 }
 
-// generic is `palyra hook generic`: what palyra-hook does, for agents that start palyra.
+// generic is `palyra hook generic`: the function of palyra-hook, for agents that start palyra.
 func (a *hookCommands) generic() *cobra.Command {
 	var tokenFile string
 	limit := uint(client.DefaultLimit / time.Second)
 	c := &cobra.Command{
-		Use: "generic", Short: "Ask about a tool, or report on it, as the hook of an agent of your own", Args: command.Args(0, 0),
+		Use: "generic", Short: "Ask about a tool call, or report it, as the hook of another agent", Args: command.Args(0, 0),
 		Long: "Read one message of an agent from standard input (`palyra hook schema`), ask palyrad on\n" +
-			"this machine by its socket, and answer on standard output: exit code 0 where the tool\n" +
-			"may run, 2 where it may not, and whatever goes wrong is a denial. People who are asked\n" +
-			"are waited for until 5 seconds before the limit.\n\n" +
-			"The agent is a member of its own (`palyra members add NAME --owner YOU --role agent`, then\n" +
-			"`palyra members consent NAME`) and shows a token that may do nothing else (`palyra tokens\n" +
-			"create NAME --for agent:NAME --scope hook.report`). It is read from --token-file, or is PALYRA_HOOK_TOKEN. PALYRA_HOOK_SOCKET names another\n" +
-			"socket than that of the configuration. `palyra-hook generic` does the same, starts\n" +
-			"faster, and reads no configuration.",
+			"this machine over its socket, and answer on standard output: exit code 0 if the tool may\n" +
+			"run, 2 if it may not; every error is a denial. It waits for people until 5 seconds before\n" +
+			"the limit.\n\n" +
+			"The agent is a separate member (`palyra members add NAME --owner YOU --role agent`, then\n" +
+			"`palyra members consent NAME`) with a token for this purpose only (`palyra tokens\n" +
+			"create NAME --for agent:NAME --scope hook.report`), which is read from --token-file or\n" +
+			"PALYRA_HOOK_TOKEN. PALYRA_HOOK_SOCKET names a socket other than the configured one.\n" +
+			"`palyra-hook generic` does the same, starts faster, and reads no configuration.",
 		Example: `echo '{"event":"before","session":"s1","call":"c1","tool":"shell","input":{"command":"make"},"cwd":"/src"}' | palyra hook generic --token-file token`,
 	}
 	c.Flags().StringVar(&tokenFile, "token-file", "", "file with the agent's token")

@@ -23,7 +23,7 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// downFlags are those of `palyra down`.
+// downFlags are the flags of `palyra down`.
 type downFlags struct {
 	sure, purge bool
 	exported    string
@@ -50,7 +50,7 @@ func DownCommand(program *client.App, export func(ctx context.Context, path stri
 	return c
 }
 
-// ending is what `palyra down` works on.
+// ending is the state of `palyra down`.
 type ending struct {
 	machine files.Machine
 	config  *config.Config
@@ -58,7 +58,7 @@ type ending struct {
 	palyrad service.Palyrad
 	gateway *client.Gateway
 	undone  []install.Undone
-	// left is what could not be done.
+	// left lists the failed steps.
 	left []string
 }
 
@@ -114,8 +114,7 @@ func (a *upCommands) down(ctx context.Context, f *downFlags) (err error) {
 	return a.printDown(d, exported, f.purge)
 }
 
-// reach connects to the gateway where there is something to tell it. One that does not
-// run is started for it.
+// reach connects to the gateway if it must be notified. It starts a gateway that does not run.
 func (a *upCommands) reach(ctx context.Context, d *ending, needed bool) error {
 	if len(d.book.Hooks) == 0 && !needed {
 		return nil
@@ -175,7 +174,7 @@ func (a *upCommands) takeBack(ctx context.Context, d *ending) error {
 		done, err := i.Uninstall(ctx, h)
 		d.undone = append(d.undone, done...)
 		if errors.Is(err, install.ErrGatewayAway) {
-			d.left = append(d.left, fmt.Sprintf("the gateway does not answer: it was not told that %s does not ask any more%s", h.Agent.Title(), tokenLeft(h)))
+			d.left = append(d.left, fmt.Sprintf("the gateway does not answer and still expects requests of %s%s", h.Agent.Title(), tokenLeft(h)))
 			err = d.book.DropHook(h)
 		}
 		if err != nil {
@@ -206,8 +205,7 @@ func tokenLeft(h install.Hook) string {
 	return ", and the token \"" + h.Token + "\", which stands in no file any more, is not revoked (`palyra tokens revoke`)"
 }
 
-// purge removes a state directory that no palyrad uses, and that has nothing in it which
-// is not palyrad's.
+// purge removes a state directory that no palyrad uses, and that contains only palyrad's files.
 func purge(dir string) error {
 	if who, err := statedir.Holder(dir); err != nil || who != "" {
 		return errors.Join(err, reason.Errorf(reason.ConfigInvalid, "%s still uses %s", who, dir).WithRemedy("Stop it, and run `palyra down --purge` again."))

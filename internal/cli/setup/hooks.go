@@ -30,15 +30,15 @@ func HookCommand(program *client.App) *cobra.Command {
 	return command.NewGroup("hook", "Have agents ask Palyra before they run a tool", a.install(), a.uninstall(), a.status(), a.generic(), a.schema())
 }
 
-// hookFlags say which hook is meant.
+// hookFlags select a hook.
 type hookFlags struct {
 	user, project, managed, preview bool
 	transport                       string
 }
 
 func (f *hookFlags) register(c *cobra.Command) {
-	c.Flags().BoolVar(&f.user, "user", false, "for you, in whatever directory (the default)")
-	c.Flags().BoolVar(&f.project, "project", false, "for the project in the current directory, whoever works on it")
+	c.Flags().BoolVar(&f.user, "user", false, "for you, in any directory (the default)")
+	c.Flags().BoolVar(&f.project, "project", false, "for the project in the current directory, for all its users")
 	c.Flags().BoolVar(&f.managed, "managed", false, "for everybody on this machine, in the agent's managed settings; as root")
 	c.MarkFlagsMutuallyExclusive("user", "project", "managed")
 	c.ValidArgs = []string{string(files.ClaudeCode), string(files.Codex)}
@@ -48,7 +48,7 @@ func (f *hookFlags) register(c *cobra.Command) {
 func (f *hookFlags) wanted(given []string) (install.Wanted, error) {
 	w := install.Wanted{Agent: files.Agent(given[0]), Scope: files.User, Transport: f.transport}
 	if w.Agent != files.ClaudeCode && w.Agent != files.Codex {
-		return w, command.Usage("there are no hooks for %q", given[0]).WithRemedy("Name claude-code or codex; other agents get Palyra's tools by `palyra mcp config`.")
+		return w, command.Usage("hooks for %q are not supported", given[0]).WithRemedy("Name claude-code or codex; other agents get Palyra's tools by `palyra mcp config`.")
 	}
 	switch {
 	case f.managed:
@@ -97,13 +97,12 @@ func (a *hookCommands) install() *cobra.Command {
 	c := &cobra.Command{
 		Use: "install AGENT", Short: "Write Palyra's hook into an agent's settings", Args: command.Args(1, 1),
 		Long: "Write Palyra's hook into the settings of Claude Code (claude-code) or Codex (codex), so\n" +
-			"that each tool that the agent wants to run is decided here first. The rest of the file\n" +
-			"stays as it is, with its comments; `palyra hook uninstall` puts it back. palyrad watches\n" +
-			"the entry from then on.\n\n" +
-			"Claude Code asks over HTTP where a service manager holds the port for palyrad and nobody\n" +
-			"else uses the machine, and by a command otherwise. Codex asks by a command; it is also\n" +
-			"told to trust it, by the hash that Codex itself computes. No credential is written into\n" +
-			"a file of a project, of dotfiles or of all people.",
+			"that each tool call of the agent is decided here first. The rest of the file, with its\n" +
+			"comments, is unchanged; `palyra hook uninstall` restores it. palyrad monitors the entry.\n\n" +
+			"Claude Code asks over HTTP if a service manager holds the port for palyrad and the\n" +
+			"machine has no other users, and with a command otherwise. Codex asks with a command,\n" +
+			"which is marked as trusted with the hash that Codex computes. Credentials are not written\n" +
+			"into files of a project, of dotfiles or of all users.",
 		Example: "palyra hook install claude-code\npalyra hook install codex --dry-run\npalyra hook install claude-code --project\nsudo palyra hook install claude-code --managed",
 	}
 	f.register(c)
@@ -185,10 +184,10 @@ func (a *hookCommands) installHook(ctx context.Context, w install.Wanted) (err e
 func (a *hookCommands) uninstall() *cobra.Command {
 	f := &hookFlags{}
 	c := &cobra.Command{
-		Use: "uninstall AGENT", Short: "Take Palyra's hook out of an agent's settings", Args: command.Args(1, 1),
-		Long: "Take Palyra's hook out of an agent's settings. A file that nobody changed since is put\n" +
-			"back byte for byte; from any other, Palyra's entries are taken out. The hook's token is\n" +
-			"revoked, and palyrad does not watch the entry any more.",
+		Use: "uninstall AGENT", Short: "Remove Palyra's hook from an agent's settings", Args: command.Args(1, 1),
+		Long: "Remove Palyra's hook from an agent's settings. A file without later changes is restored\n" +
+			"byte for byte; from any other file, Palyra's entries are removed. The hook's token is\n" +
+			"revoked, and palyrad no longer monitors the entry.",
 		Example: "palyra hook uninstall claude-code\npalyra hook uninstall codex --project",
 	}
 	f.register(c)
@@ -243,11 +242,11 @@ func (a *hookCommands) printUndone(done []install.Undone) error {
 func (a *hookCommands) status() *cobra.Command {
 	f := &hookFlags{}
 	c := &cobra.Command{
-		Use: "status [AGENT]", Short: "Prove that the hooks are alive, and show what can get by them", Args: command.Args(0, 1),
-		Long: "Prove that each installed hook is alive, by a call that has to be denied: a write to\n" +
-			"the agent's own settings, asked as the agent would and carried out by nobody. Then show\n" +
-			"how strong the hook is, whether its entry is as it was installed, and which other hooks\n" +
-			"and settings can rewrite, disable or bypass it. Exits 1 when a hook is not alive.",
+		Use: "status [AGENT]", Short: "Test the hooks, and show how they can be bypassed", Args: command.Args(0, 1),
+		Long: "Test each installed hook with a call that must be denied: a write to the agent's own\n" +
+			"settings, requested as the agent would, and never executed. Then show the strength of\n" +
+			"the hook, whether its entry was changed, and which other hooks and settings can rewrite,\n" +
+			"disable or bypass it. Exits 1 if a hook does not work.",
 		Example: "palyra hook status\npalyra hook status codex",
 	}
 	c.ValidArgs = []string{string(files.ClaudeCode), string(files.Codex)}
@@ -265,7 +264,7 @@ func (a *hookCommands) status() *cobra.Command {
 	return c
 }
 
-// hookStatus is how a hook is.
+// hookStatus is the state of a hook.
 type hookStatus struct {
 	agent    files.Agent
 	hook     *install.Hook
@@ -304,7 +303,7 @@ func (a *hookCommands) showStatus(ctx context.Context, agents []files.Agent) err
 				dead = dead || !s.proof.Alive
 				s.entries = watched[h.Installation]
 				if s.entries == nil {
-					s.entries = []string{"nobody watches it: palyrad does not answer, or does not know it"}
+					s.entries = []string{"not monitored: palyrad does not answer, or the installation is not registered"}
 				}
 			}
 			if s.findings, err = site.Findings(agent, project, h); err != nil {
@@ -322,7 +321,7 @@ func (a *hookCommands) showStatus(ctx context.Context, agents []files.Agent) err
 	return nil
 }
 
-// watched is how palyrad sees the entries of each installation that it knows.
+// watched returns palyrad's view of the entries of each known installation.
 func (a *hookCommands) watched(ctx context.Context) map[string][]string {
 	g, err := a.gateway(ctx)
 	if err != nil || g == nil {

@@ -24,7 +24,7 @@ type configCommands struct{ *client.App }
 // generic is any client of MCP.
 const generic files.Agent = "generic"
 
-// margin is how much longer a client waits than a person may take to answer.
+// margin is how much longer a client waits than an approver may take.
 const margin = 30 * time.Second
 
 // MCPConfigCommand is `palyra mcp config`, for the group of that name.
@@ -37,7 +37,7 @@ func MCPConfigCommand(program *client.App) *cobra.Command {
 	slices.Sort(names)
 	var stdio bool
 	c := &cobra.Command{
-		Use: "config CLIENT", Short: "Print how a client is told of Palyra's MCP server", Args: command.Args(1, 1),
+		Use: "config CLIENT", Short: "Print the configuration of Palyra's MCP server for a client", Args: command.Args(1, 1),
 		Long: "Print what tells an MCP client of Palyra's server: claude-code, codex, cursor, vscode, or\n" +
 			"generic. The client waits longer than a person may take to answer, and reads its token\n" +
 			"from the variable " + client.TokenVariable + ": no credential stands in the file. Over HTTP where\n" +
@@ -48,7 +48,7 @@ func MCPConfigCommand(program *client.App) *cobra.Command {
 		RunE: func(_ *cobra.Command, given []string) error {
 			agent := files.Agent(given[0])
 			if !slices.Contains(names, given[0]) {
-				return command.Usage("there is no client %q", given[0]).WithRemedy("Name one of: %s.", strings.Join(names, ", "))
+				return command.Usage("client %q is not known", given[0]).WithRemedy("Name one of: %s.", strings.Join(names, ", "))
 			}
 			return a.print(agent, stdio)
 		},
@@ -57,7 +57,7 @@ func MCPConfigCommand(program *client.App) *cobra.Command {
 	return c
 }
 
-// snippet is what a client is told.
+// snippet contains the settings of a client.
 type snippet struct {
 	agent   files.Agent
 	url     string
@@ -117,7 +117,7 @@ func (s snippet) text() (string, error) {
 	return indented(map[string]any{"mcpServers": map[string]any{"palyra": s.server("${" + client.TokenVariable + "}")}})
 }
 
-// server is the server as clients of JSON have it; token stands for the token.
+// server returns the server for clients with JSON settings; token stands for the token.
 func (s snippet) server(token string) map[string]any {
 	if s.url != "" {
 		return map[string]any{"type": "http", "url": s.url, "headers": map[string]any{"Authorization": "Bearer " + token}}

@@ -1,6 +1,6 @@
-// Package setup has the commands of the first minute and of the last: `palyra up` starts
-// palyrad for a person, declares a workspace and installs hooks; `palyra down` removes all of
-// it. It also has the commands about hooks and about the configuration of MCP clients.
+// Package setup has the commands for setup and removal: `palyra up` starts palyrad for a user,
+// declares a workspace and installs hooks; `palyra down` removes all of it. It also has the
+// commands for hooks and for the configuration of MCP clients.
 package setup
 
 import (
@@ -36,10 +36,10 @@ type upCommands struct {
 	export func(ctx context.Context, path string) error
 }
 
-// owner is whose the changes are that `palyra up` makes beside the hooks.
+// owner is the owner of the changes of `palyra up` other than hooks.
 const owner = "up"
 
-// upFlags are those of `palyra up`.
+// upFlags are the flags of `palyra up`.
 type upFlags struct {
 	sure, preview bool
 	service       string
@@ -50,26 +50,25 @@ type upFlags struct {
 func UpCommand(program *client.App) *cobra.Command {
 	a, f := &upCommands{App: program}, &upFlags{}
 	c := &cobra.Command{
-		Use: "up", Short: "Start palyrad for you, and have your agents ask it", Args: command.Args(0, 0),
-		Long: "Start palyrad as a service of yours, declare the current directory as a workspace, and\n" +
-			"write Palyra's hook into the settings of the agents that are found here (Claude Code,\n" +
-			"Codex). It shows what it will write and asks first. Each file keeps its comments and its\n" +
-			"order; `palyra down` puts all of them back byte for byte.\n\n" +
-			"The service is one of systemd or launchd; where there is neither, palyrad runs detached,\n" +
-			"with a pid file and a log. Run it again in another directory to add that one, or after\n" +
-			"an update.",
+		Use: "up", Short: "Start palyrad as your service, and connect your agents", Args: command.Args(0, 0),
+		Long: "Start palyrad as your service, declare the current directory as a workspace, and write\n" +
+			"Palyra's hook into the settings of the agents found here (Claude Code, Codex). It shows\n" +
+			"all changes and asks first. Each file keeps its comments and its order; `palyra down`\n" +
+			"restores all of them byte for byte.\n\n" +
+			"The service is managed by systemd or launchd; without either, palyrad runs detached, with\n" +
+			"a pid file and a log. Run it again to add another directory, or after an update.",
 		Example: "palyra up\npalyra up --dry-run\npalyra up --yes --agent codex",
 	}
 	c.Flags().BoolVar(&f.sure, "yes", false, "do not ask")
 	c.Flags().BoolVar(&f.preview, "dry-run", false, "show what would be written, and do nothing")
-	c.Flags().StringVar(&f.service, "service", "", "systemd, launchd or detached (default: what there is)")
-	c.Flags().StringSliceVar(&f.agents, "agent", nil, "the agents that shall ask (default: all that are found); \"none\" is none")
+	c.Flags().StringVar(&f.service, "service", "", "systemd, launchd or detached (default: the first that is available)")
+	c.Flags().StringSliceVar(&f.agents, "agent", nil, "the agents to connect (default: all that are found), or \"none\"")
 	_ = c.RegisterFlagCompletionFunc("service", cobra.FixedCompletions([]string{service.Systemd, service.Launchd, service.Detached}, cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), f) }
 	return c
 }
 
-// setup is what `palyra up` will do.
+// setup is the plan of `palyra up`.
 type setup struct {
 	site     install.Site
 	book     *install.Book
@@ -119,7 +118,7 @@ func (a *upCommands) agree(ctx context.Context, sure bool) error {
 	return a.Agree(ctx, sure, "Write this and start palyrad?")
 }
 
-// plan finds out what has to be done, and changes nothing.
+// plan determines the necessary steps, and changes nothing.
 func (a *upCommands) plan(ctx context.Context, f *upFlags, m files.Machine, book *install.Book) (*setup, error) {
 	path, err := a.configPath()
 	if err != nil {
@@ -154,7 +153,7 @@ func (a *upCommands) plan(ctx context.Context, f *upFlags, m files.Machine, book
 	}
 	program := install.Beside("palyrad")
 	if program == "" {
-		return nil, reason.Errorf(reason.NotFound, "palyrad is not beside palyra and not in the PATH").WithRemedy("Install it beside palyra, and run this again.")
+		return nil, reason.Errorf(reason.NotFound, "palyrad is neither next to palyra nor in the PATH").WithRemedy("Install it next to palyra, and run this again.")
 	}
 	s.palyrad = service.Palyrad{
 		Machine: m, Manager: manager, Program: program, Config: path, Agents: c.Listen.Agents,
@@ -172,25 +171,24 @@ func (a *upCommands) plan(ctx context.Context, f *upFlags, m files.Machine, book
 	return s, s.planHooks(ctx, f)
 }
 
-// foreign reports whether a palyrad runs that is none of `palyra up`: it is used as it is.
+// foreign reports whether the running palyrad was not started by `palyra up`: it is used unchanged.
 func (s *setup) foreign() bool { return s.running != 0 && s.book.Service == nil }
 
 // configPath is the file of the configuration, which need not exist.
 func (a *upCommands) configPath() (string, error) {
 	path, _ := config.Path(a.LoadOptions())
 	if path == "" {
-		return "", reason.Errorf(reason.ConfigInvalid, "there is no place for palyra.toml").WithRemedy("Set HOME.")
+		return "", reason.Errorf(reason.ConfigInvalid, "palyra.toml has no place").WithRemedy("Set HOME.")
 	}
 	return filepath.Abs(path)
 }
 
-// firstPort is where palyrad listens for agents where nothing else does: the ports before
-// it are those of its own other listeners.
+// firstPort is the first port for the listener of agents; lower ports are for palyrad's other
+// listeners.
 const firstPort, ports = 7145 + 1, 20
 
-// freePort is an address for agents that nobody has, and that palyrad will not take for
-// another of its listeners. In the range of numbers in which the system gives none away by
-// itself, so that it stays free for palyrad.
+// freePort returns a free address for agents that does not conflict with palyrad's other listeners.
+// It is outside of the system's ephemeral range, so that it stays free.
 func freePort(own config.Listen) (string, error) {
 	for port := firstPort; port < firstPort+ports; port++ {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -207,7 +205,7 @@ func freePort(own config.Listen) (string, error) {
 		WithRemedy("Set listen.agents in palyra.toml to an address that is.")
 }
 
-// onPort reports whether one of the addresses has a port, on whatever host.
+// onPort reports whether one of the addresses has a port, on any host.
 func onPort(port int, addresses ...string) bool {
 	for _, address := range addresses {
 		if _, taken, err := net.SplitHostPort(address); err == nil && taken == strconv.Itoa(port) {
@@ -282,8 +280,7 @@ func (s *setup) planHooks(ctx context.Context, f *upFlags) error {
 	return nil
 }
 
-// found reports whether somebody here uses an agent: its program is in the PATH, or it has
-// files of its own.
+// found reports whether this user uses an agent: its program is in the PATH, or it has files.
 func (s *setup) found(agent files.Agent) bool {
 	if install.InPath(agent) {
 		return true
@@ -296,7 +293,7 @@ func (s *setup) found(agent files.Agent) bool {
 	return err == nil && info.IsDir()
 }
 
-// show says what will be done.
+// show prints the plan.
 func (a *upCommands) show(s *setup, preview bool) error {
 	var files []printer.Object
 	edits := slices.Clone(s.edits)
@@ -313,7 +310,7 @@ func (a *upCommands) show(s *setup, preview bool) error {
 		case s.foreign():
 			p.Field("palyrad", fmt.Sprintf("runs already (process %d), and is used as it is", s.running))
 		case s.palyrad.Manager == service.Detached:
-			p.Field("palyrad", "runs detached, because there is no service manager: its log is "+s.palyrad.Log())
+			p.Field("palyrad", "runs detached, because no service manager was found: its log is "+s.palyrad.Log())
 		default:
 			p.Field("palyrad", "a service of yours, by "+s.palyrad.Manager)
 		}
@@ -348,7 +345,7 @@ func (a *upCommands) show(s *setup, preview bool) error {
 // start writes the configuration and the service, and starts palyrad.
 func (a *upCommands) start(ctx context.Context, s *setup) error {
 	if !s.foreign() {
-		// Noted first: whatever follows, `palyra down` knows what to stop.
+		// Recorded first, so that `palyra down` can always stop it.
 		s.book.Service = &install.Service{Manager: s.palyrad.Manager, Program: s.palyrad.Program, Run: s.palyrad.RunDir}
 		if err := s.book.Step("noted the service", s.book.Save); err != nil {
 			return err
@@ -382,11 +379,11 @@ func (a *upCommands) start(ctx context.Context, s *setup) error {
 	return a.ready(ctx, s)
 }
 
-// readyTime is how long palyrad may take to be ready: its first start makes keys.
+// readyTime is how long palyrad may take to be ready: its first start creates keys.
 const readyTime = time.Minute
 
-// goneTime is how long nothing may hold the state directory before a palyrad that was
-// started counts as one that ended.
+// goneTime is how long the state directory must be unlocked before a started palyrad counts as
+// ended.
 const goneTime = 5 * time.Second
 
 // ready waits until palyrad answers. One that ended at its start is not waited for.
@@ -408,18 +405,18 @@ func (a *upCommands) ready(ctx context.Context, s *setup) error {
 		}
 		if time.Since(seen) > goneTime {
 			return reason.Errorf(reason.NotConnected, "palyrad ended at its start%s", s.palyrad.LastWords()).
-				WithRemedy("See %s; mend that and run `palyra up` again, or take back what was written with `palyra down`.", s.palyrad.LogHint())
+				WithRemedy("See %s; correct it and run `palyra up` again, or undo the setup with `palyra down`.", s.palyrad.LogHint())
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return reason.Errorf(reason.NotConnected, "palyrad was not ready within %s: %w", readyTime, client.Explain(nil, err)).
-				WithRemedy("See %s. `palyra down` takes back what was written.", s.palyrad.LogHint())
+				WithRemedy("See %s. `palyra down` undoes the setup.", s.palyrad.LogHint())
 		}
 	}
 }
 
-// installHooks installs the hooks, and says where to answer.
+// installHooks installs the hooks, and prints where to answer approvals.
 func (a *upCommands) installHooks(ctx context.Context, s *setup) error {
 	var g *client.Gateway
 	if !s.foreign() || len(s.plans) > 0 {

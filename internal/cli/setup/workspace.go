@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// declare adds the current directory to the workspaces of a configuration, unless it is
-// one, or below one.
+// declare adds the current directory to the workspaces of a configuration, unless it is a workspace
+// or below one.
 func (s *setup) declare(e *install.Edit, home string) error {
 	dir, err := os.Getwd()
 	if err == nil {
@@ -35,13 +35,13 @@ func (s *setup) declare(e *install.Edit, home string) error {
 	return e.AppendTOML("", []string{"workspaces"}, tomledit.Pair{Key: "name", Value: s.name}, tomledit.Pair{Key: "path", Value: dir})
 }
 
-// mayDeclare refuses the directories that hold more than a project.
+// mayDeclare returns an error for a directory that holds more than a project.
 func (s *setup) mayDeclare(dir, home string) error {
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
-	if edit.Within(home, dir) { // the root, too
-		return reason.Errorf(reason.InvalidInput, "%s is no workspace: it holds your home directory, with the settings of your agents and your keys", dir).
+	if edit.Within(home, dir) { // including the root
+		return reason.Errorf(reason.InvalidInput, "%s cannot be a workspace: it holds your home directory, with the settings of your agents and your keys", dir).
 			WithRemedy("Change to the directory of a project, and run `palyra up` there.")
 	}
 	declared := []workspace.Declaration{{Name: "new", Path: dir}}
@@ -49,12 +49,12 @@ func (s *setup) mayDeclare(dir, home string) error {
 		workspace.Private{Name: "state_dir", Path: s.config.StateDir}, workspace.Private{Name: "policy.dir", Path: s.config.Policy.Dir},
 		workspace.Private{Name: "the configuration file", Path: s.path})
 	if err != nil {
-		return reason.Errorf(reason.InvalidInput, "%s is no workspace: %w", dir, err).WithRemedy("Change to the directory of a project, and run `palyra up` there.")
+		return reason.Errorf(reason.InvalidInput, "%s cannot be a workspace: %w", dir, err).WithRemedy("Change to the directory of a project, and run `palyra up` there.")
 	}
 	return nil
 }
 
-// freeName is a name for a workspace that no other has: that of its directory.
+// freeName returns an unused name for a workspace, derived from its directory.
 func (s *setup) freeName(dir string) string {
 	base := strings.Map(func(r rune) rune {
 		switch {

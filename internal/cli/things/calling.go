@@ -13,22 +13,22 @@ import (
 // it starts.
 const startTool = "mcp.start"
 
-// started has a server started that gets secrets, and looked at. What people say no to
-// leaves it as it is, and is told of it as its problem.
+// started starts and inspects a server that gets secrets. If the start is denied, the server is
+// unchanged and shows that as its problem.
 func (a *upstreamCommands) started(ctx context.Context, g *client.Gateway, up *palyrav1.Upstream) (*palyrav1.Upstream, error) {
 	s := up.GetServer()
 	if len(s.GetInject()) == 0 {
 		return up, nil
 	}
 	if _, err := a.call(ctx, g, s.GetName()+"/"+startTool, nil, "starting "+s.GetName()+" ..."); err != nil {
-		a.Say("%s was not started: `palyra mcp refresh %s` asks again", s.GetName(), s.GetName())
+		a.Say("%s was not started: run `palyra mcp refresh %s` to try again", s.GetName(), s.GetName())
 		return nil, err
 	}
 	reply, err := g.Mcp.RefreshUpstream(ctx, &palyrav1.RefreshUpstreamRequest{Name: s.GetName()})
 	return reply.GetUpstream(), err
 }
 
-// refreshed has a server reached anew.
+// refreshed reconnects to a server.
 func (a *upstreamCommands) refreshed(ctx context.Context, g *client.Gateway, name string) (*palyrav1.Upstream, error) {
 	known, err := g.Mcp.GetUpstream(ctx, &palyrav1.GetUpstreamRequest{Name: name})
 	if err != nil {
@@ -41,8 +41,8 @@ func (a *upstreamCommands) refreshed(ctx context.Context, g *client.Gateway, nam
 	return reply.GetUpstream(), err
 }
 
-// call makes a call of a tool and puts its questions to whoever sits here. doing is what
-// is said when it is allowed.
+// call makes a tool call and asks for its approvals at the terminal. doing is printed when it is
+// allowed.
 func (a *upstreamCommands) call(ctx context.Context, g *client.Gateway, name string, input []byte, doing string) (result []byte, err error) {
 	c := &calling{a: a, g: g, doing: doing}
 	defer c.close()
@@ -100,7 +100,7 @@ func (c *calling) event(ctx context.Context, msg *palyrav1.CallToolResponse) {
 	}
 }
 
-// failure is why the call came to nothing, nil if it did not.
+// failure returns why the call failed, or nil.
 func (c *calling) failure() error {
 	if d := c.decision; d != nil && !d.GetAllowed() {
 		return client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// serverImport is what the flags of import say.
+// serverImport has the flags of import.
 type serverImport struct {
 	dry, undo, finish, sure, project bool
 	hosts, registries, inject        []string
@@ -34,33 +34,33 @@ func (a *upstreamCommands) importCommand() *cobra.Command {
 		names = append(names, string(agent))
 	}
 	c := &cobra.Command{
-		Use: "import [CLIENT...]", Short: "Take the MCP servers of other clients behind the gateway", Args: command.Args(0, len(names)), ValidArgs: names,
+		Use: "import [CLIENT...]", Short: "Move the MCP servers of other clients to the gateway", Args: command.Args(0, len(names)), ValidArgs: names,
 		Long: "Read the MCP servers in the configuration of Claude Code, Codex, Cursor and VS Code, add\n" +
-			"each to the gateway, and take it out of the client's file, of which all else stays as it\n" +
-			"is. A server that the gateway cannot start or reach stays where it was, and so does what\n" +
-			"cannot be moved; each is named with the reason. What npx, bunx, uvx and pipx fetch is\n" +
-			"installed first, each when somebody approved it (`palyra mcp add`). Secrets in variables and headers move to\n" +
+			"each to the gateway, and remove it from the client's file, whose other content is not\n" +
+			"changed. A server that the gateway cannot start or reach stays in the file, and so do\n" +
+			"others that cannot be moved; each is listed with the reason. Packages of npx, bunx, uvx\n" +
+			"and pipx are installed first, each after approval (`palyra mcp add`). Secrets in variables and headers move to\n" +
 			"the vault. A program gets one by a placeholder for the hosts that --host names alone, or\n" +
-			"as it is with --inject, about which people are asked each time that it starts.\n" +
+			"by value with --inject, which needs approval at each start.\n" +
 			"Then give the client Palyra's own server: `palyra mcp config CLIENT`.\n\n" +
-			"The files of before are kept, with what was secret in them, until --finish. Until then\n" +
-			"--undo puts them back as they were, and takes the servers and secrets back.",
+			"The original files are kept, including their secrets, until --finish. Until then\n" +
+			"--undo restores them, and removes the servers and secrets.",
 		Example: "palyra mcp import --dry-run\npalyra mcp import claude-code --host github=api.github.com:443\npalyra mcp import --undo\npalyra mcp import --finish",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			return a.take(ctx, g, given, f)
 		}),
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.dry, "dry-run", false, "say what would be moved, and change nothing")
+	flags.BoolVar(&f.dry, "dry-run", false, "list what would be moved, and change nothing")
 	flags.BoolVar(&f.undo, "undo", false, "put everything back as it was")
-	flags.BoolVar(&f.finish, "finish", false, "forget the files of before; after that nothing can be undone")
+	flags.BoolVar(&f.finish, "finish", false, "delete the original files; after that nothing can be undone")
 	flags.BoolVar(&f.sure, "yes", false, "do not ask")
 	flags.BoolVar(&f.project, "project", false, "also the files of the project in this directory")
 	flags.StringSliceVar(&f.registries, "registry", nil, "npm=URL or pypi=URL, instead of the one that everybody uses")
-	flags.StringSliceVar(&f.secrets, "registry-secret", nil, "npm=REF or pypi=REF, the secret of the vault that a private registry is shown")
+	flags.StringSliceVar(&f.secrets, "registry-secret", nil, "npm=REF or pypi=REF, the secret of the vault for a private registry")
 	flags.StringSliceVar(&f.users, "registry-user", nil, "pypi=NAME, the user there")
 	flags.StringSliceVar(&f.hosts, "host", nil, "SERVER=HOST:PORT that a program may reach, and its secrets travel to")
-	flags.StringSliceVar(&f.inject, "inject", nil, "SERVER whose program gets its secrets as they are, when somebody says yes to each at its start")
+	flags.StringSliceVar(&f.inject, "inject", nil, "SERVER whose program receives its secrets by value, after approval of each at its start")
 	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
 	return c
 }
@@ -85,7 +85,7 @@ func (a *upstreamCommands) taker(g *client.Gateway, f serverImport) (*takeover.T
 	return t, nil
 }
 
-// registriesOf are those that are named, by ecosystem.
+// registriesOf returns the named registries, by ecosystem.
 func registriesOf(f serverImport) (map[string]registry, error) {
 	all := map[string]registry{}
 	for _, one := range []struct {
@@ -116,14 +116,14 @@ func (a *upstreamCommands) take(ctx context.Context, g *client.Gateway, given []
 	case err != nil:
 		return err
 	case f.finish:
-		if err := a.Confirm(ctx, f.sure, "Forget the files of before the import? Nothing can be undone then."); err != nil {
+		if err := a.Confirm(ctx, f.sure, "Delete the original files? After that nothing can be undone."); err != nil {
 			return err
 		}
 		return t.Finish()
 	case f.undo:
 		files, err := t.Undo(ctx)
 		for _, file := range files {
-			a.Say("%s is as it was", printer.VisibleLine(file))
+			a.Say("%s was restored", printer.VisibleLine(file))
 		}
 		return err
 	}
@@ -143,7 +143,7 @@ func (a *upstreamCommands) take(ctx context.Context, g *client.Gateway, given []
 			return err
 		}
 	}
-	if err := a.Confirm(ctx, f.sure, "Add the servers without a reason to the gateway, and take them out of these files?"); err != nil {
+	if err := a.Confirm(ctx, f.sure, "Add the servers without a reason to the gateway, and remove them from these files?"); err != nil {
 		return err
 	}
 	plan, err = t.Take(ctx, plan, project)
@@ -152,7 +152,7 @@ func (a *upstreamCommands) take(ctx context.Context, g *client.Gateway, given []
 	}
 	for _, s := range plan {
 		if s.Login {
-			a.Say("%s wants a login: palyra mcp login %s, then palyra mcp refresh %s", s.Name, s.Name, s.Name)
+			a.Say("%s requires a login: palyra mcp login %s, then palyra mcp refresh %s", s.Name, s.Name, s.Name)
 		}
 	}
 	return a.planned(plan)
@@ -162,7 +162,7 @@ func (a *upstreamCommands) take(ctx context.Context, g *client.Gateway, given []
 func chosen(given []string, project bool) (agents []files.Agent, dir string, err error) {
 	for _, name := range given {
 		if !slices.Contains(files.All, files.Agent(name)) {
-			return nil, "", command.Usage("there is no client %q", name)
+			return nil, "", command.Usage("the client %q is not supported", name)
 		}
 		agents = append(agents, files.Agent(name))
 	}
@@ -204,7 +204,7 @@ type ofGateway struct {
 
 func (o ofGateway) Install(ctx context.Context, server string, f takeover.Fetched) (takeover.Installed, error) {
 	made, err := o.a.install(ctx, o.g, server, f, o.registries[f.Ecosystem])
-	return made, told(err)
+	return made, gatewayReason(err)
 }
 
 func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
@@ -212,26 +212,26 @@ func (o ofGateway) Servers(ctx context.Context) (names []string, err error) {
 	for _, u := range reply.GetUpstreams() {
 		names = append(names, u.GetServer().GetName())
 	}
-	return names, told(err)
+	return names, gatewayReason(err)
 }
 
 func (o ofGateway) Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error) {
 	reply, err := o.g.Mcp.AddUpstream(ctx, &palyrav1.AddUpstreamRequest{Server: s})
 	if err != nil {
-		return nil, told(err)
+		return nil, gatewayReason(err)
 	}
 	up, err := o.a.started(ctx, o.g, reply.GetUpstream())
-	return up, told(err)
+	return up, gatewayReason(err)
 }
 
 func (o ofGateway) Remove(ctx context.Context, name string) error {
 	_, err := o.g.Mcp.RemoveUpstream(ctx, &palyrav1.RemoveUpstreamRequest{Name: name})
-	return told(err)
+	return gatewayReason(err)
 }
 
 func (o ofGateway) Has(ctx context.Context, ref string) (bool, error) {
 	_, err := o.g.Vault.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: "vault://" + ref})
-	if err = told(err); reason.Of(err) == reason.NotFound {
+	if err = gatewayReason(err); reason.Of(err) == reason.NotFound {
 		return false, nil
 	}
 	return err == nil, err
@@ -240,16 +240,16 @@ func (o ofGateway) Has(ctx context.Context, ref string) (bool, error) {
 func (o ofGateway) Put(ctx context.Context, req *palyrav1.PutSecretRequest) error {
 	req.Ref = "vault://" + req.GetRef()
 	_, err := o.g.Vault.PutSecret(ctx, req)
-	return told(err)
+	return gatewayReason(err)
 }
 
 func (o ofGateway) Forget(ctx context.Context, ref string) error {
 	_, err := o.g.Vault.RemoveSecret(ctx, &palyrav1.RemoveSecretRequest{Ref: "vault://" + ref})
-	return told(err)
+	return gatewayReason(err)
 }
 
-// told is an error as the gateway means it.
-func told(err error) error {
+// gatewayReason restores the gateway's reason of an error.
+func gatewayReason(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -60,7 +60,7 @@ secret        vault://global/model-claude: to be put
 `
 
 const previewedNotes = `in the vault the name of a secret is another one, for http.fetch palyra-sec-global~gitlab in place of palyra-sec-gitlab, for policies (context.egress.secrets) global/gitlab in place of gitlab: change prompts, scripts and policies that name gitlab
-nothing was changed; without --dry-run it is done
+nothing was changed; omit --dry-run to import
 `
 
 const importedJSON = `{
@@ -124,7 +124,7 @@ func TestImport(t *testing.T) {
 		t.Errorf("the undo says %s%s", r.Out, r.Err)
 	}
 	w.Config("# nothing\n")
-	if r = w.Run("vault", "import"); r.Code != 0 || !strings.Contains(r.Err, "there is nothing to move") || strings.Contains(r.Err, "restart") {
+	if r = w.Run("vault", "import"); r.Code != 0 || !strings.Contains(r.Err, "nothing to move") || strings.Contains(r.Err, "restart") {
 		t.Errorf("of nothing: exit %d, %s", r.Code, r.Err)
 	}
 }
@@ -140,7 +140,7 @@ func TestImportElsewhere(t *testing.T) {
 	}
 	w = onHost(t)
 	must.Do(t, os.Remove(filepath.Join(w.Home, "config/palyra/palyra.toml")))
-	if r := w.Run("vault", "import"); r.Code != 2 || !strings.Contains(r.Err, "there is no configuration file") {
+	if r := w.Run("vault", "import"); r.Code != 2 || !strings.Contains(r.Err, "the configuration file") {
 		t.Errorf("exit %d, %s", r.Code, r.Err)
 	}
 }

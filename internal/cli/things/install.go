@@ -15,14 +15,14 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// partSize is how much of a package one request brings, in bytes: what
-// StageSkillRequest.data has room for.
+// partSize is the size of a package part in one request, in bytes: the limit of
+// StageSkillRequest.data.
 const partSize = 1 << 20
 
-// installFlags are those of `palyra skills install`.
+// installFlags are the flags of `palyra skills install`.
 type installFlags struct {
 	sure bool
-	// key is what the publisher says their key's id is.
+	// key is the key id that the publisher announced.
 	key string
 }
 
@@ -30,40 +30,37 @@ func (a *skillCommands) install() *cobra.Command {
 	var f installFlags
 	c := &cobra.Command{
 		Use: "install FILE", Short: "Install a package, or update a skill by it", Args: command.Args(1, 1),
-		Long: "Install a package, or update a skill by it. The gateway reads and verifies it, and says\n" +
-			"who signed it, what its tools ask for and what an audit found; then you are asked. Where\n" +
-			"two people change the gateway, a second one is asked, too, unless it is an update that\n" +
-			"asks for nothing more.\n\n" +
-			"The key of a publisher who is new here is pinned by it, and another key is refused from\n" +
-			"then on. So compare its id with what the publisher tells you over another way: --key-id\n" +
-			"does, and --yes takes it for a publisher who is new.",
+		Long: "Install a package, or update a skill with it. The gateway verifies it, and shows its\n" +
+			"signer, the permissions of its tools and the findings of an audit; then you confirm. If\n" +
+			"changes of the gateway need two people, a second one must approve, unless an update\n" +
+			"needs no more permissions.\n\n" +
+			"The key of a new publisher is pinned by the installation, and another key is then\n" +
+			"refused. Compare its id with the one that the publisher announces elsewhere: --key-id\n" +
+			"does that, and --yes requires it for a new publisher.",
 		Example: "palyra skills install notebook-1.2.0.palyra-skill\n" +
 			"palyra skills install notebook-1.2.0.palyra-skill --yes --key-id SHA256:...",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Skill", skillRecord, a.installedPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Skill, error) {
 			data, err := command.ReadAtMost(given[0], skill.MaxPackage)
 			if err != nil {
-				return command.Usage("reading the package: %w", err).WithRemedy("Name a file that ends in %s; a package has at most %d bytes.", skill.Extension, skill.MaxPackage)
+				return nil, command.Usage("reading the package: %w", err).WithRemedy("Name a file that ends in %s; a package has at most %d bytes.", skill.Extension, skill.MaxPackage)
 			}
 			digest, err := stage(ctx, g, data)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			seen, err := g.Skills.InspectSkill(ctx, &palyrav1.InspectSkillRequest{Digest: digest})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if err := a.agreed(ctx, seen, given[0], f); err != nil {
-				return err
+				return nil, err
 			}
 			reply, err := g.Skills.InstallSkill(ctx, &palyrav1.InstallSkillRequest{Digest: digest})
-			if err != nil {
-				return err
-			}
-			return a.printSkill(reply.GetSkill())
+			return reply.GetSkill(), err
 		}),
 	}
 	c.Flags().BoolVar(&f.sure, "yes", false, "do not ask")
-	c.Flags().StringVar(&f.key, "key-id", "", "the id of the publisher's key, as the publisher tells it; another one is refused")
+	c.Flags().StringVar(&f.key, "key-id", "", "the id of the publisher's key, as announced by the publisher; another one is refused")
 	return c
 }
 
@@ -79,15 +76,15 @@ func stage(ctx context.Context, g *client.Gateway, data []byte) (string, error) 
 			return "", err
 		}
 		if reply.GetReceived() <= offset || reply.GetReceived() > size {
-			return "", reason.Errorf(reason.Internal, "the gateway says that it has %d bytes of the package after byte %d of %d was sent", reply.GetReceived(), offset, size)
+			return "", reason.Errorf(reason.Internal, "the gateway has %d bytes of the package after byte %d of %d was sent", reply.GetReceived(), offset, size)
 		}
 		offset = reply.GetReceived()
 	}
 	return digest, nil
 }
 
-// agreed returns nil when the package is to be installed: it can be, its key is the one
-// that was named, and whoever types says so.
+// agreed returns nil if the package is to be installed: it is valid, its key matches the flag, and
+// the user confirms.
 func (a *skillCommands) agreed(ctx context.Context, seen *palyrav1.InspectSkillResponse, file string, f installFlags) error {
 	if f.key != "" && seen.GetKeyId() != f.key && seen.GetKeyId() != "" {
 		return otherKey(seen.GetKeyId(), f.key)
@@ -102,19 +99,19 @@ func (a *skillCommands) agreed(ctx context.Context, seen *palyrav1.InspectSkillR
 	}
 	stranger := seen.GetNewPublisher() && f.key == ""
 	if f.sure && stranger {
-		return command.Usage("the publisher %s is new here, and nobody compared their key %s", seen.GetManifest().GetPublisher(), seen.GetKeyId()).
+		return command.Usage("the publisher %s is new, and the key %s was not compared", seen.GetManifest().GetPublisher(), seen.GetKeyId()).
 			WithRemedy("Ask the publisher over another way for the id of their key, and repeat the command with --yes --key-id ID.")
 	}
 	if !f.sure && !a.Interactive() {
-		nobody := command.Usage("nobody is there to be asked")
+		nobody := command.Usage("confirming the installation requires a terminal")
 		if stranger {
-			return nobody.WithRemedy("Look at it above, compare the key, and repeat the command: `palyra skills install %s --yes --key-id %s`.", file, seen.GetKeyId())
+			return nobody.WithRemedy("Review the output above, compare the key, and repeat the command: `palyra skills install %s --yes --key-id %s`.", file, seen.GetKeyId())
 		}
-		return nobody.WithRemedy("Look at it above, and repeat the command: `palyra skills install %s --yes`.", file)
+		return nobody.WithRemedy("Review the output above, and repeat the command: `palyra skills install %s --yes`.", file)
 	}
 	question := "Install this?"
 	if stranger {
-		question = "Is that the key of " + printer.VisibleLine(seen.GetManifest().GetPublisher()) + ", and is this to be installed?"
+		question = "Is this the key of " + printer.VisibleLine(seen.GetManifest().GetPublisher()) + ", and should the package be installed?"
 	}
 	return a.Agree(ctx, f.sure, question)
 }
@@ -125,7 +122,7 @@ func otherKey(is, wanted string) error {
 		WithRemedy("Ask the publisher over another way which key is theirs, and do not install it before.")
 }
 
-// inspectionPage is what somebody reads before they say yes.
+// inspectionPage writes the data to review before the installation.
 func inspectionPage(p *printer.Page, seen *palyrav1.InspectSkillResponse) {
 	m := seen.GetManifest()
 	p.Field("skill", m.GetId()+" "+m.GetVersion())
@@ -134,7 +131,7 @@ func inspectionPage(p *printer.Page, seen *palyrav1.InspectSkillResponse) {
 	p.Field("digest", seen.GetDigest())
 	publisher := m.GetPublisher()
 	if seen.GetNewPublisher() {
-		publisher += ", who is new here: this key is pinned"
+		publisher += ", who is new: this key will be pinned"
 	}
 	p.Field("publisher", publisher)
 	p.Field("signed by", seen.GetKeyId())
@@ -145,7 +142,7 @@ func inspectionPage(p *printer.Page, seen *palyrav1.InspectSkillResponse) {
 		if gains := seen.GetGains(); len(gains) > 0 {
 			p.List("asks for more", gains)
 		} else {
-			p.Field("asks for more", "nothing")
+			p.Field("more permissions", "nothing")
 		}
 	}
 	toolsPage(p, m)

@@ -31,10 +31,7 @@ func skillRecord(s *palyrav1.Skill) printer.Record {
 }
 
 func (a *skillCommands) complete() cobra.CompletionFunc {
-	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Skill, error) {
-		reply, err := g.Skills.ListSkills(ctx, &palyrav1.ListSkillsRequest{})
-		return reply.GetSkills(), err
-	}, func(s *palyrav1.Skill) (string, string) {
+	return client.Suggest(a.App, skillsOf, func(s *palyrav1.Skill) (string, string) {
 		return s.GetSkill() + "@" + s.GetVersion(), s.GetManifest().GetName()
 	})
 }
@@ -48,44 +45,46 @@ func named(given string) (skill, version string) {
 func (a *skillCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the skills that are installed", Args: command.Args(0, 0), Example: "palyra skills list",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			reply, err := g.Skills.ListSkills(ctx, &palyrav1.ListSkillsRequest{})
-			if err != nil {
-				return err
-			}
-			return a.PrintList(skillListing, printer.Records(reply.GetSkills(), skillRecord))
-		}),
+		RunE: client.ShowList(a.App, skillListing, skillRecord, skillsOf),
 	}
+}
+
+func skillsOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.Skill, error) {
+	reply, err := g.Skills.ListSkills(ctx, &palyrav1.ListSkillsRequest{})
+	return reply.GetSkills(), err
 }
 
 func (a *skillCommands) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show SKILL[@VERSION]", Short: "Show a skill: whose it is, its tools, and what they ask for", Args: command.Args(1, 1),
-		Long: "Show a skill: who signed it, its tools and what they ask for, and why they cannot be\n" +
-			"called if they cannot. The package is read and verified anew. Without a version it is\n" +
+		Use: "show SKILL[@VERSION]", Short: "Show a skill: its publisher, its tools, and their permissions", Args: command.Args(1, 1),
+		Long: "Show a skill: its signer, its tools and their permissions, and why they cannot be\n" +
+			"called if they cannot. The package is verified again. Without a version it is\n" +
 			"the current one.",
 		Example: "palyra skills show notebook\npalyra skills show notebook@1.2.0 -o json", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Skill", fullSkillRecord, a.fullPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.GetSkillResponse, error) {
 			skill, version := named(given[0])
-			reply, err := g.Skills.GetSkill(ctx, &palyrav1.GetSkillRequest{Skill: skill, Version: version})
-			if err != nil {
-				return err
-			}
-			rec := skillRecord(reply.GetSkill())
-			rec.Body = printer.ProtoObject(reply)
-			return a.PrintOne("Skill", rec, func(p *printer.Page) {
-				a.installedPage(p, reply.GetSkill())
-				p.Field("versions", strings.Join(reply.GetVersions(), ", "))
-				toolsPage(p, reply.GetSkill().GetManifest())
-				findingsPage(p, reply.GetFindings())
-				p.Field("problem", reply.GetProblem())
-				p.Field("next", reply.GetRemedy())
-			})
+			return g.Skills.GetSkill(ctx, &palyrav1.GetSkillRequest{Skill: skill, Version: version})
 		}),
 	}
 }
 
-// installedPage says what is known of a version beside what it asks for.
+// fullSkillRecord converts a skill with its versions and findings.
+func fullSkillRecord(r *palyrav1.GetSkillResponse) printer.Record {
+	rec := skillRecord(r.GetSkill())
+	rec.Body = printer.ProtoObject(r)
+	return rec
+}
+
+func (a *skillCommands) fullPage(p *printer.Page, r *palyrav1.GetSkillResponse) {
+	a.installedPage(p, r.GetSkill())
+	p.Field("versions", strings.Join(r.GetVersions(), ", "))
+	toolsPage(p, r.GetSkill().GetManifest())
+	findingsPage(p, r.GetFindings())
+	p.Field("problem", r.GetProblem())
+	p.Field("next", r.GetRemedy())
+}
+
+// installedPage writes the details of a version other than its permissions.
 func (a *skillCommands) installedPage(p *printer.Page, s *palyrav1.Skill) {
 	m := s.GetManifest()
 	p.Field("skill", s.GetSkill()+" "+s.GetVersion())
@@ -105,12 +104,7 @@ func (a *skillCommands) installedPage(p *printer.Page, s *palyrav1.Skill) {
 	}
 }
 
-// printSkill prints a version after it was changed.
-func (a *skillCommands) printSkill(s *palyrav1.Skill) error {
-	return a.PrintOne("Skill", skillRecord(s), func(p *printer.Page) { a.installedPage(p, s) })
-}
-
-// toolsPage says what a skill's tools are and ask for.
+// toolsPage writes a skill's tools and their permissions.
 func toolsPage(p *printer.Page, m *palyrav1.SkillManifest) {
 	for _, t := range m.GetTools() {
 		p.Field("tool", t.GetName())
@@ -126,7 +120,7 @@ func toolsPage(p *printer.Page, m *palyrav1.SkillManifest) {
 	}
 }
 
-// asksFor is what a tool asks for, in words.
+// asksFor describes the permissions of a tool.
 func asksFor(c *palyrav1.SkillCapabilities) []string {
 	var list []string
 	for _, host := range c.GetHttp() {
@@ -137,7 +131,7 @@ func asksFor(c *palyrav1.SkillCapabilities) []string {
 	}
 	for _, s := range c.GetSecrets() {
 		if s.GetUse() == "read" {
-			list = append(list, "the value of the secret "+s.GetName()+", which it sees; people are asked at each call")
+			list = append(list, "the secret "+s.GetName()+" by value; each call needs approval")
 			continue
 		}
 		list = append(list, "the secret "+s.GetName()+" in its requests, without seeing it")
@@ -183,28 +177,28 @@ func findingsPage(p *printer.Page, found []*palyrav1.SkillFinding) {
 
 func (a *skillCommands) quarantine() *cobra.Command {
 	return a.setStatus(&cobra.Command{
-		Use: "quarantine SKILL[@VERSION]", Short: "Keep a skill from being called, because something may be wrong with it",
-		Long: "Keep a skill from being called, because something may be wrong with it. It holds at once,\n" +
-			"also for calls that wait for people. Without a version it is the current one. `palyra\n" +
-			"skills enable` takes it back.",
+		Use: "quarantine SKILL[@VERSION]", Short: "Block calls of a skill because of a suspicion",
+		Long: "Block calls of a skill because of a suspicion. It takes effect at once,\n" +
+			"also for calls that wait for approval. The default is the current version. `palyra\n" +
+			"skills enable` reverts it.",
 		Example: `palyra skills quarantine notebook --reason "its publisher lost the key"`,
 	}, palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED)
 }
 
 func (a *skillCommands) disable() *cobra.Command {
 	return a.setStatus(&cobra.Command{
-		Use: "disable SKILL[@VERSION]", Short: "Keep a skill from being called until it is enabled",
-		Long: "Keep a skill from being called until it is enabled. It holds at once, also for calls that\n" +
-			"wait for people. Without a version it is the current one.",
+		Use: "disable SKILL[@VERSION]", Short: "Block calls of a skill until it is enabled",
+		Long: "Block calls of a skill until it is enabled. It takes effect at once, also for calls that\n" +
+			"wait for approval. The default is the current version.",
 		Example: "palyra skills disable notebook",
 	}, palyrav1.SkillStatus_SKILL_STATUS_DISABLED)
 }
 
 func (a *skillCommands) enable() *cobra.Command {
 	return a.setStatus(&cobra.Command{
-		Use: "enable SKILL[@VERSION]", Short: "Let a skill be called, and make the version the current one",
-		Long: "Let a skill be called, and make the version the current one: the tools of other versions\n" +
-			"of it cannot be called then. Where two people change the gateway, a second one is asked.",
+		Use: "enable SKILL[@VERSION]", Short: "Enable a skill, and make the version the current one",
+		Long: "Enable a skill, and make the version the current one: the tools of its other versions\n" +
+			"can then not be called. If changes of the gateway need two people, a second must approve.",
 		Example: "palyra skills enable notebook\npalyra skills enable notebook@1.1.0",
 	}, palyrav1.SkillStatus_SKILL_STATUS_ACTIVE)
 }
@@ -212,32 +206,29 @@ func (a *skillCommands) enable() *cobra.Command {
 func (a *skillCommands) setStatus(c *cobra.Command, status palyrav1.SkillStatus) *cobra.Command {
 	var reason string
 	c.Args, c.ValidArgsFunction = command.Args(1, 1), a.complete()
-	c.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+	c.RunE = client.ShowOne(a.App, "Skill", skillRecord, a.installedPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Skill, error) {
 		skill, version := named(given[0])
 		reply, err := g.Skills.SetSkillStatus(ctx, &palyrav1.SetSkillStatusRequest{Skill: skill, Version: version, Status: status, Reason: reason})
-		if err != nil {
-			return err
-		}
-		return a.printSkill(reply.GetSkill())
+		return reply.GetSkill(), err
 	})
-	c.Flags().StringVar(&reason, "reason", "", "why, for people")
+	c.Flags().StringVar(&reason, "reason", "", "the reason")
 	return c
 }
 
 func (a *skillCommands) remove() *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
-		Use: "remove SKILL[@VERSION]", Short: "Take a skill away, with what it stored", Args: command.Args(1, 1),
-		Long: "Take a version of a skill away, or all of them where none is named. With the last one goes\n" +
-			"what the skill stored.",
+		Use: "remove SKILL[@VERSION]", Short: "Remove a skill, with its stored data", Args: command.Args(1, 1),
+		Long: "Remove a version of a skill, or by default all of them. Removing the last one deletes the\n" +
+			"stored data of the skill.",
 		Example: "palyra skills remove notebook\npalyra skills remove notebook@1.1.0 --yes", ValidArgsFunction: a.complete(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			skill, version := named(given[0])
-			what := "the skill " + skill + " with all its versions and what it stored"
+			what := "the skill " + skill + " with all its versions and stored data"
 			if version != "" {
 				what = "the version " + version + " of the skill " + skill
 			}
-			if err := a.Confirm(ctx, sure, "Take %s away?", what); err != nil {
+			if err := a.Confirm(ctx, sure, "Remove %s?", what); err != nil {
 				return err
 			}
 			reply, err := g.Skills.RemoveSkill(ctx, &palyrav1.RemoveSkillRequest{Skill: skill, Version: version})

@@ -53,14 +53,14 @@ func TestInstall(t *testing.T) {
 		code  int
 		wants []string
 	}{
-		{"yes to a new publisher", clitest.Skills{}, "y\n", nil, 0, []string{"who is new here", clitest.SkillKey, "Is that the key of example.org", "requests to every host", "which it sees", "1048576 bytes", "the real time", "real randomness", "200000000 of fuel", "SKILL_SECRET_READ", "nothing"}},
+		{"yes to a new publisher", clitest.Skills{}, "y\n", nil, 0, []string{"who is new", clitest.SkillKey, "Is this the key of example.org", "requests to every host", "by value", "1048576 bytes", "the real time", "real randomness", "200000000 of fuel", "SKILL_SECRET_READ", "nothing"}},
 		{"no", clitest.Skills{}, "n\n", nil, 1, []string{"nothing was changed"}},
 		{"yes to an update", clitest.Skills{KnownPublisher: true, Update: true}, "y\n", nil, 0, []string{"notebook 1.1.0", "asks for more", "Install this?"}},
-		{"nobody there", clitest.Skills{}, "", nil, 2, []string{"nobody is there", "--yes --key-id " + clitest.SkillKey}},
-		{"nobody there, known", clitest.Skills{KnownPublisher: true}, "", nil, 2, []string{"--yes`"}},
-		{"a new publisher whose key nobody compared", clitest.Skills{}, "", []string{"--yes"}, 2, []string{"is new here", clitest.SkillKey, "--key-id"}},
+		{"no terminal", clitest.Skills{}, "", nil, 2, []string{"requires a terminal", "--yes --key-id " + clitest.SkillKey}},
+		{"no terminal, known publisher", clitest.Skills{KnownPublisher: true}, "", nil, 2, []string{"--yes`"}},
+		{"a new publisher whose key was not compared", clitest.Skills{}, "", []string{"--yes"}, 2, []string{"was not compared", clitest.SkillKey, "--key-id"}},
 		{"a known one", clitest.Skills{KnownPublisher: true}, "", []string{"--yes"}, 0, []string{"notebook 1.2.0"}},
-		{"the key that the publisher told", clitest.Skills{}, "", []string{"--yes", "--key-id", clitest.SkillKey}, 0, []string{"notebook 1.2.0"}},
+		{"the key that the publisher published", clitest.Skills{}, "", []string{"--yes", "--key-id", clitest.SkillKey}, 0, []string{"notebook 1.2.0"}},
 		{"another key", clitest.Skills{KnownPublisher: true}, "", []string{"--yes", "--key-id", other}, 8, []string{"and not by " + other}},
 		{"one that cannot be installed", clitest.Skills{KnownPublisher: true, Problem: "it is an older version"}, "", []string{"--yes"}, 8, []string{"it is an older version", "Get it anew."}},
 	} {
@@ -115,11 +115,11 @@ func TestStatusAndTrust(t *testing.T) {
 		{"quarantined", []string{"skills", "quarantine", clitest.SkillName, "--reason", "odd"}, 0, "quarantined"},
 		{"disabled", []string{"skills", "disable", clitest.SkillName + "@1.1.0"}, 0, "disabled"},
 		{"enabled", []string{"skills", "enable", clitest.SkillName + "@1.1.0"}, 0, "active"},
-		{"no such skill", []string{"skills", "show", "other"}, 1, "there is no skill other"},
+		{"no such skill", []string{"skills", "show", "other"}, 1, "skill other not found"},
 		{"removed", []string{"skills", "remove", clitest.SkillName, "--yes"}, 0, "1.1.0, 1.0.0"},
 		{"removed unasked", []string{"skills", "remove", clitest.SkillName}, 2, "--yes"},
 		{"trusted", []string{"skills", "trust", "add", "example.org", someKey}, 0, "named"},
-		{"no key", []string{"skills", "trust", "add", "example.org", "c2hvcnQ="}, 2, "is no public key"},
+		{"no key", []string{"skills", "trust", "add", "example.org", "c2hvcnQ="}, 2, "is not a valid public key"},
 		{"distrusted", []string{"skills", "trust", "remove", "example.org"}, 0, "1 version quarantined"},
 		{"no file", []string{"skills", "install", filepath.Join(t.TempDir(), "nowhere")}, 2, "reading the package"},
 		{"an empty file", []string{"skills", "install", empty}, 2, "the file is empty"},

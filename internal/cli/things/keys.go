@@ -21,15 +21,15 @@ import (
 
 func (a *skillCommands) keygen() *cobra.Command {
 	return &cobra.Command{
-		Use: "keygen FILE", Short: "Make the key that a publisher signs with", Args: command.Args(1, 1),
-		Long: "Make the key that a publisher signs with, and write it to a file for its owner alone\n" +
-			"(mode 0600). Tell those who install your skills its id over another way than the\n" +
-			"packages take. A key that is lost cannot be had again: gateways that trust it refuse\n" +
+		Use: "keygen FILE", Short: "Create a publisher's signing key", Args: command.Args(1, 1),
+		Long: "Create a publisher's signing key, and write it to a private file of its owner\n" +
+			"(mode 0600). Announce its id to your users through another channel than the\n" +
+			"packages. A lost key cannot be replaced: gateways that trust it refuse\n" +
 			"your next version until their operators trust another.",
 		Example: "palyra skills keygen publisher.key",
 		RunE: func(_ *cobra.Command, given []string) error {
 			if _, err := os.Lstat(given[0]); err == nil {
-				return reason.Errorf(reason.AlreadyExists, "%s is there already", given[0]).WithRemedy("Name another file: a key is not written over.")
+				return reason.Errorf(reason.AlreadyExists, "%s already exists", given[0]).WithRemedy("Specify another file: a key is not overwritten.")
 			}
 			public, key, err := ed25519.GenerateKey(rand.Reader)
 			if err != nil {
@@ -57,8 +57,8 @@ func (a *skillCommands) sign() *cobra.Command {
 	var key, out string
 	c := &cobra.Command{
 		Use: "sign FILE --key FILE", Short: "Sign a package", Args: command.Args(1, 1),
-		Long: "Sign a package: every entry of it, and its id, version and publisher. A signature that\n" +
-			"it has is replaced. The file itself is replaced unless --out names another.",
+		Long: "Sign a package: all its entries, its id, version and publisher. An existing signature\n" +
+			"is replaced. The package file is overwritten unless --out names another file.",
 		Example: "palyra skills sign counter-0.1.0.palyra-skill --key publisher.key",
 		RunE: func(_ *cobra.Command, given []string) error {
 			p, err := opened(given[0])
@@ -88,7 +88,7 @@ func (a *skillCommands) sign() *cobra.Command {
 	return c
 }
 
-// signedBy signs a package with the key in a file, and reads what came of it.
+// signedBy signs a package with the key in a file, and parses the result.
 func signedBy(p *skill.Package, file string) ([]byte, *skill.Package, skill.Signer, error) {
 	key, err := readKey(file)
 	if err != nil {
@@ -112,24 +112,24 @@ func readKey(file string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		known := reason.Known(err, reason.InvalidInput)
 		if known.Remedy == "" {
-			known = known.WithRemedy("Name the file that `palyra skills keygen` wrote; it is for its owner alone (chmod 600).")
+			known = known.WithRemedy("Specify the file that `palyra skills keygen` wrote; it must be private (chmod 600).")
 		}
 		return nil, known
 	}
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyfile.KeyBlock || len(rest) > 0 {
-		return nil, command.Usage("%s holds no private key", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("%s does not contain a private key", file).WithRemedy("Make one with `palyra skills keygen`.")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, command.Usage("%s holds a private key that cannot be read", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("%s contains an invalid private key", file).WithRemedy("Make one with `palyra skills keygen`.")
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, command.Usage("%s holds a key of another kind than Ed25519", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("the key in %s is not an Ed25519 key", file).WithRemedy("Make one with `palyra skills keygen`.")
 	}
 	return key, nil
 }
 
-// publicText is a public key as signatures have it, "" for none.
+// publicText returns the base64 of a public key, as in signatures; "" for nil.
 func publicText(key ed25519.PublicKey) string { return base64.StdEncoding.EncodeToString(key) }

@@ -17,9 +17,9 @@ func (a *upstreamCommands) login() *cobra.Command {
 		Use: "login NAME", Short: "Log the gateway in at a server, with a browser on this machine", Args: command.Args(1, 1),
 		Long: "Log the gateway in at an upstream server that was added with --oauth. A browser on this\n" +
 			"machine shows the page of the server's authorization server; compare its host with the\n" +
-			"one that is named here. The tokens go to the vault: they are shown to nobody but the\n" +
-			"server, for your calls and those of your agents, and are renewed by the gateway. A login\n" +
-			"for everybody (--oauth-shared) needs the right to add servers.",
+			"one that is printed here. The tokens are stored in the vault: they are sent only to the\n" +
+			"server, for calls of you and your agents, and are renewed by the gateway. A login\n" +
+			"for all members (--oauth-shared) requires the right to add servers.",
 		Example: "palyra mcp login linear", ValidArgsFunction: a.complete(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			done, err := a.logIn(ctx, g, given[0])
@@ -36,7 +36,7 @@ func (a *upstreamCommands) login() *cobra.Command {
 					p.Field("ends", a.Moment(done.GetExpiresAt()))
 				}
 			})
-			a.Say("an operator has its tools looked at with `palyra mcp refresh %s` if it was never reached", given[0])
+			a.Say("if the server was never reached, an operator can inspect its tools with `palyra mcp refresh %s`", given[0])
 			return err
 		}),
 	}
@@ -72,7 +72,7 @@ func (a *upstreamCommands) logout() *cobra.Command {
 			if _, err := g.Mcp.EndUpstreamLogin(ctx, &palyrav1.EndUpstreamLoginRequest{Name: given[0]}); err != nil {
 				return err
 			}
-			a.Say("the login at %s is forgotten", given[0])
+			a.Say("the login at %s was removed", given[0])
 			return nil
 		}),
 	}

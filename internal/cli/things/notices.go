@@ -21,7 +21,7 @@ type notifyCommands struct{ *client.App }
 // NotifyCommand is `palyra notify`.
 func NotifyCommand(program *client.App) *cobra.Command {
 	a := &notifyCommands{program}
-	return command.NewGroup("notify", "See where people are told of what happens, and try it",
+	return command.NewGroup("notify", "List and test notification targets",
 		a.list(), a.test(), a.deliveries(), a.slack())
 }
 
@@ -51,48 +51,42 @@ func targetRecord(t *palyrav1.NotifyTarget) printer.Record {
 
 func (a *notifyCommands) list() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List where people are told of what happens", Args: command.Args(0, 0),
-		Long:    "List the targets that palyra.toml declares, what waits for each, and what its last\ntry failed of.",
+		Use: "list", Short: "List the notification targets", Args: command.Args(0, 0),
+		Long:    "List the targets that palyra.toml declares, with pending notices and the error of\nthe last attempt.",
 		Example: "palyra notify list\npalyra notify list -o json",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			reply, err := g.Notices.ListNotifyTargets(ctx, &palyrav1.ListNotifyTargetsRequest{})
-			return client.List(a.App, targetListing, 0, whole(reply.GetTargets(), err), targetRecord)
-		}),
+		RunE:    client.ShowList(a.App, targetListing, targetRecord, targetsOf),
 	}
 }
 
-// whole is a list that comes at once.
-func whole[T any](list []T, err error) client.Pages[T] {
-	return func(int32) ([]T, bool, error) { return list, false, err }
+func targetsOf(ctx context.Context, g *client.Gateway) ([]*palyrav1.NotifyTarget, error) {
+	reply, err := g.Notices.ListNotifyTargets(ctx, &palyrav1.ListNotifyTargetsRequest{})
+	return reply.GetTargets(), err
 }
 
 func (a *notifyCommands) completeTargets() cobra.CompletionFunc {
-	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.NotifyTarget, error) {
-		reply, err := g.Notices.ListNotifyTargets(ctx, &palyrav1.ListNotifyTargetsRequest{})
-		return reply.GetTargets(), err
-	}, func(t *palyrav1.NotifyTarget) (string, string) { return t.GetName(), t.GetType() })
+	return client.Suggest(a.App, targetsOf, func(t *palyrav1.NotifyTarget) (string, string) { return t.GetName(), t.GetType() })
 }
 
 func (a *notifyCommands) test() *cobra.Command {
 	return &cobra.Command{
-		Use: "test TARGET", Short: "Send a notice to a target, and say whether it arrived", Args: command.Args(1, 1),
-		Long:    "Send a notice of kind test to a target. It is tried once, and what it failed of is\nsaid.",
+		Use: "test TARGET", Short: "Send a test notice to a target, and print the result", Args: command.Args(1, 1),
+		Long:    "Send a notice of kind test to a target. It is sent once, and an\nerror is printed.",
 		Example: "palyra notify test ops", ValidArgsFunction: a.completeTargets(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Delivery", deliveryRecord, func(p *printer.Page, d *palyrav1.Delivery) {
+			p.Field("target", d.GetTarget())
+			p.Field("delivery", d.GetDeliveryId())
+			p.Field("state", d.GetState())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Delivery, error) {
 			reply, err := g.Notices.TestNotify(ctx, &palyrav1.TestNotifyRequest{Target: given[0]})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			d := reply.GetDelivery()
 			if d.GetState() != string(notify.Delivered) {
-				return reason.Errorf(reason.NotConnected, "%s got no notice: %s", d.GetTarget(), d.GetProblem()).
+				return nil, reason.Errorf(reason.NotConnected, "%s got no notice: %s", d.GetTarget(), d.GetProblem()).
 					WithRemedy("Correct [[notify]] in palyra.toml or the secret in the vault, and try again.")
 			}
-			return a.PrintOne("Delivery", deliveryRecord(d), func(p *printer.Page) {
-				p.Field("target", d.GetTarget())
-				p.Field("delivery", d.GetDeliveryId())
-				p.Field("state", d.GetState())
-			})
+			return d, nil
 		}),
 	}
 }
@@ -119,8 +113,8 @@ func (a *notifyCommands) deliveries() *cobra.Command {
 	req := &palyrav1.ListDeliveriesRequest{}
 	limit := 0
 	c := &cobra.Command{
-		Use: "deliveries", Short: "List what was sent and what waits, newest first", Args: command.Args(0, 0),
-		Long:    "List notices by target, newest first: those that wait, with when they are tried again,\nand those that ended within 30 days.",
+		Use: "deliveries", Short: "List sent and pending notices, newest first", Args: command.Args(0, 0),
+		Long:    "List notices by target, newest first: pending ones with the time of the next attempt,\nand those of the last 30 days.",
 		Example: "palyra notify deliveries\npalyra notify deliveries --target ops --state failed",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			return client.List(a.App, deliveryListing, limit, func(size int32) ([]*palyrav1.Delivery, bool, error) {
@@ -132,9 +126,9 @@ func (a *notifyCommands) deliveries() *cobra.Command {
 		}),
 	}
 	flags := c.Flags()
-	flags.StringVar(&req.Target, "target", "", "only of this target")
+	flags.StringVar(&req.Target, "target", "", "only notices of this target")
 	flags.StringSliceVar(&req.States, "state", nil, "only in these states: queued, delivered, failed, superseded, dropped")
-	flags.IntVar(&limit, "limit", 200, "at most so many; 0 means all")
+	flags.IntVar(&limit, "limit", 200, "maximum number of entries; 0 means all")
 	_ = c.RegisterFlagCompletionFunc("target", a.completeTargets())
 	var states []string
 	for _, s := range notify.States {
@@ -148,7 +142,7 @@ var userListing = printer.Listing{
 	Kind:    "ChatUser",
 	Columns: []string{"USER", "MEMBER", "STATE", "BY", "SINCE"},
 	Wide:    []string{"ID"},
-	Empty:   "nobody is mapped; `palyra notify slack map TEAM/USER user:NAME` maps somebody",
+	Empty:   "no user is mapped; map one with `palyra notify slack map TEAM/USER user:NAME`",
 }
 
 func userRecord(u *palyrav1.ChatUser) printer.Record {
@@ -158,7 +152,7 @@ func userRecord(u *palyrav1.ChatUser) printer.Record {
 	}
 }
 
-// userState says whether votes of the user count.
+// userState describes whether votes of the user count.
 func userState(u *palyrav1.ChatUser) string {
 	if u.GetConsentedAt() == nil {
 		return "waits for the consent of " + u.GetMember()
@@ -167,46 +161,40 @@ func userState(u *palyrav1.ChatUser) string {
 }
 
 func (a *notifyCommands) slack() *cobra.Command {
-	return command.NewGroup("slack", "Say which members users of Slack are", a.users(), a.Waits(a.mapUser()), a.consentUser(), a.unmapUser())
+	return command.NewGroup("slack", "Map Slack users to members", a.users(), a.Waits(a.mapUser()), a.consentUser(), a.unmapUser())
 }
 
 func (a *notifyCommands) users() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List which members users of Slack are", Args: command.Args(0, 0), Example: "palyra notify slack list",
-		Long: "List which members users of Slack are. They vote in their names where [[notify]] has\ndecide = true, once the member has consented.",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+		Use: "list", Short: "List Slack users and the members to which they are mapped", Args: command.Args(0, 0), Example: "palyra notify slack list",
+		Long: "List Slack users and the members to which they are mapped. A Slack user votes as the\nmember if [[notify]] has decide = true and the member has consented.",
+		RunE: client.ShowList(a.App, userListing, userRecord, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.ChatUser, error) {
 			reply, err := g.Notices.ListChatUsers(ctx, &palyrav1.ListChatUsersRequest{})
-			return client.List(a.App, userListing, 0, whole(reply.GetUsers(), err), userRecord)
+			return reply.GetUsers(), err
 		}),
 	}
 }
 
-func (a *notifyCommands) printUser(u *palyrav1.ChatUser, word string) error {
-	return a.PrintOne("ChatUser", userRecord(u), func(p *printer.Page) {
-		p.Field("user", u.GetTeam()+"/"+u.GetUser())
-		p.Field(word, u.GetMember())
-		if word == "mapped to" {
-			p.Field("state", userState(u))
-		}
-	})
+// userPage writes the mapping of a user, and whether its votes count.
+func userPage(p *printer.Page, u *palyrav1.ChatUser) {
+	p.Field("user", u.GetTeam()+"/"+u.GetUser())
+	p.Field("mapped to", u.GetMember())
+	p.Field("state", userState(u))
 }
 
 func (a *notifyCommands) mapUser() *cobra.Command {
 	return &cobra.Command{
-		Use: "map TEAM/USER MEMBER", Short: "Say which member a user of Slack is", Args: command.Args(2, 2),
-		Long: "Say which member a user of Slack is, by the ids of the workspace and of the user.\nNames and mail addresses count for nothing: whoever runs the workspace sets those.\n" +
-			"Whoever has that user's account in Slack votes as the member, once the member has consented:\n`palyra notify slack consent TEAM/USER`. Who maps an account of their own consents by that.",
+		Use: "map TEAM/USER MEMBER", Short: "Map a Slack user to a member", Args: command.Args(2, 2),
+		Long: "Map a Slack user to a member, by the ids of the workspace and of the user. Names and\nmail addresses are not used, because the administrators of the workspace set those.\n" +
+			"The Slack user votes as the member once the member has consented: `palyra notify slack\nconsent TEAM/USER`. Mapping your own account includes the consent.",
 		Example: "palyra notify slack map T012AB3CD/U012AB3CD user:ada",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "ChatUser", userRecord, userPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.ChatUser, error) {
 			team, user, err := notify.ParseChatUser(given[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
 			reply, err := g.Notices.MapChatUser(ctx, &palyrav1.MapChatUserRequest{Team: team, User: user, Member: "user:" + strings.TrimPrefix(given[1], "user:")})
-			if err != nil {
-				return err
-			}
-			return a.printUser(reply.GetUser(), "mapped to")
+			return reply.GetUser(), err
 		}),
 	}
 }
@@ -214,41 +202,38 @@ func (a *notifyCommands) mapUser() *cobra.Command {
 func (a *notifyCommands) consentUser() *cobra.Command {
 	withdraw := false
 	c := &cobra.Command{
-		Use: "consent TEAM/USER", Short: "Let a user of Slack vote in your name", Args: command.Args(1, 1),
-		Long: "Let a user of Slack that was mapped to you vote in your name, or no longer. It takes a device\nof your own. While somebody else made or changed you, or gave you a device, another member\n" +
-			"or the gateway's host has to confirm you first: `palyra members confirm NAME`.",
+		Use: "consent TEAM/USER", Short: "Let a Slack user vote in your name", Args: command.Args(1, 1),
+		Long: "Let a Slack user that is mapped to you vote in your name, or withdraw the consent. It requires\na device of your own. If another member added you, changed your roles or gave you a device, a third\n" +
+			"member or the gateway's host must confirm you first: `palyra members confirm NAME`.",
 		Example: "palyra notify slack consent T012AB3CD/U012AB3CD",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "ChatUser", userRecord, userPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.ChatUser, error) {
 			team, user, err := notify.ParseChatUser(given[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
 			reply, err := g.Notices.ConsentToChatUser(ctx, &palyrav1.ConsentToChatUserRequest{Team: team, User: user, Withdraw: withdraw})
-			if err != nil {
-				return err
-			}
-			return a.printUser(reply.GetUser(), "mapped to")
+			return reply.GetUser(), err
 		}),
 	}
-	c.Flags().BoolVar(&withdraw, "withdraw", false, "take consent back; what the user voted on open approvals counts no more")
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw the consent; the user's votes on open approvals no longer count")
 	return c
 }
 
 func (a *notifyCommands) unmapUser() *cobra.Command {
 	return &cobra.Command{
-		Use: "unmap TEAM/USER", Short: "Forget which member a user of Slack is", Args: command.Args(1, 1),
-		Long:    "Forget which member a user of Slack is. What it voted on things that are still open\ncounts no more.",
+		Use: "unmap TEAM/USER", Short: "Remove the mapping of a Slack user", Args: command.Args(1, 1),
+		Long:    "Remove the mapping of a Slack user. Its votes on open approvals no longer count.",
 		Example: "palyra notify slack unmap T012AB3CD/U012AB3CD",
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "ChatUser", userRecord, func(p *printer.Page, u *palyrav1.ChatUser) {
+			p.Field("user", u.GetTeam()+"/"+u.GetUser())
+			p.Field("no longer", u.GetMember())
+		}, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.ChatUser, error) {
 			team, user, err := notify.ParseChatUser(given[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
 			reply, err := g.Notices.UnmapChatUser(ctx, &palyrav1.UnmapChatUserRequest{Team: team, User: user})
-			if err != nil {
-				return err
-			}
-			return a.printUser(reply.GetUser(), "no longer")
+			return reply.GetUser(), err
 		}),
 	}
 }

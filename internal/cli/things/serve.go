@@ -16,13 +16,13 @@ func ServeCommand(a *client.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "serve", Short: "Serve the gateway's tools to an MCP client over standard input and output", Args: command.Args(0, 0),
 		Long: "Serves MCP over standard input and output, for clients that start their\n" +
-			"servers themselves. It holds nothing of its own: each message goes to the\n" +
-			"gateway over palyra's connection, and its answer comes back.\n\n" +
-			"With PALYRA_TOKEN it acts as the agent whose token that is, as every command does, at\n" +
-			"the gateway of palyra's credential. Without it, it acts as the holder of that.\n\n" +
-			"--call-limit says how long the client waits for a call. A call that a person\n" +
-			"has not answered 5 seconds before is told so, and the same call again goes on\n" +
-			"with it. Without it the gateway goes by what it knows of the client.",
+			"servers themselves. It keeps no state: each message is sent to the\n" +
+			"gateway over palyra's connection, and its answer is returned.\n\n" +
+			"With PALYRA_TOKEN it acts as the agent of the token, like every command, at\n" +
+			"the gateway of palyra's credential. Otherwise it acts as the holder of that credential.\n\n" +
+			"--call-limit is the client's timeout for a call. A call that is still pending\n" +
+			"5 seconds before it returns the error STILL_WAITING, and repeating the call\n" +
+			"resumes it. Without it the gateway uses its default for the client.",
 		Example: "palyra mcp serve\npalyra --credentials ~/.config/palyra/agent mcp serve --call-limit 11m",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			s := newShim(g.HTTP, g.Base+"/mcp", a.Out)
@@ -32,6 +32,6 @@ func ServeCommand(a *client.App) *cobra.Command {
 			return s.serve(ctx, a.In)
 		}),
 	}
-	c.Flags().DurationVar(&limit, "call-limit", 0, "how long the client waits for a call, such as 11m")
+	c.Flags().DurationVar(&limit, "call-limit", 0, "the client's timeout for a call, such as 11m")
 	return c
 }

@@ -21,15 +21,14 @@ const (
 	mostMessage = 16 << 20
 	// stateless is the first revision without sessions.
 	stateless = "2026-07-28"
-	// endTime is how long the end of the session may take.
+	// endTime is the timeout for ending the session.
 	endTime = 5 * time.Second
-	// The codes of errors that are made here (JSON-RPC 2.0, section 5.1).
+	// The codes of local errors (JSON-RPC 2.0, section 5.1).
 	parseError, unreachable = -32700, -32000
 )
 
-// shim carries messages between a client on standard input and output and the
-// gateway. What they say is not its business, but for what the transport over HTTP
-// needs to know.
+// shim forwards messages between a client on standard input and output and the gateway. It inspects
+// only the parts that the HTTP transport needs.
 type shim struct {
 	http     *http.Client
 	endpoint string
@@ -38,12 +37,12 @@ type shim struct {
 	writing sync.Mutex
 	out     io.Writer
 
-	// beginning is held while a session is begun anew.
+	// beginning is held while a session is restarted.
 	beginning sync.Mutex
 
 	mu sync.Mutex
-	// session and revision are those of a client with sessions; begun is what it began
-	// the session with, for a gateway that was started anew meanwhile.
+	// session and revision are set for clients with sessions; begun is the client's first message,
+	// to restart the session with a restarted gateway.
 	session, revision string
 	begun             []byte
 	// cancels end the requests of a client without sessions, by their ids.
@@ -55,7 +54,7 @@ func newShim(client *http.Client, endpoint string, out io.Writer) *shim {
 	return &shim{http: client, endpoint: endpoint, out: out, cancels: make(map[string]context.CancelFunc)}
 }
 
-// message is what the transport has to know of one.
+// message has the members of a message that the transport needs.
 type message struct {
 	text   []byte
 	ID     json.RawMessage `json:"id"`
@@ -91,7 +90,7 @@ func (s *shim) serve(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// read hands over the lines of the client.
+// read sends the client's lines to a channel.
 func read(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 	r := bufio.NewScanner(in)
 	r.Buffer(make([]byte, 64<<10), mostMessage)
@@ -111,11 +110,11 @@ func read(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 	return r.Err()
 }
 
-// take sends one message. Requests are sent at once, the others in their order.
+// take forwards one message. Requests are sent concurrently, the others in order.
 func (s *shim) take(ctx context.Context, line []byte) {
 	m := message{text: line}
 	if err := canonical.Read(line, &m); err != nil {
-		s.fail(json.RawMessage("null"), parseError, "the message is no JSON-RPC message")
+		s.fail(json.RawMessage("null"), parseError, "the message is not a JSON-RPC message")
 		return
 	}
 	switch {
@@ -147,8 +146,7 @@ func (s *shim) take(ctx context.Context, line []byte) {
 	}
 }
 
-// cancel ends a request of a client without sessions, which over HTTP is what cancels
-// it.
+// cancel ends the HTTP request of a client without sessions, which cancels it at the gateway.
 func (s *shim) cancel(id json.RawMessage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +157,7 @@ func (s *shim) cancel(id json.RawMessage) bool {
 	return ok
 }
 
-// send posts a message and writes what comes back.
+// send posts a message and writes the response.
 func (s *shim) send(ctx context.Context, m message) {
 	for again := false; ; again = true {
 		used := s.current()
@@ -202,7 +200,7 @@ func (s *shim) post(ctx context.Context, m message) (*http.Response, error) {
 	return s.http.Do(r)
 }
 
-// address sets what every request of the transport has.
+// address sets the headers of every request.
 func (s *shim) address(r *http.Request, revision string) {
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if s.limit != "" {
@@ -221,7 +219,7 @@ func (s *shim) address(r *http.Request, revision string) {
 	}
 }
 
-// answer writes what a request was answered.
+// answer writes the response to a request.
 func (s *shim) answer(ctx context.Context, m message, res *http.Response) {
 	defer func() { _ = res.Body.Close() }()
 	if m.Method == "initialize" && res.Header.Get("Mcp-Session-Id") != "" {
@@ -269,8 +267,8 @@ func (s *shim) events(body io.Reader) (answered bool, err error) {
 	return answered, r.Err()
 }
 
-// write passes a message to the client as one line, and reports whether it answers a
-// request. It remembers what a session began with.
+// write forwards a message to the client as one line, and reports whether it answers a request. It
+// stores the start of a session.
 func (s *shim) write(text []byte) (answers bool) {
 	var m struct {
 		Method string          `json:"method"`
@@ -291,12 +289,12 @@ func (s *shim) write(text []byte) (answers bool) {
 	line.WriteByte('\n')
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	_, _ = s.out.Write(line.Bytes()) // a client that is gone closes its other end, too
+	_, _ = s.out.Write(line.Bytes()) // a disconnected client also closes its other end
 	return m.Method == "" && len(m.ID) > 0
 }
 
-// beginAgain begins the session anew with a gateway that does not know it, because it
-// was started anew or the session was idle for long.
+// beginAgain restarts the session at a gateway that does not have it, because the gateway was
+// restarted or the session was idle for too long.
 func (s *shim) beginAgain(ctx context.Context, m message, used string) bool {
 	s.beginning.Lock()
 	defer s.beginning.Unlock()
@@ -310,7 +308,7 @@ func (s *shim) beginAgain(ctx context.Context, m message, used string) bool {
 	case begun == nil || used == "" || m.Params.Meta.Revision != "":
 		return false
 	case session != used:
-		return session != "" // another message began it
+		return session != "" // another message restarted it
 	}
 	res, err := s.post(ctx, message{text: begun, Method: "initialize"})
 	if err != nil {
@@ -331,7 +329,7 @@ func (s *shim) beginAgain(ctx context.Context, m message, used string) bool {
 	return true
 }
 
-// listen passes on what the gateway says without being asked, for as long as it does.
+// listen forwards messages that the gateway initiates, as long as it sends them.
 func (s *shim) listen(ctx context.Context) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.endpoint, nil)
 	if err != nil {
@@ -340,7 +338,7 @@ func (s *shim) listen(ctx context.Context) {
 	s.address(r, "")
 	res, err := s.http.Do(r)
 	if err != nil {
-		return // what is asked next says that the gateway is away
+		return // the next request reports that the gateway is unreachable
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode == http.StatusOK {
@@ -353,7 +351,7 @@ func (s *shim) lost(ctx context.Context, m message, err error) {
 	if ctx.Err() != nil || len(m.ID) == 0 || m.Method == "" {
 		return
 	}
-	text := "the connection to the gateway broke off; make the call again"
+	text := "the connection to the gateway was lost; repeat the call"
 	if err != nil {
 		text = "the gateway cannot be reached: " + err.Error() + "; start it with `palyrad`"
 	}
@@ -397,7 +395,7 @@ func (s *shim) fail(id json.RawMessage, code int, text string) {
 	}
 }
 
-// end tells the gateway that the session is over.
+// end ends the session at the gateway.
 func (s *shim) end(cancel context.CancelFunc) {
 	cancel()
 	s.sending.Wait()

@@ -89,7 +89,7 @@ func (c *conversation) say(text string) {
 	must.Get(io.WriteString(c.in, text+"\n"))(c.t)
 }
 
-func (c *conversation) hear() string {
+func (c *conversation) readLine() string {
 	c.t.Helper()
 	if !c.lines.Scan() {
 		c.t.Fatalf("nothing more is said: %v", c.lines.Err())
@@ -107,13 +107,13 @@ func TestSessions(t *testing.T) {
 	}}
 	c := converse(t, g)
 	c.say(initialize)
-	if got := c.hear(); got != `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}` {
+	if got := c.readLine(); got != `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}` {
 		t.Errorf("heard %s", got)
 	}
 	c.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	c.say("")
 	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if got := c.hear(); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
+	if got := c.readLine(); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
 		t.Errorf("heard %s", got)
 	}
 	posts := g.headers(http.MethodPost)
@@ -125,11 +125,11 @@ func TestSessions(t *testing.T) {
 	g.session = "second"
 	g.mu.Unlock()
 	c.say(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
-	if got := c.hear(); got != `{"jsonrpc":"2.0","id":3,"result":{}}` {
+	if got := c.readLine(); got != `{"jsonrpc":"2.0","id":3,"result":{}}` {
 		t.Errorf("heard %s", got)
 	}
 	c.say(`no JSON`)
-	if got := c.hear(); !strings.Contains(got, `"code":-32700`) {
+	if got := c.readLine(); !strings.Contains(got, `"code":-32700`) {
 		t.Errorf("heard %s", got)
 	}
 	_ = c.in.Close()
@@ -157,7 +157,7 @@ func TestStateless(t *testing.T) {
 	c := converse(t, g)
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 	c.say(`{"jsonrpc":"2.0","id":"a","method":"no/such","params":{` + meta + `}}`)
-	if got := c.hear(); !strings.Contains(got, `-32601`) {
+	if got := c.readLine(); !strings.Contains(got, `-32601`) {
 		t.Errorf("heard %s", got)
 	}
 	c.say(`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"fs_read",` + meta + `}}`)
@@ -181,9 +181,9 @@ func TestRefusedAndUnreachable(t *testing.T) {
 	}}
 	c := converse(t, g)
 	c.say(initialize)
-	c.hear()
+	c.readLine()
 	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if got := c.hear(); got != `{"error":{"code":-32000,"message":"PERMISSION_DENIED: no. Ask."},"id":2,"jsonrpc":"2.0"}` {
+	if got := c.readLine(); got != `{"error":{"code":-32000,"message":"PERMISSION_DENIED: no. Ask."},"id":2,"jsonrpc":"2.0"}` {
 		t.Errorf("heard %s", got)
 	}
 	_ = c.in.Close()

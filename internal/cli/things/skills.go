@@ -26,7 +26,7 @@ type skillCommands struct{ *client.App }
 // SkillsCommand is `palyra skills`.
 func SkillsCommand(program *client.App) *cobra.Command {
 	a := &skillCommands{program}
-	return command.NewGroup("skills", "Make skills, packages of WebAssembly tools, and install them",
+	return command.NewGroup("skills", "Create and install skills, packages of WebAssembly tools",
 		a.begin(), a.build(), a.keygen(), a.sign(), a.verify(), a.audit(),
 		a.Waits(a.install()), a.list(), a.show(), a.quarantine(), a.disable(), a.Waits(a.enable()), a.remove(), a.trust())
 }
@@ -35,9 +35,9 @@ func (a *skillCommands) begin() *cobra.Command {
 	var name, publisher string
 	c := &cobra.Command{
 		Use: "new DIR", Short: "Write a skill to start from", Args: command.Args(1, 1),
-		Long: "Write a skill to start from into a directory that is not there yet: a program in Go\n" +
-			"with its test, a manifest, and what it takes to use grants. It builds and runs as it\n" +
-			"is, and needs nothing but the Go toolchain.",
+		Long: "Write a template of a skill into a new directory: a program in Go\n" +
+			"with its test, a manifest, and examples of grants. It builds and runs\n" +
+			"unchanged, and needs only the Go toolchain.",
 		Example: "palyra skills new counter\npalyra skills new work/counter --publisher example.org",
 		RunE: func(_ *cobra.Command, given []string) error {
 			if name == "" {
@@ -56,11 +56,11 @@ func (a *skillCommands) begin() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "id of the skill; the directory's name by default")
-	c.Flags().StringVar(&publisher, "publisher", "me", "who signs it")
+	c.Flags().StringVar(&publisher, "publisher", "me", "the publisher")
 	return c
 }
 
-// buildFlags are those of `palyra skills build`.
+// buildFlags are the flags of `palyra skills build`.
 type buildFlags struct {
 	out, key string
 	sizes    bool
@@ -72,7 +72,7 @@ func (a *skillCommands) build() *cobra.Command {
 		Use: "build [DIR]", Short: "Build the modules of a skill and pack them", Args: command.Args(0, 1),
 		Long: "Build the modules of a skill and pack them. For each module that skill.toml names it\n" +
 			"takes modules/NAME.wasm, or builds the Go program in modules/NAME/. Names and debug\n" +
-			"information are left out. The same sources and Go toolchain give the same bytes.\n\n" +
+			"information are omitted. The same sources and Go toolchain give the same bytes.\n\n" +
 			"The package is not signed unless --key names a key.",
 		Example: "palyra skills build\npalyra skills build counter --key publisher.key\npalyra skills build counter --sizes",
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -85,7 +85,7 @@ func (a *skillCommands) build() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.out, "out", "", "file to write; ID-VERSION"+skill.Extension+" by default")
 	c.Flags().StringVar(&f.key, "key", "", "sign with the key in this file")
-	c.Flags().BoolVar(&f.sizes, "sizes", false, "say how much code each import brings")
+	c.Flags().BoolVar(&f.sizes, "sizes", false, "print the code size of each import")
 	return c
 }
 
@@ -138,7 +138,7 @@ func modules(made []workshop.Module) []printer.Object {
 	return out
 }
 
-// about is what every command says of a package.
+// about returns the common description of a package.
 func about(p *skill.Package, signer skill.Signer) printer.Object {
 	m := p.Manifest
 	return printer.Object{
@@ -152,7 +152,7 @@ func show(page *printer.Page, p *skill.Package, signer skill.Signer) {
 	page.Field("publisher", p.Manifest.Publisher)
 	page.Field("digest", p.Digest)
 	if signer.KeyID == "" {
-		page.Field("signed by", "nobody")
+		page.Field("signed by", "none")
 		return
 	}
 	page.Field("signed by", signer.KeyID)
@@ -171,9 +171,9 @@ func (a *skillCommands) verify() *cobra.Command {
 	var key string
 	c := &cobra.Command{
 		Use: "verify FILE", Short: "Verify the signature of a package", Args: command.Args(1, 1),
-		Long: "Verify that a package is what its signer signed: every entry, and who published which\n" +
-			"version of what. The key stands in the package: whose it is only its publisher can say.\n" +
-			"--key-id compares it with what they told. Exits 8 when something does not verify.",
+		Long: "Verify the signature of a package: every entry, the publisher and the\n" +
+			"version. The key is part of the package, so its owner must be verified separately:\n" +
+			"--key-id compares it with the publisher's key id. Exits 8 if verification fails.",
 		Example: "palyra skills verify counter-0.1.0.palyra-skill\npalyra skills verify counter-0.1.0.palyra-skill --key-id SHA256:...",
 		RunE: func(_ *cobra.Command, given []string) error {
 			p, err := opened(given[0])
@@ -203,10 +203,10 @@ func (a *skillCommands) verify() *cobra.Command {
 func (a *skillCommands) audit() *cobra.Command {
 	var wildcards bool
 	c := &cobra.Command{
-		Use: "audit FILE", Short: "Look at all that can be seen of a package without running it", Args: command.Args(1, 1),
-		Long: "Look at all that can be seen of a package without running it: its signature, what it\n" +
-			"asks for, what its modules are made of and import, its bill of materials and its\n" +
-			"provenance. It is what palyrad does before it installs one. Exits 8 when there is an\n" +
+		Use: "audit FILE", Short: "Inspect a package without running it", Args: command.Args(1, 1),
+		Long: "Inspect a package without running it: its signature, its permissions, the\n" +
+			"content and imports of its modules, its bill of materials and its\n" +
+			"provenance. palyrad does the same before it installs one. Exits 8 when there is an\n" +
 			"error.",
 		Example: "palyra skills audit counter-0.1.0.palyra-skill\npalyra skills audit counter-0.1.0.palyra-skill -o json",
 		RunE: func(_ *cobra.Command, given []string) error {
@@ -219,11 +219,11 @@ func (a *skillCommands) audit() *cobra.Command {
 			return a.say(p, skill.Audit(p, limits))
 		},
 	}
-	c.Flags().BoolVar(&wildcards, "allow-wildcards", false, "let tools ask for more than single hosts")
+	c.Flags().BoolVar(&wildcards, "allow-wildcards", false, "allow tools to request wildcard hosts")
 	return c
 }
 
-// say prints what an audit found.
+// say prints the findings of an audit.
 func (a *skillCommands) say(p *skill.Package, found []skill.Finding) error {
 	records := make([]printer.Record, 0, len(found))
 	failed := 0
@@ -247,7 +247,7 @@ func (a *skillCommands) say(p *skill.Package, found []skill.Finding) error {
 	return nil
 }
 
-// replace writes a file whole.
+// replace writes a file atomically.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+".")
 	if err != nil {

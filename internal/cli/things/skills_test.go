@@ -81,7 +81,7 @@ func TestAuditFails(t *testing.T) {
 	must.Do(t, os.WriteFile(manifest, []byte(text), 0o600))
 	w.Want(w.Run("skills", "build", filepath.Join(dir, "counter"), "--key", key, "--out", packed), 0)
 	r := w.Run("skills", "audit", packed)
-	if r.Code != 8 || !strings.Contains(r.Out, "count: error: it asks for more than single hosts: *.example.org [SKILL_WILDCARD]") || !strings.Contains(r.Err, "1 error, 1 warning") {
+	if r.Code != 8 || !strings.Contains(r.Out, "count: error: it requests more than single hosts: *.example.org [SKILL_WILDCARD]") || !strings.Contains(r.Err, "1 error, 1 warning") {
 		t.Errorf("%d %s%s", r.Code, r.Out, r.Err)
 	}
 	w.Want(w.Run("skills", "audit", packed, "--allow-wildcards"), 0)
@@ -105,7 +105,7 @@ func TestKeys(t *testing.T) {
 	must.Do(t, os.Chmod(open, 0o644))
 	text := filepath.Join(dir, "text")
 	must.Do(t, os.WriteFile(text, []byte("hello"), 0o600))
-	for file, wants := range map[string]string{another: "another kind than Ed25519", open: "open", text: "holds no private key", filepath.Join(dir, "nowhere"): "nowhere"} {
+	for file, wants := range map[string]string{another: "not an Ed25519 key", open: "open", text: "does not contain a private key", filepath.Join(dir, "nowhere"): "nowhere"} {
 		if r := w.Run("skills", "sign", packed, "--key", file); r.Code == 0 || !strings.Contains(r.Err, wants) {
 			t.Errorf("%s: %d %s", file, r.Code, r.Err)
 		}

@@ -14,17 +14,16 @@ import (
 	"palyra/internal/core/text"
 )
 
-// installTool is the tool that installs what was resolved: a call like any other, which
-// policy decides and people are asked about.
+// installTool is the tool that installs a resolved package: a call like any other, subject to
+// policy and approval.
 const installTool = "package.install"
 
-// registry is where a package comes from: the registry that everybody uses when it is the
-// zero value.
+// registry is the source of a package; the zero value is the public registry.
 type registry struct{ url, secret, user string }
 
 func (r *registry) flags(c *cobra.Command, of string) {
 	c.Flags().StringVar(&r.url, "registry", "", "URL of "+of)
-	c.Flags().StringVar(&r.secret, "registry-secret", "", "secret of the vault that a private registry is shown: a token, or the password of --registry-user")
+	c.Flags().StringVar(&r.secret, "registry-secret", "", "secret of the vault for a private registry: a token, or the password of --registry-user")
 	c.Flags().StringVar(&r.user, "registry-user", "", "user at a private registry of PyPI")
 }
 
@@ -50,7 +49,7 @@ func (a *upstreamCommands) install(ctx context.Context, g *client.Gateway, serve
 	return made, json.Unmarshal(result, &made)
 }
 
-// fetched has a server come from its package, if its command is one of npx and the like.
+// fetched installs the package of a server, if its command is npx or similar.
 func (a *upstreamCommands) fetched(ctx context.Context, g *client.Gateway, s *palyrav1.UpstreamServer, from registry) error {
 	words, why := takeover.Words(s.GetCommand())
 	if why != "" {
@@ -81,20 +80,20 @@ func (a *upstreamCommands) update() *cobra.Command {
 	var from registry
 	c := &cobra.Command{
 		Use: "update NAME [VERSION]", Short: "Install another version of the package of a server", Args: command.Args(1, 2),
-		Long: "Resolve the package of a server anew, to its newest version or to VERSION, install it\n" +
-			"once somebody approved that, and have the server come from it. Until then the server\n" +
-			"runs as it did. If it says something else of itself then, the tools concerned are\n" +
+		Long: "Resolve the package of a server again, to its newest version or to VERSION, install it\n" +
+			"after approval, and run the server from it. Until then the server\n" +
+			"is not changed. If its definitions change, the tools concerned are\n" +
 			"suspended until `palyra mcp approve`.",
 		Example: "palyra mcp update files\npalyra mcp update files 2025.8.21", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Upstream", upstreamRecord, a.page, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Upstream, error) {
 			reply, err := g.Mcp.GetUpstream(ctx, &palyrav1.GetUpstreamRequest{Name: given[0]})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			p := reply.GetUpstream().GetServer().GetPackage()
 			if p == nil {
-				return reason.Errorf(reason.InvalidInput, "the upstream server %s is no package that was installed", given[0]).
-					WithRemedy("Update it where it is installed, and then `palyra mcp refresh %s`.", given[0])
+				return nil, reason.Errorf(reason.InvalidInput, "the upstream server %s was not installed from a package", given[0]).
+					WithRemedy("Update it where it is installed, and then run `palyra mcp refresh %s`.", given[0])
 			}
 			f := takeover.Fetched{Ecosystem: p.GetEcosystem(), Name: p.GetName()}
 			if len(given) > 1 {
@@ -108,22 +107,18 @@ func (a *upstreamCommands) update() *cobra.Command {
 			}
 			made, err := a.install(ctx, g, given[0], f, from)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if made.Package.Prefix == p.GetPrefix() {
-				a.Say("%s %s is what the server %s comes from already", p.GetName(), p.GetVersion(), given[0])
+				a.Say("%s %s is already installed for the server %s", p.GetName(), p.GetVersion(), given[0])
 			}
 			updated, err := g.Mcp.UpdateUpstream(ctx, &palyrav1.UpdateUpstreamRequest{Name: given[0], Prefix: made.Package.Prefix})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			up, err := a.started(ctx, g, updated.GetUpstream())
-			if err != nil {
-				return err
-			}
-			return a.page(up, nil)
+			return a.started(ctx, g, updated.GetUpstream())
 		}),
 	}
-	from.flags(c, "another registry than that of before")
+	from.flags(c, "another registry than before")
 	return c
 }

@@ -31,9 +31,9 @@ func TestUpstreams(t *testing.T) {
 		{"a program", []string{"mcp", "add", "files", "--workspace", "demo", "--write", "--env", "A=b", "--", "mcp-files", "--root", "/workspace"}, 0, "files"},
 		{"a secret as it is", []string{"mcp", "add", clitest.UpstreamName, "--inject", "vault://global/signing", "--", "mcp-signer"}, 0, "starting github"},
 		{"a header without a secret", []string{"mcp", "add", "x", "--url", "https://x.example", "--header", "Authorization: Bearer abc"}, 2, "vault://"},
-		{"an approval that nobody looks at", []string{"mcp", "approve", clitest.UpstreamName, "--yes"}, 0, "github"},
-		{"no such server", []string{"mcp", "show", "other"}, 1, "there is no upstream server"},
-		{"removed", []string{"mcp", "remove", clitest.UpstreamName, "--yes"}, 0, "is removed"},
+		{"an approval without review", []string{"mcp", "approve", clitest.UpstreamName, "--yes"}, 0, "github"},
+		{"no such server", []string{"mcp", "show", "other"}, 1, "the upstream server other does not exist"},
+		{"removed", []string{"mcp", "remove", clitest.UpstreamName, "--yes"}, 0, "was removed"},
 		{"removed unasked", []string{"mcp", "remove", clitest.UpstreamName}, 2, "--yes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ var versionListing = printer.Listing{
 // VaultCommand is `palyra vault`.
 func VaultCommand(program *client.App) *cobra.Command {
 	a := &vaultCommands{program}
-	return command.NewGroup("vault", "Keep secrets, and say where they may go",
+	return command.NewGroup("vault", "Store secrets, and restrict their use",
 		a.put(), a.edit(), a.get(), a.list(), a.show(), a.history(), a.remove(), a.importCommand(), a.rekey(), a.exportRecovery(), a.unlock(), a.status())
 }
 
@@ -56,30 +56,28 @@ func secretRecord(s *palyrav1.Secret) printer.Record {
 	}
 }
 
-// page is a secret for people, without a value.
-func (a *vaultCommands) page(s *palyrav1.Secret) error {
-	return a.PrintOne("Secret", secretRecord(s), func(p *printer.Page) {
-		p.Field("secret", s.GetRef())
-		p.Field("version", strconv.Itoa(int(s.GetVersion())))
-		p.Field("note", s.GetNote())
-		p.Field("holder", s.GetHolder())
-		p.Field("ended", s.GetEnded())
-		p.Field("created", a.Moment(s.GetCreatedAt()))
-		p.Field("updated", a.Moment(s.GetUpdatedAt()))
-		if s.GetLastUsedAt() != nil {
-			p.Field("last used", a.Moment(s.GetLastUsedAt()))
-		}
-		if s.GetExpiresAt() != nil {
-			p.Field("expires", a.Moment(s.GetExpiresAt()))
-		}
-		if len(s.GetHosts()) > 0 {
-			p.Field("hosts", strings.Join(s.GetHosts(), ", "))
-			p.Field("header", s.GetHeader())
-		}
-		p.Field("variable", s.GetEnv())
-		p.Field("file", s.GetFile())
-		p.Field("value", "not shown; `palyra vault get --reveal` shows it")
-	})
+// page writes a secret without its value.
+func (a *vaultCommands) page(p *printer.Page, s *palyrav1.Secret) {
+	p.Field("secret", s.GetRef())
+	p.Field("version", strconv.Itoa(int(s.GetVersion())))
+	p.Field("note", s.GetNote())
+	p.Field("holder", s.GetHolder())
+	p.Field("ended", s.GetEnded())
+	p.Field("created", a.Moment(s.GetCreatedAt()))
+	p.Field("updated", a.Moment(s.GetUpdatedAt()))
+	if s.GetLastUsedAt() != nil {
+		p.Field("last used", a.Moment(s.GetLastUsedAt()))
+	}
+	if s.GetExpiresAt() != nil {
+		p.Field("expires", a.Moment(s.GetExpiresAt()))
+	}
+	if len(s.GetHosts()) > 0 {
+		p.Field("hosts", strings.Join(s.GetHosts(), ", "))
+		p.Field("header", s.GetHeader())
+	}
+	p.Field("variable", s.GetEnv())
+	p.Field("file", s.GetFile())
+	p.Field("value", "not shown; use `palyra vault get --reveal`")
 }
 
 func (a *vaultCommands) complete() cobra.CompletionFunc {
@@ -107,27 +105,24 @@ func (a *vaultCommands) list() *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&req.Scope, "scope", "", "only of this scope, such as global or user:ann")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 means all")
+	c.Flags().IntVar(&limit, "limit", 0, "maximum number of entries; 0 means all")
 	return c
 }
 
 func (a *vaultCommands) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show REF", Short: "Show what is known of a secret beside its value", Args: command.Args(1, 1),
+		Use: "show REF", Short: "Show the metadata of a secret", Args: command.Args(1, 1),
 		Example: "palyra vault show vault://global/github", ValidArgsFunction: a.complete(),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		RunE: client.ShowOne(a.App, "Secret", secretRecord, a.page, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Secret, error) {
 			reply, err := g.Vault.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: given[0]})
-			if err != nil {
-				return err
-			}
-			return a.page(reply.GetSecret())
+			return reply.GetSecret(), err
 		}),
 	}
 }
 
 func (a *vaultCommands) history() *cobra.Command {
 	return &cobra.Command{
-		Use: "history REF", Short: "List the versions of a secret that are kept, newest first", Args: command.Args(1, 1),
+		Use: "history REF", Short: "List the stored versions of a secret, newest first", Args: command.Args(1, 1),
 		Example: "palyra vault history vault://global/github", ValidArgsFunction: a.complete(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			reply, err := g.Vault.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: given[0]})
@@ -155,7 +150,7 @@ func (a *vaultCommands) remove() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rm REF", Short: "Remove a secret with all its versions; this cannot be undone", Args: command.Args(1, 1),
 		Long: "Remove a secret with all its versions. No call gets it from then on; one that sent it\n" +
-			"already may send it until it ends (`palyra calls cancel`). Whoever had the value\n" +
+			"already may send it until it ends (`palyra calls cancel`). Copies of the value\n" +
 			"still has it: revoke it where it came from.",
 		Example: "palyra vault rm vault://global/github", ValidArgsFunction: a.complete(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {

@@ -12,12 +12,12 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/cli/things/moving"
+	"palyra/internal/cli/things/vaultmove"
 	"palyra/internal/core/config"
 	"palyra/internal/core/reason"
 )
 
-// secretImport is what the flags of import say.
+// secretImport has the flags of import.
 type secretImport struct{ preview, undo, finish, sure bool }
 
 func (a *vaultCommands) importCommand() *cobra.Command {
@@ -25,12 +25,12 @@ func (a *vaultCommands) importCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "import", Short: "Move the secrets of palyrad's configuration into the vault", Args: command.Args(0, 0),
 		Long: "Put each [[secrets]] of palyrad's configuration, and the api_key_file of each model,\n" +
-			"into the vault, and rewrite the configuration: the tables go, and api_key_file becomes\n" +
+			"into the vault, and rewrite the configuration: the tables are removed, and api_key_file becomes\n" +
 			"api_key_secret. All else in the file stays as it is. It runs on the gateway's host, as\n" +
-			"somebody who may read the files and write the configuration. Then restart palyrad.\n\n" +
+			"a user who may read the files and write the configuration. Then restart palyrad.\n\n" +
 			"The files with the values stay until --finish, which compares them with the vault and\n" +
-			"removes them. Until then --undo puts the configuration back and takes out of the vault\n" +
-			"what the import put there and nobody changed since. After a stop, run it again.",
+			"removes them. Until then --undo restores the configuration and removes unchanged secrets of\n" +
+			"the import from the vault. After an interruption, run it again.",
 		Example: "palyra vault import --dry-run\npalyra vault import --config /etc/palyra/palyra.toml\npalyra vault import --undo\npalyra vault import --finish",
 	}
 	c.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -40,17 +40,16 @@ func (a *vaultCommands) importCommand() *cobra.Command {
 		}
 		return a.move(ctx, m, f)
 	})
-	c.Flags().BoolVar(&f.preview, "dry-run", false, "say what would be moved, and change nothing")
-	c.Flags().BoolVar(&f.undo, "undo", false, "put the configuration of before back")
+	c.Flags().BoolVar(&f.preview, "dry-run", false, "list what would be moved, and change nothing")
+	c.Flags().BoolVar(&f.undo, "undo", false, "restore the original configuration")
 	c.Flags().BoolVar(&f.finish, "finish", false, "remove the files whose values are in the vault; after that nothing can be undone")
 	c.Flags().BoolVar(&f.sure, "yes", false, "with --finish: do not ask")
 	c.MarkFlagsMutuallyExclusive("dry-run", "undo", "finish")
 	return c
 }
 
-// mover is for the configuration of the gateway that is asked, which has to be on this
-// machine.
-func (a *vaultCommands) mover(ctx context.Context, g *client.Gateway) (*moving.Mover, error) {
+// mover returns the Mover for the gateway's configuration, which must be on this machine.
+func (a *vaultCommands) mover(ctx context.Context, g *client.Gateway) (*vaultmove.Mover, error) {
 	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (a *vaultCommands) mover(ctx context.Context, g *client.Gateway) (*moving.M
 	}
 	path, exists := config.Path(a.LoadOptions())
 	if !exists {
-		return nil, reason.Errorf(reason.InvalidInput, "there is no configuration file %s", path).WithRemedy("Name the file of palyrad with --config.")
+		return nil, reason.Errorf(reason.InvalidInput, "the configuration file %s does not exist", path).WithRemedy("Specify the file of palyrad with --config.")
 	}
 	path, err = filepath.EvalSymlinks(path)
 	if err == nil {
@@ -70,7 +69,7 @@ func (a *vaultCommands) mover(ctx context.Context, g *client.Gateway) (*moving.M
 	if err != nil {
 		return nil, err
 	}
-	return &moving.Mover{
+	return &vaultmove.Mover{
 		Path: path, Vault: vaultOf{g.Vault}, Started: status.GetStartedAt().AsTime(),
 		Load: func() (*config.Config, error) {
 			c, _, err := config.Load(a.LoadOptions())
@@ -79,11 +78,11 @@ func (a *vaultCommands) mover(ctx context.Context, g *client.Gateway) (*moving.M
 	}, nil
 }
 
-func (a *vaultCommands) move(ctx context.Context, m *moving.Mover, f secretImport) error {
+func (a *vaultCommands) move(ctx context.Context, m *vaultmove.Mover, f secretImport) error {
 	switch {
 	case f.preview:
 		done, err := m.Preview(ctx)
-		return a.moved("Import", m.Path, done, err, "nothing was changed; without --dry-run it is done")
+		return a.moved("Import", m.Path, done, err, "nothing was changed; omit --dry-run to import")
 	case f.undo:
 		done, err := m.Undo(ctx)
 		return a.moved("ImportUndone", m.Path, done, err, "restart palyrad: until then it uses the configuration that it was started with")
@@ -97,16 +96,16 @@ func (a *vaultCommands) move(ctx context.Context, m *moving.Mover, f secretImpor
 	done, err := m.Import(ctx)
 	return a.moved("Import", m.Path, done, err,
 		"restart palyrad: until then it uses the configuration that it was started with",
-		"the files are still there: `palyra vault import --finish` removes them, `palyra vault import --undo` goes back")
+		"the files still exist: `palyra vault import --finish` deletes them, `palyra vault import --undo` reverts the import")
 }
 
-// moved shows what was done, and what comes next where anything was.
-func (a *vaultCommands) moved(kind, path string, done moving.Report, err error, next ...string) error {
+// moved prints the results, and the next steps if there were changes.
+func (a *vaultCommands) moved(kind, path string, done vaultmove.Report, err error, next ...string) error {
 	if err != nil {
 		return err
 	}
 	if len(done.Secrets) == 0 {
-		a.Say("there is nothing to move: %s has no [[secrets]] and no api_key_file", path)
+		a.Say("nothing to move: %s has no [[secrets]] and no api_key_file", path)
 		next = nil
 	}
 	list := make([]printer.Object, len(done.Secrets))
@@ -135,7 +134,7 @@ func (a *vaultCommands) moved(kind, path string, done moving.Report, err error, 
 	return err
 }
 
-func movedObject(one moving.Moved) printer.Object {
+func movedObject(one vaultmove.Moved) printer.Object {
 	o := printer.Object{{Name: "ref", Value: one.Ref}, {Name: "from", Value: one.From}, {Name: "file", Value: one.File}, {Name: "state", Value: one.State}}
 	if !one.Model {
 		was, is := placeholders(one)
@@ -144,14 +143,14 @@ func movedObject(one moving.Moved) printer.Object {
 	return o
 }
 
-// placeholders are those of http.fetch, for the secret of the configuration and for that
-// of the vault.
-func placeholders(one moving.Moved) (config, vault string) {
+// placeholders returns the http.fetch placeholders of the configuration's secret and of the
+// vault's.
+func placeholders(one vaultmove.Moved) (config, vault string) {
 	return "palyra-sec-" + one.Name(), "palyra-sec-global~" + one.Name()
 }
 
-// changes says what callers and policies have to call otherwise.
-func changes(list []moving.Moved) (texts []string) {
+// changes describes the names that callers and policies must change.
+func changes(list []vaultmove.Moved) (texts []string) {
 	var names []string
 	for _, one := range list {
 		if one.Model {
@@ -174,7 +173,7 @@ type vaultOf struct {
 
 func (v vaultOf) Get(ctx context.Context, ref string) (*palyrav1.Secret, error) {
 	reply, err := v.api.GetSecret(ctx, &palyrav1.GetSecretRequest{Ref: ref})
-	if err = told(err); reason.Of(err) == reason.NotFound {
+	if err = gatewayReason(err); reason.Of(err) == reason.NotFound {
 		return nil, nil
 	}
 	return reply.GetSecret(), err
@@ -182,15 +181,15 @@ func (v vaultOf) Get(ctx context.Context, ref string) (*palyrav1.Secret, error) 
 
 func (v vaultOf) Put(ctx context.Context, req *palyrav1.PutSecretRequest) error {
 	_, err := v.api.PutSecret(ctx, req)
-	return told(err)
+	return gatewayReason(err)
 }
 
 func (v vaultOf) Reveal(ctx context.Context, ref string) ([]byte, error) {
 	reply, err := v.api.RevealSecret(ctx, &palyrav1.RevealSecretRequest{Ref: ref})
-	return reply.GetValue(), told(err)
+	return reply.GetValue(), gatewayReason(err)
 }
 
 func (v vaultOf) Remove(ctx context.Context, ref string) error {
 	_, err := v.api.RemoveSecret(ctx, &palyrav1.RemoveSecretRequest{Ref: ref})
-	return told(err)
+	return gatewayReason(err)
 }

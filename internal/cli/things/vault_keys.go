@@ -21,18 +21,18 @@ import (
 
 func (a *vaultCommands) rekey() *cobra.Command {
 	return &cobra.Command{
-		Use: "rekey", Short: "Replace the key that encrypts those of all secrets", Args: command.Args(0, 0),
-		Long: "Make another key-encryption key, encrypt the keys of all secrets by it, and destroy\n" +
-			"the old one. Secrets can be used meanwhile, and a stop in the middle loses nothing:\n" +
-			"the next start of palyrad goes on. An export of the old key opens nothing that is\n" +
-			"stored from then on; make another one.",
+		Use: "rekey", Short: "Replace the key that encrypts the keys of all secrets", Args: command.Args(0, 0),
+		Long: "Create another key-encryption key, encrypt the keys of all secrets with it, and delete\n" +
+			"the old one. Secrets can be used meanwhile, and an interruption loses nothing:\n" +
+			"the next start of palyrad continues. An export of the old key cannot decrypt\n" +
+			"later data; create another one.",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
 			done, err := g.Vault.RekeyVault(ctx, &palyrav1.RekeyVaultRequest{})
 			if err != nil {
 				return err
 			}
 			if len(done.GetUnreadable()) > 0 {
-				a.Say("the old keys are kept: %s cannot be read; restore them, or remove them and rekey again", text.Plural(len(done.GetUnreadable()), "value"))
+				a.Say("the old keys are kept, because %s cannot be decrypted; restore them, or remove them and rekey again", text.Plural(len(done.GetUnreadable()), "value"))
 			}
 			return a.PrintOne("Rekey", printer.Record{Name: done.GetKeyId(), Body: printer.ProtoObject(done)}, func(p *printer.Page) {
 				p.Field("key", done.GetKeyId())
@@ -51,9 +51,9 @@ func (a *vaultCommands) exportRecovery() *cobra.Command {
 	c := &cobra.Command{
 		Use: "export-recovery", Short: "Write the key of the vault to a file, encrypted to a recovery key", Args: command.Args(0, 0),
 		Long: "Write the keys of the vault to a new file, encrypted to a recovery key of age. Without\n" +
-			"--recipient one is made here and shown once. `palyrad vault recover` on the gateway's\n" +
+			"--recipient one is created here and shown once. `palyrad vault recover` on the gateway's\n" +
 			"host puts the keys back when the keyring or the key file is lost.\n\n" +
-			"Keep file and recovery key apart: whoever has both, and the gateway's database, can\n" +
+			"Store file and recovery key separately: with both, and the gateway's database, one can\n" +
 			"read every secret. The keys are exported once; --again is for an export that is lost.",
 		Example: "palyra vault export-recovery --out vault-recovery.age\npalyra vault export-recovery --recipient age1... --out vault-recovery.age",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -68,14 +68,13 @@ func (a *vaultCommands) exportRecovery() *cobra.Command {
 	return c
 }
 
-// export has the file there before the keys are asked for: what the journal says to be
-// given out is not lost for want of a place.
+// export creates the file before it requests the keys, so that a journaled export is not lost.
 func (a *vaultCommands) export(ctx context.Context, g *client.Gateway, req *palyrav1.ExportRecoveryRequest, out string) error {
 	made := ""
 	switch {
 	case strings.HasPrefix(strings.ToUpper(strings.TrimSpace(req.GetRecipient())), "AGE-SECRET-KEY-"):
-		return command.Usage("--recipient is a recovery key itself, which nobody but you should have").
-			WithRemedy("Give its public half, age1... (`age-keygen -y FILE` shows it), and take the key out of your shell's history.")
+		return command.Usage("--recipient is a recovery key itself, which must stay secret").
+			WithRemedy("Use its public half, age1... (`age-keygen -y FILE` prints it), and remove the key from your shell's history.")
 	case req.GetRecipient() == "":
 		id, err := age.GenerateX25519Identity()
 		if err != nil {
@@ -109,7 +108,7 @@ func (a *vaultCommands) export(ctx context.Context, g *client.Gateway, req *paly
 		p.Field("keys", strings.Join(reply.GetKeyIds(), ", "))
 		if made != "" {
 			p.Field("recovery", made)
-			a.Say("this is the only time that the recovery key is shown; keep it away from the file and from this machine")
+			a.Say("the recovery key is shown only once; store it separately from the file and this machine")
 		}
 	})
 }
@@ -117,10 +116,10 @@ func (a *vaultCommands) export(ctx context.Context, g *client.Gateway, req *paly
 func (a *vaultCommands) unlock() *cobra.Command {
 	return &cobra.Command{
 		Use: "unlock", Short: "Open the key of the vault with its passphrase", Args: command.Args(0, 0),
-		Long: "Open the key of the vault with its passphrase, until palyrad stops. It is asked for\n" +
+		Long: "Unlock the key of the vault with its passphrase, until palyrad stops. It is prompted\n" +
 			"at the terminal, or read from stdin: one line.",
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			// One that is open already, and a gateway that is away, ask for nothing.
+			// An unlocked vault, and an unreachable gateway, need no prompt.
 			if s, err := g.Vault.GetVaultStatus(ctx, &palyrav1.GetVaultStatusRequest{}); err != nil {
 				return err
 			} else if !s.GetLocked() {
@@ -132,7 +131,7 @@ func (a *vaultCommands) unlock() *cobra.Command {
 				return err
 			}
 			if phrase == "" {
-				return reason.Errorf(reason.InvalidInput, "there is no passphrase").WithRemedy("Type it at the terminal, or give it on stdin.")
+				return reason.Errorf(reason.InvalidInput, "a passphrase is required").WithRemedy("Enter it at the terminal, or pass it on stdin.")
 			}
 			if _, err := g.Vault.UnlockVault(ctx, &palyrav1.UnlockVaultRequest{Passphrase: []byte(phrase)}); err != nil {
 				return err
@@ -144,7 +143,7 @@ func (a *vaultCommands) unlock() *cobra.Command {
 
 func (a *vaultCommands) status() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Say where the key of the vault is, and which secrets are in use", Args: command.Args(0, 0),
+		Use: "status", Short: "Show the location of the vault's key, and the secrets in use", Args: command.Args(0, 0),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error { return a.printStatus(ctx, g) }),
 	}
 }
@@ -165,7 +164,7 @@ func (a *vaultCommands) printStatus(ctx context.Context, g *client.Gateway) erro
 		if s.GetExportedAt() != nil {
 			p.Field("exported", a.Moment(s.GetExportedAt()))
 		} else {
-			p.Field("exported", "never; `palyra vault export-recovery` does it")
+			p.Field("exported", "never; use `palyra vault export-recovery`")
 		}
 		for _, l := range s.GetLeases() {
 			p.Field("in use", l.GetRef()+" by "+l.GetPrincipal()+" until "+a.Moment(l.GetEndsAt()))

@@ -150,7 +150,7 @@ func TestUnlock(t *testing.T) {
 	w.Want(piped(w, "", "unlock"), 2)
 	nothing := must.Get(os.Open(os.DevNull))(t)
 	defer nothing.Close()
-	if r := w.With(printer.Streams{In: nothing}, "vault", "unlock"); r.Code != 2 || !strings.Contains(r.Err, "no passphrase") {
+	if r := w.With(printer.Streams{In: nothing}, "vault", "unlock"); r.Code != 2 || !strings.Contains(r.Err, "a passphrase is required") {
 		t.Errorf("from nothing: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
 	// A file, as `palyra vault unlock < FILE` gives it, whose last line lacks its end.
@@ -171,7 +171,7 @@ func TestExportRecovery(t *testing.T) {
 	w := clitest.NewWorld(t)
 	out := filepath.Join(t.TempDir(), "recovery.age")
 	r := w.Run("vault", "export-recovery", "--out", out)
-	if r.Code != 0 || !strings.Contains(r.Out, "AGE-SECRET-KEY-1") || !strings.Contains(r.Err, "only time") {
+	if r.Code != 0 || !strings.Contains(r.Out, "AGE-SECRET-KEY-1") || !strings.Contains(r.Err, "shown only once") {
 		t.Errorf("exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
 	info := must.Get(os.Stat(out))(t)

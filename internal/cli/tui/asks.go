@@ -10,10 +10,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What the gateway answered.
+// The responses of the gateway.
 type (
 	listedMsg struct {
-		// filter is what was asked for; the answer to an older one is dropped.
+		// filter is the requested filter; the response to an older one is dropped.
 		filter string
 		rows   []*row
 		more   bool

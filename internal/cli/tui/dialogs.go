@@ -11,10 +11,10 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// dialog stands below what it is about, and takes the keys.
+// dialog is displayed below its subject, and receives the keys.
 type dialog interface {
 	key(m *model, k tea.KeyPressMsg) tea.Cmd
-	// lines are what it shows; the last one has its keys.
+	// lines are its displayed lines; the last one has its keys.
 	lines(m *model) []string
 }
 
@@ -34,7 +34,7 @@ func (d *filtering) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 }
 
 func (d *filtering) lines(m *model) []string {
-	return []string{"filter: " + d.line.shown(m.width-8), filterHelp, "Enter filter   Esc back"}
+	return []string{"filter: " + d.line.visible(m.width-8), filterHelp, "Enter filter   Esc back"}
 }
 
 // confirming is a yes that counts once y is pressed.
@@ -46,7 +46,7 @@ type confirming struct {
 func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	if by, ok := steps(name, m.pageRoom()-1); ok {
-		m.scroll(by) // the call can be read to its end while the answer is asked for
+		m.scroll(by) // the call can be scrolled to its end during the question
 		return nil
 	}
 	switch name {
@@ -69,8 +69,7 @@ func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// send casts the vote; where a proof of presence goes with it, once the passphrase is
-// typed.
+// send casts the vote; a proof of presence requires the passphrase first.
 func (d *confirming) send(m *model, present bool) tea.Cmd {
 	if m.open.approval == nil || m.refusal() != "" {
 		m.notice = "it changed meanwhile; read it again"
@@ -97,7 +96,7 @@ func (d *confirming) lines(m *model) []string {
 	return append(printer.Wrap(printer.VisibleLine(what), m.width), keys)
 }
 
-// choosing is which of the answers on offer is meant.
+// choosing selects one of the offered answers.
 type choosing struct {
 	offers []*palyrav1.ApprovalScopeOffer
 	at     int
@@ -146,7 +145,7 @@ func (d *choosing) lines(m *model) []string {
 	return append(list, "j k choose   Enter go on   Esc leave it pending")
 }
 
-// timing is for how long a yes holds, and for how many calls.
+// timing asks for the duration of an approval, and the number of calls.
 type timing struct {
 	vote ask.Vote
 	line line
@@ -174,7 +173,7 @@ func (d *timing) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 }
 
 func (d *timing) lines(m *model) []string {
-	return []string{"for how long (30m, 2h, 3d), and for how many more calls (x3): " + d.line.shown(16), "Enter go on   Esc back"}
+	return []string{"for how long (30m, 2h, 3d), and for how many more calls (x3): " + d.line.visible(16), "Enter go on   Esc back"}
 }
 
 // denying is the reason of a no.
@@ -191,7 +190,7 @@ func (d *denying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		v := ask.Vote{Reason: strings.TrimSpace(d.line.text)}
 		if v.Reason == "" {
-			m.notice = "a no needs a reason: it tells whoever asked what to do instead"
+			m.notice = "a denial requires a reason, which tells the requester what to do instead"
 			return nil
 		}
 		if !m.armed(d.since) {
@@ -206,7 +205,7 @@ func (d *denying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 }
 
 func (d *denying) lines(m *model) []string {
-	return []string{"deny, because: " + d.line.shown(m.width-16), "Enter deny   Esc leave it pending"}
+	return []string{"deny, because: " + d.line.visible(m.width-16), "Enter deny   Esc leave it pending"}
 }
 
 // proving is the passphrase of the presence key, for a vote that is complete but for it.
@@ -232,11 +231,11 @@ func (d *proving) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 }
 
 func (d *proving) lines(*model) []string {
-	return []string{"prove that you are there; passphrase of the presence key: " + d.line.shown(16), "Enter allow   Esc leave it pending"}
+	return []string{"prove that you are there; passphrase of the presence key: " + d.line.visible(16), "Enter allow   Esc leave it pending"}
 }
 
-// copying shows command lines, and puts one into the clipboard of a terminal that lets
-// programs do so (OSC 52). They have ids and digests in them, and nothing from a model.
+// copying shows command lines, and copies one to the clipboard of a terminal that supports it (OSC
+// 52). They contain ids and digests, and no text of a model.
 type copying struct {
 	commands []string
 	at       int

@@ -12,16 +12,15 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// filter chooses approvals. The gateway is asked with req; words are looked for in what
-// it sent.
+// filter selects approvals. req is sent to the gateway; words are matched locally.
 type filter struct {
 	text string
 	req  *palyrav1.ListApprovalsRequest
-	// words have to stand in the summary or the principal, without may not.
+	// words must occur in the summary or the principal, without must not.
 	words, without []string
 }
 
-// filterHelp is said where a filter is typed.
+// filterHelp is shown while a filter is typed.
 const filterHelp = "state: type: by: tool: severity: (with - before: not)  since:24h  all  words -words"
 
 func parseFilter(text string, now time.Time) (filter, error) {
@@ -40,7 +39,7 @@ func parseFilter(text string, now time.Time) (filter, error) {
 	return f, nil
 }
 
-// take reads one word of a filter.
+// take parses one word of a filter.
 func (f *filter) take(word string, now time.Time) (err error) {
 	rest, not := strings.CutPrefix(word, "-")
 	key, value, found := strings.Cut(rest, ":")
@@ -83,7 +82,7 @@ func (f filter) page(size int32, token string) *palyrav1.ListApprovalsRequest {
 	return req
 }
 
-// admits judges a row as the gateway would, so that what changes live is filtered too.
+// admits evaluates a row as the gateway would, so that live changes are filtered too.
 func (f filter) admits(r *row) bool {
 	req := f.req
 	text := strings.ToLower(r.what + " " + r.by)
@@ -102,7 +101,7 @@ func (f filter) admits(r *row) bool {
 	return !slices.ContainsFunc(f.words, func(word string) bool { return !holds(word) })
 }
 
-// admits reports whether one of some values is wanted, and none unwanted.
+// admits reports whether one of the values is wanted, and none is unwanted.
 func admits[V comparable](wanted, unwanted []V, values ...V) bool {
 	in := func(list []V) bool {
 		return slices.ContainsFunc(values, func(v V) bool { return slices.Contains(list, v) })

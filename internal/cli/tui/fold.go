@@ -14,21 +14,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// goesOn begins what stands below the beginning of a long line, so that no spaces in a
-// text can begin a line that reads like one of the program's own.
+// goesOn is the indentation of continuation lines, so that spaces in a text cannot fake a line of
+// the program's own output.
 const goesOn = "    "
 
-// pageOf is all that there is to see of an approval, in lines of a width.
+// pageOf returns the complete display of an approval, in lines of a width.
 func pageOf(a *client.App, v *palyrav1.Approval, width int) []string {
 	still := proto.CloneOf(v)
-	still.ExpiresAt = nil // the head of the screen counts down
+	still.ExpiresAt = nil // the head of the screen shows the remaining time
 	p := &printer.Page{Style: a.OutStyle()}
 	ask.Page(a, p, still)
 	return fold(p.String(), width)
 }
 
-// fold breaks lines at a width. Nothing is left out, and each line has the styles of
-// its own. The text is one of a printer's: it holds no escape sequence but styles.
+// fold wraps lines at a width. Nothing is omitted, and each line has its own styles. The text comes
+// from a printer: its only escape sequences are styles.
 func fold(text string, width int) []string {
 	f := folder{width: max(width, 2*len(goesOn))}
 	for len(text) > 0 {
@@ -67,7 +67,7 @@ type folder struct {
 	lines []string
 	line  strings.Builder
 	cells int
-	// styles are those in force.
+	// styles are the active styles.
 	styles string
 }
 

@@ -11,9 +11,9 @@ import (
 	"palyra/internal/cli/client"
 )
 
-// What the stream of changes says.
+// The messages of the stream of changes.
 type (
-	// openedMsg is that the stream is open: what changes comes from now on.
+	// openedMsg reports that the stream is open, and changes follow.
 	openedMsg struct{}
 	// beatMsg is that the gateway is there.
 	beatMsg struct{}
@@ -25,12 +25,12 @@ type (
 	endedMsg struct{ err error }
 )
 
-// follow sends what changes until ctx ends, over as many connections as it takes.
+// follow sends changes until ctx ends, reconnecting as necessary.
 func follow(ctx context.Context, a *client.App, g *client.Gateway, send func(tea.Msg)) {
 	cursor := ""
 	again := client.Reopening{
 		First: a.Retry, Most: 5 * time.Second,
-		// The gateway answered before the stream was opened: it comes back.
+		// The gateway responded before the stream was opened, so it will return.
 		Early: func(error) bool { return true },
 		Lost:  func(wait time.Duration) { send(lostMsg{wait}) },
 	}

@@ -89,7 +89,7 @@ func (d *revoking) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 func (d *revoking) lines(m *model) []string {
 	return []string{
 		clip("take back "+d.grant.GetGrantId()+": "+ask.GrantCovers(d.grant), m.width),
-		"why (may be empty): " + d.line.shown(m.width-20), "Enter take it back at once   Esc leave it",
+		"why (may be empty): " + d.line.visible(m.width-20), "Enter take it back at once   Esc leave it",
 	}
 }
 

@@ -10,20 +10,20 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// keyHelp is what ? shows: every key that acts. A test tries the keys that it leaves out.
+// keyHelp is the help of ?: every key with a function. A test tries all other keys.
 var keyHelp = [][2]string{
 	{"j k, Down Up", "move"},
 	{"PgDn PgUp, Space, Ctrl-F Ctrl-B", "move by a page"},
 	{"Home, End G", "to the oldest, to the newest"},
 	{"Enter", "show the call in full; in a dialog, go on"},
 	{"a", "allow this call once: asks to confirm with y"},
-	{"s", "allow more than once: shows what is covered"},
+	{"s", "allow more than once: shows the coverage"},
 	{"d", "deny, with a reason"},
 	{"y, n", "after a or s: allow; leave it pending"},
 	{"p", "pause the list; after a or s: with presence"},
 	{"c", "the same as a command line, to copy"},
 	{"/", "filter; Esc in the list takes it away"},
-	{"x", "take what was answered off the list"},
+	{"x", "remove answered approvals from the list"},
 	{"g", "grants: see them, and leave them"},
 	{"r", "in the grants: take one back"},
 	{"Ctrl-L", "ask the gateway again"},
@@ -34,7 +34,7 @@ var keyHelp = [][2]string{
 	{"?", "this help; any key goes back"},
 }
 
-// key takes a key where it belongs: to the dialog, else to the screen.
+// key passes a key to the dialog, or else to the screen.
 func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	switch {
@@ -89,7 +89,7 @@ func (m *model) again() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// pause stops the list from moving; what comes meanwhile is held, and counted.
+// pause freezes the list; later changes are buffered, and counted.
 func (m *model) pause() {
 	if m.held == nil {
 		m.held = map[string]*row{}
@@ -102,7 +102,7 @@ func (m *model) pause() {
 	m.rows.reveal(m.room())
 }
 
-// steps are how far the keys that move do.
+// steps returns the distance of movement keys.
 func steps(name string, page int) (by int, ok bool) {
 	const all = 1 << 30
 	switch name {
@@ -173,7 +173,7 @@ func (m *model) detailKey(name string) tea.Cmd {
 	return nil
 }
 
-// begin opens the dialog of a key, unless no answer would be taken.
+// begin opens the dialog of a key, unless an answer would be refused.
 func (m *model) begin(name string) {
 	v := m.open.approval
 	if name == "c" {
@@ -196,7 +196,7 @@ func (m *model) begin(name string) {
 
 var allowOnce = ask.Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
 
-// refusal says why no answer to what is open would be taken, "" where one may be.
+// refusal returns why an answer to the open approval would be refused, "" if it may be accepted.
 func (m *model) refusal() string {
 	v := m.open.approval
 	if v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
@@ -220,7 +220,7 @@ func (m *model) choose(text string) tea.Cmd {
 	return m.list()
 }
 
-// typed is the line that is typed now, nil where none is.
+// typed returns the line being typed, nil for none.
 func (m *model) typed() *line {
 	switch d := m.dialog.(type) {
 	case *filtering:
@@ -237,7 +237,7 @@ func (m *model) typed() *line {
 	return nil
 }
 
-// scroll moves the page of what is open.
+// scroll moves the page of the open approval.
 func (m *model) scroll(by int) {
 	m.open.top = max(0, min(m.open.top+by, len(m.open.lines)-m.pageRoom()))
 }

@@ -9,16 +9,16 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// line is a line that somebody types.
+// line is an input line.
 type line struct {
 	text string
-	// hidden is a passphrase, of which nothing is shown.
+	// hidden is true for a passphrase, which is not displayed.
 	hidden bool
 	// most bounds it in bytes; 0 does not.
 	most int
 }
 
-// key takes a key that belongs to a line; false is one that does not.
+// key processes a key for the line; false for other keys.
 func (l *line) key(k tea.KeyPressMsg) bool {
 	switch k.String() {
 	case "backspace", "ctrl+h":
@@ -39,7 +39,7 @@ func (l *line) key(k tea.KeyPressMsg) bool {
 	return true
 }
 
-// add writes a text behind what was typed, as one line.
+// add appends a text, as one line.
 func (l *line) add(text string) {
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' || r == '\t' {
@@ -52,8 +52,8 @@ func (l *line) add(text string) {
 	}
 }
 
-// shown is the line with its end in sight.
-func (l *line) shown(cells int) string {
+// visible returns the line with its end visible.
+func (l *line) visible(cells int) string {
 	if l.hidden {
 		return "(not shown)█"
 	}

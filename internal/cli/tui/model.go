@@ -16,36 +16,36 @@ import (
 	"palyra/internal/core/text"
 )
 
-// quiet is how long the gateway may say nothing before the screen is called stale. It sends a
+// quiet is how long the gateway may be silent before the screen is marked as stale. It sends a
 // heartbeat every two seconds.
 const quiet = 4500 * time.Millisecond
 
-// model is all that the screen shows. It changes in Update alone.
+// model is the state of the screen. Only Update changes it.
 type model struct {
 	*client.App
 	g *client.Gateway
-	// do makes a command of what asks the gateway.
+	// do creates a command for a query of the gateway.
 	do func(func(context.Context) tea.Msg) tea.Cmd
 
 	width, height int
 	filter        filter
 	rows          rows
-	// more says that the gateway has more than are listed.
+	// more is true if the gateway has more approvals than listed.
 	more bool
 	// held are changes while the list is paused, nil while it is not.
 	held map[string]*row
 
-	// heard is when the gateway last said something, beats that it says so by itself.
+	// heard is when the gateway last sent data, beats is true if it sends heartbeats.
 	heard time.Time
 	live  bool
 	beats bool
-	// away says why the stream is closed for good.
+	// away is why the stream is permanently closed.
 	away string
 
 	// open is the approval on the screen, nil for the list.
 	open   *detail
 	grants *grantList
-	// dialog is what stands below and takes the keys; nil for none.
+	// dialog is displayed at the bottom and receives the keys; nil for none.
 	dialog dialog
 	help   bool
 	// unheeded is the last key that was pressed while the terminal was too small, "" for none.
@@ -57,7 +57,7 @@ type model struct {
 	notice   string
 }
 
-// detail is one approval as it was shown.
+// detail is one approval as displayed.
 type detail struct {
 	id string
 	// approval is nil until the gateway sent it.
@@ -67,11 +67,11 @@ type detail struct {
 	top      int
 	// since is when it appeared; answers count some time later.
 	since time.Time
-	// changed says what became of it since it was shown; counted is that this is the caller's own
-	// answer, and voted that the caller allowed it.
+	// changed describes a change since it was displayed; counted is true for the caller's own
+	// answer, and voted if the caller allowed it.
 	changed        string
 	counted, voted bool
-	// then is what its key asked for in the list, and comes once it is shown.
+	// then is the key pressed in the list, whose dialog opens once the approval is displayed.
 	then string
 }
 
@@ -121,7 +121,7 @@ func (m *model) resized(msg tea.WindowSizeMsg) tea.Cmd {
 	return nil
 }
 
-// follows takes what the stream of changes says.
+// follows processes messages of the stream of changes.
 func (m *model) follows(msg tea.Msg) tea.Cmd {
 	m.heard = m.Now()
 	switch msg := msg.(type) {
@@ -150,11 +150,11 @@ func (m *model) follows(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// isLive reports whether what the screen shows is what the gateway has.
+// isLive reports whether the screen is current.
 func (m *model) isLive() bool { return m.live && (!m.beats || m.Now().Sub(m.heard) < quiet) }
 
-// changed takes one approval after a change. What is open follows also while the list
-// is paused: an answer is about what is there.
+// changed processes one changed approval. The open approval is updated also while the list is
+// paused, because an answer applies to the current state.
 func (m *model) changed(v *palyrav1.Approval) tea.Cmd {
 	r := rowOf(v)
 	if m.held != nil {
@@ -181,7 +181,7 @@ func (m *model) changed(v *palyrav1.Approval) tea.Cmd {
 	return m.show(r.id)
 }
 
-// leaveVote closes a dialog that answers what is not there any more.
+// leaveVote closes a dialog for an approval that is not pending any more.
 func (m *model) leaveVote() {
 	switch m.dialog.(type) {
 	case *confirming, *choosing, *timing, *denying, *proving:
@@ -191,8 +191,8 @@ func (m *model) leaveVote() {
 	}
 }
 
-// became notes what happened to the approval since it was shown. A call that runs by the caller's
-// own answer is no news about somebody else's.
+// became records a change of the approval since it was displayed. A call that runs after the
+// caller's own answer is not reported.
 func (d *detail) became(v *palyrav1.Approval) {
 	if d.voted && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED {
 		d.changed, d.counted = "your answer counts: the call was let through", true
@@ -201,7 +201,7 @@ func (d *detail) became(v *palyrav1.Approval) {
 	d.changed, d.counted = becameOf(d.approval, v), false
 }
 
-// becameOf says what happened to an approval that is on the screen.
+// becameOf describes a change of a displayed approval.
 func becameOf(was, v *palyrav1.Approval) string {
 	state := printer.Enum(v.GetState())
 	votes := v.GetVotes()
@@ -221,13 +221,13 @@ func becameOf(was, v *palyrav1.Approval) string {
 	return "it is " + state
 }
 
-// answered takes what the gateway answered.
+// answered processes responses of the gateway.
 func (m *model) answered(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case listedMsg:
 		m.listed(msg)
 	case shownMsg:
-		m.shown(msg)
+		m.displayed(msg)
 	case foldedMsg:
 		if m.open != nil && m.open.approval.GetCallDigest() == msg.digest && msg.width == m.width {
 			m.open.lines, m.open.width = msg.lines, msg.width
@@ -264,7 +264,7 @@ func (m *model) listed(msg listedMsg) {
 	}
 }
 
-func (m *model) shown(msg shownMsg) {
+func (m *model) displayed(msg shownMsg) {
 	if m.open == nil || m.open.id != msg.id {
 		return
 	}
@@ -295,14 +295,14 @@ func (m *model) shown(msg shownMsg) {
 	}
 }
 
-// voted takes the gateway's word on a vote.
+// voted processes the response to a vote.
 func (m *model) voted(msg votedMsg) tea.Cmd {
 	m.sending = false
 	if msg.err != nil {
 		e := client.Explain(nil, msg.err)
 		m.notice = errorLine(msg.err)
 		if e.Code == reason.PresenceNotProven {
-			return nil // another passphrase may be right
+			return nil // another passphrase may be correct
 		}
 		m.dialog = nil
 		if m.open != nil && m.open.id == msg.id {
@@ -328,7 +328,7 @@ func (m *model) voted(msg votedMsg) tea.Cmd {
 	return nil
 }
 
-// errorLine is an error with its next step, "" for none.
+// errorLine returns an error with its remedy, "" for none.
 func errorLine(err error) string {
 	if err == nil {
 		return ""
@@ -341,7 +341,7 @@ func errorLine(err error) string {
 	return text
 }
 
-// armed reports whether what appeared then was there long enough to be read.
+// armed reports whether something displayed since a time could be read.
 func (m *model) armed(since time.Time) bool {
 	if m.Now().Sub(since) >= m.Arm {
 		return true
@@ -350,7 +350,7 @@ func (m *model) armed(since time.Time) bool {
 	return false
 }
 
-// request is a vote on the approval that is shown, cast here.
+// request returns a vote on the displayed approval.
 func (m *model) request(v ask.Vote) *palyrav1.DecideApprovalRequest {
 	req := v.Request(m.open.approval.GetApprovalId(), m.open.approval.GetCallDigest())
 	req.Surface = string(access.SurfaceTUI)

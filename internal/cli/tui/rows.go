@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// row is what the inbox keeps of an approval: no arguments and no diff, of which ten
-// thousand would be a lot.
+// row is an approval in the inbox: without arguments and diff, which would need much memory for ten
+// thousand.
 type row struct {
 	id, what, by     string
 	severity         string
@@ -22,12 +22,11 @@ type row struct {
 	created, expires time.Time
 	version          int64
 	answered         string
-	// gone is that the filter does not admit it any more: it was answered while it
-	// stood on the screen.
+	// gone is true if the filter does not match any more: it was answered while displayed.
 	gone bool
 }
 
-// mostWhat bounds what a row keeps of a summary, in runes: more than a line shows.
+// mostWhat bounds the stored part of a summary, in runes: more than a line shows.
 const mostWhat = 400
 
 func rowOf(v *palyrav1.Approval) *row {
@@ -44,7 +43,7 @@ func rowOf(v *palyrav1.Approval) *row {
 	return r
 }
 
-// whatOf is what an approval is about, with the command line or the file first.
+// whatOf returns the subject of an approval, with the command line or the file first.
 func whatOf(v *palyrav1.Approval) string {
 	if lead := v.GetPrompt().GetLead(); lead != "" {
 		return lead + " · " + ask.ApprovalSummary(v)
@@ -65,13 +64,14 @@ func head(s string, runes int) string {
 	return s
 }
 
-// rows are the approvals in the order in which they were asked, so that a new one
-// comes last and moves nothing.
+// rows are the approvals in the order of their requests, so that a new one is last and moves
+// nothing.
 type rows struct {
 	list []*row
-	// at is where the cursor stands, top the first row on the screen.
+	// at is the cursor position, top the first displayed row.
 	at, top int
-	// moved is that the cursor stays on its row, because a person moved it or the list was read.
+	// moved is true if the cursor stays on its row, because the user moved it or the list was
+	// loaded.
 	moved bool
 }
 
@@ -87,8 +87,8 @@ func (s *rows) find(id string) (int, bool) {
 	return slices.BinarySearchFunc(s.list, id, func(r *row, id string) int { return strings.Compare(r.id, id) })
 }
 
-// put takes a row as it is after a change. What an older one says is dropped. A row
-// that the filter does not admit is marked where it stands, and is not added.
+// put updates a row after a change, and ignores older states. A row that the filter does not match
+// is marked in place, and is not added.
 func (s *rows) put(r *row, admits func(*row) bool) {
 	i, here := s.find(r.id)
 	switch r.gone = !admits(r); {
@@ -106,7 +106,7 @@ func (s *rows) put(r *row, admits func(*row) bool) {
 	}
 }
 
-// under is the row below the cursor, nil where there is none.
+// under returns the row at the cursor, or nil.
 func (s *rows) under() *row {
 	if s.at >= len(s.list) {
 		return nil
@@ -114,7 +114,7 @@ func (s *rows) under() *row {
 	return s.list[s.at]
 }
 
-// move moves the cursor; room is how many rows the screen has.
+// move moves the cursor; room is the number of displayed rows.
 func (s *rows) move(by, room int) {
 	s.moved = true
 	s.at = max(0, min(s.at+by, len(s.list)-1))
@@ -127,13 +127,13 @@ func (s *rows) reveal(room int) {
 	s.top = max(s.top, s.at-max(1, room)+1)
 }
 
-// seen are the rows on the screen.
+// seen returns the displayed rows.
 func (s *rows) seen(room int) []*row {
 	return s.list[min(s.top, len(s.list)):min(len(s.list), s.top+max(0, room))]
 }
 
-// tidy drops what was answered and is not on the screen, nor below the cursor; with all,
-// whatever was answered.
+// tidy removes answered rows that are neither displayed nor at the cursor; with all, all answered
+// rows.
 func (s *rows) tidy(room int, all bool) {
 	kept := make([]*row, 0, len(s.list))
 	at, top := s.at, s.top
@@ -154,7 +154,7 @@ func (s *rows) tidy(room int, all bool) {
 	s.reveal(room)
 }
 
-// waiting counts those that wait for somebody.
+// waiting counts the pending approvals.
 func (s *rows) waiting() int {
 	n := 0
 	for _, r := range s.list {

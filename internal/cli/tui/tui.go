@@ -1,6 +1,10 @@
-// Package tui is `palyra tui`: the calls that wait for a person, live in a terminal,
-// each with all that has to be seen before it is answered, and the answer. Nothing that
-// came from a model reaches the terminal but as visible text, and no single key decides.
+// Package tui is `palyra tui`: a live list of the pending calls in a terminal. It displays
+// everything that a person must review about a call, and takes the answer. Text from a model is
+// always escaped, and an answer always requires more than one key.
+//
+// It uses the loop of bubbletea and no ready-made widgets. A list of bubbles moves the entry under
+// the cursor when another arrives, and its viewport wraps text so that a line of a model can
+// resemble a line of the program.
 package tui
 
 import (
@@ -35,13 +39,13 @@ func run(ctx context.Context, program *client.App) error {
 		return command.Usage("palyra tui needs a terminal").
 			WithRemedy("Use `palyra approvals list` and `palyra approvals decide`, which need none.")
 	}
-	a, said := besides(program)
+	a, messages := redirectMessages(program)
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	if _, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{}); err != nil {
-		return err // before the screen is taken
+		return err // before the screen is used
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,11 +53,11 @@ func run(ctx context.Context, program *client.App) error {
 		return func() tea.Msg { return do(ctx) }
 	})
 	p := tea.NewProgram(m, options(ctx, program)...)
-	said.tell(func(text string) { p.Send(saidMsg{text}) })
+	messages.redirect(func(text string) { p.Send(saidMsg{text}) })
 	var following sync.WaitGroup
 	following.Go(func() { follow(ctx, a, g, p.Send) })
 	_, err = p.Run()
-	said.tell(nil)
+	messages.redirect(nil)
 	cancel()
 	following.Wait()
 	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil && errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrProgramPanic) {
@@ -73,37 +77,37 @@ func options(ctx context.Context, program *client.App) []tea.ProgramOption {
 	return list
 }
 
-// aside is where messages go that would tear the screen apart: to stderr before and
-// after, and to the last line of the screen in between.
-type aside struct {
+// messageWriter redirects messages that would corrupt the screen: to the last line of the screen
+// while the screen is in use, and to stderr before and after.
+type messageWriter struct {
 	mu   sync.Mutex
 	to   interface{ Write([]byte) (int, error) }
-	told func(string)
+	show func(string)
 }
 
-// besides is the program with its messages aside.
-func besides(program *client.App) (*client.App, *aside) {
-	said := &aside{to: program.Err}
+// redirectMessages returns the program with redirected messages.
+func redirectMessages(program *client.App) (*client.App, *messageWriter) {
+	messages := &messageWriter{to: program.Err}
 	a, p := *program, *program.Printer
-	p.Err = said
+	p.Err = messages
 	a.Printer = &p
-	return &a, said
+	return &a, messages
 }
 
-func (s *aside) tell(told func(string)) {
+func (s *messageWriter) redirect(show func(string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = told
+	s.show = show
 }
 
 // Write implements io.Writer.
-func (s *aside) Write(text []byte) (int, error) {
+func (s *messageWriter) Write(text []byte) (int, error) {
 	s.mu.Lock()
-	told := s.told
+	show := s.show
 	s.mu.Unlock()
-	if told == nil {
+	if show == nil {
 		return s.to.Write(text)
 	}
-	told(printer.FirstLine(string(text)))
+	show(printer.FirstLine(string(text)))
 	return len(text), nil
 }

@@ -29,7 +29,7 @@ type seat struct {
 	now time.Time
 }
 
-func newSeat(t *testing.T, colour bool) *seat {
+func newScreen(t *testing.T, colour bool) *seat {
 	t.Helper()
 	s := &seat{t: t, w: clitest.NewWorld(t), now: clitest.Now}
 	a := client.NewApp(printer.Streams{
@@ -113,7 +113,7 @@ func numbered(n int, what string) *palyrav1.Approval {
 
 func TestAllowOnce(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	v := clitest.SomeApproval()
 	s.asks(v)
 	s.shows("1 call waiting", "pending · high · asked 48s ago · 9m12s left")
@@ -136,10 +136,10 @@ func TestAllowOnce(t *testing.T) {
 
 func TestDeny(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("d", "enter")
-	s.shows("a no needs a reason")
+	s.shows("a denial requires a reason")
 	s.types("not qn a Friday")
 	s.Tell(tea.KeyPressMsg{Code: 'u', Mod: tea.ModCtrl})
 	s.Tell(tea.PasteMsg{Content: "not on\na Friday"})
@@ -156,7 +156,7 @@ func TestDeny(t *testing.T) {
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	for down, want := range map[int]string{1: "session exact", 4: "timeboxed subject"} {
-		s := newSeat(t, false)
+		s := newScreen(t, false)
 		s.asks(clitest.SomeApproval())
 		s.keys("s")
 		for range down {
@@ -188,7 +188,7 @@ func TestScopes(t *testing.T) {
 // TestStableOrder: what is new or answered does not move what is under the cursor.
 func TestStableOrder(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	for n := 10; n < 40; n++ {
 		s.asks(numbered(n, fmt.Sprint("call ", n)))
 	}
@@ -258,7 +258,7 @@ func TestListFromTheTop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSeat(t, false)
+			s := newScreen(t, false)
 			for n := 1; n <= 7; n++ {
 				v := numbered(n, fmt.Sprint("call ", n))
 				s.w.Gateway.Approvals[v.GetApprovalId()] = v
@@ -286,7 +286,7 @@ func TestOwnApproval(t *testing.T) {
 		}
 		s.asks(v)
 	}
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("a", "y")
 	s.shows("✓ your answer counts: allowed")
@@ -294,14 +294,14 @@ func TestOwnApproval(t *testing.T) {
 	s.shows("✓ your answer counts: the call was let through")
 	s.lacks("! ")
 
-	s = newSeat(t, false)
+	s = newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("a", "y")
 	become(s, palyrav1.ApprovalState_APPROVAL_STATE_REVOKED, "user:eve")
 	s.shows("! user:eve decided it (console): revoked")
 	s.lacks("✓")
 
-	s = newSeat(t, false)
+	s = newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("enter")
 	become(s, palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, "user:eve")
@@ -318,7 +318,7 @@ func TestHelpListsEveryKey(t *testing.T) {
 	helped, acted := tui.Helped(), map[string]bool{}
 	for screen, way := range screens {
 		fresh := func() *seat {
-			s := newSeat(t, false)
+			s := newScreen(t, false)
 			s.w.Populate()
 			for n := 1; n <= 15; n++ {
 				v := numbered(n, fmt.Sprint("call ", n))
@@ -404,7 +404,7 @@ func TestConflicts(t *testing.T) {
 		}), "! user:eve voted while you looked", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSeat(t, false)
+			s := newScreen(t, false)
 			s.asks(clitest.SomeApproval())
 			s.keys("a")
 			s.shows("allow this call once?")
@@ -428,7 +428,7 @@ func TestConflicts(t *testing.T) {
 // TestLateVote: the gateway's no to a vote is said, and what is there now is shown.
 func TestLateVote(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("a")
 	s.w.Decided() // and the screen does not know yet
@@ -439,7 +439,7 @@ func TestLateVote(t *testing.T) {
 // TestMayNotAnswer: an answer that would not be taken is not offered, and why is said.
 func TestMayNotAnswer(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	v := clitest.SomeApproval()
 	v.You = &palyrav1.ApprovalStanding{Own: true, Message: "it is your own call", Remedy: "Another user has to answer."}
 	s.asks(v)
@@ -455,7 +455,7 @@ func TestMayNotAnswer(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	denied := numbered(1, "an older call")
 	denied.State = palyrav1.ApprovalState_APPROVAL_STATE_DENIED
@@ -481,7 +481,7 @@ func TestFilter(t *testing.T) {
 
 func TestGrants(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.w.Populate()
 	s.keys("g")
 	s.shows("palyra  grants", "> ", " left · by ")
@@ -494,7 +494,7 @@ func TestGrants(t *testing.T) {
 // TestLiveOrStale: the screen says whether what it shows is so.
 func TestLiveOrStale(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.shows("○ stale")
 	s.Tell(tui.Opened())
 	s.shows("● live")
@@ -512,7 +512,7 @@ func TestLiveOrStale(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	s := newSeat(t, false)
+	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.Tell(tea.WindowSizeMsg{Width: 79, Height: 24})
 	s.shows("79 columns and 24 lines", "80 and 24")
@@ -545,7 +545,7 @@ func fits(t *testing.T, lines []string, width, height int) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	for _, colour := range []bool{false, true} {
-		s := newSeat(t, colour)
+		s := newScreen(t, colour)
 		v := clitest.HostileApproval()
 		v.Prompt.Lead = strings.Repeat(clitest.Hostile, 2000)
 		s.asks(v)

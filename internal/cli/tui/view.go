@@ -21,7 +21,7 @@ const (
 	leastHeight = 24
 )
 
-// rowLines is what one approval takes of the list.
+// rowLines is the number of lines of an approval in the list.
 const rowLines = 2
 
 func (m *model) small() bool { return m.width < leastWidth || m.height < leastHeight }
@@ -33,8 +33,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// screen is the whole of it, line by line: a head, a body, and below them the dialog
-// with the last message.
+// screen returns all lines: a head, a body, and at the bottom the dialog with the last message.
 func (m *model) screen() []string {
 	if m.width == 0 {
 		return nil
@@ -54,7 +53,7 @@ func (m *model) screen() []string {
 	return append(append([]string{m.head()}, body...), foot...)
 }
 
-// head says where one is, and whether what is shown is so.
+// head shows the position, and whether the data is current.
 func (m *model) head() string {
 	style := m.OutStyle()
 	left := "palyra"
@@ -85,7 +84,7 @@ func (m *model) head() string {
 	return style.Bold(left) + strings.Repeat(" ", max(1, m.width-lipgloss.Width(left)-lipgloss.Width(mark))) + mark
 }
 
-// stateOf is where an approval stands.
+// stateOf returns the state of an approval.
 func stateOf(v *palyrav1.Approval) string { return printer.Enum(v.GetState()) }
 
 func orNone(severity string) string {
@@ -103,10 +102,10 @@ func leftOf(d time.Duration) string {
 	return printer.Span(d) + " left"
 }
 
-// room is how many approvals the list has room for.
+// room returns how many approvals fit in the list.
 func (m *model) room() int { return max(0, m.height-1-len(m.foot())) / rowLines }
 
-// pageRoom is how many lines of a page there is room for.
+// pageRoom returns how many lines of a page fit.
 func (m *model) pageRoom() int { return max(1, m.height-1-len(m.foot())) }
 
 func (m *model) body(room int) []string {
@@ -150,7 +149,7 @@ func (m *model) listBody(room int) []string {
 	return lines
 }
 
-// two are the lines of one thing in a list: what it is, then what is said of it.
+// two returns the two lines of a list item: its subject, and its details.
 func (m *model) two(what, about string, under, gone bool) []string {
 	style := m.OutStyle()
 	mark, paint := "  ", style.Bold
@@ -181,8 +180,8 @@ func (m *model) grantBody(room int) []string {
 	return lines
 }
 
-// foot is what stands below: what changed, the call once more right above its answer,
-// the dialog or the keys, and the last message.
+// foot returns the bottom lines: changes, the summary directly above its answer, the dialog or the
+// keys, and the last message.
 func (m *model) foot() []string {
 	style := m.OutStyle()
 	rule := strings.Repeat("─", m.width)
@@ -224,10 +223,10 @@ func (m *model) ruleWith(text string) string {
 	return "──" + text + strings.Repeat("─", max(0, m.width-2-len(text)))
 }
 
-// mostAsked are the lines that the call takes right above its answer.
+// mostAsked is the number of summary lines above an answer.
 const mostAsked = 3
 
-// asked is the call once more, and who is still needed.
+// asked returns the summary, and the missing votes.
 func (m *model) asked() []string {
 	v := m.open.approval
 	lines := fold(printer.VisibleLine(head(whatOf(v), mostAsked*m.width+1)), m.width)
@@ -243,8 +242,7 @@ func (m *model) asked() []string {
 	return lines
 }
 
-// keyLine are the keys of the screen. Where no answer would be taken it says so instead
-// of offering one.
+// keyLine returns the keys of the screen, or why an answer would be refused.
 func (m *model) keyLine() string {
 	switch {
 	case m.help:
@@ -263,8 +261,8 @@ func (m *model) keyLine() string {
 	return "j k move   Enter show   a allow   d deny   / filter   g grants   ? help   q quit"
 }
 
-// clip makes a text visible and cuts it to a number of cells. What is cut is not looked
-// at, however long it is.
+// clip escapes a text and cuts it to a number of cells. It does not process the rest, regardless of
+// its length.
 func clip(s string, cells int) string {
 	short := head(s, cells+1)
 	text := printer.Clip(printer.VisibleLine(short), max(1, cells))

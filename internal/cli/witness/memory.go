@@ -1,5 +1,5 @@
-// Package witness remembers what was seen of gateways, and proves that what is seen of
-// them now goes on from that.
+// Package witness stores the known state of gateways' journals, and proves that their current state
+// extends it.
 package witness
 
 import (
@@ -17,19 +17,19 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Memory is what the CLI remembers of one gateway, to notice a journal that
-// was rolled back or forked, or is signed by another key. It is found by the
-// gateway's CA: the names of gateways are not unique.
+// Memory is the stored state of one gateway, to detect a journal that was rolled back or forked, or
+// is signed by another key. It is identified by the gateway's CA, because names of gateways are not
+// unique.
 type Memory struct {
 	// CARoot is the fingerprint of the gateway's CA.
 	CARoot  string `json:"ca_root"`
 	Gateway string `json:"gateway"`
 	// VerifierKey verifies the gateway's checkpoints.
 	VerifierKey string `json:"verifier_key"`
-	// Keys are all of its checkpoint keys with the sizes that they sign for. It is
-	// empty when it was an older gateway that was seen.
+	// Keys are all of its checkpoint keys with the sizes that they sign for. It is empty for an
+	// older gateway.
 	Keys []journal.SigningKey `json:"checkpoint_keys,omitempty"`
-	// Note is the newest signed note that was seen and verified.
+	// Note is the newest verified signed note.
 	Note string `json:"checkpoint"`
 }
 
@@ -41,8 +41,8 @@ func (m Memory) Signing() []journal.SigningKey {
 	return m.Keys
 }
 
-// Continues reports whether keys are those that are remembered, or such that
-// came after them: a key that is remembered stays, and may have ended since.
+// Continues reports whether keys extend the stored ones: a stored key must be present, and may have
+// ended since.
 func (m Memory) Continues(keys []journal.SigningKey) bool {
 	for _, was := range m.Signing() {
 		i := slices.IndexFunc(keys, func(k journal.SigningKey) bool { return k.Verifier == was.Verifier })
@@ -62,13 +62,12 @@ var fingerprintForm = lazyregexp.New(`^sha256:([0-9a-f]{64})$`)
 func Path(a *client.App, caRoot string) (string, error) {
 	m := fingerprintForm.FindStringSubmatch(caRoot)
 	if m == nil {
-		return "", reason.Errorf(reason.VerificationFailed, "%q is no fingerprint of a CA", caRoot)
+		return "", reason.Errorf(reason.VerificationFailed, "%q is not a fingerprint of a CA", caRoot)
 	}
 	return filepath.Join(a.Xdg("XDG_STATE_HOME", ".local/state"), "palyra-cli", "gateways", m[1]+".json"), nil
 }
 
-// Recall returns what is remembered of the gateway with a CA; the zero memory
-// is nothing.
+// Recall returns the stored state of the gateway with a CA; or the zero value.
 func Recall(a *client.App, caRoot string) (Memory, error) {
 	path, err := Path(a, caRoot)
 	if err != nil {
@@ -86,13 +85,13 @@ func Recall(a *client.App, caRoot string) (Memory, error) {
 		err = errors.New("it is of another gateway")
 	}
 	if err != nil {
-		return Memory{}, reason.Errorf(reason.VerificationFailed, "reading what was remembered of the gateway, %s: %w", path, err).
-			WithRemedy("If you know why it changed, remove the file; the next check begins anew.")
+		return Memory{}, reason.Errorf(reason.VerificationFailed, "reading the stored state of the gateway, %s: %w", path, err).
+			WithRemedy("If you know why it changed, remove the file; the next check starts from scratch.")
 	}
 	return m, nil
 }
 
-// Remember replaces what is remembered of a gateway.
+// Remember replaces the stored state of a gateway.
 func Remember(a *client.App, m Memory) error {
 	path, err := Path(a, m.CARoot)
 	if err != nil {
@@ -108,8 +107,7 @@ func Remember(a *client.App, m Memory) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
-// Forget removes what is remembered of a gateway that is no more, and the directory for it
-// where nothing else is in it.
+// Forget removes the stored state of a removed gateway, and the directory if it is then empty.
 func Forget(a *client.App, caRoot string) error {
 	path, err := Path(a, caRoot)
 	if err != nil {
@@ -122,7 +120,7 @@ func Forget(a *client.App, caRoot string) error {
 	return nil
 }
 
-// Checkpoint is the remembered one, verified; ok is false when there is none.
+// Checkpoint returns the stored checkpoint, verified; ok is false without one.
 func (m Memory) Checkpoint() (cp journal.Checkpoint, ok bool, err error) {
 	if m.Note == "" {
 		return cp, false, nil
@@ -142,7 +140,7 @@ func (m Memory) Checkpoint() (cp journal.Checkpoint, ok bool, err error) {
 func KeyChanged(m Memory, path, got string) error {
 	return reason.Errorf(reason.VerificationFailed, "gateway %s signs with another key than before", m.Gateway).
 		WithField("before", m.VerifierKey).WithField("now", got).
-		WithRemedy("Ask the operator whether the gateway was restored from a backup of before the key was replaced: then `palyra journal accept-restore`. If the key was replaced otherwise, remove %s.", path)
+		WithRemedy("Ask the operator whether the gateway was restored from a backup made before the key was replaced: then run `palyra journal accept-restore`. If the key was replaced otherwise, remove %s.", path)
 }
 
 // Within is the remembered checkpoint, which an export must agree with if it

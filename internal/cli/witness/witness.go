@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/call/record/verify"
 	"palyra/internal/cli/client"
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
@@ -20,21 +21,21 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Status asks a gateway how it is, and proves by the same answer that its journal goes
-// on from the newest checkpoint that was seen of it. What does not fit is doubt: the
-// status is what the gateway says all the same.
+// Status returns the status of a gateway, and proves with the same response that its journal
+// extends the newest stored checkpoint. doubt is the error of that proof; the status is returned
+// nevertheless.
 func Status(ctx context.Context, a *client.App, g *client.Gateway) (s *palyrav1.GetStatusResponse, doubt, err error) {
 	m, seen, before, doubt := recalled(a, g)
 	if s, err = g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{KnownJournalSize: before.Size}); err != nil {
 		return nil, nil, err
 	}
 	hashes := s.GetConsistency()
-	s.Consistency = nil // proven here, and of no use to a reader
+	s.Consistency = nil // already proven, and not useful for display
 	switch {
 	case doubt != nil || g.Root == nil:
 	case seen:
 		doubt = m.goesOn(ctx, a, g, before, s, hashes)
-	case s.GetCheckpoint() != "" && !strings.HasPrefix(s.GetCaller().GetPrincipal(), "agent:"): // which may not ask for keys
+	case s.GetCheckpoint() != "" && !strings.HasPrefix(s.GetCaller().GetPrincipal(), "agent:"): // agents may not query the keys
 		begin(ctx, a, g, s.GetCheckpoint())
 	}
 	return s, doubt, nil
@@ -42,7 +43,7 @@ func Status(ctx context.Context, a *client.App, g *client.Gateway) (s *palyrav1.
 
 func recalled(a *client.App, g *client.Gateway) (m Memory, seen bool, before journal.Checkpoint, err error) {
 	if g.Root == nil {
-		return m, false, before, nil // whose gateway it is is not known
+		return m, false, before, nil // the gateway is not identified
 	}
 	if m, err = Recall(a, Fingerprint(g.Root)); err != nil {
 		return m, false, before, err
@@ -51,8 +52,7 @@ func recalled(a *client.App, g *client.Gateway) (m Memory, seen bool, before jou
 	return m, seen, before, err
 }
 
-// begin remembers a gateway that was not seen before. Who may not ask for its keys
-// remembers nothing.
+// begin stores the state of a new gateway. Callers that may not query its keys store nothing.
 func begin(ctx context.Context, a *client.App, g *client.Gateway, text string) {
 	set, err := KeySet(ctx, g)
 	if err != nil {
@@ -61,7 +61,7 @@ func begin(ctx context.Context, a *client.App, g *client.Gateway, text string) {
 	if _, err := attest.NewVerifier(set); err != nil || len(set.CheckpointKeys) == 0 {
 		return
 	}
-	m := Memory{CARoot: Fingerprint(g.Root), Keys: SetKeys(set), VerifierKey: set.CheckpointKeys[0].Verifier, Note: text}
+	m := Memory{CARoot: Fingerprint(g.Root), Keys: verify.Signers(set), VerifierKey: set.CheckpointKeys[0].Verifier, Note: text}
 	cp, err := journal.ParseUnverified(text)
 	if err != nil {
 		return
@@ -72,21 +72,20 @@ func begin(ctx context.Context, a *client.App, g *client.Gateway, text string) {
 	}
 }
 
-// keep remembers, and says when that does not work: it is no reason to show nothing.
+// keep stores the state, and reports a failure, which does not end the command.
 func (m Memory) keep(a *client.App) {
 	if err := Remember(a, m); err != nil {
 		a.Say("the newest checkpoint of the gateway could not be remembered: %v", err)
 	}
 }
 
-// goesOn proves that the checkpoint in a status extends the one that was seen, and
-// remembers it then.
+// goesOn proves that the checkpoint in a status extends the stored one, and then stores it.
 func (m Memory) goesOn(ctx context.Context, a *client.App, g *client.Gateway, before journal.Checkpoint, s *palyrav1.GetStatusResponse, texts []string) error {
 	if s.GetCheckpoint() == "" {
 		if s.GetJournalSize() < before.Size {
 			return RolledBack(before, s.GetJournalSize())
 		}
-		return nil // a gateway of before there was a proof in the status
+		return nil // an older gateway without a proof in the status
 	}
 	now, err := m.open(ctx, a, g, s.GetCheckpoint())
 	if err != nil {
@@ -109,8 +108,8 @@ func (m Memory) goesOn(ctx context.Context, a *client.App, g *client.Gateway, be
 	return nil
 }
 
-// open verifies a checkpoint of a remembered gateway. Its keys are asked for anew when
-// the one that signed is not known: it may have been replaced.
+// open verifies a checkpoint of a known gateway. If its signing key is unknown, the keys are
+// queried again, because it may have been replaced.
 func (m *Memory) open(ctx context.Context, a *client.App, g *client.Gateway, text string) (journal.Checkpoint, error) {
 	known, err := journal.NewSigners(m.Signing()...)
 	if err != nil {
@@ -138,17 +137,16 @@ func (m *Memory) open(ctx context.Context, a *client.App, g *client.Gateway, tex
 	return said, nil
 }
 
-// whatNow is what to do when a journal does not go on from what was seen of it.
-const whatNow = "If the gateway was restored from a backup, `palyra journal accept-restore` shows what was lost and accepts it. If it was not, two copies of it run, or somebody put an older state in its place: change nothing, and ask the operator."
+// whatNow is the remedy for a journal that does not extend the known one.
+const whatNow = "If the gateway was restored from a backup, `palyra journal accept-restore` shows the loss and accepts it. If it was not, two copies of it run, or an older state was restored: change nothing, and ask the operator."
 
-// RolledBack is the error for a journal that has fewer events than a checkpoint that
-// was seen.
+// RolledBack returns the error of a journal with fewer events than a known checkpoint.
 func RolledBack(before journal.Checkpoint, size int64) error {
 	return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it has %s, and a signed checkpoint over %d was seen before", text.Plural(size, "event"), before.Size).
 		WithRemedy(whatNow)
 }
 
-// Forked is the error for a journal that does not extend a checkpoint that was seen.
+// Forked returns the error of a journal that does not extend a known checkpoint.
 func Forked(err error) error {
 	return reason.Errorf(reason.VerificationFailed, "the journal is not the one that was seen before: %w", err).WithRemedy(whatNow)
 }
@@ -171,18 +169,9 @@ func KeySet(ctx context.Context, g *client.Gateway) (attest.KeySet, error) {
 	return set, nil
 }
 
-// SetKeys are the checkpoint keys of a key set.
-func SetKeys(set attest.KeySet) []journal.SigningKey {
-	var list []journal.SigningKey
-	for _, k := range set.CheckpointKeys {
-		list = append(list, journal.SigningKey{Verifier: k.Verifier, First: k.FirstSize, Last: k.LastSize})
-	}
-	return list
-}
-
-// ProvenKeys holds the key that signed against the gateway's key set, which
-// leads to the CA of the bundle, and the key set against what is remembered. It
-// returns nil for an older gateway, whose set names none.
+// ProvenKeys verifies the signing key against the gateway's key set, which chains to the CA of the
+// bundle, and the key set against the stored keys. It returns nil for an older gateway, whose set
+// has no such keys.
 func ProvenKeys(ctx context.Context, a *client.App, g *client.Gateway, m Memory, cp journal.Checkpoint, key string) ([]journal.SigningKey, error) {
 	set, err := KeySet(ctx, g)
 	if err != nil {
@@ -191,7 +180,7 @@ func ProvenKeys(ctx context.Context, a *client.App, g *client.Gateway, m Memory,
 	if _, err := attest.NewVerifier(set); err != nil {
 		return nil, err
 	}
-	keys, named := SetKeys(set), len(set.CheckpointKeys) > 0
+	keys, named := verify.Signers(set), len(set.CheckpointKeys) > 0
 	if !named {
 		keys = []journal.SigningKey{{Verifier: key}}
 	}
@@ -216,7 +205,7 @@ func ProvenKeys(ctx context.Context, a *client.App, g *client.Gateway, m Memory,
 // Fingerprint names a CA by its root certificate.
 func Fingerprint(root *x509.Certificate) string {
 	if root == nil {
-		return "unknown" // and so no key set is of it
+		return "unknown" // no key set matches it
 	}
 	return canonical.Digest(root.Raw)
 }
@@ -247,13 +236,13 @@ func ParseHashes(texts []string) ([]tlog.Hash, error) {
 type Inclusion struct {
 	Seq  int64  `json:"seq"`
 	Code string `json:"code"`
-	// Hash and Root are hex; Root is that of the checkpoint over Size events.
+	// Hash and Root are hex; Root is the root of the checkpoint over Size events.
 	Hash    string `json:"hash"`
 	Gateway string `json:"gateway"`
 	Size    int64  `json:"tree_size"`
 	Root    string `json:"root"`
 	// Key is the verifier key that signed the checkpoint.
 	Key string `json:"verifier_key"`
-	// Event is what is there.
+	// Event is the proven event.
 	Event journal.Event `json:"-"`
 }

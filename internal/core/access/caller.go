@@ -38,8 +38,8 @@ func ParseRole(s string) (Role, error) {
 	return Role(s), nil
 }
 
-// For reports whether members of a kind can hold the role: an agent runs tools and
-// decides nothing, and what acts for somebody is no user.
+// For reports whether members of a kind can hold the role: an agent runs tools and decides nothing,
+// and a delegate is not a user.
 func (r Role) For(k Kind) bool {
 	switch k {
 	case KindUser:
@@ -64,7 +64,7 @@ const (
 	SurfaceInClient Surface = "in_client"
 	SurfaceWebhook  Surface = "webhook"
 	SurfaceSlack    Surface = "slack"
-	// SurfaceMCP is where calls of MCP clients come from; nobody votes there.
+	// SurfaceMCP is the surface of MCP clients; it accepts no votes.
 	SurfaceMCP Surface = "mcp"
 )
 
@@ -75,24 +75,23 @@ type Transport string
 // neither paired nor present: the system said whose process it was, and no key did.
 const TransportSocket Transport = "socket"
 
-// SurfaceHeader is where a client may say what it is: "cli". Nothing proves it,
-// and nothing that policy reads follows from it.
+// SurfaceHeader is the header with which a client may name its kind: "cli". It is unverified, and
+// no policy fact depends on it.
 const SurfaceHeader = "Palyra-Surface"
 
 // Permission is a Cedar action of the API's access rules, such as
 // "approval.decide".
 type Permission string
 
-// Member is a principal that the gateway knows: a user, or an agent that acts
-// for one.
+// Member is a known principal: a user, or an agent that acts for one.
 type Member struct {
 	Principal Principal `json:"principal"`
 	// Owner is the user an agent acts on behalf of; zero for a user.
 	Owner    Principal `json:"owner"`
 	Roles    []Role    `json:"roles"`
 	Disabled bool      `json:"disabled"`
-	// NoDevice is true for a member all of whose devices were revoked. The Registry
-	// sets it from what it was told of devices, whatever a caller of Put says.
+	// NoDevice is true for a member whose devices are all revoked. The Registry sets it from the
+	// known devices and ignores the value passed to Put.
 	NoDevice bool `json:"no_device,omitempty"`
 	// AwaitsConsent is true for an agent whose owner has not agreed yet that it acts
 	// in their name.
@@ -123,10 +122,9 @@ func (m Member) CanVote() bool {
 	return m.Principal.Kind == KindUser && !m.Disabled && !m.NoDevice
 }
 
-// Decides reports whether m is one of those who answer approvals: it can vote and
-// holds a role that does. Who decides alone answers for their own calls, too; from
-// the second on, somebody else has to. Policies of an operator may let others
-// decide besides (package policy); nothing else says who decides.
+// Decides reports whether m is an approver: it can vote and holds a role that does. A single
+// approver also answers their own calls; with two or more, another approver must. An operator's
+// policies may permit further approvers (package policy); no other place defines approvers.
 func (m Member) Decides() bool {
 	return m.CanVote() && slices.ContainsFunc(m.Roles, Role.Decides)
 }
@@ -142,8 +140,9 @@ type Caller struct {
 	// when it is a user, the owner when it is an agent.
 	OnBehalfOf Principal `json:"on_behalf_of"`
 	Roles      []Role    `json:"roles"`
-	// DeviceID is the ULID of the device whose certificate was shown, or that of the
-	// token.
+	// DeviceID is the ULID of the credential: of the device whose certificate was presented, or of
+	// the token. One field for both ends sessions, streams and runs with a revoked credential of
+	// either kind.
 	DeviceID string  `json:"device_id"`
 	Surface  Surface `json:"surface"`
 	// Paired is true for a device that holds its own key and certificate.
@@ -156,8 +155,7 @@ type Caller struct {
 	Transport Transport `json:"transport,omitempty"`
 	// Address is the peer's network address, for rate limits and logs.
 	Address string `json:"-"`
-	// Token bounds what a caller with an API token may do; nil for one with a
-	// certificate.
+	// Token limits a caller with an API token; nil for a caller with a certificate.
 	Token *TokenBounds `json:"-"`
 }
 
@@ -171,8 +169,8 @@ func (m Member) Caller(deviceID string) Caller {
 	return c
 }
 
-// Reduced says why what c began does not go on, where now is the caller that its
-// credential stands for at present: that is somebody else, acts for another user, or
+// Reduced returns the reason why work started by c must stop, where now is the caller that its
+// credential currently represents: another member, a delegate of another user, or a member that
 // lost a role. Its reason is Unauthenticated.
 func (c Caller) Reduced(now Caller) error {
 	same := now.Principal == c.Principal && now.OnBehalfOf == c.OnBehalfOf
@@ -182,12 +180,12 @@ func (c Caller) Reduced(now Caller) error {
 	return reason.Errorf(reason.Unauthenticated, "what %s may do was changed", c.Principal).WithRemedy("Connect again.")
 }
 
-// TokenBounds are what a token may be used for: nothing beyond its scopes, and
-// nothing that its creator may not do now.
+// TokenBounds limit the use of a token: to its scopes, and to the current permissions of its
+// creator.
 type TokenBounds struct {
 	Scopes    []Permission
 	Creator   Principal
 	ExpiresAt time.Time
-	// Issuer is who made the token, "" for the gateway itself.
+	// Issuer is the issuer of the token, "" for the gateway itself.
 	Issuer string
 }

@@ -7,8 +7,8 @@ type deviceKey struct{}
 // ReachesExecutors lets an executor record the device of its request (tool.Isolate).
 func (deviceKey) ReachesExecutors() {}
 
-// WithDevice returns a context of a request that a device made, so that the journal can
-// say from where somebody changed what.
+// WithDevice returns a context of a request made by a device, so that the journal can record the
+// device of a change.
 func WithDevice(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, deviceKey{}, id)
 }

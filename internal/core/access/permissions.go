@@ -59,9 +59,9 @@ const (
 	PermSecretLease        Permission = "secret.lease"
 )
 
-// NeverByToken are the permissions that no token can have, be it the gateway's own or
-// that of another issuer: to answer approvals, to say who may do what and who acts for
-// whom, and to loosen what holds. They take a device.
+// NeverByToken are the permissions that no token can have, neither the gateway's own nor another
+// issuer's: to answer approvals, to assign permissions and owners, and to relax restrictions. They
+// require a device.
 var NeverByToken = []Permission{
 	PermApprovalDecide, PermApprovalGrantBroad, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermPolicyActivate, PermGatewayThaw, PermDevicePair, PermUpstreamWrite, PermUpstreamLogin, PermSkillWrite, PermNotifyWrite,

@@ -1,6 +1,6 @@
-// Package access is the vocabulary of who may do what: principals, roles,
-// surfaces and the authenticated caller. It is a leaf: every package may import
-// it, and it imports none of ours.
+// Package access is the vocabulary of permissions: principals, roles, surfaces and the
+// authenticated caller. It is a leaf: every package may import it, and it imports no other package
+// of this module.
 package access
 
 import (
@@ -27,7 +27,7 @@ var kinds = []Kind{KindUser, KindAgent, KindDevice, KindNode, KindService}
 
 var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Principal is one who acts, written "kind:name". The zero value is nobody.
+// Principal is an actor, written "kind:name". The zero value is no principal.
 type Principal struct {
 	Kind Kind
 	Name string
@@ -47,13 +47,13 @@ func (p Principal) String() string {
 	return string(p.Kind) + ":" + p.Name
 }
 
-// IsZero reports whether p is nobody.
+// IsZero reports whether p is the zero Principal.
 func (p Principal) IsZero() bool { return p == Principal{} }
 
 // MarshalText writes the form of String.
 func (p Principal) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads the form of String; the empty text is nobody.
+// UnmarshalText reads the form of String; the empty text is the zero Principal.
 func (p *Principal) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*p = Principal{}

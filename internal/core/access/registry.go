@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// MemberStore is where a Registry reads the members from.
+// MemberStore is the source of a Registry's members.
 type MemberStore interface {
 	Members(ctx context.Context) ([]Member, error)
 }
@@ -24,9 +24,8 @@ type Registry struct {
 	changing sync.Mutex
 	mu       sync.RWMutex
 	members  map[Principal]Member
-	// reachable are the members with a device that was not revoked. Nil means that
-	// nobody told: then each counts as having one, so that nobody comes to decide
-	// alone for want of knowledge.
+	// reachable are the members with a device that is not revoked. Nil means unknown: every member
+	// then counts as having one, so that missing data never leaves a single approver.
 	reachable map[Principal]bool
 	watchers  map[int]func()
 	next      int
@@ -51,7 +50,7 @@ func NewRegistry(ctx context.Context, store MemberStore, declared []Role) (*Regi
 	return r, r.Load(ctx)
 }
 
-// Load replaces the members by those of the store and tells the watchers.
+// Load replaces the members by the stored ones and notifies the watchers.
 func (r *Registry) Load(ctx context.Context) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -70,8 +69,7 @@ func (r *Registry) Load(ctx context.Context) error {
 	return nil
 }
 
-// Put adds or replaces one member, after the store has it, and tells the
-// watchers.
+// Put adds or replaces one member after it is stored, and notifies the watchers.
 func (r *Registry) Put(m Member) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -81,8 +79,7 @@ func (r *Registry) Put(m Member) {
 	r.tell()
 }
 
-// Reach says who has a device that was not revoked, and tells the watchers when
-// that changed.
+// Reach sets the members with a device that is not revoked, and notifies the watchers of a change.
 func (r *Registry) Reach(reachable map[Principal]bool) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -128,10 +125,9 @@ func (r *Registry) Roles() []Role { return slices.Clone(r.roles) }
 // HasRole reports whether the role is built in or declared.
 func (r *Registry) HasRole(role Role) bool { return slices.Contains(r.roles, role) }
 
-// Active returns a member if it may act now: it is known and not disabled, and so
-// is the owner that it acts for, who agreed to that. An agent without an owner may
-// not act. One that waits for nothing but consent is returned with false, and says
-// so.
+// Active returns a member if it may act now: it is known and not disabled, and so is its owner, who
+// has consented. An agent without an owner may not act. A member for which only the consent is
+// missing is returned with false and marked as such.
 func (r *Registry) Active(p Principal) (Member, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -164,7 +160,7 @@ func (r *Registry) Subscribe(fn func()) (cancel func()) {
 	}
 }
 
-// tell runs outside mu, so that a watcher can read what changed.
+// tell runs outside mu, so that a watcher can read the change.
 func (r *Registry) tell() {
 	r.mu.RLock()
 	ids := make([]int, 0, len(r.watchers))

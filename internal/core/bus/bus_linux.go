@@ -20,8 +20,7 @@ func System() string {
 	return "unix:path=/run/dbus/system_bus_socket"
 }
 
-// Session is the address of the bus of this user's session; env looks a variable
-// up.
+// Session returns the address of this user's session bus; env looks up a variable.
 func Session(env func(string) string) string {
 	if at := env("DBUS_SESSION_BUS_ADDRESS"); at != "" {
 		return at
@@ -29,14 +28,13 @@ func Session(env func(string) string) string {
 	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
 }
 
-// Connect opens the first of the addresses (with semicolons between them) at which
-// a bus answers, and authenticates as this user. ctx bounds this; the connection
-// lasts until it is closed.
+// Connect opens the first of the addresses (separated by semicolons) at which a bus answers, and
+// authenticates as this user. ctx limits this; the connection lasts until it is closed.
 //
-// Only sockets of this machine are connected to. The specification knows addresses
-// by which a client connects to a host, or starts a program.
+// Only sockets of this machine are used, although the specification also has addresses that connect
+// to a host or start a program.
 func Connect(ctx context.Context, addresses string) (*dbus.Conn, error) {
-	err := errors.New("there is no address of a bus")
+	err := errors.New("the address of the bus is not set")
 	for address := range strings.SplitSeq(addresses, ";") {
 		var conn *dbus.Conn
 		if conn, err = connect(ctx, address); err == nil {

@@ -23,10 +23,9 @@ type Shaped interface {
 	Shape() any
 }
 
-// encoder writes a Go value in RFC 8785 form in one pass. It is a short cut for
-// json.Marshal and the rewriting of what that returns, and knows what the gateway's own
-// records are made of. Where it gives up, with false, those two do the work: they alone
-// say what is wrong with a value.
+// encoder writes a Go value in RFC 8785 form in one pass. It is a fast path for json.Marshal and
+// rewriting its output, for the types of the gateway's own records. If it returns false, the slow
+// path is used: only that reports the defect of a value.
 type encoder struct {
 	rewriter // of the texts that stand in the value
 	depth    int
@@ -286,7 +285,7 @@ func (e *encoder) raw(v reflect.Value) bool {
 	return e.json(v.Bytes())
 }
 
-// json writes a JSON value that somebody else made.
+// json writes an existing JSON value.
 func (e *encoder) json(text []byte) bool {
 	if plain(text) {
 		e.out = append(e.out, text...)
@@ -327,8 +326,8 @@ func (e *encoder) shape(v reflect.Value) bool {
 	return true
 }
 
-// shaped reports whether a type has a shape of its own. That of a struct in it, whose
-// methods it has, may not be its own.
+// shaped reports whether a type defines its own encoding. An embedded struct, whose methods the
+// type inherits, may differ.
 func shaped(t reflect.Type) bool {
 	if !t.Implements(shapedType) {
 		return false
@@ -452,4 +451,12 @@ func entriesOf(v reflect.Value, list reflect.Type) (entries []entry, ok bool) {
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return entries, true
+}
+
+// List returns a list, or an empty one in place of nil, so that it is encoded as [] and not as null.
+func List[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }

@@ -17,8 +17,8 @@ func Is(text []byte) bool {
 	return value.Canonicalize() == nil && bytes.Equal(value, text)
 }
 
-// Valid reports whether text is one JSON value, in whatever form. It is quickest with
-// what is in RFC 8785 form.
+// Valid reports whether text is one JSON value, in any form. It is fastest for text in RFC 8785
+// form.
 func Valid(text []byte) bool { return plain(text) || json.Valid(text) }
 
 // AppendString appends a Go string as a JSON string in RFC 8785 form. Invalid

@@ -19,11 +19,11 @@ import (
 // ErrSpelling is a member that differs only in case from one that is read.
 var ErrSpelling = errors.New("object key differs only in case from one that is read")
 
-// Read is json.Unmarshal for text from outside: a member counts only under its exact name.
-// encoding/json matches the names of struct fields without regard to case, and the last of
-// several counts: {"action":"decline","ACTION":"accept"} would be read as accept, where
-// other readers of the same text see decline. Its errors are those of Names and of
-// json.Unmarshal. It has no size limit.
+// Read is json.Unmarshal for external text: a member counts only under its exact name.
+// encoding/json matches the names of struct fields without regard to case, and the last of several
+// counts: {"action":"decline","ACTION":"accept"} would be read as accept, where other readers of
+// the same text see decline. Its errors are the errors of Names and of json.Unmarshal. It has no
+// size limit.
 func Read(text []byte, into any) error {
 	if err := Names(text, into); err != nil {
 		return err
@@ -139,8 +139,8 @@ func namesOf(t reflect.Type) *fieldNames {
 	return names
 }
 
-// add takes the fields of a struct, those of embedded structs last: a field of the same name
-// that is less deep hides them. A type that embeds itself is in above.
+// add adds the fields of a struct, with fields of embedded structs last: a less deep field of the
+// same name hides them. above contains the enclosing types, for a type that embeds itself.
 func (n *fieldNames) add(t reflect.Type, above []reflect.Type) {
 	if slices.Contains(above, t) {
 		return

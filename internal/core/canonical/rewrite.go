@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a
-// short cut for what the gateway's own records are made of: compact text, integers
-// below 10^15, member names in plain ASCII. ok is false for everything else, valid
-// JSON or not: the caller then uses the library, which takes several times as long.
+// rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a fast path for
+// the gateway's own records: compact text, integers below 10^15, member names in plain ASCII. ok is
+// false for everything else, valid JSON or not: the caller then uses the library, which takes
+// several times as long.
 func rewrite(text []byte) (out []byte, ok bool) {
 	w := rewriter{in: text, out: make([]byte, 0, len(text))}
 	if !w.value(0) || len(w.in) > 0 {

@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain reports whether text is one JSON value in RFC 8785 form, as far as that can
-// be seen in one look without a copy: member names in plain ASCII, integers below
-// 10^15. False says nothing: the text may still be in that form. Whatever is plain
-// passes JSON, too: no nesting beyond MaxDepth, no NUL.
+// plain reports whether text is one JSON value in RFC 8785 form, as far as a single pass without a
+// copy can determine: member names in plain ASCII, integers below 10^15. If it is false, the text
+// may still be in that form. A plain text also passes JSON: no nesting beyond MaxDepth, no NUL.
 func plain(text []byte) bool {
 	s := scanner{text}
 	return s.value(0) && len(s.in) == 0
@@ -24,7 +23,7 @@ func Members(text []byte, each func(name, value []byte)) bool {
 	return s.object(0, each) && len(s.in) == 0
 }
 
-// scanner reads what is plain from in.
+// scanner reads a plain text from in.
 type scanner struct{ in []byte }
 
 func (s *scanner) value(depth int) bool {
@@ -114,7 +113,7 @@ func (s *scanner) object(depth int, each func(name, value []byte)) bool {
 	}
 }
 
-// text reads a string whose escapes are those of RFC 8785.
+// text reads a string whose escapes follow RFC 8785.
 func (s *scanner) text() bool {
 	in := s.in[1:]
 	for {
@@ -161,10 +160,9 @@ func nameLength(in []byte) int {
 	return n + 1
 }
 
-// integerLength returns the length of the integer that in begins with, and 0 for what
-// is none, "-0", and what has more than 15 digits: a double holds what has fewer
-// exactly, and prints it as it was written. Of "1.5" and "1e2" it counts the 1; no
-// value ends there.
+// integerLength returns the length of the integer at the start of in. It returns 0 if there is no
+// integer, for "-0", and for more than 15 digits: a double represents fewer digits exactly and
+// prints them unchanged. For "1.5" and "1e2" it counts the 1; no value ends there.
 func integerLength(in []byte) int {
 	const most = 15
 	n := 0
@@ -228,9 +226,9 @@ var straightBytes = func() (table [256]bool) {
 	return table
 }()
 
-// straightWord is straightByte for each of eight bytes. A byte of a difference has its
-// high bit set if the byte was too small, or zero after it was compared; what a borrow
-// does to the bytes above it changes nothing, since there is one that is not straight.
+// straightWord is straightByte for each of eight bytes. A byte of a difference has its high bit set
+// if the byte was too small, or zero after it was compared. A borrow may affect the bytes above it,
+// but does not change the result: one byte is then already not straight.
 func straightWord(word uint64) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	control := word - each*' '

@@ -10,10 +10,9 @@ import (
 // maxAPIKey is far above any key: 8 KiB.
 const maxAPIKey = 8 << 10
 
-// APIKey reads the key of api_key_file; "" is the key of a model without one.
-// The file must be regular, hold one line, and belong to the user that reads
-// it and to nobody else. The error says what is wrong and what to do, and
-// never what the file holds.
+// APIKey reads the key of api_key_file; it is "" for a model without one. The file MUST be regular,
+// contain one line, belong to the user that reads it, and be inaccessible to others. The error
+// names the defect and the next step, and never contains the content.
 func (m Model) APIKey() (string, error) {
 	if m.APIKeyFile == "" {
 		return "", nil

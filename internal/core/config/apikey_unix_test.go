@@ -57,7 +57,7 @@ func TestKeyFiles(t *testing.T) {
 		{"a bare line", "is empty", write(0o600, "\n")},
 		{"two lines", "holds more than one line", write(0o600, secret+"\n"+secret+"\n")},
 		{"a word before it", "holds more than one line", write(0o600, "key "+secret)},
-		{"of somebody else", "belongs to uid 12345", ofAnother(secret)},
+		{"owned by another user", "belongs to uid 12345", ofAnother(secret)},
 		{"too large", "has more than 8192 bytes", write(0o600, strings.Repeat("k", maxAPIKey+1))},
 	} {
 		w := newWorld(t)

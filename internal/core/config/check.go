@@ -17,13 +17,13 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// checker collects what is wrong with values that are of the right type.
+// checker collects the defects of values of the right type.
 type checker struct {
 	origins  Origins
 	findings Findings
 }
 
-// check returns what is wrong with the effective values, in the order of the keys.
+// check returns the findings about the effective values, in the order of the keys.
 func check(c *Config, origins Origins) Findings {
 	k := &checker{origins: origins}
 	k.paths(c)
@@ -72,8 +72,8 @@ func (k *checker) find(key, message, remedy string) {
 	k.findings = append(k.findings, Finding{Key: key, Origin: origin, Message: message, Remedy: remedy})
 }
 
-// MaxResult is the largest result of a call that can be stored, in bytes: that
-// of the store's blobs, 16 MiB.
+// MaxResult is the largest result of a call that can be stored, in bytes: the limit of the store's
+// blobs, 16 MiB.
 const MaxResult = 16 << 20
 
 // storable checks a limit on bytes of which a result may hold as many as times
@@ -119,7 +119,7 @@ func (k *checker) absolute(key, path string) bool {
 
 func (k *checker) paths(c *Config) {
 	if c.StateDir == "" {
-		k.find("state_dir", "is not known, as there is no home directory", "set state_dir or HOME")
+		k.find("state_dir", "is not known without a home directory", "set state_dir or HOME")
 	} else {
 		k.absolute("state_dir", c.StateDir)
 	}
@@ -240,7 +240,7 @@ func (k *checker) workspaces(c *Config) {
 	}
 }
 
-// rules finds a workspace that holds what decides what is allowed in it.
+// rules finds a workspace that contains files that decide what is allowed in it.
 func (k *checker) rules(each string, w Workspace, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{
@@ -256,13 +256,13 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	for _, rule := range rules {
 		if rule.path != "" && overlap(w.Path, rule.path) {
 			k.find(each+".path", "is "+quote(w.Path)+", which overlaps "+rule.name+" ("+quote(rule.path)+")",
-				"keep it outside of every workspace: what an agent may read or write must not decide what it is allowed")
+				"keep it outside every workspace: files that an agent may read or write must not control its permissions")
 		}
 	}
 }
 
-// Overlapping is the workspace that a path lies in or contains, if there is one:
-// what decides what is allowed does not belong there.
+// Overlapping returns the workspace that contains a path or lies inside it, if any: files that
+// decide what is allowed MUST NOT be in a workspace.
 func (c *Config) Overlapping(path string) (Workspace, bool) {
 	for _, w := range c.Workspaces {
 		if overlap(w.Path, path) {
@@ -306,7 +306,7 @@ func IsChannel(name string) bool { return channelForm.MatchString(name) }
 
 func (k *checker) ceilings(c *Config) {
 	if len(c.AllowedPrincipals) == 0 {
-		k.find("allowed_principals", "is empty: nobody could do anything", `leave it out, or write ["*"], for every member`)
+		k.find("allowed_principals", "is empty: no request could be permitted", `leave it out, or write ["*"], for every member`)
 	}
 	for _, name := range c.AllowedPrincipals {
 		p, err := access.ParsePrincipal(name)
@@ -363,7 +363,7 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 
-// clients may be given times that nobody could answer within; they are told of in time.
+// clients finds times too short for a person to answer; the client is notified in time.
 func (k *checker) clients(list []MCPClient) {
 	named := make(map[string]bool)
 	for i, c := range list {

@@ -1,8 +1,7 @@
-// Package config reads palyra.toml: its keys, their defaults, the PALYRA_*
-// variables and flags that override them, and the checks on what they say.
-// It is strict: a key that does not exist is an error with its place in the
-// file and the key that was probably meant. docs/config.md describes every
-// key, and a test holds the two together.
+// Package config reads palyra.toml: its keys, their defaults, the PALYRA_* variables and flags that
+// override them, and the checks of their values. It is strict: an unknown key is an error with its
+// place in the file and the most similar key. docs/reference/configuration.md describes every key, and a test
+// compares the two.
 package config
 
 import (
@@ -12,20 +11,24 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Config is the effective configuration. The struct tags are the names of the
-// keys; a field with the tag `path:"true"` holds a file name, in which a
-// leading "~" is the home directory, alone or before a slash.
+// Config is the effective configuration. The struct tags are the names of the keys; a field with
+// the tag `path:"true"` is a path, in which a leading "~" is the home directory. The comments of
+// the fields are published as docs/reference/configuration.md: they name other keys by their dotted
+// names, and state the default only if Default does not.
 type Config struct {
-	// StateDir holds keys, journal and blobs; palyrad makes it with mode 0700.
+	// StateDir is the directory of palyrad's keys, certificates, journal and blobs, created with
+	// mode 0700. Without a home directory, root uses `/var/lib/palyra`. Default:
+	// `$XDG_STATE_HOME/palyra` (`~/.local/state/palyra`).
 	StateDir string `toml:"state_dir" path:"true"`
-	// Source is the file that Load read, or would have read had it existed; it
-	// is no key.
+	// Source is the path of the file for Load, whether or not it exists; it is not a key.
 	Source string `toml:"-"`
-	// Notes are sentences about what is valid and should be written otherwise;
-	// palyrad logs them at start.
+	// Notes are warnings about valid settings that should be written differently; palyrad logs them
+	// at start.
 	Notes []string `toml:"-"`
-	// TrustDomain is the authority of the SPIFFE ids that the CA issues; "" is one
-	// that no other gateway has.
+	// TrustDomain is the authority of the SPIFFE ids that the gateway's CA issues. It cannot change
+	// after the CA is created. If it is empty, a new gateway uses a unique name derived from its
+	// root's public key (`palyra-0f1e2d3c4b5a6978.internal`), and an existing gateway keeps its
+	// name.
 	TrustDomain string   `toml:"trust_domain"`
 	Keys        KeyStore `toml:"keys"`
 	Presence    Presence `toml:"presence"`
@@ -34,32 +37,46 @@ type Config struct {
 	Console     Console  `toml:"console"`
 	Log         Log      `toml:"log"`
 	Policy      Policy   `toml:"policy"`
-	// Roles are the operator's own, beside access.BuiltinRoles.
+	// Roles are additional roles, beyond `owner`, `admin`, `operator`, `auditor`, `developer` and
+	// `agent`. They carry no permission by themselves; policies can name them ("two approvals from
+	// security").
 	Roles      []access.Role `toml:"roles"`
 	Workspaces []Workspace   `toml:"workspaces"`
 
-	// AllowedTools are names, or prefixes that end in '*'; see ToolAllowed.
+	// AllowedTools are the tools that exist: names, prefixes that end in `*` (`"fs.*"`,
+	// `"github/*"`), or `"*"`. Any other tool is denied, regardless of policies.
 	AllowedTools []string `toml:"allowed_tools"`
-	// AllowedPrincipals may act at all: "user:NAME", "agent:NAME", or "*" for every
-	// member that is not disabled.
+	// AllowedPrincipals are the users and agents that may act: `"user:NAME"`, `"agent:NAME"`, or
+	// `"*"` for every member that is not disabled. Any other member is refused, regardless of
+	// policies and commands. A member that is left out still counts among the people who can answer
+	// approvals: disable it as well.
 	AllowedPrincipals []string `toml:"allowed_principals"`
-	// AllowedChannels are the messaging channels that calls may come from. Empty
-	// leaves it to commands, and none of them is allowed from the start.
+	// AllowedChannels are the messaging channels that calls may come from. If the list is empty,
+	// only channels admitted by `palyra access allow channel:NAME` are allowed. If it is not,
+	// commands can only remove channels from it.
 	AllowedChannels []string `toml:"allowed_channels"`
-	// DualControl has changes of members, policies and the freeze approved by a
-	// second owner or admin, where there is one who is independent.
+	// DualControl requires the approval of a second owner or admin for changes of members,
+	// policies, upstream servers and skills, and for the end of a freeze, if two independent ones
+	// exist (docs/identity.md). `false` accepts the decision of one person. It takes effect at a
+	// restart, is recorded at each start (`PAL-P109`), and is part of `palyra status`.
 	DualControl bool `toml:"dual_control"`
-	// AllowSensitiveTools waives the human for every sensitive tool.
+	// AllowSensitiveTools waives human approval for every sensitive tool: calls that write, fetch
+	// or start programs run without approval. palyrad logs a warning at each start.
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
-	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.
+	// MaxCallsPerRun is the number of calls that a run of palyrad may propose, denied calls
+	// included. Range: 1 to 1000000.
 	MaxCallsPerRun int `toml:"max_calls_per_run"`
-	// MaxCallsPerSession is the budget of all other calls of a session. When it is
-	// used up, people are asked whether the session may go on.
+	// MaxCallsPerSession is the number of calls outside of such runs that a session may propose,
+	// denied calls included (docs/sessions.md). When it is used up, people are asked to allow 200
+	// more. Range: 1 to 1000000.
 	MaxCallsPerSession int `toml:"max_calls_per_session"`
-	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds.
+	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds. Range: 100 to
+	// 86400000 (24 h).
 	ExecutionTimeoutMS int64 `toml:"execution_timeout_ms"`
 
-	// StopTimeout is how long calls may go on after the order to stop.
+	// StopTimeout is how long running calls may continue after a request to stop palyrad; then they
+	// end with `SHUTTING_DOWN`. New calls are refused meanwhile. The stop timeout of the service
+	// manager must be about 20 s longer. Range: 0s to 1h.
 	StopTimeout time.Duration `toml:"stop_timeout"`
 
 	ProcessRunner ProcessRunner `toml:"process_runner"`
@@ -69,24 +86,18 @@ type Config struct {
 	Approvals     Approvals     `toml:"approvals"`
 	Runs          Runs          `toml:"runs"`
 	Sessions      Sessions      `toml:"sessions"`
-	// Models are what a run may ask, the first being the default.
-	Models []Model `toml:"models"`
-	// Secrets are values that tools use without seeing them.
-	Secrets []Secret `toml:"secrets"`
-	// OAuthIssuers are whose access tokens count at the MCP server.
-	OAuthIssuers []OAuthIssuer `toml:"oauth_issuers"`
-	// Evaluators are the members that may ask what others may do.
-	Evaluators []Evaluator `toml:"evaluators"`
-	// MCPClients are those whose time for a call is another than what is known of them.
-	MCPClients []MCPClient `toml:"mcp_clients"`
-	// Notify are where people are told of what happens.
-	Notify     []Notify   `toml:"notify"`
-	OIDC       OIDC       `toml:"oidc"`
-	RateLimits RateLimits `toml:"rate_limits"`
-	Quotas     Quotas     `toml:"quotas"`
-	Storage    Storage    `toml:"storage"`
-	Results    Results    `toml:"results"`
-	Client     Client     `toml:"client"`
+	Models        []Model       `toml:"models"`
+	Secrets       []Secret      `toml:"secrets"`
+	OAuthIssuers  []OAuthIssuer `toml:"oauth_issuers"`
+	Evaluators    []Evaluator   `toml:"evaluators"`
+	MCPClients    []MCPClient   `toml:"mcp_clients"`
+	Notify        []Notify      `toml:"notify"`
+	OIDC          OIDC          `toml:"oidc"`
+	RateLimits    RateLimits    `toml:"rate_limits"`
+	Quotas        Quotas        `toml:"quotas"`
+	Storage       Storage       `toml:"storage"`
+	Results       Results       `toml:"results"`
+	Client        Client        `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.
@@ -109,228 +120,312 @@ const (
 	KeysInTPM   = "tpm"
 )
 
-// KeyStore says where the gateway's private keys live.
+// KeyStore selects where the gateway's private keys are stored (docs/keys.md).
 type KeyStore struct {
-	// Store is KeysInFiles or KeysInTPM.
+	// Store is `file` or `tpm`. With `tpm`, the root and the issuing key are created in a TPM 2.0
+	// and never leave it, and the seeds of notary and journal are sealed by it. The value must
+	// match the existing keys: `palyrad keys seal` moves them into the TPM, and there is no way
+	// back.
 	Store string `toml:"store"`
-	// TPMDevice is the device of the TPM, or the Unix socket of one in software.
+	// TPMDevice is the device of the kernel's TPM resource manager, or the Unix socket of a
+	// software TPM. It is ignored on Windows.
 	TPMDevice string `toml:"tpm_device" path:"true"`
 }
 
-// Presence says which passkeys prove that somebody is there.
+// Presence selects the passkeys that prove the presence of a person (docs/identity.md).
 type Presence struct {
-	// AAGUIDs are the makes of authenticators that may be enrolled, each a UUID in small
-	// letters; none means all, and some that each has to attest its make.
+	// AAGUIDs are the models of authenticators that may be enrolled, each by its AAGUID, a UUID in
+	// lower case. `[]` accepts all. With a list, an authenticator must attest its model, which most
+	// passkeys of phones and browsers cannot do.
 	AAGUIDs []string `toml:"aaguids"`
-	// AttestationRoots is a file of certificates (PEM) to which the attestations have to
-	// lead; "" believes what an authenticator says of itself.
+	// AttestationRoots is a file of certificates (PEM) of manufacturers, to which attestations must
+	// lead. `""` accepts the authenticator's own statement, which software can forge.
 	AttestationRoots string `toml:"attestation_roots" path:"true"`
 }
 
-// Listen says where palyrad listens.
+// Listen configures palyrad's listeners.
 type Listen struct {
-	// API is host:port of the TLS listener for the API.
+	// API is the address of the API, always with TLS. Any address but loopback needs
+	// `listen.allow_remote` and `listen.server_names`.
 	API string `toml:"api"`
-	// AllowRemote permits an API address that is not loopback.
+	// AllowRemote permits an API address that other machines can reach.
 	AllowRemote bool `toml:"allow_remote"`
-	// ServerNames are further DNS names and addresses of the server certificate.
+	// ServerNames are additional DNS names and IP addresses in the server certificate. `localhost`
+	// and the loopback addresses are always included.
 	ServerNames []string `toml:"server_names"`
-	// Metrics is host:port of the plain HTTP listener for metrics, always
-	// loopback; "" switches it off.
+	// Metrics is the loopback address of metrics and readiness over plain HTTP, with neither TLS
+	// nor login and at most 64 connections. `""` disables it.
 	Metrics string `toml:"metrics"`
-	// Agents is host:port of the plain HTTP listener for agents on this host, always
-	// loopback; "" switches it off.
+	// Agents is the loopback address at which agents on this machine reach MCP and hooks over plain
+	// HTTP, with a token. `""` disables it. `listen.api` offers both with TLS.
 	Agents string `toml:"agents"`
-	// Hooks is the path of a Unix socket for the hooks of agents of AgentUIDs, in a
-	// directory that no other user can write to; "" is none.
+	// Hooks is a Unix socket for the hooks of agents of `listen.agent_uids`, which authenticate
+	// with a token. Its directory must not be writable or replaceable by other users, by the same
+	// rules as policies; `/run/palyra` is an example. `""` is none; `hooks.sock` in the state
+	// directory serves palyrad's own user (docs/hooks.md).
 	Hooks string `toml:"hooks" path:"true"`
-	// AgentUIDs are the users beside the owner of the state directory whose processes
-	// Agents and Hooks let in.
+	// AgentUIDs are numeric ids of users, in addition to the owner of the state directory, whose
+	// processes may connect to `listen.agents` and `listen.hooks`. All others are refused, whatever
+	// token they present (docs/hooks.md). Linux only: other systems do not report the user of a
+	// connection.
 	AgentUIDs []int64 `toml:"agent_uids"`
-	// Console is host:port of the web console, "" switches it off. Any address but
-	// loopback needs TLS.
+	// Console is the address of the web console (docs/console.md): plain HTTP on loopback. Any
+	// other address needs TLS (`console.certificate_file` or `console.own_ca`) and
+	// `listen.allow_remote`. `""` disables it.
 	Console string `toml:"console"`
-	// SocketOperator lets the owner of the state directory in as the local operator,
-	// over a Unix socket there.
+	// SocketOperator accepts the user who owns the state directory as the local operator, over the
+	// Unix socket `palyrad.sock` there and without a certificate (docs/identity.md). Votes over it
+	// are never `paired` or `present`.
 	SocketOperator bool `toml:"socket_operator"`
-	// MaxConnections bounds the open connections to the API.
+	// MaxConnections limits open connections to the API. At the limit, a new connection replaces
+	// the oldest unauthenticated one, or is closed if all are authenticated; both are logged. Idle
+	// connections are closed after 2 minutes, incomplete TLS handshakes after 5 seconds. Range: 16
+	// to 1000000.
 	MaxConnections int `toml:"max_connections"`
-	// MaxConnectionsPerAddress bounds those of one address that is not loopback.
+	// MaxConnectionsPerAddress limits open connections of one address, or one IPv6 /64 network,
+	// other than loopback. Loopback has no limit of its own, because all users of this machine
+	// share it. Range: 4 to 1000000.
 	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
 }
 
-// Console says how people use the web console.
+// Console configures the web console (docs/console.md).
 type Console struct {
-	// Origin is where browsers reach it; "" is one that no other gateway has, with the
-	// port of Listen.Console.
+	// Origin is the only origin at which browsers reach the console. `""` is
+	// `http://palyra-<random>.localhost:PORT`, a name that is stored in the state directory. Use
+	// `http://localhost:PORT` for browsers that do not resolve names below `.localhost`. Passkeys
+	// are bound to the name of the origin and are lost when it changes.
 	Origin string `toml:"origin"`
-	// Idle is how long a session lasts that nobody uses, Session how long any does.
-	Idle    time.Duration `toml:"idle"`
+	// Idle is the lifetime of an unused session. Range: 1m to 24h.
+	Idle time.Duration `toml:"idle"`
+	// Session is the lifetime of any session. Range: 1m to 168h.
 	Session time.Duration `toml:"session"`
-	// CertificateFile and KeyFile are what it is served with, in PEM; OwnCA has a CA made
-	// that is good for its names alone. Without either it is plain HTTP, on loopback.
+	// CertificateFile is the console's certificate chain in PEM, which enables TLS. It is read
+	// again when it changes. `console.origin` must be `https://NAME:PORT`.
 	CertificateFile string `toml:"certificate_file" path:"true"`
-	KeyFile         string `toml:"key_file" path:"true"`
-	OwnCA           bool   `toml:"own_ca"`
+	// KeyFile is the private key of the certificate, in PEM. It must be outside of every workspace.
+	KeyFile string `toml:"key_file" path:"true"`
+	// OwnCA creates a CA for the console in `console-ca` of the state directory. A critical name
+	// constraint limits it to the name of `console.origin`. Browsers must trust `console-ca/ca.pem`
+	// once.
+	OwnCA bool `toml:"own_ca"`
 }
 
 // TLS reports whether the console is served over TLS.
 func (c Console) TLS() bool { return c.OwnCA || c.CertificateFile != "" }
 
-// Log says how palyrad logs to standard error.
+// Log configures palyrad's log on standard error.
 type Log struct {
-	// Level is debug, info, warn or error.
+	// Level is `debug`, `info`, `warn` or `error`.
 	Level string `toml:"level"`
-	// Format is text or json.
+	// Format is `text` or `json`, one line for each entry, on standard error.
 	Format string `toml:"format"`
 }
 
-// Policy says where Cedar policies lie.
+// Policy configures the Cedar policies (docs/policy.md).
 type Policy struct {
-	// Dir holds *.cedar files that extend the built-in ones; "" means none. That
-	// beside the file, which is the default, need not exist.
+	// Dir is a directory with `*.cedar` files that extend the built-in policies. `""` is none. The
+	// default directory need not exist; palyrad loads it when it appears. Default: `policies`, next
+	// to the configuration file.
 	Dir string `toml:"dir" path:"true"`
 }
 
-// HTTP limits http.fetch.
+// HTTP limits `http.fetch`. Private, loopback, link-local and metadata addresses are refused,
+// unless a rule names the address or a prefix inside of its block.
 type HTTP struct {
-	// AllowedHosts are host rules; empty means any public host. Private
-	// addresses need a rule of their own.
+	// AllowedHosts are the hosts that may be fetched from: `host`, `host:port`, `*.domain`, an
+	// address or a prefix. Empty allows any public host, because each fetch needs an approval.
 	AllowedHosts []string `toml:"allowed_hosts"`
-	// DeniedHosts win over AllowedHosts.
+	// DeniedHosts are hosts that are denied even if `http.allowed_hosts` allows them.
 	DeniedHosts []string `toml:"denied_hosts"`
-	// MaxBytes is the largest response body.
-	MaxBytes  int64 `toml:"max_bytes"`
+	// MaxBytes is the largest response body, 4 MiB by default. Range: 1 KiB to 11 MiB.
+	MaxBytes int64 `toml:"max_bytes"`
+	// TimeoutMS is the time of a whole fetch in milliseconds, redirects included. Range: 100 to
+	// 3600000.
 	TimeoutMS int64 `toml:"timeout_ms"`
 }
 
 // Timeout is TimeoutMS as a duration.
 func (h HTTP) Timeout() time.Duration { return millis(h.TimeoutMS) }
 
-// MCPClient is what is known of an MCP client.
+// MCPClient states how long an MCP client waits for a call, if it differs from palyrad's built-in
+// table (docs/mcp.md). Clients that send the header `Palyra-Call-Limit` do not need it. It can be
+// set in the file only.
 type MCPClient struct {
-	// Name is what the client calls itself (clientInfo.name).
+	// Name is the client's own name (`clientInfo.name`), such as `codex-mcp-client`. Required.
 	Name string `toml:"name"`
-	// CallLimit is how long it waits for a call, 0 for as long as it takes.
+	// CallLimit is how long the client waits for a call: 10s to 48h, or `0s` for no limit. If
+	// people have not answered 5 seconds before it ends, the call returns that its approval is
+	// pending, and an identical call resumes it. Default: `"0s"`.
 	CallLimit time.Duration `toml:"call_limit"`
 }
 
-// Approvals bounds how humans are asked.
+// Approvals limits how often people are asked (docs/approvals.md).
 type Approvals struct {
-	// DefaultTimeout is how long a call waits for an answer.
-	DefaultTimeout            time.Duration `toml:"default_timeout"`
-	MaxPendingPerRun          int           `toml:"max_pending_per_run"`
-	MaxPendingPerPrincipal    int           `toml:"max_pending_per_principal"`
-	MaxCreatedPerMinutePerRun int           `toml:"max_created_per_minute_per_run"`
-	// MaxCreatedPerMinutePerPrincipal counts the approvals of all its runs.
+	// DefaultTimeout is how long a call waits for an approval, unless a policy sets less. Then it
+	// fails; waiting never approves it. Range: 30s to 24h.
+	DefaultTimeout time.Duration `toml:"default_timeout"`
+	// MaxPendingPerRun limits pending approvals of one run.
+	MaxPendingPerRun int `toml:"max_pending_per_run"`
+	// MaxPendingPerPrincipal limits pending approvals of one principal.
+	MaxPendingPerPrincipal int `toml:"max_pending_per_principal"`
+	// MaxCreatedPerMinutePerRun limits new approvals of one run in a minute.
+	MaxCreatedPerMinutePerRun int `toml:"max_created_per_minute_per_run"`
+	// MaxCreatedPerMinutePerPrincipal limits new approvals of one principal in a minute, in all its
+	// runs and sessions.
 	MaxCreatedPerMinutePerPrincipal int `toml:"max_created_per_minute_per_principal"`
-	// Cooldown is how long an identical ask is answered from memory after a
-	// denial or expiry.
+	// Cooldown is how long an identical request is refused without a new approval after a denial or
+	// expiry. Range: 0s to 1h.
 	Cooldown time.Duration `toml:"cooldown"`
 }
 
-// Runs bounds the runs that the gateway drives; a run may ask for less.
+// Runs limits the runs that palyrad drives; a run may ask for less (docs/runs.md). Calls count
+// against `max_calls_per_run` as well.
 type Runs struct {
-	// MaxTokens is input and output of all turns of one run.
+	// MaxTokens limits the input and output tokens of all turns of a run. Range: 1000 to
+	// 1000000000.
 	MaxTokens int64 `toml:"max_tokens"`
-	// MaxDuration is from start to end, waiting for humans included.
+	// MaxDuration limits the time from start to end of a run, waiting for people included. Range:
+	// 10s to 168h.
 	MaxDuration time.Duration `toml:"max_duration"`
-	// MaxActivePerPrincipal bounds the runs of one principal that have not
-	// ended.
+	// MaxActivePerPrincipal limits the runs of one principal that have not ended. Range: 1 to
+	// 10000.
 	MaxActivePerPrincipal int `toml:"max_active_per_principal"`
-	// ParallelCalls is how many calls of one turn run side by side.
+	// ParallelCalls is the number of calls of one turn that run in parallel. Range: 1 to 256.
 	ParallelCalls int `toml:"parallel_calls"`
-	// AbandonedAfter is how long a run waits for the next message of a client that
-	// left.
+	// AbandonedAfter is how long an interactive run without a connected client waits for the next
+	// message. A run that waits for an approval or for a running call continues. Range: 1s to 168h.
 	AbandonedAfter time.Duration `toml:"abandoned_after"`
 }
 
-// Sessions says how the gateway names the sessions of its callers.
+// Sessions defines how the gateway separates the sessions of its callers (docs/sessions.md).
 type Sessions struct {
-	// Idle is the time without any call after which a session ends.
+	// Idle is the time without any call after which a session ends. Range: 1m to 168h.
 	Idle time.Duration `toml:"idle"`
 }
 
-// Model is a model that a run may ask.
+// Model is a model that runs may use; the first is the default. If its key file or script cannot be
+// used, palyrad starts, `palyra status` reports the reason, and runs with the model fail. `palyra
+// config check` checks key files, but not the vault. Changes take effect at a restart. It can be
+// set in the file only.
 type Model struct {
+	// Name is the name in runs: 1 to 63 of `a-z`, `0-9`, `.`, `_`, `-`. Required.
 	Name string `toml:"name"`
-	// Provider is "anthropic", "openai" (and what is compatible with its chat
-	// completions) or "scripted".
+	// Provider is `anthropic` (Messages), `openai` (chat completions and compatible servers) or
+	// `scripted`, which plays a file for demonstrations and tests. Required.
 	Provider string `toml:"provider"`
-	// Model is the provider's name for it.
+	// Model is the provider's name of the model. Required, except for `scripted`.
 	Model string `toml:"model"`
-	// BaseURL replaces the provider's own address; "" keeps it.
+	// BaseURL is the URL of another server, such as `"http://127.0.0.1:11434/v1"`. Plain http is
+	// accepted for this machine, and without a key for private networks; everything else needs
+	// https. Default: the provider's own.
 	BaseURL string `toml:"base_url"`
-	// APIKeyFile holds the key and nothing else, and belongs to nobody but
-	// palyrad's user (mode 0600). A local server may need none.
+	// APIKeyFile is a file with the API key on one line. It is a regular file of mode 0600, owned
+	// by palyrad's user, outside of every workspace. A server at `models.base_url` may need none.
 	APIKeyFile string `toml:"api_key_file" path:"true"`
-	// APIKeySecret names the key in the vault in place of a file:
-	// "vault://global/<key>".
+	// APIKeySecret is the API key as a secret of the vault, in place of `models.api_key_file`:
+	// `"vault://global/anthropic"`. It is read for each turn, so that a new value takes effect at
+	// once (docs/models.md). `palyra vault import` moves a key file into the vault.
 	APIKeySecret string `toml:"api_key_secret"`
-	// MaxOutputTokens bounds one turn.
+	// MaxOutputTokens limits the output of one turn. Range: 1 to 1000000. Default: `8192`.
 	MaxOutputTokens int64 `toml:"max_output_tokens"`
-	// IdleTimeout is how long the provider may send nothing.
+	// IdleTimeout is how long the provider may send no data, before or within its answer. Raise it
+	// for slow local models, which send nothing while they read a long conversation. Range: 5s to
+	// 30m. Default: `"2m"`.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
-	// Script is the file that a scripted model plays.
+	// Script is the file that a scripted model plays (docs/models.md). Required for `scripted`.
 	Script string `toml:"script" path:"true"`
 }
 
-// RateLimits are token buckets by class, for each principal and address.
+// RateLimits are token buckets, one for each principal and one for each address. The addresses of
+// an IPv6 /64 network share one; callers on the gateway's host have none for their address. A
+// request over the limit fails with `RATE_LIMITED` and a time to retry. All callers of a class
+// share a bucket that is `rate_limits.global_factor` times as large, and callers without a
+// credential share another one of that size.
 type RateLimits struct {
-	Read     RateLimit `toml:"read"`
-	Mutate   RateLimit `toml:"mutate"`
-	Decide   RateLimit `toml:"decide"`
+	// Read is for listing, showing and watching, and for the parts of a skill that is uploaded.
+	Read RateLimit `toml:"read"`
+	// Mutate is for changes of the gateway, and messages on the stream of a run.
+	Mutate RateLimit `toml:"mutate"`
+	// Decide is for votes and revocations.
+	Decide RateLimit `toml:"decide"`
+	// ToolCall is for proposed calls.
 	ToolCall RateLimit `toml:"tool_call"`
-	Run      RateLimit `toml:"run"`
-	Secret   RateLimit `toml:"secret"`
-	Pairing  RateLimit `toml:"pairing"`
-	Login    RateLimit `toml:"login"`
-	// GlobalFactor makes the bucket that all callers of a class share this
-	// many times as large as the one of a single caller.
+	// Run is for starting runs.
+	Run RateLimit `toml:"run"`
+	// Secret is for reading and changing secrets of the vault.
+	Secret RateLimit `toml:"secret"`
+	// Pairing is for the steps of machines that pair, which have no credential.
+	Pairing RateLimit `toml:"pairing"`
+	// Login is for the steps of people who log in, who have no credential yet and are counted by
+	// address.
+	Login RateLimit `toml:"login"`
+	// GlobalFactor is the size of the buckets that all callers of a class share, as a multiple of
+	// the bucket of one caller. Range: 1 to 10000.
 	GlobalFactor int `toml:"global_factor"`
 }
 
 // RateLimit is one token bucket.
 type RateLimit struct {
+	// PerSecond is the rate at which requests are added to the bucket.
 	PerSecond float64 `toml:"per_second"`
-	Burst     int     `toml:"burst"`
+	// Burst is the number of requests that may come at once.
+	Burst int `toml:"burst"`
 }
 
-// Quotas bound how many bytes the calls of one principal bring and leave behind
-// in journal, blobs and pending inputs.
+// Quotas limit the bytes that one principal may send and store: in the journal, in blobs (large
+// inputs, results), and in pending approvals. They are far above normal use (300 calls a day store
+// about 30 MB) and prevent a principal from filling the disk. A call or message over a quota fails
+// with `QUOTA_EXCEEDED` and a time to retry; it stores only a count in one event a minute. The
+// bytes of a call are counted when they are written, so that no call is interrupted by a quota.
+// Calls of an operator by `palyra call` are counted separately from other clients with the same
+// credential. Quotas cannot be disabled.
 type Quotas struct {
-	// BytesPerSecond flow into a bucket that holds BurstBytes.
+	// BytesPerSecond is the rate at which bytes are added to the bucket, 8 MiB by default. Range:
+	// 1024 to 68719476736.
 	BytesPerSecond int64 `toml:"bytes_per_second"`
-	BurstBytes     int64 `toml:"burst_bytes"`
-	// DayBytes is what may be left behind within 24 hours.
+	// BurstBytes is the number of bytes that may be brought and stored at once, 256 MiB by default.
+	// Minimum: 4194304.
+	BurstBytes int64 `toml:"burst_bytes"`
+	// DayBytes is the number of bytes that may be stored within 24 hours, restarts included, 4 GiB
+	// by default. Minimum: 4194304.
 	DayBytes int64 `toml:"day_bytes"`
-	// InFlightBytes bounds the inputs of calls that have not ended,
-	// InFlightTotalBytes those of all principals.
-	InFlightBytes      int64 `toml:"in_flight_bytes"`
+	// InFlightBytes limits the inputs of one principal's calls that have not ended, calls that wait
+	// for approval included, 64 MiB by default. Minimum: 4194304.
+	InFlightBytes int64 `toml:"in_flight_bytes"`
+	// InFlightTotalBytes limits the inputs of all principals' calls that have not ended, 512 MiB by
+	// default. Minimum: `quotas.in_flight_bytes`.
 	InFlightTotalBytes int64 `toml:"in_flight_total_bytes"`
 }
 
-// Storage says how palyrad uses the disk of state_dir.
+// Storage configures the use of the disk of `state_dir`.
 type Storage struct {
-	// ReserveBytes is what of the disk is kept for operators, at most a tenth of
-	// it; 0 is nothing.
+	// ReserveBytes is disk space on the disk of `state_dir` that is reserved for votes, freeze,
+	// thaw, revocations and an operator's calls from a terminal, as a file that is released in
+	// steps (docs/operations.md). It uses at most a tenth of the disk. When less than half of it is
+	// free, nothing else is accepted. Without a reserve (`0`), nothing can be approved or frozen on
+	// a full disk. Linux only. Range: 0 to 68719476736 (64 GiB).
 	ReserveBytes int64 `toml:"reserve_bytes"`
 }
 
-// Results says how long what calls leave behind is kept.
+// Results configures the retention of results.
 type Results struct {
-	// Retention is for how long; after it the digest is left. 0 is for ever.
+	// Retention is how long results, large arguments, texts of runs and the prompts of closed
+	// approvals are kept, encrypted under a key that the vault wraps (docs/format/results.md).
+	// Afterwards the bytes are deleted and their digests stay: `palyra calls show`, `palyra attest
+	// verify` and `palyra journal verify` still work, and operations that need the bytes fail with
+	// `RESULT_EXPIRED`. `0` keeps them without limit. Range: 24h to 87600h.
 	Retention time.Duration `toml:"retention"`
 }
 
-// Client is for the palyra command.
+// Client configures the `palyra` command.
 type Client struct {
-	// Address is host:port of the API.
+	// Address is host:port of the gateway's API. Its variable is `PALYRA_ADDRESS`.
 	Address string `toml:"address" env:"PALYRA_ADDRESS"`
-	// Credentials is a credential bundle; "" means the local operator's in
-	// the state directory.
+	// Credentials is a credential bundle, as written by `palyrad operator add`. `""` is the local
+	// operator's, in `state_dir`. Its variable is `PALYRA_CREDENTIALS`.
 	Credentials string `toml:"credentials" path:"true" env:"PALYRA_CREDENTIALS"`
-	// Notify says that the desktop is told of calls that begin to wait.
+	// Notify enables desktop notifications of `palyra approvals watch` in a graphical session
+	// (docs/cli.md). Its variable is `PALYRA_NOTIFY`.
 	Notify bool `toml:"notify" env:"PALYRA_NOTIFY"`
 }
 

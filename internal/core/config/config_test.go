@@ -277,7 +277,7 @@ func TestFindings(t *testing.T) {
 			`:3:1: process_runner.allowed_egress_hosts has "https://example.org"; leave out scheme`,
 			`:4:1: process_runner.allowed_dns_suffixes has "*.example.org"; use a domain such as example.org`,
 			`:5:1: process_runner.required_layers has "network_namespace", which egress_enforcement_mode "preflight" does without`,
-			`:5:1: process_runner.required_layers has "secomp", which is no layer; did you mean seccomp?`,
+			`:5:1: process_runner.required_layers has "secomp", which is not a layer; did you mean seccomp?`,
 		}},
 		{"the ladder", "[process_runner]\ntier = \"b\"\nfallback = \"anything\"\ncaches = [\"go\", \"maven\"]\nprepared = 65\nuid_base = 2147483640\nuid_count = 100", []string{
 			`:3:1: process_runner.fallback is "anything"; set it to one of none, user_namespaces, landlock`,
@@ -443,7 +443,7 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-func TestPoliciesBesideTheFile(t *testing.T) {
+func TestPolicyDirectoryDefault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path := w.write("")

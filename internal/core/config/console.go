@@ -26,9 +26,9 @@ func (k *checker) console(c *Config) {
 	files := c.Console.CertificateFile != ""
 	switch {
 	case files != (c.Console.KeyFile != ""):
-		k.find("console.key_file", "is set without console.certificate_file, or is missing beside it", "set both, or neither")
+		k.find("console.key_file", "is set without console.certificate_file, or console.certificate_file is set without it", "set both, or neither")
 	case files && c.Console.OwnCA:
-		k.find("console.own_ca", "is true beside console.certificate_file", "have a CA made, or give a certificate")
+		k.find("console.own_ca", "is true together with console.certificate_file", "have a CA made, or give a certificate")
 	}
 	for key, path := range map[string]string{"console.certificate_file": c.Console.CertificateFile, "console.key_file": c.Console.KeyFile} {
 		if path != "" {

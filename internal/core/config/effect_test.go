@@ -14,7 +14,7 @@ import (
 // text that reads it there. A key that nothing reads would be accepted and
 // ignored. One that check.go refuses has its effect there.
 var readBy = map[string][2]string{
-	"state_dir":    {"gateway/build.go", "statedir.Take(g.cfg.StateDir)"},
+	"state_dir":    {"gateway/build.go", "takeState(g.cfg.StateDir)"},
 	"trust_domain": {"gateway/build.go", "TrustDomain: cfg.TrustDomain"},
 
 	"listen.api":               {"gateway/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
@@ -46,7 +46,7 @@ var readBy = map[string][2]string{
 	"log.format": {"gateway/command.go", `cfg.Log.Format == "json"`},
 
 	"policy.dir": {"call/policyadmin/files.go", "dir := p.use.Settings.Policy.Dir"},
-	"roles":      {"gateway/members.go", "g.authority, g.cfg.Roles)"},
+	"roles":      {"gateway/members.go", "g.authority, g.cfg.Roles, guard(g))"},
 
 	"workspaces.name":      {"gateway/build.go", "Name: w.Name"},
 	"workspaces.path":      {"gateway/build.go", "Path: w.Path"},
@@ -287,4 +287,25 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 	}); len(got) != 1 || !strings.Contains(got[0], "max_processes") {
 		t.Errorf("a key whose reader was removed gives %q", got)
 	}
+}
+
+// documentedKeys lists all keys of a type: every leaf of the struct, leaves of list elements included.
+func documentedKeys(prefix string, t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if field.Tag.Get("toml") == "-" {
+			continue
+		}
+		name := prefix + field.Tag.Get("toml")
+		switch {
+		case field.Type.Kind() == reflect.Struct:
+			names = append(names, documentedKeys(name+".", field.Type)...)
+		case isTableList(field.Type):
+			names = append(names, documentedKeys(name+".", field.Type.Elem())...)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -11,32 +11,41 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// EgressBudget bounds what one program exchanges with the hosts that it may
-// reach.
+// EgressBudget limits the traffic of one program with the hosts that it may reach in mode `strict`.
+// At a limit the program loses its connection, and the record names the limit (docs/egress.md).
 type EgressBudget struct {
-	// Connections are all those of the program, Concurrent those at one time.
+	// Connections limits all connections of one program. Range: 1 to 1000000.
 	Connections int `toml:"connections"`
-	Concurrent  int `toml:"concurrent"`
-	// BytesOut and BytesIn are over all connections.
+	// Concurrent limits simultaneous connections. Range: 1 to 4096.
+	Concurrent int `toml:"concurrent"`
+	// BytesOut limits the bytes sent over all connections, 64 MiB by default. It also limits one
+	// call of a WebAssembly guest. Range: 1 KiB to 1 TiB.
 	BytesOut int64 `toml:"bytes_out"`
-	BytesIn  int64 `toml:"bytes_in"`
-	// Requests counts those of plain HTTP and of inspected hosts.
+	// BytesIn limits the bytes received over all connections, 4 GiB by default. Range: 1 KiB to 1
+	// TiB.
+	BytesIn int64 `toml:"bytes_in"`
+	// Requests limits the requests of plain HTTP and of inspected hosts. Range: 1 to 1000000000.
 	Requests int `toml:"requests"`
-	// ConnectionTimeMS is how long one connection may last, in milliseconds.
+	// ConnectionTimeMS limits the duration of one connection in milliseconds, 1 h by default.
+	// Range: 1000 to 86400000.
 	ConnectionTimeMS int64 `toml:"connection_time_ms"`
 }
 
 // ConnectionTime is ConnectionTimeMS as a duration.
 func (b EgressBudget) ConnectionTime() time.Duration { return millis(b.ConnectionTimeMS) }
 
-// Inspect says which requests to a host may pass; its TLS is ended for that.
+// Inspect names a host whose requests are inspected in mode `strict`: palyrad terminates TLS with a
+// certificate that only the sandbox trusts, checks each request, and forwards it over verified TLS
+// (docs/egress.md). It can be set in the file only.
 type Inspect struct {
-	// Host is a host rule with a port.
+	// Host is a host rule with a port, as in `process_runner.allowed_egress_hosts`. It does not
+	// allow the host by itself. If several tables match a host, the first one counts. Required.
 	Host string `toml:"host"`
-	// Methods are HTTP methods, and Paths patterns of paths in which '*' matches
-	// within a segment and a last "/**" everything below; empty lets all pass.
+	// Methods are the allowed methods, in upper case (`["GET", "HEAD"]`). Empty allows all.
 	Methods []string `toml:"methods"`
-	Paths   []string `toml:"paths"`
+	// Paths are the allowed paths: patterns from the root, in which `*` matches within a segment
+	// and a final `/**` everything below (`"/repos/*/issues"`, `"/simple/**"`). Empty allows all.
+	Paths []string `toml:"paths"`
 }
 
 // oldWords replaces values that have a new name, and adds a note about each.
@@ -47,11 +56,10 @@ func (c *Config) oldWords() {
 	}
 }
 
-// egress refuses hosts that nothing would look at: a setting must not be
-// accepted and then ignored.
+// egress refuses hosts that would have no effect: a setting must not be accepted and then ignored.
 func (k *checker) egress(p ProcessRunner) {
 	if p.EgressEnforcementMode != EgressPreflight && p.EgressEnforcementMode != EgressUnrestricted {
-		// A word that is no mode was found already; the rest is held against the default.
+		// An invalid mode is already reported; the other settings are checked against the default.
 		p.EgressEnforcementMode = EgressStrict
 	}
 	for _, list := range []struct {
@@ -84,8 +92,8 @@ func (k *checker) egress(p ProcessRunner) {
 	k.inspect(p.Inspect)
 }
 
-// unseen finds settings about what programs send that have no effect: only in mode
-// strict does palyrad see what they send.
+// unseen finds settings about requests that have no effect: palyrad inspects requests only in mode
+// strict.
 func (k *checker) unseen(p ProcessRunner) {
 	var set []string
 	for _, name := range []string{"connections", "concurrent", "bytes_out", "bytes_in", "requests", "connection_time_ms"} {
@@ -97,12 +105,12 @@ func (k *checker) unseen(p ProcessRunner) {
 		set = append(set, "process_runner.inspect")
 	}
 	for _, key := range set {
-		k.find(key, "has no effect with egress_enforcement_mode "+quote(p.EgressEnforcementMode)+", in which nobody sees what programs send",
+		k.find(key, "has no effect with egress_enforcement_mode "+quote(p.EgressEnforcementMode)+", in which requests of programs are not inspected",
 			"leave it out, or set the mode to \"strict\"")
 	}
 }
 
-// mostPorts is how many ports a sandbox listens on.
+// mostPorts limits the ports on which a sandbox listens.
 const mostPorts = 64
 
 // ports finds rules without a port, and too many ports: a sandbox listens where
@@ -146,7 +154,7 @@ func isURL(rule string) bool {
 	return err != nil && strings.ContainsAny(rule, "/?#@")
 }
 
-// hostOf is the host rule that somebody meant who wrote a URL, or a part of one.
+// hostOf returns the intended host rule for a URL or a part of one.
 func hostOf(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {

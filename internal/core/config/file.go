@@ -41,7 +41,7 @@ func syntaxFinding(path string, err error) Finding {
 	return f
 }
 
-// binder sets fields from decoded values and collects what is wrong.
+// binder sets fields from decoded values and collects findings.
 type binder struct {
 	path     string
 	places   map[string]unstable.Position
@@ -92,7 +92,7 @@ func (b *binder) table(prefix string, v reflect.Value, doc map[string]any) {
 	}
 }
 
-// suggest looks beside the unknown key first, then everywhere.
+// suggest searches the siblings of the unknown key first, then all keys.
 func (b *binder) suggest(prefix, name string, fields map[string]reflect.Value) string {
 	if near := text.Nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
 		return fmt.Sprintf("did you mean %s%s?", prefix, near)
@@ -106,7 +106,7 @@ func (b *binder) suggest(prefix, name string, fields map[string]reflect.Value) s
 			return text
 		}
 	}
-	return meant(prefix+name, Keys())
+	return suggestion(prefix+name, Keys())
 }
 
 func (b *binder) value(name string, v reflect.Value, decoded any) {

@@ -102,7 +102,7 @@ func setText(v reflect.Value, text string) error {
 	return nil
 }
 
-// unset is how a setting that may have no value is written without one.
+// unset is the notation of a setting without a value.
 const unset = "unset"
 
 // setOptional sets a setting that may have no value.
@@ -147,7 +147,7 @@ func setDuration(v reflect.Value, text string) error {
 	return nil
 }
 
-// wants is the error for a value of the wrong type.
+// wants returns the error for a value of the wrong type.
 func wants(t reflect.Type, got string) error {
 	return fmt.Errorf("wants %s, not %s", typeWord(t), got)
 }

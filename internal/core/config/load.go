@@ -14,13 +14,12 @@ import (
 	"palyra/internal/core/text"
 )
 
-// LoadOptions says where a configuration comes from.
+// LoadOptions names the sources of a configuration.
 type LoadOptions struct {
 	// Path is the file. Empty means PALYRA_CONFIG, then the file that Locate
 	// finds, which need not exist.
 	Path string
-	// Env looks a variable up; nil means os.Getenv. An empty variable counts
-	// as not set.
+	// Env looks up a variable; nil means os.Getenv. An empty variable counts as not set.
 	Env func(string) string
 	// Environ lists the variables as os.Environ does, so that one that means
 	// nothing is found; nil means os.Environ, or none where Env is given.
@@ -39,10 +38,9 @@ func Load(opts LoadOptions) (*Config, Origins, error) {
 	return c, origins, nil
 }
 
-// LoadClient reads the configuration for a program that is a client: only what
-// is wrong with state_dir and client.* is an error, as for Load. What is wrong
-// with other settings is returned as others, and those settings are not to be
-// relied on.
+// LoadClient reads the configuration for a client program: only defects of state_dir and client.*
+// are errors, as in Load. Defects of other settings are returned as others; those settings MUST NOT
+// be used.
 func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, err error) {
 	c, origins, findings := load(opts)
 	var own Findings
@@ -60,9 +58,8 @@ func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, 
 	return c, origins, others, nil
 }
 
-// Check returns everything that is wrong with the configuration that Load
-// would read, and the API keys and secrets that cannot be used, which Load does
-// not look at.
+// Check returns all findings about the configuration that Load would read, including unusable API
+// keys and secrets, which Load does not inspect.
 func Check(opts LoadOptions) Findings {
 	c, origins, findings := load(opts)
 	return append(findings, keyFiles(c, origins)...)
@@ -138,7 +135,7 @@ func (o LoadOptions) file() (path string, named bool) {
 	return machineOf(o.env()).locate(), false
 }
 
-// readFile applies the file and returns its path, also when there is none.
+// readFile applies the file and returns its path, even if the file does not exist.
 func readFile(opts LoadOptions, c *Config, origins Origins) (string, Findings) {
 	path, named := opts.file()
 	if path == "" {
@@ -190,7 +187,7 @@ func applyEnv(env func(string) string, keys []key, origins Origins) Findings {
 const (
 	// variablePrefix begins every variable that is Palyra's.
 	variablePrefix = "PALYRA_"
-	// configVariable names the file and is no setting of it.
+	// configVariable names the file and is not a setting in it.
 	configVariable = variablePrefix + "CONFIG"
 )
 
@@ -198,8 +195,8 @@ const (
 // `palyra mcp serve` and the hooks.
 var otherVariables = []string{variablePrefix + "TOKEN", variablePrefix + "HOOK_TOKEN", variablePrefix + "HOOK_SOCKET"}
 
-// unknownVariables finds variables that are Palyra's by their name and mean
-// nothing: a misspelt one would be a setting that somebody believes in.
+// unknownVariables finds variables with Palyra's prefix that have no effect: an operator would rely
+// on a misspelt setting.
 func unknownVariables(environ []string, env func(string) string, keys []key) Findings {
 	known := append([]string{configVariable}, otherVariables...)
 	for _, k := range keys {
@@ -224,8 +221,8 @@ func unknownVariables(environ []string, env func(string) string, keys []key) Fin
 	return findings
 }
 
-// meantVariable is the remedy for a variable that means nothing: the nearest
-// name, or those that end as it does.
+// meantVariable returns the remedy for an unknown variable: the most similar name, or the names
+// with the same ending.
 func meantVariable(name string, known []string) string {
 	if near := text.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
@@ -240,7 +237,7 @@ func meantVariable(name string, known []string) string {
 	if len(ending) > 0 {
 		return "did you mean " + strings.Join(ending, " or ") + "?"
 	}
-	return "unset it; docs/config.md has the keys, and PALYRA_ with a key in upper case is its variable"
+	return "unset it; docs/reference/configuration.md has the keys, and PALYRA_ with a key in upper case is its variable"
 }
 
 func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
@@ -249,7 +246,7 @@ func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
 		origin := Origin{Source: SourceFlag, Name: FlagName(name)}
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 		if i < 0 {
-			findings = append(findings, Finding{Key: name, Origin: origin, Message: "does not exist", Remedy: meant(name, Keys())})
+			findings = append(findings, Finding{Key: name, Origin: origin, Message: "does not exist", Remedy: suggestion(name, Keys())})
 			continue
 		}
 		if err := setText(keys[i].value, flags[name]); err != nil {
@@ -261,7 +258,7 @@ func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
 	return findings
 }
 
-// machine is what the environment says of where files lie.
+// machine holds the environment's directories for files.
 type machine struct {
 	home        string
 	configHome  string
@@ -300,8 +297,8 @@ func (m machine) under(parts ...string) string {
 	return filepath.Join(append([]string{m.home}, parts...)...)
 }
 
-// locate returns the file to read when none was named: the user's, or for
-// root the system's when the user's is absent. "" means there is no place.
+// locate returns the default file: the user's, or for root the system's if the user's is absent. ""
+// means that no location is known.
 func (m machine) locate() string {
 	user := ""
 	if m.configHome != "" {
@@ -370,10 +367,10 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// meant is the remedy for a name that does not exist.
-func meant(word string, names []string) string {
+// suggestion is the remedy for a name that does not exist.
+func suggestion(word string, names []string) string {
 	if name := text.Nearest(word, names); name != "" {
 		return fmt.Sprintf("did you mean %s?", name)
 	}
-	return "see docs/config.md for the keys"
+	return "see docs/reference/configuration.md for the keys"
 }

@@ -118,7 +118,7 @@ func (k *checker) hosted(each string, m Model) {
 	between(k, each+".idle_timeout", m.IdleTimeout, 5*time.Second, 30*time.Minute)
 }
 
-// apiKey wants the key in one place, or a server that needs none.
+// apiKey requires exactly one location of the key, unless the server needs none.
 func (k *checker) apiKey(each string, m Model) {
 	switch {
 	case m.APIKeyFile != "" && m.APIKeySecret != "":
@@ -134,7 +134,7 @@ func (k *checker) apiKey(each string, m Model) {
 	}
 }
 
-// globalSecret begins the references of the vault's secrets that are nobody's own.
+// globalSecret is the prefix of references to vault secrets without an owner.
 const globalSecret = "vault://global/" //nolint:gosec // a name, and no value
 
 var secretKeyForm = lazyregexp.New(`^[a-z0-9._-]{1,128}$`)
@@ -142,12 +142,11 @@ var secretKeyForm = lazyregexp.New(`^[a-z0-9._-]{1,128}$`)
 // SecretKey reports whether a secret of the vault can have this key within its scope.
 func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots(key) }
 
-// Dots reports whether a name is that of a directory in every directory, which no key
-// and no file is called.
+// Dots reports whether a name is "." or "..", which is not valid as the name of a key or file.
 func Dots(name string) bool { return name == "." || name == ".." }
 
-// baseURL wants TLS wherever others could read along: a key on the way to any
-// other machine, and what the model reads on the way to a public one.
+// baseURL requires TLS where others could read the traffic: for a key sent to any other machine,
+// and for prompts sent to a public one.
 func (k *checker) baseURL(key string, m Model) {
 	u, err := url.Parse(m.BaseURL)
 	switch {
@@ -166,8 +165,7 @@ func (k *checker) baseURL(key string, m Model) {
 // privateSuffixes are the names that no public resolver answers for.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
 
-// privateHost reports whether a host is of the own network, as far as its name
-// or address says.
+// privateHost reports whether a host is in a private network, judged by its name or address.
 func privateHost(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		addr = addr.Unmap()

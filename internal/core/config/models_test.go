@@ -33,7 +33,7 @@ func TestModelFindings(t *testing.T) {
 		{"a key in the vault", model() + "api_key_secret = \"vault://global/fast\"", ""},
 		{"a key in the vault for the provider", model("base_url = \"https://models.example.org/v1\"\n", "api_key_secret = \"vault://global/fast\"\n"), ""},
 		{"a key in two places", model() + "api_key_file = \"~/key\"\napi_key_secret = \"vault://global/fast\"", ":7:1: models[0].api_key_secret is set, and api_key_file is too; keep one of both"},
-		{"a secret of somebody", model() + "api_key_secret = \"vault://user:ann/fast\"", `:6:1: models[0].api_key_secret is "vault://user:ann/fast"; name a secret of the scope global`},
+		{"a secret of a user", model() + "api_key_secret = \"vault://user:ann/fast\"", `:6:1: models[0].api_key_secret is "vault://user:ann/fast"; name a secret of the scope global`},
 		{"a secret of no name", model() + "api_key_secret = \"vault://global/Fast\"", `models[0].api_key_secret is "vault://global/Fast"`},
 		{"a secret without its scheme", model() + "api_key_secret = \"global/fast\"", `models[0].api_key_secret is "global/fast"`},
 		{"a secret to a neighbour", model("https://models.example.org", "http://192.168.1.7") + "api_key_secret = \"vault://global/fast\"", "where the API key would travel unencrypted"},

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// errNotMoved is a text in which the moved keys cannot be told from the rest.
+// errNotMoved reports a text in which the moved keys cannot be separated from the rest.
 var errNotMoved = errors.New("the secrets of this file cannot be taken out without touching the rest of it")
 
 // MoveSecrets returns the text of a configuration without its [[secrets]], in which the
@@ -71,7 +71,7 @@ type change struct {
 	text     string
 }
 
-// mover finds what changes in a text.
+// mover finds the changes of a text.
 type mover struct {
 	text    []byte
 	refs    map[int]string
@@ -83,7 +83,7 @@ type mover struct {
 	model int
 }
 
-// find looks through the expressions of the text.
+// find searches the expressions of the text.
 func (m *mover) find() {
 	m.parser.Reset(m.text)
 	m.model = -1
@@ -105,7 +105,7 @@ func (m *mover) find() {
 				m.drop(at, at)
 			}
 		case m.table == "secrets":
-			// What stands between the table's header and its last key goes with it.
+			// Text between the table's header and its last key is removed with it.
 			last := &m.changes[len(m.changes)-1]
 			last.to = m.lineEnd(end(expr))
 		case m.table == "" && path[0] == "secrets":
@@ -118,7 +118,7 @@ func (m *mover) find() {
 	}
 }
 
-// inline looks into a list of models that is written as a value.
+// inline searches a list of models that is written as a value.
 func (m *mover) inline(list *unstable.Node) {
 	if list.Kind != unstable.Array {
 		return
@@ -157,13 +157,13 @@ func (m *mover) key(expr *unstable.Node, model int) {
 		change{int(value.Raw.Offset), int(value.Raw.Offset + value.Raw.Length), strconv.Quote(ref)})
 }
 
-// drop takes whole lines out, from that of one byte to that of another.
+// drop removes whole lines, from the line of byte from to the line of byte to.
 func (m *mover) drop(from, to int) {
 	from = bytes.LastIndexByte(m.text[:from], '\n') + 1
 	m.changes = append(m.changes, change{from: from, to: m.lineEnd(to)})
 }
 
-// lineEnd is where the line after a byte begins.
+// lineEnd returns the start of the line after a byte.
 func (m *mover) lineEnd(at int) int {
 	if i := bytes.IndexByte(m.text[at:], '\n'); i >= 0 {
 		return at + i + 1

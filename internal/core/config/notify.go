@@ -11,50 +11,81 @@ import (
 	"palyra/internal/core/dnsname"
 )
 
-// Notify is a target of notifications.
+// Notify is a target of notifications (docs/notifications.md).
+//
+//	[[notify]]
+//	name    = "ops"
+//	type    = "webhook"
+//	url     = "https://hooks.example.org/palyra"
+//	secrets = ["vault://global/ops-webhook"]
+//	events  = ["approval_asked", "approval_decided", "frozen"]
+//
+//	[[notify]]
+//	name         = "on-call"
+//	type         = "email"
+//	smtp         = "mail.example.org:587"
+//	from         = "palyra@example.org"
+//	to           = ["on-call@example.org"]
+//	min_severity = "high"
 type Notify struct {
+	// Name is the name of the target in commands and the journal. Required.
 	Name string `toml:"name"`
-	// Type is "webhook", "slack" or "email".
+	// Type is `webhook`, `slack` or `email`. Required.
 	Type string `toml:"type"`
-	// Events are the kinds that it is told, such as "approval_asked"; none is all.
+	// Events are the kinds of notifications that the target receives: `approval_asked`,
+	// `approval_decided`, `approval_expired`, `device_enrolled`, `passkey_enrolled`,
+	// `members_confirmed`, `hook_changed`, `frozen`, `thawed`, `restored`. Empty selects all.
 	Events []string `toml:"events"`
-	// MinSeverity is the least that it is told.
+	// MinSeverity is the lowest severity that is sent: `low`, `medium`, `high` or `critical`.
+	// Default: `"low"`.
 	MinSeverity string `toml:"min_severity"`
-	// Include says how much of a call it is told: "none", "summary" or "full".
+	// Include is the amount of call data that is sent: `none`, `summary` (the sentence that
+	// describes the call) or `full` (arguments, command line and diff as well). Secrets and texts
+	// with the form of a key are redacted in any case. Default: `"none"`.
 	Include string `toml:"include"`
-	// URL is where a webhook is posted; of Slack, its Web API.
+	// URL is the URL of a webhook: https, or http on this machine. For `slack`, it replaces
+	// `https://slack.com/api` as the address of the Web API. Required for `webhook`.
 	URL string `toml:"url"`
-	// Secrets sign webhooks: names in the vault, one or two.
+	// Secrets are one or two secrets of the vault that sign: `vault://global/<key>`, each `whsec_`
+	// and the base64 of 24 to 64 bytes. With two, both sign. Required for `webhook`.
 	Secrets []string `toml:"secrets"`
-	// AllowedHosts may be reached beside the host of URL or SMTP: rules with a port. An
-	// address that is not public is reached when a rule names it.
+	// AllowedHosts are hosts and addresses with a port that may be reached in addition to the host
+	// of `notify.url` or `notify.smtp`. A name that resolves to a non-public address needs a rule
+	// for that address. `http.denied_hosts` takes precedence, and the gateway's own listeners are
+	// never reached.
 	AllowedHosts []string `toml:"allowed_hosts"`
 
-	// SMTP is host:port of the mail server.
+	// SMTP is host:port of the mail server. Required for `email`.
 	SMTP string `toml:"smtp"`
-	// TLS is "starttls", "implicit", or "none" for a server on this machine.
+	// TLS is `starttls`, `implicit` (TLS from the first byte, port 465), or `none` for a server on
+	// this machine. Default: `"starttls"`.
 	TLS string `toml:"tls"`
-	// From and To are addresses.
-	From string   `toml:"from"`
-	To   []string `toml:"to"`
-	// Username and PasswordSecret log in at the server; "" does not.
-	Username       string `toml:"username"`
+	// From is the address of the sender. Required for `email`.
+	From string `toml:"from"`
+	// To are the recipients, at most 50. Required for `email`.
+	To []string `toml:"to"`
+	// Username is the user name at the mail server.
+	Username string `toml:"username"`
+	// PasswordSecret is the secret of the vault with the password.
 	PasswordSecret string `toml:"password_secret"`
 
-	// Channel is the id of a channel in Slack.
+	// Channel is the id of a channel, such as `C012AB3CD`. Required for `slack`.
 	Channel string `toml:"channel"`
-	// AppTokenSecret and BotTokenSecret are names in the vault.
+	// AppTokenSecret is the secret of the vault with the app-level token (`xapp-...`, scope
+	// `connections:write`). Required for `slack`.
 	AppTokenSecret string `toml:"app_token_secret"`
+	// BotTokenSecret is the secret of the vault with the bot token (`xoxb-...`, scopes `chat:write`
+	// and `users:read`). Required for `slack`.
 	BotTokenSecret string `toml:"bot_token_secret"`
-	// Decide lets mapped members answer there.
+	// Decide permits mapped members to answer requests below severity `high` at the target.
 	Decide bool `toml:"decide"`
 }
 
-// The types of targets, and the words of their settings. A test of package targets
-// compares them with package notify.
+// The types of targets, and the values of their settings. A test of package targets compares them
+// with package notify.
 var (
 	NotifyTypes      = []string{"webhook", "slack", "email"}
-	NotifyEvents     = []string{"approval_asked", "approval_decided", "approval_expired", "device_enrolled", "passkey_enrolled", "hook_changed", "frozen", "thawed", "restored"}
+	NotifyEvents     = []string{"approval_asked", "approval_decided", "approval_expired", "device_enrolled", "passkey_enrolled", "members_confirmed", "hook_changed", "frozen", "thawed", "restored"}
 	NotifySeverities = []string{"low", "medium", "high", "critical"}
 	NotifyIncludes   = []string{"none", "summary", "full"}
 	notifyTLS        = []string{"starttls", "implicit", "none"}
@@ -68,7 +99,7 @@ func (n Notify) OwnSecrets() []string {
 	return slices.DeleteFunc(append(slices.Clone(n.Secrets), n.PasswordSecret, n.AppTokenSecret, n.BotTokenSecret), func(s string) bool { return s == "" })
 }
 
-// fillNotify sets what the tables of the targets do not say.
+// fillNotify sets the defaults of the targets.
 func fillNotify(c *Config) {
 	for i := range c.Notify {
 		n := &c.Notify[i]
@@ -119,7 +150,7 @@ func (k *checker) notify(c *Config) {
 	}
 }
 
-// notifyUnused finds settings of another type: whoever wrote them meant something.
+// notifyUnused finds settings of another type, which would have no effect.
 func (k *checker) notifyUnused(each string, n Notify) {
 	for _, s := range []struct {
 		key string
@@ -148,17 +179,17 @@ func (k *checker) webhook(each string, n Notify) {
 	}
 }
 
-// endpoint wants TLS, or a receiver on this very machine.
+// endpoint requires TLS, or a receiver on this machine.
 func (k *checker) endpoint(key, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
 		k.find(key, "is missing", `set it to "https://host/path"`)
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		k.find(key, "is no such address", `set it to "https://host/path" without user and fragment`)
+		k.find(key, "is not a valid address", `set it to "https://host/path" without user and fragment`)
 	case u.Scheme == "https" || u.Scheme == "http" && dnsname.Loopback(u.Hostname()):
 	default:
-		k.find(key, "is not https", "use https: whoever is between could read along")
+		k.find(key, "is not https", "use https: others on the network path could read the messages")
 	}
 }
 
@@ -204,7 +235,7 @@ func (k *checker) slack(each string, n Notify) {
 		k.find(each+".channel", "is "+quote(n.Channel), `use the id of the channel, such as "C012AB3CD": Slack shows it below the details of the channel`)
 	}
 	if n.Decide && n.Include != "full" {
-		k.find(each+".decide", "is true, and the messages do not show the whole call", `set include = "full": nobody answers what they do not see`)
+		k.find(each+".decide", "is true, and the messages do not show the whole call", `set include = "full": people can answer only calls that they see`)
 	}
 	k.globalSecret(each+".app_token_secret", n.AppTokenSecret, "slack-app")
 	k.globalSecret(each+".bot_token_secret", n.BotTokenSecret, "slack-bot")

@@ -10,42 +10,63 @@ import (
 	"palyra/internal/core/dnsname"
 )
 
-// OAuthIssuer is an authorization server whose access tokens the gateway takes at its
-// MCP server and the routes beside it.
+// OAuthIssuer is an authorization server whose access tokens are accepted at the MCP server and its
+// related routes (docs/oauth.md). Certificates and the gateway's own tokens do not need it.
+//
+//	[[oauth_issuers]]
+//	issuer   = "https://id.example.com/realms/main"
+//	audience = "https://gateway.example.com:7443/mcp"
+//
+//	[[oauth_issuers.members]]
+//	subject = "f3b1c9d2-..."
+//	acts_as = "user:ann"
+//	scopes  = ["tool.list", "tool.call"]
 type OAuthIssuer struct {
-	// Issuer is the server as its tokens name it.
+	// Issuer is the issuer, as its tokens and metadata name it: an `https` URL, or `http` to this
+	// machine. Required.
 	Issuer string `toml:"issuer"`
-	// Audience is what its tokens have to be for.
+	// Audience is the value that `aud` of its tokens must contain. Tokens for another audience are
+	// refused. Required.
 	Audience string `toml:"audience"`
-	// Algorithms are the signatures that count.
+	// Algorithms are the accepted signatures: `RS`, `PS` and `ES` with 256, 384 and 512, and
+	// `EdDSA`. `none` and `HS256` cannot be set. Default: `["RS256", "ES256"]`.
 	Algorithms []string `toml:"algorithms"`
-	// JWKSURI is where its keys are; "" asks its metadata.
+	// JWKSURI is the URL of its keys. If it is empty, the keys are found through its metadata
+	// (OpenID Connect Discovery, then RFC 8414), which must name the same issuer.
 	JWKSURI string `toml:"jwks_uri"`
-	// AllowedHosts may be asked for metadata and keys, beside the hosts of Issuer and
-	// JWKSURI. They are host rules with a port; an address that is not public is reached
-	// when a rule names it.
+	// AllowedHosts are host rules with a port that may be asked for metadata and keys, in addition
+	// to the hosts of `oauth_issuers.issuer` and `oauth_issuers.jwks_uri`. A non-public address is
+	// reached only if a rule or one of the two names that address. `http.denied_hosts` applies too.
 	AllowedHosts []string `toml:"allowed_hosts"`
-	SubjectClaim string   `toml:"subject_claim"`
-	GroupsClaim  string   `toml:"groups_claim"`
-	// AnyType also takes tokens whose type is not at+jwt.
+	// SubjectClaim is the claim that is compared with `oauth_issuers.members.subject`. Default:
+	// `"sub"`.
+	SubjectClaim string `toml:"subject_claim"`
+	// GroupsClaim is the claim that is searched for `oauth_issuers.members.group`: a list of texts,
+	// or one text. Default: `"groups"`.
+	GroupsClaim string `toml:"groups_claim"`
+	// AnyType also accepts tokens whose header lacks `typ: at+jwt` (RFC 9068), for issuers that
+	// write `JWT` or nothing.
 	AnyType bool `toml:"any_type"`
-	// ScopesOfMembers gives a token the scopes of its mapping, whatever is in the token.
-	ScopesOfMembers bool `toml:"scopes_of_members"`
-	// Members says who acts as whom.
-	Members []OAuthMember `toml:"members"`
+	// ScopesOfMembers gives a token the scopes of its mapping, whatever its claim `scope` contains.
+	// Otherwise a scope must be in both.
+	ScopesOfMembers bool          `toml:"scopes_of_members"`
+	Members         []OAuthMember `toml:"members"`
 }
 
-// OAuthMember maps a subject or a group of an issuer to a member.
+// OAuthMember maps a subject or group of the issuer to a member.
 type OAuthMember struct {
+	// Subject is a subject of the issuer. Each mapping has a subject or a group.
 	Subject string `toml:"subject"`
-	Group   string `toml:"group"`
-	// ActsAs is the member: "user:NAME", or "agent:NAME".
+	// Group is a group of the issuer. It maps to an agent, because a person is one subject.
+	Group string `toml:"group"`
+	// ActsAs is the member that the token acts as, `user:NAME` or `agent:NAME`. Required.
 	ActsAs string `toml:"acts_as"`
-	// Scopes are the most that a token can be for.
+	// Scopes are the permissions that such a token can have at most, except permissions that need a
+	// device. Required.
 	Scopes []string `toml:"scopes"`
 }
 
-// fillIssuers sets what the tables of the issuers do not say.
+// fillIssuers sets the defaults of the issuers.
 func fillIssuers(c *Config, origins Origins) {
 	for i := range c.OAuthIssuers {
 		o := &c.OAuthIssuers[i]
@@ -72,7 +93,7 @@ func (k *checker) oauthIssuers(c *Config) {
 		}
 		seen[o.Issuer] = true
 		if o.Audience == "" || len(o.Audience) > 512 {
-			k.find(each+".audience", "is missing or longer than 512 bytes", `set it to what the issuer writes into "aud" of tokens for this gateway, such as "https://gateway.example:7443/mcp"`)
+			k.find(each+".audience", "is missing or longer than 512 bytes", `set it to the "aud" of the issuer's tokens for this gateway, such as "https://gateway.example:7443/mcp"`)
 		}
 		k.signatures(each+".algorithms", o.Algorithms)
 		if o.JWKSURI != "" {
@@ -93,10 +114,10 @@ func (k *checker) oauthIssuers(c *Config) {
 	}
 }
 
-// signatures wants algorithms with which nobody but the issuer can sign.
+// signatures requires algorithms with which only the issuer can sign.
 func (k *checker) signatures(key string, algorithms []string) {
 	if len(algorithms) == 0 {
-		k.find(key, "is empty", `name those of the provider, such as "RS256"`)
+		k.find(key, "is empty", `name the provider's algorithms, such as "RS256"`)
 	}
 	for _, a := range algorithms {
 		if !slices.Contains(signatures, a) {
@@ -121,26 +142,31 @@ func (k *checker) oauthMember(each string, m OAuthMember) {
 	case err != nil || p.Kind != access.KindUser && p.Kind != access.KindAgent:
 		k.find(each+".acts_as", "is "+quote(m.ActsAs), `use "user:NAME" or "agent:NAME"`)
 	case m.Group != "" && p.Kind == access.KindUser:
-		k.find(each+".acts_as", "is "+quote(m.ActsAs)+", and whoever is in the group would act as that person", "map a person by subject, and a group to an agent")
+		k.find(each+".acts_as", "is "+quote(m.ActsAs)+", and all members of the group would act as that person", "map a person by subject, and a group to an agent")
 	}
 	if len(m.Scopes) == 0 {
-		k.find(each+".scopes", "is empty, so that its tokens could do nothing", `name what they are for, such as "tool.call" and "tool.list"`)
+		k.find(each+".scopes", "is empty, so that its tokens could do nothing", `name scopes, such as "tool.call" and "tool.list"`)
 	}
 	for _, s := range m.Scopes {
 		switch {
 		case !slices.Contains(access.Permissions, access.Permission(s)):
-			k.find(each+".scopes", "has "+quote(s)+", which is no permission", "docs/access.md lists the permissions")
+			k.find(each+".scopes", "has "+quote(s)+", which is not a permission", "docs/reference/access.md lists the permissions")
 		case slices.Contains(access.NeverByToken, access.Permission(s)):
 			k.find(each+".scopes", "has "+quote(s)+", which takes a device", "leave it out: no token answers approvals or changes who may do what")
 		}
 	}
 }
 
-// Evaluator may ask what others may do (AuthZEN).
+// Evaluator is a gateway that may ask which calls members may make, by AuthZEN (docs/authzen.md).
+// The caller also needs the permission `access.evaluate_for`.
+//
+//	[[evaluators]]
+//	caller   = "agent:edge-gateway"
+//	subjects = ["agent:coder", "user:ann"]
 type Evaluator struct {
-	// Caller is the member that asks: "agent:NAME" or "user:NAME".
+	// Caller is the member that asks, `agent:NAME` or `user:NAME`. Required.
 	Caller string `toml:"caller"`
-	// Subjects are the members that it may ask about.
+	// Subjects are the members that it may ask about, by name, without wildcards. Required.
 	Subjects []string `toml:"subjects"`
 }
 
@@ -154,7 +180,7 @@ func (k *checker) evaluators(c *Config) {
 		}
 		seen[e.Caller] = true
 		if len(e.Subjects) == 0 {
-			k.find(each+".subjects", "is empty, so that it may ask about nobody", `name members, such as "agent:coder"`)
+			k.find(each+".subjects", "is empty, so it may not ask about any member", `name members, such as "agent:coder"`)
 		}
 		for _, s := range e.Subjects {
 			k.member(each+".subjects", s)
@@ -162,7 +188,7 @@ func (k *checker) evaluators(c *Config) {
 	}
 }
 
-// member wants a user or an agent by name.
+// member requires the name of a user or an agent.
 func (k *checker) member(key, text string) {
 	if p, err := access.ParsePrincipal(text); err != nil || p.Kind != access.KindUser && p.Kind != access.KindAgent {
 		k.find(key, "is "+quote(text), `use "user:NAME" or "agent:NAME"`)

@@ -13,40 +13,62 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// OIDC says which identity provider people log in at, by OpenID Connect.
+// OIDC configures logins (`palyra login`) at an OpenID Connect provider (docs/login.md). Changes
+// take effect at a restart.
+//
+//	[oidc]
+//	issuer = "https://id.example.com/realms/main"
+//	client_id = "palyra"
+//	client_secret_file = "~/.config/palyra/oidc-secret"
+//
+//	[[oidc.groups]]
+//	group = "palyra-approvers"
+//	roles = ["operator"]
 type OIDC struct {
-	// Issuer is the provider as its ID tokens name it; "" lets nobody log in.
+	// Issuer is the provider, as its ID tokens name it: an `https` URL, or `http` to this machine.
+	// Its discovery document must name the same issuer. `""` disables logins.
 	Issuer string `toml:"issuer"`
-	// ClientID is the gateway at the provider. ClientSecretFile holds the client's
-	// secret, and belongs to nobody but palyrad's user (mode 0600); "" for a public
-	// client.
-	ClientID         string `toml:"client_id"`
+	// ClientID is the gateway's client id at the provider. ID tokens for another client are
+	// refused.
+	ClientID string `toml:"client_id"`
+	// ClientSecretFile is a file of mode 0600 with the client's secret, read at each use. Without
+	// it the client is public, and PKCE alone binds codes to logins.
 	ClientSecretFile string `toml:"client_secret_file" path:"true"`
-	// Scopes are asked for; "openid" has to be one.
+	// Scopes are the scopes that are requested. `openid` must be one of them.
 	Scopes []string `toml:"scopes"`
-	// UsernameClaim holds the member's name, behind which UsernameDomain has to stand
-	// if it is set: "@example.com".
-	UsernameClaim  string `toml:"username_claim"`
+	// UsernameClaim is the claim with the member's name (1 to 63 of `a-z`, `0-9`, `.`, `_`, `-`).
+	// It is used at the first login only; later logins are identified by their subject. With
+	// `email`, the provider must have verified the address.
+	UsernameClaim string `toml:"username_claim"`
+	// UsernameDomain is the domain that must follow the `@` of the name, and is removed: with
+	// `example.com`, `ann@example.com` becomes `ann`, and people of other domains are refused.
 	UsernameDomain string `toml:"username_domain"`
-	GroupsClaim    string `toml:"groups_claim"`
-	// Algorithms are the signatures of ID tokens that count.
+	// GroupsClaim is the claim with the person's groups: a list of texts, or one text.
+	GroupsClaim string `toml:"groups_claim"`
+	// Algorithms are the accepted signatures of ID tokens: `RS`, `PS` and `ES` with 256, 384 and
+	// 512, and `EdDSA`. `none` and `HS256` cannot be set.
 	Algorithms []string `toml:"algorithms"`
-	// DeviceFlow also lets people in who confirm on another device.
+	// DeviceFlow admits people who confirm on another device (`palyra login --device`). It is off
+	// by default, because an attacker who persuades a person to confirm a code is logged in as that
+	// person.
 	DeviceFlow bool `toml:"device_flow"`
-	// MaxAge is how long ago a person may have shown the provider who they are; 0 is
-	// for ever.
+	// MaxAge is the maximum age of the person's authentication at the provider; `0s` is no limit.
+	// Range: 1 minute to 365 days.
 	MaxAge time.Duration `toml:"max_age"`
-	// Session is how long a login lasts.
+	// Session is the lifetime of a login, which cannot be renewed. Range: 5 minutes to 24 hours.
 	Session time.Duration `toml:"session"`
-	// AllowOwner lets groups be mapped to the role owner.
-	AllowOwner bool `toml:"allow_owner"`
-	// Groups are the groups whose people may log in.
-	Groups []OIDCGroup `toml:"groups"`
+	// AllowOwner permits `oidc.groups` to assign the role `owner`. Administrators of the provider
+	// can then create owners.
+	AllowOwner bool        `toml:"allow_owner"`
+	Groups     []OIDCGroup `toml:"groups"`
 }
 
-// OIDCGroup gives the people of a group of the provider roles.
+// OIDCGroup assigns roles to a group of the provider.
 type OIDCGroup struct {
-	Group string   `toml:"group"`
+	// Group is a group, as ID tokens name it. A person in none of the groups is refused. Required.
+	Group string `toml:"group"`
+	// Roles are the roles of the group's people. The roles of several groups add up, and are
+	// assigned at each login. Required.
 	Roles []string `toml:"roles"`
 }
 
@@ -58,9 +80,9 @@ const MaxSession = 24 * time.Hour
 // others than the provider could sign.
 var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// ClientSecret reads the client's secret; "" is that of a public client. It is read at
-// each use, so that a new one takes effect at once. The error says what is wrong and
-// what to do, and never what the file holds.
+// ClientSecret reads the client's secret; it is "" for a public client. It is read at each use, so
+// that a new secret takes effect at once. The error names the defect and the next step, and never
+// contains the content.
 func (o OIDC) ClientSecret() (string, error) {
 	if o.ClientSecretFile == "" {
 		return "", nil
@@ -117,25 +139,25 @@ func (k *checker) oidc(c *Config) {
 // withoutIssuer finds settings of a provider that is not named.
 func (k *checker) withoutIssuer(o OIDC) {
 	if o.ClientID != "" || o.ClientSecretFile != "" || len(o.Groups) > 0 || o.AllowOwner || o.DeviceFlow {
-		k.find("oidc.issuer", "is missing, and other settings of oidc are there", "name the provider, or leave the others out: nobody can log in")
+		k.find("oidc.issuer", "is missing, and other settings of oidc are there", "name the provider, or remove the other settings: logins are disabled")
 	}
 }
 
-// issuer wants TLS, or a provider on this very machine.
+// issuer requires TLS, or a provider on this machine.
 func (k *checker) issuer(key, issuer string) {
 	u, err := url.Parse(issuer)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		k.find(key, "is "+quote(issuer), `set it to what the provider calls itself: "https://host" with an optional port and path`)
+		k.find(key, "is "+quote(issuer), `set it to the provider's own name: "https://host" with an optional port and path`)
 	case u.Scheme == "https" || u.Scheme == "http" && dnsname.Loopback(u.Hostname()):
 	default:
-		k.find(key, "is "+quote(issuer)+", which is not https", "use https: whoever is between could vouch for anybody")
+		k.find(key, "is "+quote(issuer)+", which is not https", "use https: others on the network path could impersonate any user")
 	}
 }
 
 func (k *checker) oidcGroups(c *Config) {
 	if len(c.OIDC.Groups) == 0 {
-		k.find("oidc.groups", "is empty, so that nobody can log in", `add [[oidc.groups]] with group = "GROUP" and roles = ["ROLE"]`)
+		k.find("oidc.groups", "is empty, so logins are disabled", `add [[oidc.groups]] with group = "GROUP" and roles = ["ROLE"]`)
 	}
 	seen := map[string]bool{}
 	for i, g := range c.OIDC.Groups {
@@ -147,7 +169,7 @@ func (k *checker) oidcGroups(c *Config) {
 		}
 		seen[g.Group] = true
 		if len(g.Roles) == 0 {
-			k.find(each+".roles", "is empty", `name what the people of the group are, such as "operator"`)
+			k.find(each+".roles", "is empty", `name the roles of the group, such as "operator"`)
 		}
 		for _, r := range g.Roles {
 			k.mapped(each+".roles", access.Role(r), c)
@@ -155,14 +177,15 @@ func (k *checker) oidcGroups(c *Config) {
 	}
 }
 
-// mapped wants a role of people, and owner only where the administrator says so twice.
+// mapped requires a role for people, and owner only if the administrator confirms it with a second
+// setting.
 func (k *checker) mapped(key string, role access.Role, c *Config) {
 	switch {
 	case role == access.RoleAgent:
-		k.find(key, `has "agent"`, "an agent acts for somebody; whoever logs in can add one")
+		k.find(key, `has "agent"`, "an agent acts for an owner; a user who has logged in can add one")
 	case role == access.RoleOwner && !c.OIDC.AllowOwner:
-		k.find(key, `has "owner", and whoever administers the provider could then make owners`, "leave it out, or set oidc.allow_owner = true if that is meant")
+		k.find(key, `has "owner", so the provider's administrator could create owners`, "leave it out, or set oidc.allow_owner = true if that is meant")
 	case !slices.Contains(access.BuiltinRoles, role) && !slices.Contains(c.Roles, role):
-		k.find(key, "has "+quote(string(role))+", which is no role", "use a role that exists, or declare it in roles")
+		k.find(key, "has "+quote(string(role))+", which is not a role", "use a role that exists, or declare it in roles")
 	}
 }

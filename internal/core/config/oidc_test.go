@@ -28,20 +28,20 @@ func TestOIDC(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ was, is, want string }{
 		"http":                  {"https://id", "http://id", "oidc.issuer is \"http://id.example.com/realms/main\", which is not https"},
-		"no URL":                {"https://id.example.com", "id.example.com", "set it to what the provider calls itself"},
-		"with a query":          {"realms/main", "realms/main?x=1", "set it to what the provider calls itself"},
-		"with a user":           {"https://id", "https://u:p@id", "set it to what the provider calls itself"},
+		"no URL":                {"https://id.example.com", "id.example.com", "set it to the provider's own name"},
+		"with a query":          {"realms/main", "realms/main?x=1", "set it to the provider's own name"},
+		"with a user":           {"https://id", "https://u:p@id", "set it to the provider's own name"},
 		"no client":             {`client_id = "palyra"`, "", "oidc.client_id is missing"},
 		"no issuer":             {`issuer = "https://id.example.com/realms/main"`, "", "oidc.issuer is missing, and other settings of oidc are there"},
-		"no groups":             {"[[oidc.groups]]\ngroup = \"approvers\"\nroles = [\"operator\"]", "", "oidc.groups is empty, so that nobody can log in"},
+		"no groups":             {"[[oidc.groups]]\ngroup = \"approvers\"\nroles = [\"operator\"]", "", "oidc.groups is empty, so logins are disabled"},
 		"alg none":              {`client_id = "palyra"`, "client_id = \"palyra\"\nalgorithms = [\"none\"]", `oidc.algorithms has "none", with which others than the provider could sign`},
 		"HS256":                 {`client_id = "palyra"`, "client_id = \"palyra\"\nalgorithms = [\"RS256\", \"HS256\"]", `oidc.algorithms has "HS256"`},
 		"no algorithm":          {`client_id = "palyra"`, "client_id = \"palyra\"\nalgorithms = []", "oidc.algorithms is empty"},
 		"no openid":             {`client_id = "palyra"`, "client_id = \"palyra\"\nscopes = [\"profile\"]", `oidc.scopes lacks "openid"`},
 		"a long session":        {`client_id = "palyra"`, "client_id = \"palyra\"\nsession = \"25h\"", "oidc.session"},
-		"owner":                 {`"operator"`, `"owner"`, `oidc.groups[0].roles has "owner", and whoever administers the provider could then make owners`},
+		"owner":                 {`"operator"`, `"owner"`, `oidc.groups[0].roles has "owner", so the provider's administrator could create owners`},
 		"agent":                 {`"operator"`, `"agent"`, `oidc.groups[0].roles has "agent"`},
-		"no such role":          {`"operator"`, `"boss"`, `oidc.groups[0].roles has "boss", which is no role`},
+		"no such role":          {`"operator"`, `"boss"`, `oidc.groups[0].roles has "boss", which is not a role`},
 		"no role":               {`["operator"]`, "[]", "oidc.groups[0].roles is empty"},
 		"no group":              {`group = "approvers"`, `group = ""`, "oidc.groups[0].group is missing"},
 		"a domain that is none": {`client_id = "palyra"`, "client_id = \"palyra\"\nusername_domain = \"@example.com\"", "oidc.username_domain"},
@@ -54,7 +54,7 @@ func TestOIDC(t *testing.T) {
 		}
 	}
 	for name, table := range map[string]string{
-		"owner, said twice": strings.Replace(oidcTable, `"operator"`, `"owner"`, 1) + "[oidc.x]\n",
+		"owner, duplicated": strings.Replace(oidcTable, `"operator"`, `"owner"`, 1) + "[oidc.x]\n",
 		"on this machine":   strings.Replace(oidcTable, "https://id.example.com", "http://127.0.0.1:5556", 1),
 		"a declared role":   strings.Replace(oidcTable, `"operator"`, `"security"`, 1),
 	} {

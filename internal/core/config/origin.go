@@ -18,7 +18,7 @@ const (
 	SourceFlag    Source = "flag"
 )
 
-// Origin is where an effective value comes from.
+// Origin is the source of an effective value.
 type Origin struct {
 	Source Source `json:"source"`
 	// Name is the file, the variable or the flag.
@@ -47,9 +47,8 @@ type Origins map[string]Origin
 // Setting is one effective value, for `palyra config show`.
 type Setting struct {
 	Key string
-	// Value is a string, a number, a boolean, a list of strings or of tables
-	// (map[string]any); a duration is a string such as "10m", and what has no
-	// value is nil.
+	// Value is a string, a number, a boolean, a list of strings or of tables (map[string]any); a
+	// duration is a string such as "10m", and an unset value is nil.
 	Value any
 	// TOML is the value as palyra.toml has it.
 	TOML   string
@@ -57,7 +56,7 @@ type Setting struct {
 }
 
 // Settings lists every key of c with its value and origin, in the order of
-// docs/config.md.
+// docs/reference/configuration.md.
 func Settings(c *Config, origins Origins) []Setting {
 	var list []Setting
 	for _, k := range keysOf(c) {
@@ -104,7 +103,7 @@ func Keys() []string {
 	return names
 }
 
-// FlagName is how a key is written as a flag: "listen.api" is --listen-api.
+// FlagName returns the flag of a key: "listen.api" is --listen-api.
 func FlagName(key string) string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(key)
 }
@@ -114,7 +113,7 @@ type Finding struct {
 	// Key is dotted; "" for a file that cannot be read at all.
 	Key    string `json:"key,omitempty"`
 	Origin Origin `json:"origin"`
-	// Message says what is wrong, Remedy what to set.
+	// Message describes the defect, Remedy the correct setting.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 }

@@ -7,10 +7,9 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// placesOf maps the dotted name of every key and table of a valid document to its
-// line and column. The library's decoder does not tell them, but its parser does;
-// this file, move.go and package tomledit are those that use that package, which is
-// called unstable.
+// placesOf maps the dotted name of every key and table of a valid document to its line and column.
+// The library's decoder does not return them, but its parser does. Only this file, move.go and
+// package tomledit use that parser package, which is called unstable.
 func placesOf(text []byte) map[string]unstable.Position {
 	w := walker{places: make(map[string]unstable.Position), counts: make(map[string]int)}
 	w.parser.Reset(text)
@@ -41,7 +40,7 @@ func placesOf(text []byte) map[string]unstable.Position {
 type walker struct {
 	parser unstable.Parser
 	places map[string]unstable.Position
-	// counts is how many elements each list of tables has so far.
+	// counts holds the number of elements of each list of tables so far.
 	counts map[string]int
 }
 
@@ -109,7 +108,7 @@ func (w *walker) inside(name string, value *unstable.Node) {
 	}
 }
 
-// WorkspacePaths are where the declared workspaces lie.
+// WorkspacePaths returns the paths of the declared workspaces.
 func (c *Config) WorkspacePaths() []string {
 	list := make([]string, len(c.Workspaces))
 	for i, w := range c.Workspaces {

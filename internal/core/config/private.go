@@ -18,13 +18,13 @@ type privateFile struct {
 	kind, holds string
 	// most is its greatest length in bytes.
 	most int
-	// look is os.Stat, or os.Lstat for one that must not be a link.
+	// look is os.Stat, or os.Lstat for a file that must not be a link.
 	look func(string) (fs.FileInfo, error)
 }
 
-// read returns the content of a private file: regular, owned by the user that reads
-// it, and accessible to nobody else. It checks the kind before it opens the file,
-// since opening a named pipe would block, and checks again what it has opened.
+// read returns the content of a private file: regular, owned by the user that reads it, and
+// inaccessible to others. It checks the kind before it opens the file, since opening a named pipe
+// would block, and checks the opened file again.
 func (p privateFile) read() ([]byte, error) {
 	before, err := p.look(p.path)
 	if err != nil {

@@ -14,18 +14,32 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// Secret is a value that tools use without seeing it.
+// Secret is a credential that calls use without seeing it. A call holds a placeholder; palyrad
+// replaces it in one header, on the way to the named hosts and over verified TLS only. A
+// placeholder anywhere else is refused, and the value is replaced by the placeholder in responses
+// and output (docs/tools.md). The value is read once for each program and each `http.fetch`, so
+// that a new value takes effect at once; revoke the old one then, because it is no longer redacted.
+// A file that cannot be used is reported at the start and by `palyra config check`, and calls that
+// use the secret are refused. Credentials that sign requests (AWS, HMAC) are not supported. `palyra
+// vault import` moves secrets into the vault (docs/vault.md). It can be set in the file only.
 type Secret struct {
+	// Name is the name in policies and placeholders: 1 to 32 of `a-z`, `0-9`, `-`. Required.
 	Name string `toml:"name"`
-	// File holds the value and nothing else, is no link, and belongs to palyrad's
-	// user alone (mode 0600).
+	// File is a file with the value, 8 to 4096 printable ASCII characters on one line. It is a
+	// regular file, not a link, of mode 0600, owned by palyrad's user, outside of every workspace.
+	// Required.
 	File string `toml:"file" path:"true"`
-	// Hosts are host rules with a port, the only ones that get the value.
+	// Hosts are the only hosts that receive the value, each with a port: `"api.github.com:443"`,
+	// `"*.example.org:443"`. A wildcard below a domain in which anyone can register a host
+	// (`*.com`, `*.github.io`) is refused, and so are prefixes. Required.
 	Hosts []string `toml:"hosts"`
-	// Header is the one header in which it travels.
+	// Header is the only header that carries the value. The placeholder is its whole value, follows
+	// a scheme (`Bearer`, `token`), or is the user or password of Basic authentication. `Cookie`,
+	// `Host` and the headers of connections and proxies are refused. Default: `"Authorization"`.
 	Header string `toml:"header"`
-	// Env is the variable in which programs find the placeholder; "" keeps it
-	// from them.
+	// Env is the variable that holds the placeholder in programs, such as `GITHUB_TOKEN`. If it is
+	// empty, only `http.fetch` uses the secret. Variables that control loaders or interpreters are
+	// refused.
 	Env string `toml:"env"`
 }
 
@@ -35,9 +49,8 @@ const (
 	maxSecret = 4096
 )
 
-// Value reads the value from the file. Callers read it at each use, so that a new
-// value takes effect at once. The error says what is wrong and what to do, and never
-// what the file holds.
+// Value reads the value from the file. Callers read it at each use, so that a new value takes
+// effect at once. The error names the defect and the next step, and never contains the content.
 func (s Secret) Value() ([]byte, error) {
 	file := privateFile{path: s.File, kind: "secret", holds: "value", most: maxSecret + len("\r\n"), look: os.Lstat}
 	text, err := file.read()
@@ -52,8 +65,8 @@ func (s Secret) Value() ([]byte, error) {
 	return value, nil
 }
 
-// UnfitForHeader says why a value cannot travel in a header, or cannot be recognised
-// in what comes back; "" when it can.
+// UnfitForHeader returns the reason why a value cannot be sent in a header, or cannot be recognised
+// in an answer; "" if it can.
 func UnfitForHeader(value []byte) string {
 	switch {
 	case len(value) < minSecret:
@@ -70,9 +83,8 @@ func UnfitForHeader(value []byte) string {
 	return ""
 }
 
-// CheckPlaces says what is wrong with where a secret may go: its hosts, its header
-// and its variable, each where it is set. The keys of the findings are those of the
-// configuration file.
+// CheckPlaces returns the defects of a secret's hosts, header and variable, each if it is set. The
+// keys of the findings are the keys of the configuration file.
 func CheckPlaces(s Secret) Findings {
 	k := &checker{}
 	if s.Env != "" && !envForm.MatchString(s.Env) {
@@ -87,10 +99,10 @@ func CheckPlaces(s Secret) Findings {
 	return k.findings
 }
 
-// wantEnv is what to do about a variable that cannot be one.
+// wantEnv is the remedy for an invalid variable name.
 const wantEnv = "use the name of a variable such as GITHUB_TOKEN"
 
-// fillSecrets sets what the tables of the secrets do not say.
+// fillSecrets sets the defaults of the secrets.
 func fillSecrets(c *Config, origins Origins) {
 	for i := range c.Secrets {
 		if _, given := origins[fmt.Sprintf("secrets[%d].header", i)]; !given {
@@ -131,9 +143,9 @@ func (k *checker) secrets(c *Config) {
 	}
 }
 
-// guided are headers in which a secret cannot be sent: those that say where a
-// request goes, how long it is or how it is transferred (RFC 9110 section 7.6.1),
-// and those whose value has a format of its own, such as Cookie.
+// guided lists headers that cannot carry a secret: headers that determine the destination, length
+// or transfer of a request (RFC 9110 section 7.6.1), and headers with their own value format, such
+// as Cookie.
 var guided = []string{
 	"accept-encoding", "alt-used", "connection", "content-encoding", "content-length", "cookie", "cookie2", "date", "expect", "forwarded", "host", "http2-settings", "if-range",
 	"keep-alive", "max-forwards", "origin", "range", "referer", "te", "trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",
@@ -149,8 +161,8 @@ func (k *checker) secretHeader(key, name string) {
 	}
 }
 
-// secretHosts wants names or addresses with a port, and wildcards only below a
-// domain that belongs to one owner.
+// secretHosts requires names or addresses with a port, and permits wildcards only below a domain
+// with one owner.
 func (k *checker) secretHosts(key string, hosts []string) {
 	if len(hosts) == 0 {
 		k.find(key, "is empty", `name the hosts that get the value, such as "api.example.org:443"`)
@@ -169,7 +181,7 @@ func (k *checker) secretHosts(key string, hosts []string) {
 		suffix, _ := publicsuffix.PublicSuffix(domain)
 		switch {
 		case strings.Contains(domain, "*"):
-			k.find(key, "has "+quote(rule)+", which is no name and no address", "name the hosts, or *.domain for every host below a domain")
+			k.find(key, "has "+quote(rule)+", which is neither a name nor an address", "name the hosts, or *.domain for every host below a domain")
 		case strings.Contains(host, "/"):
 			k.find(key, "has "+quote(rule)+", which is many addresses", "name the hosts one by one")
 		case port == "80":

@@ -34,7 +34,7 @@ func TestSecretFiles(t *testing.T) {
 		}},
 		{"for the group", "has mode 0640: others than its owner may use it; run `chmod 600", write(0o640, value)},
 		{"for everybody", "has mode 0604", write(0o604, value)},
-		{"of somebody else", "belongs to uid 12345", ofAnother(value)},
+		{"owned by another user", "belongs to uid 12345", ofAnother(value)},
 		{"empty", "holds fewer than 8 bytes", write(0o600, "")},
 		{"short", "holds fewer than 8 bytes", write(0o600, "1234567\n")},
 		{"the longest", "", write(0o600, value+strings.Repeat("k", maxSecret-len(value))+"\r\n")},

@@ -7,7 +7,7 @@ import (
 
 // A limit that lets a result grow beyond what can be stored is refused, with
 // the reason.
-func TestResultsFitTheStore(t *testing.T) {
+func TestResultLimitsFitTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*Config)

@@ -5,20 +5,24 @@ import (
 	"os"
 )
 
-// Vault says where the key is kept that encrypts all others of the vault.
+// Vault selects where the key is stored that encrypts all other keys of the vault (docs/vault.md).
 type Vault struct {
-	// Backend is "auto", or one of "file", "secret_service", "keychain" and "dpapi".
+	// Backend is `auto`, `file`, `secret_service`, `keychain` or `dpapi`. `auto` selects at the
+	// first start the best one that can store and return a value: the Secret Service of the session
+	// on Linux, the Keychain on macOS, DPAPI on Windows, and a file otherwise. Later a different
+	// backend is refused at the start until `palyrad vault move` has moved the key.
 	Backend string `toml:"backend"`
-	// PassphraseFile holds the passphrase of the backend "file" and nothing else, and
-	// belongs to nobody but palyrad's user (mode 0600). "" is none.
+	// PassphraseFile is a file with the passphrase of the backend `file` on one line: at least 8
+	// bytes, mode 0600, outside of every workspace. A new key is created under the passphrase;
+	// `palyrad vault move --to file` puts an existing key under it.
 	PassphraseFile string `toml:"passphrase_file" path:"true"`
 }
 
 // maxPassphrase is the longest passphrase in bytes.
 const maxPassphrase = 1024
 
-// Passphrase reads the passphrase; nil is none. It is read whenever it is needed, so
-// that the file may be on what is attached later.
+// Passphrase reads the passphrase; nil is none. It is read at each use, so that the file may be on
+// a device that is attached later.
 func (v Vault) Passphrase() ([]byte, error) {
 	if v.PassphraseFile == "" {
 		return nil, nil

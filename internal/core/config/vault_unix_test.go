@@ -27,7 +27,7 @@ func TestVaultPassphrase(t *testing.T) {
 		{"absent", "cannot be read: no such file or directory", func(string) error { return nil }},
 		{"a directory", "is not a regular file", func(path string) error { return os.Mkdir(path, 0o700) }},
 		{"for the group", "has mode 0640", write(0o640, value)},
-		{"of somebody else", "belongs to uid 12345", ofAnother(value)},
+		{"owned by another user", "belongs to uid 12345", ofAnother(value)},
 		{"empty", "is empty", write(0o600, "\n")},
 		{"two lines", "holds more than one line", write(0o600, value+"\n"+value+"\n")},
 		{"too long", "has more than", write(0o600, strings.Repeat("k", 2000))},

@@ -1,4 +1,4 @@
-// Package dnsname knows the form of host names.
+// Package dnsname validates host names.
 package dnsname
 
 import (
@@ -25,8 +25,8 @@ func validLabel(label string) bool {
 		label[0] != '-' && label[len(label)-1] != '-'
 }
 
-// Loopback reports whether a host is the machine itself, so that nobody else is
-// reached there. An empty one, every interface of a listener, is not.
+// Loopback reports whether a host is the machine itself. An empty host, which means every interface
+// of a listener, is not.
 func Loopback(host string) bool {
 	if host == "localhost" {
 		return true

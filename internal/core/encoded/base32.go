@@ -2,7 +2,7 @@ package encoded
 
 import "iter"
 
-// base32Codes are those of capital letters and of small ones (RFC 4648 section 6).
+// base32Codes are the upper-case and the lower-case alphabet (RFC 4648 section 6).
 var base32Codes = [...]code{
 	base32Code("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), base32Code("abcdefghijklmnopqrstuvwxyz234567"),
 }

@@ -30,8 +30,8 @@ func (b *Beginnings) Add(word string) {
 	}
 }
 
-// Next returns the next place of a text, from one on, where a word begins, as far as
-// three bytes say, and -1 when there is none.
+// Next returns the next position in a text, from from on, at which a word may begin, judged by
+// three bytes, or -1.
 func Next[text string | []byte](b *Beginnings, t text, from int) int {
 	var one, two uint32 // the words that one and two bytes before this one begin
 	for i := from; i < len(t); i++ {
@@ -90,7 +90,7 @@ func (b *Beginnings) begin(bits uint64) uint32 {
 	return b.first[byte(bits>>16)] & b.second[byte(bits>>8)]
 }
 
-// at are those that begin with all three.
+// at returns the words that begin with all three bytes.
 func (b *Beginnings) at(bits uint64) uint32 { return b.begin(bits) & b.third[byte(bits)] }
 
 // run is how many bytes of base64 there are with one more.

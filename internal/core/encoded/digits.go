@@ -2,15 +2,15 @@ package encoded
 
 import "iter"
 
-// WrapFrom is the length of the shortest line, in characters, after which base64
-// and hexadecimal are taken to go on in the next one. Encoders break lines at 60,
-// 64 and 76; the last word of a line is no such line.
+// WrapFrom is the length of the shortest line, in characters, after which base64 and hexadecimal
+// are assumed to continue in the next one. Encoders break lines at 60, 64 and 76; the last word of
+// a line is shorter.
 const WrapFrom = 16
 
 const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// sextets has 1 more than what a character of base64 stands for, in both alphabets
-// (RFC 4648 sections 4 and 5).
+// sextets maps a character of base64 to its value plus 1, in both alphabets (RFC 4648 sections 4
+// and 5).
 var sextets = func() (table [256]byte) {
 	for _, alphabet := range []string{alphanumeric + "+/", alphanumeric + "-_"} {
 		for i := range len(alphabet) {
@@ -20,8 +20,8 @@ var sextets = func() (table [256]byte) {
 	return table
 }()
 
-// base64Set are the characters of base64, hexSet those of hexadecimal and of what
-// stands between two bytes, before and after them.
+// base64Set holds the characters of base64, hexSet the characters of hexadecimal and of the
+// separators before, between and after bytes.
 var (
 	base64Set = func() (s set) {
 		for b, v := range sextets {
@@ -59,10 +59,10 @@ func SpacedHex(text []byte) bool {
 	return 2*digits >= len(text)
 }
 
-// Base64 reads the stretches of a text that may be base64 of at least so many
-// bytes, with and without line ends; other is between what two of them say. It
-// reads them four times: what is looked for may stand behind something that is no
-// base64, or none of the same. A reading is good until the next.
+// Base64 decodes the stretches of a text that may be base64 of at least least bytes, with and
+// without line ends; other separates the decoded stretches. It decodes them four times, because the
+// searched text may follow characters that are not base64 or belong to another group. A reading is
+// valid until the next.
 func Base64(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		base64Code.readings(text, least, yield)
@@ -72,7 +72,7 @@ func Base64(text []byte, least int) iter.Seq[*Reading] {
 // code is an encoding in which each character stands for a few bits.
 type code struct {
 	chars *set
-	// values has 1 more than what a character stands for.
+	// values maps a character to its value plus 1.
 	values *[256]byte
 	// width is how many bits a character stands for, and places how many characters it takes
 	// until one begins where a byte begins.
@@ -81,8 +81,8 @@ type code struct {
 
 var base64Code = code{&base64Set, &sextets, 6, 4}
 
-// readings yields what the stretches of a text say that may be at least so many bytes, once
-// for each place at which a byte may begin, and reports whether more is wanted.
+// readings decodes the stretches of a text that may be at least least bytes, and yields a reading
+// for each position at which a byte may begin. It reports whether the consumer wants more.
 func (c *code) readings(text []byte, least int, yield func(*Reading) bool) bool {
 	digits := (least*8 + c.width - 1) / c.width
 	start, end := c.chars.stretch(text, 0, digits)
@@ -105,7 +105,7 @@ func (c *code) readings(text []byte, least int, yield func(*Reading) bool) bool 
 	return true
 }
 
-// other stands for what is in no encoding.
+// other stands for characters outside the encoding.
 const other = '\n'
 
 // wrapped returns where a stretch of a set ends that may go on in other lines.

@@ -1,7 +1,6 @@
-// Package encoded reads what a text says in another encoding: in escapes, in
-// base64, in hexadecimal. It is for those who look for something in a text that
-// may hold it in such a form, and have to know where it stands. It never fails:
-// what is in no encoding gives no reading.
+// Package encoded decodes text within a text: escapes, base64, hexadecimal. It serves searches for
+// a text that may occur in such a form, and maps matches to their position. It never fails: text
+// without an encoding yields no reading.
 package encoded
 
 import "math"
@@ -9,12 +8,12 @@ import "math"
 // Reading is a text as a decoder reads it.
 type Reading struct {
 	Text []byte
-	// read reads it again, to know the places: few texts hold what is looked for.
+	// read decodes again to compute the positions, because few texts contain a match.
 	read     func(*sink)
 	from, to []int32
 }
 
-// sink takes what is read, and where the source of each byte begins and ends.
+// sink collects decoded bytes, with the start and end of the source of each byte.
 type sink struct {
 	text     []byte
 	places   bool
@@ -64,9 +63,8 @@ func setOf(bytes string) (s set) {
 	return s
 }
 
-// stretch returns the next stretch of at least so many bytes of a set, from a
-// place on; start is len(text) when there is none. It looks at one byte of so
-// many where there is none.
+// stretch returns the next stretch of at least least bytes of a set, from at on; start is len(text)
+// without one. It inspects only every least-th byte while no stretch is found.
 func (s *set) stretch(text []byte, at, least int) (start, end int) {
 	for last := at + least - 1; last < len(text); last = at + least - 1 {
 		for start = last; start >= at && s[text[start]]; {

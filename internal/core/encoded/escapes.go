@@ -13,13 +13,13 @@ func Unescape(text []byte) (*Reading, bool) { return unescape(text, "%\\&\x00", 
 // UnescapeURL is Unescape for the escapes of URLs alone.
 func UnescapeURL(text []byte) (*Reading, bool) { return unescape(text, "%", escaped) }
 
-// Unquote undoes the escapes and the soft line ends of quoted-printable (RFC 2045
-// section 6.7), and reports whether there were any. They are no part of Unescape,
-// since an equals sign often stands before something that is none.
+// Unquote decodes the escapes and the soft line ends of quoted-printable (RFC 2045 section 6.7),
+// and reports whether the text contains any. They are not part of Unescape, since an equals sign
+// often precedes text that is not an escape.
 func Unquote(text []byte) (*Reading, bool) { return unescape(text, "=", quoted) }
 
-// decoder reads the escape that stands at a place: what it stands for, and how
-// long it is; 0 when there is none.
+// decoder decodes the escape at a position. It returns the decoded bytes and the length of the
+// escape, or 0 if no escape is there.
 type decoder func(text []byte, at int) (is []byte, size int)
 
 func unescape(text []byte, marks string, decode decoder) (*Reading, bool) {

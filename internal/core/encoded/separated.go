@@ -16,11 +16,10 @@ const (
 )
 
 // Joined yields the parts of a text that may be base64 or hexadecimal in groups of equal length,
-// without the separators between the groups. A separator is a character that is no letter or
-// digit and not in the alphabet of base64. It yields one reading for each of the two alphabets
-// (RFC 4648 sections 4 and 5), with other between two parts. A part includes the groups before
-// and after those of equal length, which may be shorter. A reading is valid until the next one
-// is yielded.
+// without the separators between the groups. A separator is neither a letter nor a digit and not in
+// the alphabet of base64. It yields one reading for each of the two alphabets (RFC 4648 sections 4
+// and 5), with other between two parts. A part includes the groups before and after the groups of
+// equal length, which may be shorter. A reading is valid until the next one is yielded.
 func Joined(text []byte, least int) iter.Seq[*Reading] {
 	digits := (least*8 + 5) / 6
 	return func(yield func(*Reading) bool) {
@@ -82,7 +81,7 @@ func (s *set) grouped(text []byte, digits int) (stretches []place) {
 	var stretch, before place // the stretch until now, and its last group
 	equal, length := 1, 0     // the groups of one length, and the bytes of all groups
 	keep := func() {
-		// Pairs of short words in prose have one length too, and are no stretch.
+		// Pairs of short words in prose also have equal length, and are not a stretch.
 		if regular := equal * before.len(); equal >= leastGroups && regular >= digits*3/4 && length >= digits {
 			stretches = append(stretches, stretch)
 		}

@@ -28,7 +28,7 @@ func (d Draft) By(device string) (Draft, error) {
 	return d, nil
 }
 
-// Attributed are the events whose payload says by "by_device" which device caused them.
+// Attributed reports whether the payload names the causing device in "by_device".
 func (c Code) Attributed() bool {
 	switch c {
 	case MemberAdded, MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, MembersConfirmed,

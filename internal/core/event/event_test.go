@@ -33,8 +33,7 @@ func declared(t *testing.T) []event.Code {
 	return codes
 }
 
-// TestCatalogIsComplete compares the constants with the list that everything
-// else walks.
+// TestCatalogIsComplete compares the constants with the catalog, and finds rows that lack a text.
 func TestCatalogIsComplete(t *testing.T) {
 	t.Parallel()
 	codes := declared(t)
@@ -43,6 +42,16 @@ func TestCatalogIsComplete(t *testing.T) {
 	}
 	if !slices.Equal(codes, event.Codes) {
 		t.Errorf("Codes is %v\nwant the constants in their order: %v", event.Codes, codes)
+	}
+	for _, section := range event.Catalog {
+		for _, row := range section.Rows {
+			if row.Word == "" || row.About == "" || row.Payload == "" || row.Code.Words() != row.Word {
+				t.Errorf("%s lacks a text: %+v", row.Code, row)
+			}
+		}
+	}
+	if got := event.Code("PAL-X000").Words(); got != "" {
+		t.Errorf("an unknown code has the word %q", got)
 	}
 }
 

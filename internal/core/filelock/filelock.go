@@ -1,5 +1,5 @@
-// Package filelock locks an open file for one process at a time. The kernel lets go
-// of the lock when the process ends, however it ends.
+// Package filelock locks an open file for one process at a time. The kernel releases the lock when
+// the process ends for any reason.
 package filelock
 
 import "errors"

@@ -17,5 +17,5 @@ func Try(f *os.File) error {
 	return err
 }
 
-// Release lets go of the lock, also where a child still has a copy of the descriptor.
+// Release releases the lock, even if a child still has a copy of the descriptor.
 func Release(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

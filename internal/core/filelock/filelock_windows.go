@@ -9,7 +9,7 @@ import (
 
 // Try takes the lock of f, or returns ErrHeld at once.
 func Try(f *os.File) error {
-	// One byte far behind what is written there, which stays readable to others.
+	// Lock one byte far beyond the content, which other processes can still read.
 	at := &windows.Overlapped{Offset: 1 << 20}
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {

@@ -2,13 +2,13 @@ package limit
 
 import "net/netip"
 
-// network is how many bits of an IPv6 address name a network: whoever has one
-// address has all of the network's.
+// network is the prefix length of an IPv6 network: the holder of one address has all addresses of
+// the network.
 const network = 64
 
-// Address is the key under which the requests of an IP address count. IPv4 addresses
-// count by themselves, however they are written, and IPv6 addresses by their network
-// of 64 bits. What is no IP address is a key as it is.
+// Address returns the key under which the requests of an IP address count. IPv4 addresses count
+// individually in any notation, and IPv6 addresses by their network of 64 bits. Any other text is a
+// key as it is.
 func Address(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {

@@ -21,12 +21,12 @@ type Full struct {
 	RetryAfter time.Duration
 }
 
-// Error says how many wait.
+// Error reports the number of waiting requests.
 func (f *Full) Error() string { return fmt.Sprintf("%d wait for a place already", f.Waiting) }
 
 const leastRetry, mostRetry = time.Second, time.Minute
 
-// Queue is places and those who wait for one. It is safe for concurrent use.
+// Queue manages places and the requests waiting for one. It is safe for concurrent use.
 type Queue struct {
 	places, most int
 
@@ -45,8 +45,8 @@ type turns struct {
 	byName map[string]*line
 }
 
-// line is those of one owner, or of one principal, who wait. An owner has lines by
-// principal, and a principal has tickets.
+// line holds the waiting requests of one owner or one principal. An owner has lines by principal,
+// and a principal has tickets.
 type line struct {
 	name       string
 	at         *list.Element
@@ -65,8 +65,8 @@ type ticket struct {
 // NewQueue returns a queue for that many places, and at least one; at most waiting wait.
 func NewQueue(places, waiting int) *Queue { return &Queue{places: max(places, 1), most: waiting} }
 
-// Enter waits for a place. leave gives it back; further calls of it do nothing. The
-// error is a *Full, or that of the context, which ended before a place was free.
+// Enter waits for a place. leave returns it; further calls of it do nothing. The error is a *Full,
+// or the error of the context if it ended before a place was free.
 func (q *Queue) Enter(ctx context.Context, who Who) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func (q *Queue) Refused() int {
 	return q.refused
 }
 
-// admit takes a free place, for which there is no ticket, or a ticket.
+// admit takes a free place and returns no ticket, or returns a ticket.
 func (q *Queue) admit(who Who) (*ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.taken < q.places { // then nobody waits
+	if q.taken < q.places { // the queue is then empty
 		q.taken++
 		return nil, nil
 	}
@@ -133,7 +133,7 @@ func (q *Queue) roomFor(who Who) bool {
 	return owner.waiting < free && (principal == nil || principal.waiting < (free+1)/2)
 }
 
-// patience is about how long those who wait now will take to get a place.
+// patience estimates how long the requests waiting now will wait for a place.
 func (q *Queue) patience() time.Duration {
 	rounds := time.Duration(q.waiting/q.places + 1)
 	if q.held > mostRetry/rounds {

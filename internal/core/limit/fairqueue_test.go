@@ -54,7 +54,7 @@ func arrivals(t *testing.T, q enterer, all ...Who) (served []string) {
 
 func times(n int, who Who) []Who { return slices.Repeat([]Who{who}, n) }
 
-func TestPlacesGoRound(t *testing.T) {
+func TestSlotsRotate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		come []Who
@@ -91,10 +91,9 @@ func (f fifo) Enter(ctx context.Context, _ Who) (func(), error) {
 	}
 }
 
-// TestNobodyStarves: after a hundred calls of an agent, a call of its owner and one
-// of somebody else are served among the first. The control is the queue that a
-// channel makes.
-func TestNobodyStarves(t *testing.T) {
+// TestFairness: after a hundred calls of an agent, a call of its owner and one of another user are
+// among the first to be served. The control is the queue of a channel.
+func TestFairness(t *testing.T) {
 	t.Parallel()
 	worst := func(build func() enterer) (last int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestRetryAfterFollowsTheTimes(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+func TestCancelledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(1, 10)
@@ -204,9 +203,9 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// TestAPlaceOfOneWhoGaveUpGoesOn: a place that was handed to a call in the moment in
-// which it ended is not lost.
-func TestAPlaceOfOneWhoGaveUpGoesOn(t *testing.T) {
+// TestSlotOfACancelledWaiterIsReused: a slot that is assigned to a call at the moment it is
+// cancelled is not lost.
+func TestSlotOfACancelledWaiterIsReused(t *testing.T) {
 	t.Parallel()
 	q := NewQueue(1, 10)
 	leave := must.Get(q.Enter(t.Context(), bob))(t)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Backoff says what failures lock a key, and for how long.
+// Backoff defines the number of failures that lock a key, and the duration.
 type Backoff struct {
 	// Free is how many failures lock nothing. The next one locks the key for
 	// First, and each further one for twice as long as the one before, up to
@@ -42,12 +42,11 @@ const (
 	sharedLocks = 1 << 10
 )
 
-// Lockout locks keys whose attempts fail: wrong secrets of a token, wrong PINs
-// from an address. Its memory is bounded, and the bound frees nobody: what is
-// known of a key is kept until Backoff.Forget says otherwise. When as many keys are
-// known as fit, those that come then share counts, many keys one. Such a key may be
-// locked for what others did, and is never locked for less than it did itself. It
-// is safe for concurrent use.
+// Lockout locks keys whose attempts fail: wrong secrets of a token, wrong PINs from an address. Its
+// memory is bounded, and reaching the bound unlocks no key: the state of a key is kept until
+// Backoff.Forget is over. When the table is full, new keys share counts, many keys one. A key with
+// a shared count may be locked because of others, and is never locked for less than its own
+// failures require. It is safe for concurrent use.
 type Lockout struct {
 	backoff Backoff
 	most    int
@@ -64,7 +63,7 @@ type Lockout struct {
 	shared []failures
 }
 
-// failures are those of one key, or of many that share a count.
+// failures are the failures of one key, or of many that share a count.
 type failures struct {
 	key   uint64
 	n     int
@@ -78,7 +77,7 @@ type failures struct {
 // lock nothing.
 func NewLockout(b Backoff) (*Lockout, error) {
 	if b.Free < 0 || b.First <= 0 || b.Longest < b.First || b.Forget <= 0 {
-		return nil, errors.New("a lockout needs a positive first lock, a longest one that is no shorter, and a time after which failures are forgotten")
+		return nil, errors.New("a lockout needs a positive first lock, a longest one that is not shorter, and a time after which failures are forgotten")
 	}
 	return &Lockout{
 		backoff: b, most: mostLocked, seed: maphash.MakeSeed(), now: time.Now,
@@ -111,8 +110,8 @@ func (l *Lockout) Failed(key string) time.Duration {
 	return l.known(hash).locked(now)
 }
 
-// Succeeded forgets the failures of a key, and ends its lock. What it shares with
-// others it cannot take back: there, a success counts like a failure.
+// Succeeded clears the failures of a key, and ends its lock. It cannot clear a shared count: there,
+// a success counts like a failure.
 func (l *Lockout) Succeeded(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +166,7 @@ func (l *Lockout) failed(hash uint64, now time.Time) {
 		l.forget(l.next[0])
 	}
 	f := l.known(hash)
-	if !f.forgotten.After(now) { // a shared count, and nobody's any more
+	if !f.forgotten.After(now) { // an unused shared count
 		*f = failures{}
 		if len(l.byKey) < l.most {
 			f = &failures{key: hash}

@@ -56,7 +56,7 @@ func TestBackoffDoubles(t *testing.T) {
 	}
 }
 
-func TestLocksAreApartAndForgotten(t *testing.T) {
+func TestLockoutsAreIndependentAndExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := lockout(t)
@@ -334,9 +334,9 @@ func TestLockoutInConcurrentUse(t *testing.T) {
 	})
 }
 
-// TestLockedIsTold: how many keys a class has locked out, and that a flood of others
-// frees none.
-func TestLockedIsTold(t *testing.T) {
+// TestLockedCount: the number of locked keys of a class is reported, and a flood of other keys
+// unlocks none.
+func TestLockedCount(t *testing.T) {
 	t.Parallel()
 	l := must.Get(NewLimiter(map[Class]Rates{}))(t)
 	lockout := must.Get(NewLockout(Backoff{Free: 1, First: time.Hour, Longest: time.Hour, Forget: time.Hour}))(t)

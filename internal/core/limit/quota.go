@@ -17,12 +17,11 @@ type Quota struct {
 	PerSecond, Burst int64
 	// Day bounds what one leaves behind within 24 hours, counted by the hour.
 	Day int64
-	// InFlight bounds the bytes that one has begun and not ended, InFlightAll
-	// those of all together.
+	// InFlight limits the bytes of running calls of one principal, InFlightAll of all together.
 	InFlight, InFlightAll int64
 }
 
-// Refusal says which limit is reached.
+// Refusal names the limit that is reached.
 type Refusal struct {
 	// Limit names it: "rate", "day", "in_flight" or "in_flight_all".
 	Limit string
@@ -33,7 +32,7 @@ type Refusal struct {
 	RetryAfter time.Duration
 }
 
-// Error says what is reached.
+// Error describes the limit.
 func (r *Refusal) Error() string {
 	return fmt.Sprintf("the limit %s of %d bytes is reached", r.Limit, r.Most)
 }
@@ -197,8 +196,7 @@ func (b *Book) Unkept(list []Usage) {
 	}
 }
 
-// Restore adds the stored usage of before the start; hours that are older than a
-// day do not count.
+// Restore adds the usage stored before the start; hours older than a day do not count.
 func (b *Book) Restore(list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

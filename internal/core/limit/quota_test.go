@@ -63,8 +63,8 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestDay: the sum is of 24 hours, and a restart does not begin it anew.
-func TestDay(t *testing.T) {
+// TestDailyQuota: the quota covers 24 hours and survives a restart.
+func TestDailyQuota(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := book(t, limits)

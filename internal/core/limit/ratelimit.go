@@ -1,20 +1,23 @@
-// Package limit bounds what callers take: requests, by token buckets; bytes, by quotas (Book);
-// and places, which a Queue gives in turn to those who wait. It is a leaf, and knows keys, not
-// principals.
+// Package limit limits the resources that callers take: requests, with token buckets; bytes, with
+// quotas (Book); and places, which a Queue assigns in turn to waiting requests. It is a leaf, and
+// handles keys, not principals.
 //
-// Requests are counted in token buckets: one per class and key,
-// and one per class that all keys share. Callers without a credential have buckets of
-// their own, so that no flood of theirs takes what members have.
+// Requests are counted in token buckets: one per class and key, and one per class that all keys
+// share. Callers without a credential have separate buckets, so that a flood of theirs takes
+// nothing from members.
 //
-// Memory is bounded, and the bound cannot be used to get a fresh bucket: a
-// bucket is only ever forgotten once it is full again, when a fresh one would
-// be the same. That such a bucket is always at hand follows from the shared
-// bucket, which limits how many keys can have been served within the time in
-// which any bucket refills (see capacity). Requests that are refused take
-// nothing, from no bucket, and leave no trace; so a caller who floods harms
-// itself alone.
+// Memory is bounded, and the bound cannot be used to get a fresh bucket: a bucket is removed only
+// when it is full, which equals a fresh one. Such a bucket is always available because the shared
+// bucket limits how many keys can be served within the refill time of any bucket (see capacity).
+// Refused requests take no tokens from any bucket and leave no state, so a flooding caller harms
+// only itself.
 //
-// Beside the buckets, a Lockout locks keys whose attempts fail.
+// In addition, a Lockout locks keys whose attempts fail.
+//
+// Places are assigned to owners in turn, and among an owner's principals in turn, so that more
+// agents give an owner no more turns. An owner may fill at most as much of the queue as it leaves
+// free. A fixed part for each owner was rejected: it is either too small for one owner or too large
+// for all.
 package limit
 
 import (
@@ -47,8 +50,8 @@ type Rates struct {
 // principal and its address.
 const KeysPerRequest = 2
 
-// mostKeys caps the memory of a class whatever the limits say: about 40 MiB.
-// A class that reaches it refuses new keys instead of forgetting old ones.
+// mostKeys limits the memory of a class regardless of the limits: about 40 MiB. A class that
+// reaches it refuses new keys instead of removing old ones.
 const mostKeys = 1 << 18
 
 // Limiter holds the buckets of all classes. It is safe for concurrent use.
@@ -133,8 +136,8 @@ func (l *Limiter) allow(c *class, keys []string) (ok bool, retryAfter time.Durat
 	if c == nil || len(keys) == 0 || len(keys) > KeysPerRequest {
 		return false, 0
 	}
-	// Keys come from outside and may be long; a keyed hash bounds them, and
-	// nobody without the seed can aim at another's bucket.
+	// Keys are external and may be long; a keyed hash limits their size, and without the seed a
+	// caller cannot target another's bucket.
 	hashes := make([]uint64, 0, KeysPerRequest)
 	for _, key := range keys {
 		hashes = append(hashes, maphash.String(l.seed, key))

@@ -53,7 +53,7 @@ func TestBurstThenRate(t *testing.T) {
 	})
 }
 
-func TestKeysAndClassesAreApart(t *testing.T) {
+func TestKeysAndClassesAreIndependent(t *testing.T) {
 	t.Parallel()
 	lim := Rates{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
 	l := must.Get(NewLimiter(map[Class]Rates{read: lim, "decide": lim}))(t)
@@ -106,7 +106,7 @@ func TestTwoKeys(t *testing.T) {
 }
 
 // A caller over its own limit must not use up what others share.
-func TestFloodHarmsItselfAlone(t *testing.T) {
+func TestFloodAffectsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Rates{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 2, Burst: 4}})
@@ -122,7 +122,7 @@ func TestFloodHarmsItselfAlone(t *testing.T) {
 	})
 }
 
-func TestRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestUnknownClassIsRefused(t *testing.T) {
 	t.Parallel()
 	l := limiter(t, Rates{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 2, Burst: 4}})
 	for name, keys := range map[Class][]string{"unheard": {"a"}, read: nil} {
@@ -327,9 +327,9 @@ func BenchmarkTry(b *testing.B) {
 	}
 }
 
-// Callers without a credential take nothing from members, nor members from them; the
-// refusals of both are counted.
-func TestStrangersHaveBucketsOfTheirOwn(t *testing.T) {
+// TestUnauthenticatedClientsHaveOwnBuckets: unauthenticated clients do not consume the limits of
+// members, nor vice versa. The refusals of both are counted.
+func TestUnauthenticatedClientsHaveOwnBuckets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, Rates{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 1, Burst: 10}})

@@ -7,7 +7,6 @@ type Store interface {
 	// Usage returns the sums of the hour from and later ones, ordered by Who and
 	// Hour.
 	Usage(ctx context.Context, from int64) ([]Usage, error)
-	// PutUsage replaces the sums of the hours in list, and deletes those of hours
-	// before from.
+	// PutUsage replaces the sums of the hours in list, and deletes the sums of hours before from.
 	PutUsage(ctx context.Context, list []Usage, from int64) error
 }

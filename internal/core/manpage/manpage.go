@@ -1,5 +1,7 @@
 // Package manpage writes the manual page of a program from its commands. It is a
 // leaf.
+//
+// mango, which fang uses, dates each page, so that two builds differ, and omits examples.
 package manpage
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Page is what a program's page says beside its commands. It has no date, so that
-// the same sources give the same page.
+// Page is the content of a program's page in addition to its commands. It has no date, so that the
+// same sources give the same page.
 type Page struct {
 	// Section of the manual, such as 1.
 	Section int
@@ -142,7 +144,7 @@ func (w *writer) flags(c *cobra.Command, wanted func(*pflag.Flag) bool) {
 	})
 }
 
-// preset says what a flag is when it is not given, unless that is nothing.
+// preset describes the default of a flag, unless it is the zero value.
 func preset(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "false", "0", "0s", "[]", "<nil>":

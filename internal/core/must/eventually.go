@@ -10,8 +10,8 @@ import (
 // for a load of 20 on two cores, where a second of work takes half a minute.
 const Patience = 2 * time.Minute
 
-// The pause between two checks doubles from firstPause to longestPause: most
-// conditions hold soon, and a check may itself delay what it waits for.
+// The pause between two checks doubles from firstPause to longestPause: most conditions hold soon,
+// and a check may itself delay the condition.
 const firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
 
 // Eventually polls ok until it reports true, and ends the test when it does not

@@ -1,10 +1,10 @@
-// Package must ends a test when a call fails that has to succeed for the test
-// to go on. What a call returned, the test judges itself.
+// Package must ends a test when a call fails that the rest of the test depends on. The test checks
+// the returned values itself.
 package must
 
 import "testing"
 
-// Get returns what a call returned, and ends the test when the call failed:
+// Get returns the value of a call, and ends the test if the call failed:
 //
 //	text := must.Get(os.ReadFile(name))(t)
 func Get[T any](v T, err error) func(testing.TB) T {
@@ -23,8 +23,7 @@ func Do(t testing.TB, err error) {
 	}
 }
 
-// Check fails the test when the call whose error it is given failed, and lets
-// it go on, as a clean-up has to.
+// Check fails the test if err is not nil, and lets it continue, as a clean-up requires.
 func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package needs states what a test requires of the machine and of the run, and skips or
-// fails the test where that is not given. `make quick` is go test -short; `make test-all`
-// sets TEST_PALYRA_LONG.
+// Package needs states a test's requirements of the machine and of the run, and skips or fails the
+// test if they are not met. `make quick` is go test -short; `make test-all` sets TEST_PALYRA_LONG.
 package needs
 
 import (

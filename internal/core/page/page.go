@@ -12,7 +12,7 @@ import (
 // defaultSize is the size of a page where none is asked for.
 const defaultSize = 50
 
-// Page is what is asked of a list.
+// Page is the request for one page of a list.
 type Page struct {
 	Size int
 	// Before is the position that entries come before, 0 for the first page.
@@ -32,8 +32,8 @@ func Parse(size int, token string) (Page, error) {
 	return p, nil
 }
 
-// Next is the token of the page after one of n entries, the last of which is at
-// a position; "" when there is none.
+// Next returns the token of the page after n entries whose last one is at the position last, or ""
+// if it was the last page.
 func (p Page) Next(n int, last int64) string {
 	if n < p.Size {
 		return ""

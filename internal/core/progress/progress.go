@@ -1,6 +1,6 @@
-// Package progress says how far a long work is. Who does the work counts; who
-// began it may watch. The meter travels with the context, so that what lies between
-// the two need not know of it.
+// Package progress reports the progress of a long operation. The worker counts, and the initiator
+// may observe. The meter is carried in the context, so that intermediate layers need no support for
+// it.
 package progress
 
 import (
@@ -12,15 +12,14 @@ import (
 // Patience is how long nothing is said of a work.
 const Patience = 2 * time.Second
 
-// Count is how far a work is, in things of one kind. Total is 0 while nobody knows
-// it.
+// Count is the progress of an operation, in items of one kind. Total is 0 while it is unknown.
 type Count struct{ Done, Total int64 }
 
 // Meter counts. The zero value is ready, and nil counts nothing. It is safe for
 // concurrent use.
 type Meter struct{ done, total atomic.Int64 }
 
-// Expect says how many there are in all, and that none is done.
+// Expect sets the total and resets the count.
 func (m *Meter) Expect(total int64) {
 	if m != nil {
 		m.done.Store(0)
@@ -45,10 +44,10 @@ func (m *Meter) Count() Count {
 
 type key struct{}
 
-// With has those who work under ctx count with m.
+// With returns a context whose operations count with m.
 func With(ctx context.Context, m *Meter) context.Context { return context.WithValue(ctx, key{}, m) }
 
-// From returns the meter of ctx; nil when nobody watches.
+// From returns the meter of ctx, or nil without an observer.
 func From(ctx context.Context) *Meter {
 	m, _ := ctx.Value(key{}).(*Meter)
 	return m

@@ -39,8 +39,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestNobodyWatches: who works counts without asking whether anybody watches.
-func TestNobodyWatches(t *testing.T) {
+// TestWithoutWatcher: who works counts without asking whether anybody watches.
+func TestWithoutWatcher(t *testing.T) {
 	t.Parallel()
 	m := progress.From(t.Context())
 	m.Expect(5)

@@ -11,8 +11,8 @@ const (
 	Made Kind = "made"
 	// Changed is another role or owner, or another state.
 	Changed Kind = "changed"
-	// DeviceGiven is a device that somebody made for the member, or allowed. Releases before
-	// kept it as Changed.
+	// DeviceGiven is a device that another principal created for the member, or allowed. Earlier
+	// releases recorded it as Changed.
 	DeviceGiven Kind = "device"
 	// Confirmed says that the member is who it is said to be. It settles the acts
 	// before it, for everybody in whose hands its author was not.
@@ -42,8 +42,8 @@ const (
 	Controls Effect = iota
 	// Settles takes the member out of the hands in which the author is not.
 	Settles
-	// NeedsConsent gives nothing before the member consents, with a credential that nobody
-	// else made or controls.
+	// NeedsConsent has no effect before the member consents, with a credential that no other
+	// principal created or controls.
 	NeedsConsent
 	// OwnWord is an act that only the member itself can do, or a principal that controls it
 	// already.
@@ -52,19 +52,19 @@ const (
 	GivesNothing
 )
 
-// Row says what one kind of act gives to its author.
+// Row defines the control that one kind of act gives its author.
 type Row struct {
 	Kind   Kind
 	Effect Effect
-	// Events are those that the journal has of the act.
+	// Events are the event codes of the act.
 	Events []event.Code
 	// Why is the reason for the effect.
 	Why string
 }
 
-// Table is the one list of the acts by which a principal could gain control over what speaks
-// for a member. History is kept of those that control or settle; the others never move a
-// member into other hands.
+// Table is the only list of the acts by which a principal could gain control over a member's
+// credentials. History keeps the acts that control or settle; the others never change the control
+// of a member.
 var Table = []Row{
 	{Made, Controls, []event.Code{event.MemberAdded}, "the author makes the first credential of the member"},
 	{Changed, Controls, []event.Code{event.MemberChanged, event.MemberDisabled, event.MemberEnabled, event.MemberRemoved}, "the author decides what the member can do"},
@@ -82,7 +82,7 @@ var Table = []Row{
 	}, "the act removes something that spoke for the member"},
 }
 
-// effects are those of Table by kind.
+// effects are the effects in Table by kind.
 var effects = func() map[Kind]Effect {
 	all := map[Kind]Effect{}
 	for _, row := range Table {

@@ -101,8 +101,8 @@ type account struct {
 	consented bool
 }
 
-// city is a world in which members also map accounts and make agents for one another.
-type city struct {
+// simulation is a world in which members also map accounts and make agents for one another.
+type simulation struct {
 	world
 
 	random   *rand.Rand
@@ -114,8 +114,8 @@ type city struct {
 }
 
 // exercises does an act of each kind, by a member.
-var exercises = map[Kind]func(c *city, by access.Principal){
-	Made: func(c *city, by access.Principal) {
+var exercises = map[Kind]func(c *simulation, by access.Principal){
+	Made: func(c *simulation, by access.Principal) {
 		if owner := c.anyone(); c.random.IntN(3) == 0 {
 			agent := access.Agent(fmt.Sprintf("a%d", len(c.history)))
 			c.did(Made, agent, by)
@@ -131,16 +131,16 @@ var exercises = map[Kind]func(c *city, by access.Principal){
 			c.held[p] = c.held[by]
 		}
 	},
-	Changed:     func(c *city, by access.Principal) { c.handed(Changed, by) },
-	DeviceGiven: func(c *city, by access.Principal) { c.handed(DeviceGiven, by) },
-	Confirmed: func(c *city, by access.Principal) {
+	Changed:     func(c *simulation, by access.Principal) { c.handed(Changed, by) },
+	DeviceGiven: func(c *simulation, by access.Principal) { c.handed(DeviceGiven, by) },
+	Confirmed: func(c *simulation, by access.Principal) {
 		p := c.anyone()
 		c.did(Confirmed, p, by)
 		if !c.held[by] && p != c.attacker {
 			c.held[p] = false
 		}
 	},
-	Mapped: func(c *city, by access.Principal) {
+	Mapped: func(c *simulation, by access.Principal) {
 		if c.held[by] {
 			c.accounts = append(c.accounts, account{member: c.anyone()})
 			c.did(Mapped, c.accounts[len(c.accounts)-1].member, by)
@@ -148,8 +148,8 @@ var exercises = map[Kind]func(c *city, by access.Principal){
 	},
 	// An honest member consents to accounts of its own alone, so that only those count here
 	// to which the attacker consents in the member's name.
-	Consented: func(c *city, by access.Principal) {
-		counts := c.lax || len(c.history.Hands()[by]) == 0
+	Consented: func(c *simulation, by access.Principal) {
+		counts := c.lax || len(c.history.Controllers()[by]) == 0
 		for i, a := range c.accounts {
 			if a.member == by && c.held[by] && counts {
 				c.accounts[i].consented = true
@@ -157,24 +157,24 @@ var exercises = map[Kind]func(c *city, by access.Principal){
 			}
 		}
 	},
-	LoggedIn:     func(c *city, _ access.Principal) { p := c.anyone(); c.did(LoggedIn, p) },
-	TokenMade:    func(c *city, by access.Principal) { c.did(TokenMade, by, by) },
-	ConsoleBegun: func(c *city, by access.Principal) { c.did(ConsoleBegun, by, by) },
-	KeyAdded:     func(c *city, by access.Principal) { c.did(KeyAdded, by, by) },
-	Ended:        func(c *city, by access.Principal) { c.did(Ended, c.anyone(), by) },
+	LoggedIn:     func(c *simulation, _ access.Principal) { p := c.anyone(); c.did(LoggedIn, p) },
+	TokenMade:    func(c *simulation, by access.Principal) { c.did(TokenMade, by, by) },
+	ConsoleBegun: func(c *simulation, by access.Principal) { c.did(ConsoleBegun, by, by) },
+	KeyAdded:     func(c *simulation, by access.Principal) { c.did(KeyAdded, by, by) },
+	Ended:        func(c *simulation, by access.Principal) { c.did(Ended, c.anyone(), by) },
 }
 
-func (c *city) anyone() access.Principal { return c.members[c.random.IntN(len(c.members))] }
+func (c *simulation) anyone() access.Principal { return c.members[c.random.IntN(len(c.members))] }
 
 // handed is an act by which the author could act as the member.
-func (c *city) handed(kind Kind, by access.Principal) {
+func (c *simulation) handed(kind Kind, by access.Principal) {
 	p := c.anyone()
 	c.did(kind, p, by)
 	c.held[p] = c.held[p] || c.held[by]
 }
 
 // ballots are the members as whom the attacker can vote.
-func (c *city) ballots() (list []access.Principal) {
+func (c *simulation) ballots() (list []access.Principal) {
 	for _, p := range c.members {
 		if c.held[p] || slices.Contains(c.accounts, account{p, true}) {
 			list = append(list, p)
@@ -183,10 +183,10 @@ func (c *city) ballots() (list []access.Principal) {
 	return list
 }
 
-// cheats reports whether the attacker is two people, or one for a call of its own.
-// beside has whoever made an agent count as a requester of its calls.
-func (c *city) cheats(beside bool) bool {
-	is, voters := c.history.Hands().Independence(), c.ballots()
+// countsTwice reports whether the attacker counts as two people, or as one for a call of its own.
+// beside counts the creator of an agent as a requester of its calls.
+func (c *simulation) countsTwice(beside bool) bool {
+	is, voters := c.history.Controllers().Independence(), c.ballots()
 	for _, requester := range c.members {
 		if n := is.Count(requester, voters); n > 1 || c.held[requester] && n > 0 {
 			return true
@@ -204,9 +204,9 @@ func (c *city) cheats(beside bool) bool {
 	return false
 }
 
-// newCity does random acts of all kinds of the table.
-func newCity(t *testing.T, random *rand.Rand, lax bool) *city {
-	c := &city{world: world{held: map[access.Principal]bool{}}, random: random, agents: map[access.Principal]access.Principal{}, lax: lax}
+// newSimulation does random acts of all kinds of the table.
+func newSimulation(t *testing.T, random *rand.Rand, lax bool) *simulation {
+	c := &simulation{world: world{held: map[access.Principal]bool{}}, random: random, agents: map[access.Principal]access.Principal{}, lax: lax}
 	for i := range 2 + random.IntN(2) {
 		p := access.User(fmt.Sprintf("root%d", i))
 		c.members = append(c.members, p)
@@ -237,14 +237,14 @@ func TestNobodyVotesTwice(t *testing.T) {
 	random := rand.New(rand.NewPCG(31, 4))
 	byAccount, agents := 0, 0
 	for range 20_000 {
-		c := newCity(t, random, false)
-		if c.cheats(true) {
+		c := newSimulation(t, random, false)
+		if c.countsTwice(true) {
 			t.Fatalf("%s votes as %v with the accounts %v and the agents %v:\n%v", c.attacker, c.ballots(), c.accounts, c.agents, c.history)
 		}
 		if slices.Contains(c.accounts, account{c.attacker, true}) {
 			byAccount++
 		}
-		if c.cheats(false) {
+		if c.countsTwice(false) {
 			agents++
 		}
 	}
@@ -253,7 +253,7 @@ func TestNobodyVotesTwice(t *testing.T) {
 	}
 	control := 0
 	for range 20_000 {
-		if newCity(t, random, true).cheats(true) {
+		if newSimulation(t, random, true).countsTwice(true) {
 			control++
 		}
 	}

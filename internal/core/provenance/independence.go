@@ -11,14 +11,14 @@ import (
 // may have to weigh, and far fewer in practice.
 const maxVoters = 20
 
-// Hands are, for each member, those in whose hands it is beside its own: who made or
-// changed it, or somebody who did, since nobody else confirmed it. Members that are
-// in nobody's hands have no row.
-type Hands map[access.Principal][]access.Principal
+// Controllers maps each member to the other principals that control it: the creators or changers
+// whose act no independent principal confirmed. Members controlled by no other principal have no
+// row.
+type Controllers map[access.Principal][]access.Principal
 
-// Hands reads the history.
-func (h History) Hands() Hands {
-	hands := Hands{}
+// Controllers reads the history.
+func (h History) Controllers() Controllers {
+	hands := Controllers{}
 	for _, by := range h.principals() {
 		for member := range h.Controlled(by) {
 			if member != by {
@@ -33,22 +33,22 @@ func (h History) Hands() Hands {
 }
 
 // Independence tells for members whether one credential could be behind two of
-// them. It is a reading of Hands, made once and then fit for concurrent use. In the
+// them. It is computed from Controllers, made once and then fit for concurrent use. In the
 // zero value all members are independent of each other.
 type Independence struct {
 	// hands are the principals that control each principal, itself left out.
 	hands map[access.Principal]map[access.Principal]bool
-	// beside are those who request beside whoever Count is asked for.
+	// beside are the co-requesters of the requester passed to Count.
 	beside []access.Principal
 }
 
-// Beside is i for something that others request, too.
+// Beside returns i with co-requesters.
 func (i *Independence) Beside(others ...access.Principal) *Independence {
 	return &Independence{hands: i.hands, beside: others}
 }
 
 // Independence makes the hands fit for questions.
-func (h Hands) Independence() *Independence {
+func (h Controllers) Independence() *Independence {
 	i := &Independence{hands: map[access.Principal]map[access.Principal]bool{}}
 	for member, list := range h {
 		i.hands[member] = map[access.Principal]bool{}
@@ -59,8 +59,8 @@ func (h Hands) Independence() *Independence {
 	return i
 }
 
-// Independent reports whether nobody controls both: not one the other, and nobody
-// else the two.
+// Independent reports whether neither of the two controls the other, and no third principal
+// controls both.
 func (i *Independence) Independent(a, b access.Principal) bool {
 	if a == b {
 		return false
@@ -86,9 +86,9 @@ func (i *Independence) Apart(a, b access.Principal) bool {
 	return false
 }
 
-// Count returns how many people the voters are for certain: the most of them that
-// are independent of the requester, of those beside it, and of each other. More voters never make it
-// smaller. Of more than 20 different voters it looks at 20.
+// Count returns the number of people that the voters certainly are: the largest subset that is
+// independent of the requester, of its co-requesters, and of each other. Adding voters never lowers
+// it. Of more than 20 different voters only 20 are considered.
 func (i *Independence) Count(requester access.Principal, voters []access.Principal) int {
 	var fit []access.Principal
 	for _, v := range voters {

@@ -1,9 +1,9 @@
-// Package provenance says who made whom among the members of a gateway, and
-// which of them are independent of each other. It is pure, and a leaf.
+// Package provenance records which member created which, and determines which of them are
+// independent of each other. It is pure, and a leaf.
 //
-// Two people are two only if neither can act as the other. Whoever makes a
-// member, gives one a role, or gives one a device could hold that member's key.
-// So one person who makes two members could approve as both.
+// Two people count as two only if neither can act as the other. The creator of a member, or the
+// giver of its role or device, could hold that member's key. One person who creates two members
+// could therefore approve as both.
 package provenance
 
 import (
@@ -18,16 +18,15 @@ import (
 type Act struct {
 	Member access.Principal `json:"member"`
 	Kind   Kind             `json:"kind"`
-	// By are those who could have done it: one principal, or every member that
-	// held a device of the gateway's own host, when it was done there. Nobody is
-	// the administrator of the host, the identity provider that the administrator
-	// chose, or the gateway itself on its first start.
+	// By are the possible authors: one principal, or every member that held a device of the
+	// gateway's own host, if the act was done there. It is empty for the administrator of the host,
+	// the identity provider that the administrator chose, and the gateway itself on its first
+	// start.
 	By []access.Principal `json:"by,omitempty"`
 	At time.Time          `json:"at"`
 }
 
-// History is what was done to the members, the oldest act first. A member without
-// acts was made by nobody.
+// History is the list of acts on members, oldest first. A member without acts has no author.
 type History []Act
 
 // Controlled returns those in whose name a principal could act now: itself, whom

@@ -38,7 +38,7 @@ func TestCount(t *testing.T) {
 	}{
 		"two that the host made":               {History{made("ann"), made("bob"), made("cyd")}, "ann", []string{"bob", "cyd"}, 2},
 		"the requester":                        {History{made("ann"), made("bob")}, "ann", []string{"ann", "bob"}, 1},
-		"a voter many times beside another":    {History{made("ann"), made("bob"), made("cyd")}, "ann", append(slices.Repeat([]string{"bob"}, 30), "cyd"), 2},
+		"a repeated voter and another":         {History{made("ann"), made("bob"), made("cyd")}, "ann", append(slices.Repeat([]string{"bob"}, 30), "cyd"), 2},
 		"the same voter twice":                 {History{made("ann"), made("bob")}, "ann", []string{"bob", "bob"}, 1},
 		"made by the requester":                {History{made("ann"), made("bob", "ann")}, "ann", []string{"bob"}, 0},
 		"the maker of the requester":           {History{made("ann"), made("bob", "ann")}, "bob", []string{"ann"}, 0},
@@ -49,7 +49,7 @@ func TestCount(t *testing.T) {
 		"a maker and the one made count once":  {History{made("ann"), made("dan"), made("bob", "ann")}, "dan", []string{"ann", "bob"}, 1},
 		"of two makers":                        {History{made("ann"), made("eve"), made("dan"), made("bob", "ann"), made("cyd", "eve")}, "dan", []string{"bob", "cyd"}, 2},
 		"confirmed by the host":                {History{made("ann"), made("bob", "ann"), confirmed("bob")}, "ann", []string{"bob"}, 1},
-		"confirmed by somebody else":           {History{made("ann"), made("dan"), made("bob", "ann"), confirmed("bob", "dan")}, "ann", []string{"bob"}, 1},
+		"confirmed by another member":          {History{made("ann"), made("dan"), made("bob", "ann"), confirmed("bob", "dan")}, "ann", []string{"bob"}, 1},
 		"confirmed by the maker":               {History{made("ann"), made("bob", "ann"), confirmed("bob", "ann")}, "ann", []string{"bob"}, 0},
 		"confirmed by another of the maker":    {History{made("ann"), made("bob", "ann"), made("cyd", "ann"), confirmed("bob", "cyd")}, "ann", []string{"bob"}, 0},
 		"changed again after the confirmation": {History{made("ann"), made("dan"), made("bob", "ann"), confirmed("bob", "dan"), changed("bob", "ann")}, "ann", []string{"bob"}, 0},
@@ -75,30 +75,31 @@ func TestCount(t *testing.T) {
 		"made on the host, where two hold its device": {
 			History{made("ann"), made("eve"), made("dan"), made("bob", "ann", "eve")}, "dan", []string{"ann", "bob"}, 1,
 		},
-		"confirmed by whoever holds the host's device": {
+		"confirmed by the holder of the host's device": {
 			History{made("ann"), made("eve"), made("bob", "ann"), confirmed("bob", "ann", "eve")}, "ann", []string{"bob"}, 0,
 		},
 		"a maker who confirms does not free itself": {History{made("ann"), made("bob", "ann"), confirmed("ann", "bob")}, "ann", []string{"bob"}, 0},
-		"nobody knows them":                         {nil, "ann", []string{"bob", "cyd"}, 2},
+		"unknown members": {nil, "ann", []string{"bob", "cyd"}, 2},
 		"the largest choice is found": {
 			History{made("ann"), made("bob"), made("hub"), made("dan"), changed("hub", "ann"), changed("hub", "bob")},
 			"dan", []string{"hub", "ann", "bob"}, 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.history.Hands().Independence().Count(access.User(c.requester), users(c.voters...)); got != c.want {
+			if got := c.history.Controllers().Independence().Count(access.User(c.requester), users(c.voters...)); got != c.want {
 				t.Errorf("%d, want %d", got, c.want)
 			}
 		})
 	}
 }
 
-// Of something that several request, who counts is independent of each of them.
-func TestCountBeside(t *testing.T) {
+// TestCountWithSeveralRequesters: if several members request the same, a vote counts only if it is
+// independent of each of them.
+func TestCountWithSeveralRequesters(t *testing.T) {
 	t.Parallel()
 	h := History{made("ann"), made("bob"), made("cyd", "ann"), made("dan", "bob"), made("eve"), made("fay")}
 	voters := users("cyd", "dan", "eve", "fay")
-	is := h.Hands().Independence()
+	is := h.Controllers().Independence()
 	for who, want := range map[string]int{"ann": 3, "bob": 3} {
 		if got := is.Count(access.User(who), voters); got != want {
 			t.Errorf("of %s alone %d, want %d", who, got, want)
@@ -120,10 +121,10 @@ func TestTeams(t *testing.T) {
 			name := fmt.Sprintf("member-%d", i)
 			rest, h = append(rest, access.User(name)), append(h, made(name, "owner"))
 		}
-		if got := h.Hands().Independence().Count(access.User("owner"), rest); got != 0 {
+		if got := h.Controllers().Independence().Count(access.User("owner"), rest); got != 0 {
 			t.Errorf("%d members: %d independent of their maker", size, got)
 		}
-		if got := h.confirmAll().Hands().Independence().Count(access.User("owner"), rest); got != min(size-1, maxVoters) {
+		if got := h.confirmAll().Controllers().Independence().Count(access.User("owner"), rest); got != min(size-1, maxVoters) {
 			t.Errorf("%d members, confirmed: %d", size, got)
 		}
 	}
@@ -204,7 +205,7 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 	sizes, counted := map[int]int{}, 0
 	for range 20_000 {
 		w := play(random)
-		is := w.history.Hands().Independence()
+		is := w.history.Controllers().Independence()
 		held := slices.SortedFunc(maps.Keys(w.held), compare)
 		held = slices.DeleteFunc(held, func(p access.Principal) bool { return !w.held[p] })
 		sizes[len(held)]++
@@ -228,7 +229,7 @@ func TestCountIsMonotone(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 2))
 	for range 2_000 {
 		w := play(random)
-		requester, is := w.members[0], w.history.Hands().Independence()
+		requester, is := w.members[0], w.history.Controllers().Independence()
 		before := 0
 		for n := range w.members {
 			after := is.Count(requester, w.members[:n+1])
@@ -239,7 +240,7 @@ func TestCountIsMonotone(t *testing.T) {
 		}
 		p := w.members[random.IntN(len(w.members))]
 		w.did(Changed, p, w.attacker)
-		if after := w.history.Hands().Independence().Count(requester, w.members); after > before {
+		if after := w.history.Controllers().Independence().Count(requester, w.members); after > before {
 			t.Fatalf("a change of %s by %s made %d of %d: %v", p, w.attacker, after, before, w.history)
 		}
 	}
@@ -251,7 +252,7 @@ func TestHostConfirms(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 3))
 	for range 500 {
 		w := play(random)
-		if got := w.history.confirmAll().Hands().Independence().Count(w.members[0], w.members); got != len(w.members)-1 {
+		if got := w.history.confirmAll().Controllers().Independence().Count(w.members[0], w.members); got != len(w.members)-1 {
 			t.Fatalf("%d of %d: %v", got, len(w.members), w.history)
 		}
 	}

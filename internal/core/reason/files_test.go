@@ -29,7 +29,7 @@ func TestOutOfFiles(t *testing.T) {
 		{"a fault", reason.Fault(opening(syscall.EMFILE)), "LimitNOFILE"},
 		{"a fault of a fault", reason.Fault(reason.Fault(opening(syscall.EMFILE))), "LimitNOFILE"},
 		{"of the machine", reason.Fault(opening(syscall.ENFILE)), "file-max"},
-		{"a cause that is not told", reason.Errorf(reason.SpawnFailed, "it cannot be read").WithCause(opening(syscall.EMFILE)), "LimitNOFILE"},
+		{"a hidden cause", reason.Errorf(reason.SpawnFailed, "it cannot be read").WithCause(opening(syscall.EMFILE)), "LimitNOFILE"},
 		{"another error", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EIO)).WithRemedy("See the disk."), "See the disk."},
 		{"another fault", reason.Fault(errors.New("secret")), reason.Lookup(reason.Internal).Remedy},
 		{"no cause", &reason.Error{Code: reason.Internal}, reason.Lookup(reason.Internal).Remedy},

@@ -111,7 +111,7 @@ const (
 	Internal            Code = "INTERNAL"
 )
 
-// Exit codes of the CLI (docs/reasons.md).
+// Exit codes of the CLI.
 const (
 	ExitOK           = 0
 	ExitFailure      = 1
@@ -126,11 +126,32 @@ const (
 	ExitUnproven     = 10
 	ExitPending      = 11
 	ExitTimedOut     = 124
-	// ExitInterrupted is what shells expect of a command that Ctrl-C ended.
+	// ExitInterrupted is the conventional exit code after Ctrl-C.
 	ExitInterrupted = 130
 )
 
-// Row is what every surface says about a code.
+// ExitCodes are the meanings of the exit codes.
+var ExitCodes = []struct {
+	Code    int
+	Meaning string
+}{
+	{ExitOK, "success; for `palyra call`, the tool ran, and its own exit code is in the result"},
+	{ExitFailure, "failure"},
+	{ExitUsage, "wrong usage or input"},
+	{ExitPolicyDenied, "denied by policy"},
+	{ExitDenied, "approval denied, or required without a person who can answer"},
+	{ExitExpired, "approval or secret expired"},
+	{ExitNotConnected, "not connected, or the caller is not known to the gateway"},
+	{ExitConflict, "conflict: already decided, or different from the approved call"},
+	{ExitVerification, "verification failed"},
+	{ExitSandbox, "sandbox unavailable"},
+	{ExitUnproven, "integrity verified, but origin not proven: the key set does not contain the journal's keys"},
+	{ExitPending, "pending: the change needs a second approver and is not applied yet"},
+	{ExitTimedOut, "the tool ran into its deadline"},
+	{ExitInterrupted, "interrupted (Ctrl-C)"},
+}
+
+// Row is the text of every surface for a code.
 type Row struct {
 	Code Code
 	// Exit is the CLI's exit code.
@@ -143,95 +164,95 @@ type Row struct {
 
 // Table holds one row per code.
 var Table = []Row{
-	{InvalidInput, ExitUsage, "The input is not what the tool or method accepts.", "Correct the named field and send it again."},
+	{InvalidInput, ExitUsage, "The input is not valid for the tool or method.", "Correct the named field and send it again."},
 	{DuplicateKey, ExitUsage, "The JSON has the same key twice, or two keys that differ only in case.", "Send each key once."},
 	{NumberNotExact, ExitUsage, "A number cannot be held exactly by a double.", "Send the number as a string."},
 	{InvalidUTF8, ExitUsage, "The text is not valid UTF-8 or holds a NUL.", "Send valid UTF-8 without NUL; encode binary data as base64."},
 	{InputTooLarge, ExitUsage, "The input is larger than the limit.", "Send less, or put the data in a workspace file."},
 	{InputTooDeep, ExitUsage, "The JSON is nested too deeply.", "Flatten the input."},
-	{UnknownTool, ExitUsage, "There is no such tool for this caller.", "List the tools with `palyra tools`."},
+	{UnknownTool, ExitUsage, "The tool does not exist for this caller.", "List the tools with `palyra tools`."},
 	{UnknownWorkspace, ExitUsage, "The workspace was not declared.", "Declare it under [[workspaces]] in palyra.toml, or name another."},
 	{WorkspaceScope, ExitPolicyDenied, "The path leaves the workspace.", "Use a path inside the workspace."},
 	{ProtectedPath, ExitPolicyDenied, "The path is protected.", "Change another file, or edit this one yourself."},
-	{PatchConflict, ExitConflict, "The patch does not fit the file as it is now.", "Read the file again and make the patch from what it says."},
-	{CommitRefused, ExitPolicyDenied, "The changes of the program were not committed; the workspace is as it was.", "Leave the protected files alone, or ask the operator to allow the change."},
-	{CommitConflict, ExitConflict, "The workspace was changed meanwhile, so nothing of the program's changes was committed.", "Run the program again on the workspace as it is now."},
-	{FileNotFound, ExitFailure, "There is no such file in the workspace.", "List the directory with fs.list."},
+	{PatchConflict, ExitConflict, "The patch does not fit the current file.", "Read the file again and make the patch from its current text."},
+	{CommitRefused, ExitPolicyDenied, "The changes of the program were not committed; the workspace is unchanged.", "Leave the protected files alone, or ask the operator to allow the change."},
+	{CommitConflict, ExitConflict, "The workspace changed meanwhile; none of the program's changes were committed.", "Run the program again on the current workspace."},
+	{FileNotFound, ExitFailure, "The workspace has no such file.", "List the directory with fs.list."},
 	{HostInvalid, ExitUsage, "The host is not a plain host name or address.", "Use an ASCII host name or an IP address."},
 	{EgressDenied, ExitPolicyDenied, "The destination is not allowed.", "Ask the operator to add the host to http.allowed_hosts, or for programs to process_runner.allowed_egress_hosts."},
 	{FetchFailed, ExitFailure, "The request did not complete.", "Check that the host answers, then try again."},
 	{ExecutableDenied, ExitPolicyDenied, "The program may not be started.", "Use another program, or ask the operator to allow it in process_runner.allowed_executables."},
 	{InlineCode, ExitPolicyDenied, "Inline code for an interpreter is refused.", "Write the code to a workspace file and run the file."},
-	{SandboxDisabled, ExitSandbox, "Running programs is switched off.", "Set process_runner.enabled = true."},
-	{SandboxUnavailable, ExitSandbox, "The sandbox cannot be built on this machine.", "See what is missing with `palyra status`; on Debian and Ubuntu: apt-get install bubblewrap."},
+	{SandboxDisabled, ExitSandbox, "Running programs is disabled.", "Set process_runner.enabled = true."},
+	{SandboxUnavailable, ExitSandbox, "The sandbox cannot be built on this machine.", "`palyra status` shows the missing parts; on Debian and Ubuntu: apt-get install bubblewrap."},
 	{PlatformUnknown, ExitSandbox, "This platform has no such sandbox.", "Use a tool that does not need it."},
 	{SpawnFailed, ExitSandbox, "The program could not be started.", "Check that the program exists and is executable."},
 	{TimedOut, ExitTimedOut, "The call ran into its deadline and was stopped.", "Do less in one call, or raise timeout_ms within the operator's limit."},
 	{QuotaExceeded, ExitFailure, "The call used up a resource limit and was stopped.", "Do less in one call, or ask the operator to raise the limit."},
 	{UpstreamUnavailable, ExitFailure, "An upstream server cannot be reached, does not start, or broke the protocol.", "Read the message. The next call of the server tries it again; `palyra mcp refresh NAME` tries it now."},
-	{UpstreamLogin, ExitFailure, "An upstream server wants a login that is not there, or that ended.", "Log in with `palyra mcp login SERVER`, and make the call again."},
+	{UpstreamLogin, ExitFailure, "An upstream server requires a login, and none exists or it ended.", "Log in with `palyra mcp login SERVER`, and make the call again."},
 	{ToolFailed, ExitFailure, "The tool failed.", "Read the error, correct the call and try again."},
 	{Cancelled, ExitFailure, "The call was cancelled.", "Start it again if it is still wanted."},
 	{PolicyDenied, ExitPolicyDenied, "Policy does not allow this call.", "Ask an operator; `palyra policy check` and the journal show the rule."},
 	{PolicyError, ExitPolicyDenied, "Policy could not be evaluated, so the call is denied.", "Ask an operator to run `palyra policy check`."},
-	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
+	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and correct its findings."},
 	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its definition, then `palyra policy reload`."},
 	{BudgetExceeded, ExitPolicyDenied, "The run or session has used all its calls.", "Start a new run, or ask a person to end the session with `palyra sessions end`, or to raise max_calls_per_run or max_calls_per_session."},
-	{FactsChanged, ExitConflict, "What policy judges the call by changed each time that it was judged.", "Propose the call again when the other calls have ended."},
+	{FactsChanged, ExitConflict, "The facts of the call changed at each evaluation.", "Propose the call again when the other calls have ended."},
 	{ModelBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
-	{TimeBudget, ExitPolicyDenied, "The run took longer than it may.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
+	{TimeBudget, ExitPolicyDenied, "The run exceeded its time limit.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
 	{ModelUnavailable, ExitFailure, "The model's provider cannot be reached or has a fault.", "Try again later; look at the provider's status and at the model's base_url."},
 	{ModelRejected, ExitFailure, "The model's provider rejected the request.", "Check the model's name, API key and limits in palyra.toml."},
-	{ModelInvalid, ExitFailure, "The model's provider sent what its wire format does not allow.", "Check that the model's provider and base_url belong together."},
-	{UnknownModel, ExitUsage, "No model of that name is configured.", "Add it as [[models]] to palyra.toml, or choose one that is there."},
+	{ModelInvalid, ExitFailure, "The model's provider sent a response that its wire format does not allow.", "Check that the model's provider and base_url belong together."},
+	{UnknownModel, ExitUsage, "No model of that name is configured.", "Add it as [[models]] to palyra.toml, or choose a configured one."},
 	{RunEnded, ExitConflict, "The run has ended.", "Start another one."},
-	{RunInterrupted, ExitFailure, "The gateway stopped while the run was under way.", "Look at what the run did with `palyra runs show`, then start another one."},
-	{RunAbandoned, ExitFailure, "The run's client left and did not come back.", "Start another run with what is left to do, or ask an operator to raise runs.abandoned_after."},
+	{RunInterrupted, ExitFailure, "The gateway stopped during the run.", "Review the run with `palyra runs show`, then start another one."},
+	{RunAbandoned, ExitFailure, "The run's client disconnected and did not return.", "Start another run for the remaining work, or ask an operator to raise runs.abandoned_after."},
 	{GatewayFrozen, ExitPolicyDenied, "An operator has frozen the gateway; nothing runs.", "Wait, or ask for `palyra thaw`."},
-	{ResultExpired, ExitFailure, "It is not kept any more; its digest is.", "Raise results.retention to keep longer what comes."},
+	{ResultExpired, ExitFailure, "It is no longer stored; only its digest is.", "Raise results.retention to keep future results longer."},
 	{ShuttingDown, ExitNotConnected, "The gateway is stopping.", "Try again when it is back."},
-	{PermitRefused, ExitFailure, "There is no valid permit for this call.", "Propose the call again."},
+	{PermitRefused, ExitFailure, "The call has no valid permit.", "Propose the call again."},
 	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
-	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be made.", "Ask an operator to look at the daemon's log."},
-	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Look at what the call may have changed before you repeat it."},
-	{ExecutedElsewhere, ExitUsage, "The tool is an agent's own: the agent runs it, and asks about it by its hook.", "Use one of the gateway's tools: `palyra tools`."},
-	{Unreported, ExitFailure, "The call was let run, and the agent never said how it ended.", "Look at what it may have changed; `palyra hook status` says whether the agent's hooks report."},
-	{RanOther, ExitFailure, "The agent says that it ran something else than what was decided.", "Look at what the agent did, and at what changes its calls after the hook: `palyra hook status`."},
-	{Ungoverned, ExitFailure, "The agent says that it ran a call that was not allowed.", "Look at what the agent did, and at what bypasses its hook: `palyra hook status`."},
-	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
-	{RequestReasonNeeded, ExitDenied, "Policy wants to know why before people are asked; nobody was asked.", "Make the same call again with the reason: `palyra call --reason TEXT`."},
+	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be created.", "Ask an operator to look at the daemon's log."},
+	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Check the effects of the call before you repeat it."},
+	{ExecutedElsewhere, ExitUsage, "The tool belongs to an agent, which runs it itself and asks through its hook.", "Use one of the gateway's tools: `palyra tools`."},
+	{Unreported, ExitFailure, "The call was allowed, and the agent did not report its end.", "Check its effects; `palyra hook status` shows whether the agent's hooks report."},
+	{RanOther, ExitFailure, "The agent reports that it ran something other than the decided call.", "Check the agent's actions, and other hooks that change its calls: `palyra hook status`."},
+	{Ungoverned, ExitFailure, "The agent reports that it ran a call that was not allowed.", "Check the agent's actions, and how they bypass its hook: `palyra hook status`."},
+	{ApprovalRequired, ExitDenied, "A person must approve this call.", "Answer it with `palyra approvals decide`."},
+	{RequestReasonNeeded, ExitDenied, "Policy requires a reason before people are asked; no one was asked.", "Make the same call again with the reason: `palyra call --reason TEXT`."},
 	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
-	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},
+	{ApprovalExpired, ExitExpired, "The call was not approved in time.", "Ask an operator to be ready, then propose it again."},
 	{ApprovalCancelled, ExitDenied, "The request for approval was withdrawn.", "Propose the call again if it is still wanted."},
 	{ApprovalRevoked, ExitDenied, "The approval was revoked before it was used.", "Propose the call again if it is still wanted."},
 	{ApprovalConflict, ExitConflict, "The approval was already decided.", "Look at it with `palyra approvals show`."},
 	{ApprovalLimit, ExitPolicyDenied, "Too many approvals are waiting or were asked for.", "Wait until some are answered."},
-	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
+	{ApprovalUnattainable, ExitPolicyDenied, "No member exists who could approve this call.", "Ask an operator to add a member with the role that policy requires: `palyrad operator add`."},
 	{ChangePending, ExitPending, "The change waits for a second person, and is applied once they approve.", "Another person answers with `palyra approve`; `palyra approvals list` shows the request."},
-	{StillWaiting, ExitExpired, "The client's time for a call is over, and the call goes on without it.", "Make the same call again: it goes on where it was left."},
+	{StillWaiting, ExitExpired, "The client's time limit for a call has passed; the call continues without it.", "Make the same call again: it resumes."},
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
-	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
-	{PresenceNotProven, ExitPolicyDenied, "The vote does not prove that its voter is there; nothing was voted.", "Vote with --present. The key that it takes is made by `palyra key presence --passphrase`."},
+	{DigestMismatch, ExitConflict, "The digest does not match the pending call.", "Look at it again with `palyra approvals show` and use the digest it prints."},
+	{PresenceNotProven, ExitPolicyDenied, "The vote does not prove the presence of its voter, and was not counted.", "Vote with --present. `palyra key presence --passphrase` creates the key for it."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
-	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
-	{KeyReplaced, ExitNotConnected, "The device's key was replaced by a newer one.", "Use the bundle that holds the newer key; where nobody of yours has one, have another made with `palyrad operator bundle NAME --revoke-old` on the gateway's host."},
-	{LoginRefused, ExitPolicyDenied, "The identity provider did not vouch for the person, or the gateway does not let them in.", "Begin again with `palyra login`; if it is refused again, ask the gateway's administrator."},
-	{LoginUnavailable, ExitNotConnected, "The gateway cannot ask an identity provider now.", "Try again later; whoever has another credential is not concerned."},
+	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so automatically. Later, create another one with `palyrad operator bundle NAME` on the gateway's host."},
+	{KeyReplaced, ExitNotConnected, "The device's key was replaced by a newer one.", "Use the bundle with the newer key; if none of yours has it, create another one with `palyrad operator bundle NAME --revoke-old` on the gateway's host."},
+	{LoginRefused, ExitPolicyDenied, "The identity provider did not confirm the person, or the gateway does not admit them.", "Begin again with `palyra login`; if it is refused again, ask the gateway's administrator."},
+	{LoginUnavailable, ExitNotConnected, "The gateway cannot reach an identity provider now.", "Try again later; other credentials are not affected."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
-	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
+	{NotFound, ExitFailure, "Nothing has that id.", "Check the id."},
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{SecretExpired, ExitExpired, "The secret has expired.", "Put a new value: `palyra vault put REF --expires DURATION`."},
 	{SecretEnded, ExitExpired, "The agent has another owner, or the skill another publisher's key, than when the secret was put.", "Put a value of your own with `palyra vault put REF`, or remove the secret with `palyra vault rm REF`."},
-	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
+	{LossNotAccepted, ExitUsage, "The change removes a member's power to answer approvals.", "Repeat it with --yes if that is intended; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
-	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or somebody is between them.", "Pair again, and type the PIN as `palyra pairing code` shows it."},
+	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or their connection is intercepted.", "Pair again, and type the PIN as `palyra pairing code` shows it."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
-	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
-	{VaultLocked, ExitNotConnected, "The key of the vault cannot be asked for now.", "Unlock the keyring of the session in which palyrad runs, or name the passphrase in vault.passphrase_file; `palyrad doctor` says what is wrong."},
-	{VaultKeyMissing, ExitFailure, "The key of the vault is gone.", "Restore the state directory, and the keyring where the key is in one, from a backup of the same time."},
-	{SecretUnreadable, ExitVerification, "What is encrypted was damaged, or belongs to something else.", "Restore it from a backup."},
+	{OriginUnproven, ExitUnproven, "The journal is intact, but its origin was not proven.", "Fetch the key set again with `palyra attest keys -o json` and compare its fingerprint over another channel."},
+	{VaultLocked, ExitNotConnected, "The key of the vault is not accessible now.", "Unlock the keyring of the session in which palyrad runs, or name the passphrase in vault.passphrase_file; `palyrad doctor` shows the problem."},
+	{VaultKeyMissing, ExitFailure, "The key of the vault is missing.", "Restore the state directory, and the keyring if it holds the key, from a backup of the same time."},
+	{SecretUnreadable, ExitVerification, "The encrypted data is damaged, or belongs to another object.", "Restore it from a backup."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},
 	{NotConnected, ExitNotConnected, "The gateway cannot be reached.", "Start it with `palyrad`, or set the address."},
 	{Internal, ExitFailure, "The gateway has a fault.", "Look at the daemon's log."},
@@ -253,8 +274,8 @@ func Lookup(c Code) Row {
 	return rows[Internal]
 }
 
-// Error is an error with a reason: what happened, and what to do next. Its
-// message may be shown to the caller, its cause may not.
+// Error is an error with a reason: the failure and the next step. Its message may be sent to the
+// caller, its cause MUST NOT.
 type Error struct {
 	Code    Code
 	Message string

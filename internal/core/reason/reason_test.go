@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -105,29 +104,6 @@ func TestSentences(t *testing.T) {
 				t.Errorf("%s: the %s is not one line", row.Code, what)
 			}
 		}
-	}
-}
-
-// TestDocumentation holds docs/reasons.md and the table together.
-func TestDocumentation(t *testing.T) {
-	t.Parallel()
-	text := must.Get(os.ReadFile("../../../docs/reasons.md"))(t)
-	lines := strings.Split(string(text), "\n")
-	for _, row := range reason.Table {
-		want := fmt.Sprintf("| `%s` | %d | %s | %s |", row.Code, row.Exit, row.Sentence, row.Remedy)
-		if !slices.Contains(lines, want) {
-			t.Errorf("docs/reasons.md lacks this line:\n%s", want)
-		}
-	}
-	listed := regexp.MustCompile("(?m)^\\| `([A-Z0-9_]+)` \\|").FindAllStringSubmatch(string(text), -1)
-	for _, match := range listed {
-		code := reason.Code(match[1])
-		if reason.Lookup(code).Code != code {
-			t.Errorf("docs/reasons.md lists %s, which does not exist", code)
-		}
-	}
-	if len(listed) != len(reason.Table) {
-		t.Errorf("docs/reasons.md lists %d codes, want %d", len(listed), len(reason.Table))
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package statedir knows the paths in the state directory, and locks the directory
-// so that only one palyrad at a time uses it.
+// Package statedir defines the paths in the state directory, and locks the directory so that only
+// one palyrad at a time uses it.
 package statedir
 
 import (
@@ -46,8 +46,8 @@ func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
 // Packages is where the packages of upstream servers are installed.
 func Packages(stateDir string) string { return filepath.Join(stateDir, "packages") }
 
-// Upstreams is where the programs of upstream servers keep state. What they write there may be
-// anything, and is no part of a backup.
+// Upstreams is the directory for the state of upstream servers' programs. Its content is arbitrary
+// and not part of a backup.
 func Upstreams(stateDir string) string { return filepath.Join(stateDir, "upstreams") }
 
 // Compiled is where the compiled code of WebAssembly guests is.
@@ -59,14 +59,14 @@ func Skills(stateDir string) string { return filepath.Join(stateDir, "skills") }
 // Operator is the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 
-// Restored is the directory that a restore leaves beside what it restored.
+// Restored is the directory that a restore creates next to the restored state.
 func Restored(stateDir string) string { return filepath.Join(stateDir, "restored") }
 
 // Scratch is the directory in which a backup is prepared.
 func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tmp") }
 
-// entries are the names in a state directory; those that are true belong into a
-// backup. What palyrad makes anew, or only a running one has, does not.
+// entries are the names in a state directory; those mapped to true belong in a backup. Files that
+// palyrad recreates, or that only a running one has, do not.
 var entries = map[string]bool{
 	"palyra.db": true, "palyra.db-head": true, "ca": true, "operator": true, "vault.json": true, "vault.kek": true, "vault.dpapi": true, "console.json": true, "console-ca": true, "skills": true,
 
@@ -74,8 +74,8 @@ var entries = map[string]bool{
 	"sandbox": false, "quarantine": false, "undo": false, "cache": false, "packages": false, "upstreams": false, "wasm": false, "restored": false, "backup.tmp": false, "ca.new": false,
 }
 
-// Kept reports whether a file below a state directory, named with slashes, belongs
-// into a backup. Hidden files are those of a write that was cut off, and locks.
+// Kept reports whether a file below a state directory, named with slashes, belongs in a backup.
+// Hidden files are interrupted writes and locks.
 func Kept(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return entries[top] && !strings.HasPrefix(path.Base(name), ".")
@@ -101,8 +101,7 @@ func VaultProtected(stateDir string) string { return filepath.Join(stateDir, "va
 // kernel releases it when the process ends, however it ends.
 type Lock struct{ file *os.File }
 
-// Take makes the state directory, checks that nobody else may read it,
-// and takes the lock.
+// Take creates the state directory, checks that other users cannot read it, and takes the lock.
 func Take(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "making the state directory: %w", err).
@@ -156,12 +155,12 @@ func Holder(dir string) (who string, err error) {
 	return who, err
 }
 
-// HolderPID is the process id of the palyrad that holds a state directory, 0 for none. The
-// lock says that it runs, so that the id is no other program's.
+// HolderPID returns the process id of the palyrad that holds a state directory, or 0. The lock
+// proves that it runs, so the id is not reused by another program.
 func HolderPID(dir string) (pid int, err error) {
 	who, pid, err := holder(dir)
 	if err == nil && who != "" && pid == 0 {
-		err = reason.Errorf(reason.ConfigInvalid, "a palyrad uses %s and does not say which process it is", dir).WithRemedy("Try again in a moment.")
+		err = reason.Errorf(reason.ConfigInvalid, "a palyrad uses %s, but its process id is unknown", dir).WithRemedy("Try again in a moment.")
 	}
 	return pid, err
 }
@@ -184,7 +183,7 @@ func holder(dir string) (who string, pid int, err error) {
 	return "", 0, nil
 }
 
-// lockHolder says who wrote its process id into the lock.
+// lockHolder returns the process id in the lock.
 func lockHolder(file *os.File) string {
 	if pid := lockPID(file); pid != 0 {
 		return fmt.Sprintf("palyrad (process %d)", pid)

@@ -2,9 +2,9 @@ package strictyaml
 
 import "strings"
 
-// openBracket is the place of the last bracket of text that is not closed. It is
-// asked when the library has refused a text because of its end, which helps
-// nobody to find it, and decides nothing: it knows quotes and comments roughly.
+// openBracket returns the position of the last unclosed bracket of text. It improves the message
+// for a text that the library refuses at its end, and decides nothing: it handles quotes and
+// comments approximately.
 func openBracket(text []byte) (line, column int, found bool) {
 	var open [][2]int
 	quote, before := rune(0), ' '

@@ -9,10 +9,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxValues is how many values a file comes to with its aliases followed.
+// maxValues limits the values of a file after expanding aliases.
 const maxValues = 1_000_000
 
-// Placer is a value that wants to know where its mapping stands: its first key.
+// Placer is a value that stores the position of its mapping: its first key.
 type Placer interface{ SetPlace(line, column int) }
 
 // Decode fills into, a pointer to a struct, from a tree of Parse. Keys that no
@@ -58,7 +58,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value) error {
 	return scalar(n, v)
 }
 
-// alias reads what it stands for. One that holds itself has no end.
+// alias decodes the referenced node. A node that contains itself has no end.
 func (d *decoder) alias(n *yaml.Node, v reflect.Value) error {
 	for _, o := range d.open {
 		if o == n.Alias {
@@ -96,8 +96,8 @@ func what(n *yaml.Node) string {
 
 type pair struct{ key, value *yaml.Node }
 
-// pairs are the entries of a mapping; those of merged mappings come after its
-// own and give way to them.
+// pairs returns the entries of a mapping; entries of merged mappings follow its own, which override
+// them.
 func (d *decoder) pairs(n *yaml.Node) ([]pair, error) {
 	var own, merged []pair
 	seen := make(map[string]int, len(n.Content)/2)
@@ -231,7 +231,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-// anything reads what JSON has. A date stays the text that it is.
+// anything reads JSON values. A date stays text.
 func (d *decoder) anything(n *yaml.Node, v reflect.Value) error {
 	var made reflect.Value
 	var err error
@@ -274,8 +274,8 @@ func plain(n *yaml.Node) (one any, err error) {
 	return n.Value, nil
 }
 
-// scalar reads a value into a field of its type. A text may be written as
-// anything that is no list or mapping.
+// scalar reads a value into a field of its type. A string field accepts any value except a list or
+// mapping.
 func scalar(n *yaml.Node, v reflect.Value) error {
 	if n.Kind != yaml.ScalarNode {
 		return mismatch(n, "a "+kind(v))
@@ -310,7 +310,7 @@ func kind(v reflect.Value) string {
 	return "text"
 }
 
-// member is what a key of a mapping or an index of a list leads to.
+// member returns the node at a key of a mapping or an index of a list.
 func member(n *yaml.Node, part string) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias

@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Options are what a kind of file may hold.
+// Options define the permitted content of a kind of file.
 type Options struct {
-	// Brackets is how many may be open at once.
+	// Brackets limits the open brackets.
 	Brackets int
 	// Indented is the last column, from 1, at which an entry of a list may begin.
 	Indented int
@@ -26,7 +26,7 @@ type Options struct {
 	Plain bool
 }
 
-// Error is what is wrong with a file, with its place, from 1.
+// Error is a defect of a file, with its position counted from 1.
 type Error struct {
 	Line, Column int
 	Message      string
@@ -45,7 +45,7 @@ var ErrDocuments = errors.New("it holds more than one YAML document")
 
 const notPlain = "%q: a test file has no anchors, aliases, tags or directives"
 
-// Parse is the value of the only document of text; nil if there is none.
+// Parse returns the value of the only document of text, or nil if it has no document.
 func Parse(text []byte, o Options) (*yaml.Node, error) {
 	if !utf8.Valid(text) {
 		return nil, &Error{Line: 1, Column: 1, Message: "the file is not UTF-8"}
@@ -80,7 +80,7 @@ func Parse(text []byte, o Options) (*yaml.Node, error) {
 	return root, o.check(root)
 }
 
-// noDirectives looks for them in the text: the tree does not show them.
+// noDirectives searches the text for directives, which the tree omits.
 func noDirectives(text []byte) error {
 	line, before := 1, '\n'
 	for _, r := range strings.TrimPrefix(string(text), "\ufeff") {
@@ -142,7 +142,7 @@ func placed(err error, text []byte, o Options) error {
 	return &Error{Line: max(mark.Line, 1), Column: max(mark.Column, 1), Message: message}
 }
 
-// check refuses what a file of this kind has not.
+// check refuses content that this kind of file does not permit.
 func (o Options) check(n *yaml.Node) error {
 	for i, c := range n.Content {
 		if n.Kind == yaml.SequenceNode && n.Style&yaml.FlowStyle == 0 && n.Column > o.Indented {
@@ -166,7 +166,7 @@ func isMerge(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && key.Value == "<<" && key.Style&quoted == 0
 }
 
-// At is what a path such as $.a[0].b leads to; nil if there is nothing.
+// At returns the node at a path such as $.a[0].b, or nil.
 func At(root *yaml.Node, path string) *yaml.Node {
 	n := root
 	for _, part := range strings.FieldsFunc(strings.TrimPrefix(path, "$"), func(r rune) bool { return strings.ContainsRune(".[]", r) }) {

@@ -142,8 +142,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Aliases of aliases are not followed without an end.
-func TestLaughs(t *testing.T) {
+// TestAliasExpansion: the expansion of nested aliases is bounded.
+func TestAliasExpansion(t *testing.T) {
 	t.Parallel()
 	text := "entries:\n  - any:\n      a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {

@@ -1,7 +1,6 @@
-// Package text has what is done to short texts in messages, prompts and records: it clips them
-// between two characters, quotes them for a shell, shows the characters that a reader cannot
-// see, folds the case of paths, finds the name that was most likely meant, and puts nouns into
-// the plural.
+// Package text formats short texts in messages, prompts and records: it clips them between two
+// characters, quotes them for a shell, makes invisible characters visible, folds the case of paths,
+// finds the most similar name, and forms plurals.
 package text
 
 import (
@@ -9,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clip returns the beginning of text, at most so many bytes. Bytes that are no
-// UTF-8 count as characters of one byte. What it returns keeps none of the rest
-// in memory.
+// Clip returns the beginning of text, at most most bytes. Bytes that are not UTF-8 count as
+// characters of one byte. The result does not keep the remaining text in memory.
 func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text

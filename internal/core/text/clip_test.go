@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestTo(t *testing.T) {
+func TestClip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text string

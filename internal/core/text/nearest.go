@@ -65,7 +65,7 @@ func distance(a, b []rune) int {
 	return rows[len(a)][len(b)]
 }
 
-// mostNamed is how many names a message lists whole.
+// mostNamed is the number of names that a message lists in full.
 const mostNamed = 8
 
 // NearestHelp is a did-you-mean for a word that should be one of some. When none is near it names

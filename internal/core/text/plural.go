@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Plural is a number with what it counts, in English: "1 call", "2 calls", "0 retries". The noun is in
-// the singular and has a regular plural.
+// Plural formats a number with its noun in English: "1 call", "2 calls", "0 retries". The noun is
+// in the singular and has a regular plural.
 func Plural[N ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n N, one string) string {
 	switch {
 	case n == 1:

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FoldCase returns one form for all spellings of a path under which a file system
-// that folds case or normalizes names finds the same file: "README" and "readme"
-// both become "readme". It drops characters that such file systems ignore, does
-// Unicode's full case folding, and normalizes to NFC. Folding twice changes
-// nothing. Bytes that are not UTF-8 become U+FFFD.
+// FoldCase returns one form for all spellings of a path under which a file system that folds case
+// or normalizes names finds the same file: "README" and "readme" both become "readme". It drops
+// characters that such file systems ignore, does Unicode's full case folding, and normalizes to
+// NFC. Folding twice changes nothing. Bytes that are not UTF-8 become U+FFFD. Ignored characters
+// are dropped because Linux (chattr +F) and HFS+ open the same file without them. Other forms that
+// Windows accepts (short names, streams, trailing dots) are not folded: rules must name them.
 func FoldCase(path string) string {
 	if isASCII(path) {
 		return strings.ToLower(path)

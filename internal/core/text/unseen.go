@@ -2,14 +2,14 @@ package text
 
 import "unicode"
 
-// Class is what a reader sees of a character.
+// Class is the visibility of a character to a reader.
 type Class uint8
 
 // The classes. Newline and tab are Hidden: who shows several lines keeps them.
 const (
-	// Seen is shown as itself.
+	// Seen is visible as itself.
 	Seen Class = iota
-	// Blank looks like a space and is another character.
+	// Blank resembles a space but is another character.
 	Blank
 	// Hidden draws nothing, or changes how the text around it is drawn.
 	Hidden
@@ -28,14 +28,14 @@ var unseen = &unicode.RangeTable{
 	},
 }
 
-// braille is the pattern without dots, which is a symbol and looks like a space.
+// braille is the pattern without dots, a symbol that resembles a space.
 const braille = 0x2800
 
-// ClassOf returns what a reader sees of a character. Consumers of the table: prompts of
-// approvals, the CLI, the console, texts of upstream servers, names of files at the commit gate.
+// ClassOf returns the visibility of a character. Consumers of the table: prompts of approvals, the
+// CLI, the console, texts of upstream servers, names of files at the commit gate.
 func ClassOf(r rune) Class {
 	switch {
-	case r == ' ':
+	case r >= ' ' && r <= '~':
 		return Seen
 	case r == braille, unicode.Is(unicode.Zs, r):
 		return Blank
@@ -46,5 +46,5 @@ func ClassOf(r rune) Class {
 	return Seen
 }
 
-// Unseen reports whether a reader cannot see a character, or not tell it from a space.
+// Unseen reports whether a character is invisible or resembles a space.
 func Unseen(r rune) bool { return ClassOf(r) != Seen }

@@ -1,7 +1,7 @@
-// Package tomledit edits TOML in place: one key or one table is set or removed, and every
-// other byte stays as it is. What was added and is removed again leaves the text of
-// before. Each edit is parsed and compared with what it should have made; where that
-// cannot be had without touching the rest, the text is refused.
+// Package tomledit edits TOML in place: one key or one table is set or removed, and every other
+// byte stays unchanged. Removing an added key restores the original text. Each edit is parsed and
+// compared with the intended result; a text that cannot be edited without touching the rest is
+// refused.
 package tomledit
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Error is a text that is no TOML, and where.
+// Error is invalid TOML with its place.
 type Error struct {
 	// Line and Column count from 1; a column is a byte.
 	Line, Column int
@@ -43,7 +43,7 @@ type Pair struct {
 }
 
 // Decode reads a text into v, as go-toml does. A byte-order mark may stand before it.
-func Decode(text []byte, v any) error { return told(toml.Unmarshal(Unmarked(text), v)) }
+func Decode(text []byte, v any) error { return withPosition(toml.Unmarshal(Unmarked(text), v)) }
 
 // mark is the byte-order mark that some editors write before a text.
 var mark = []byte("\ufeff")
@@ -60,8 +60,8 @@ func Edit(text []byte, edit func([]byte) ([]byte, error)) ([]byte, error) {
 	return slices.Concat(mark, edited), nil
 }
 
-// told gives an error of the parser its place.
-func told(err error) error {
+// withPosition adds the place to an error of the parser.
+func withPosition(err error) error {
 	var d *toml.DecodeError
 	if errors.As(err, &d) {
 		line, column := d.Position()
@@ -77,7 +77,7 @@ func decode(text []byte) (map[string]any, error) {
 
 // line is an expression of a text: a header, or a key with its value.
 type line struct {
-	// path is where it stands in the document, the header's included.
+	// path is its path in the document, including the header's.
 	path []string
 	kind unstable.Kind
 	// from is where its line begins, to where the next one does; key and end are the
@@ -125,8 +125,8 @@ func read(text []byte) *source {
 	return s
 }
 
-// valueOf is where the value of an expression stands: behind the first '=' that is not
-// part of its key.
+// valueOf returns the position of an expression's value: after the first '=' that is not part of
+// its key.
 func (s *source) valueOf(end int, expr *unstable.Node) [2]int {
 	at := 0
 	for it := expr.Key(); it.Next(); {
@@ -139,7 +139,7 @@ func (s *source) valueOf(end int, expr *unstable.Node) [2]int {
 	return [2]int{at, end}
 }
 
-// lineEnd is where the line after a byte begins.
+// lineEnd returns the start of the line after a byte.
 func (s *source) lineEnd(at int) int {
 	if i := bytes.IndexByte(s.text[at:], '\n'); i >= 0 {
 		return at + i + 1
@@ -155,9 +155,9 @@ func (s *source) eol() string {
 	return "\n"
 }
 
-// Set gives a key its value, in place of the one that it has, or as the last key of its
-// table, which is made where there is none. made is the path of what was added, nil where
-// nothing was; Remove of it gives the text of before.
+// Set sets the value of a key. It replaces the existing value or appends the key to its table,
+// which is created if missing. made is the path of the addition, nil if nothing was added; Remove
+// of it restores the original text.
 func Set(text []byte, path []string, value any) (edited []byte, made []string, err error) {
 	edited, err = Edit(text, func(text []byte) (edited []byte, err error) {
 		edited, made, err = set(text, path, value)
@@ -190,21 +190,21 @@ func set(text []byte, path []string, value any) (edited []byte, made []string, e
 	return edited, made, err
 }
 
-// insert adds a key, and says what it made.
+// insert adds a key and returns the path of the addition.
 func (s *source) insert(path []string, value string) (edited []byte, made []string) {
 	table, key := path[:len(path)-1], path[len(path)-1:]
 	if at, indent, ok := s.behind(table); ok {
 		return s.addLine(at, indent+dotted(key)+" = "+value), path
 	}
-	// Beside keys that are written as table.key.
+	// Next to keys written as table.key.
 	for i, l := range slices.Backward(s.lines) {
 		if l.kind == unstable.KeyValue && len(l.path) == len(path) && slices.Equal(l.path[:len(table)], table) {
 			header := s.header(i)
 			return s.addLine(l.to, string(s.text[l.from:l.key])+dotted(path[len(header):])+" = "+value), path
 		}
 	}
-	// A table that is there by those below it alone has no place for a key, and a header
-	// of its own could not be told from one of before.
+	// A table that exists only through its subtables has no place for a key, and an added header
+	// could not be distinguished from an existing one.
 	if slices.ContainsFunc(s.lines, func(l line) bool { return isBelow(l.path, table) }) {
 		return nil, nil
 	}
@@ -221,7 +221,7 @@ func (s *source) header(at int) []string {
 	return nil
 }
 
-// behind is where a new key of a table belongs: behind its last one.
+// behind returns the place for a new key of a table: after its last one.
 func (s *source) behind(table []string) (at int, indent string, ok bool) {
 	ok = len(table) == 0
 	in := ok
@@ -238,7 +238,7 @@ func (s *source) behind(table []string) (at int, indent string, ok bool) {
 	return at, indent, ok
 }
 
-// blanks is where the blanks end with which a line begins.
+// blanks returns the end of the leading blanks of a line.
 func (s *source) blanks(at int) int {
 	for at < len(s.text) && (s.text[at] == ' ' || s.text[at] == '\t') {
 		at++
@@ -324,7 +324,7 @@ func remove(text []byte, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dotted(path), ErrNotEdited)
 	}
-	// Tables that were there by what was in them alone are gone with it.
+	// Tables that existed only through their content are removed with it.
 	if !reflect.DeepEqual(pruned(after, path), pruned(without(before, path), path)) {
 		return nil, fmt.Errorf("%s: %w", dotted(path), ErrNotEdited)
 	}
@@ -411,7 +411,7 @@ func isBelow(path, table []string) bool {
 	return len(path) >= len(table) && slices.Equal(path[:len(table)], table)
 }
 
-// verified is an edited text that says what it should.
+// verified returns an edited text after checking that it has the intended content.
 func verified(edited []byte, want map[string]any) ([]byte, error) {
 	after, err := decode(edited)
 	if err != nil || !reflect.DeepEqual(after, plain(want)) {

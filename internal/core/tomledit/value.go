@@ -96,7 +96,7 @@ func write(value any) (string, error) {
 	switch v := plain(value).(type) {
 	case string:
 		if !utf8.ValidString(v) {
-			return "", fmt.Errorf("%q is no UTF-8", v)
+			return "", fmt.Errorf("%q is not UTF-8", v)
 		}
 		return quoted(v), nil
 	case bool:

@@ -15,7 +15,7 @@ type DependentCall struct {
 	Channel, Session string
 }
 
-// DependentResult is what became of a DependentCall.
+// DependentResult is the outcome of a DependentCall.
 type DependentResult struct {
 	// Denied has the reason and the remedy of a denial; nil for a call that was allowed.
 	Denied *reason.Error

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Edited says that people changed a call before they approved it.
+// Edited records that approvers changed a call before they approved it.
 type Edited struct {
 	ApprovalID string `json:"approval_id"`
-	// By are the users who changed it, Reason what the last of them said of it.
+	// By are the users who changed it, Reason the comment of the last of them.
 	By     []string `json:"by"`
 	Reason string   `json:"reason,omitempty"`
 	// Proposed is the digest of the call as it was proposed; the call that ran has
@@ -23,13 +23,13 @@ type Edited struct {
 	Changes []Difference `json:"changes,omitempty"`
 }
 
-// Text says it in a sentence, for a model or a person.
+// Text describes the change in a sentence, for a model or a person.
 func (e *Edited) Text() string {
 	if e == nil {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "executed_as_edited: %s changed this call before it was approved; what ran is not what was proposed.", strings.Join(e.By, ", "))
+	fmt.Fprintf(&b, "executed_as_edited: %s changed this call before it was approved; it ran as changed, not as proposed.", strings.Join(e.By, ", "))
 	for _, c := range e.Changes {
 		fmt.Fprintf(&b, " %s was %s and is %s.", c.Field, absent(c.Was), absent(c.Is))
 	}
@@ -46,9 +46,9 @@ func absent(value string) string {
 	return value
 }
 
-// ArgumentChanges compares the arguments of two calls of a tool, by JSON Pointer
-// (RFC 6901): members of objects each, anything else as a whole. Secrets are redacted;
-// "" stands for what is not there.
+// ArgumentChanges compares the arguments of two calls of a tool, by JSON Pointer (RFC 6901):
+// objects by member, all other values as a whole. Secrets are redacted; "" stands for a missing
+// value.
 func ArgumentChanges(was, is json.RawMessage, secretPaths []string) ([]Difference, error) {
 	var sides [2]any
 	for i, text := range []json.RawMessage{was, is} {
@@ -66,7 +66,7 @@ func ArgumentChanges(was, is json.RawMessage, secretPaths []string) ([]Differenc
 	return list, err
 }
 
-// nothing is what is not there, unlike a null.
+// nothing is a missing value, unlike a null.
 type nothing struct{}
 
 func compare(pointer string, was, is any, list *[]Difference) error {
@@ -116,10 +116,10 @@ func member(object map[string]any, name string) any {
 	return nothing{}
 }
 
-// Keep takes the arguments that somebody made of those that they were shown. What they
-// were not shown stays as it is: where was has a value that is redacted, or holds a
-// placeholder of a secret, is has to have the same, or to leave the member away; and
-// neither may come to stand anywhere else. refused names the pointers that break this.
+// Keep restores the redacted values in edited arguments. Values that were not displayed to the
+// editor stay unchanged: if was has a redacted value or a placeholder of a secret, is must have the
+// same value or omit the member, and neither may appear anywhere else. refused lists the pointers
+// that violate this.
 func Keep(was, is json.RawMessage, secretPaths []string, placeholder func(string) bool) (kept json.RawMessage, refused []string, err error) {
 	shown, _, err := redact(was, secretPaths)
 	if err != nil {
@@ -133,7 +133,7 @@ func Keep(was, is json.RawMessage, secretPaths []string, placeholder func(string
 	}
 	k := keeper{placeholder: placeholder}
 	made = k.keep("", real, seen, made)
-	// A value at a place where the tool takes secrets is one that nobody has seen.
+	// A value at a place where the tool accepts secrets was never displayed.
 	if text, err := canonical.Marshal(made); err == nil {
 		kept = text
 	} else {
@@ -157,7 +157,7 @@ type keeper struct {
 	refused, restored []string
 }
 
-// keep goes through what was made beside what was, real and as it was shown.
+// keep compares the edited value with the original, both real and as displayed.
 func (k *keeper) keep(pointer string, real, seen, made any) any {
 	switch m := made.(type) {
 	case map[string]any:

@@ -9,14 +9,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Failure is what a model reads of a call that failed, under the name "error".
+// Failure is the part of a failed call that a model reads, under the name "error".
 type Failure struct {
 	Reason  reason.Code `json:"reason"`
 	Message string      `json:"message"`
 	Remedy  string      `json:"remedy"`
 }
 
-// Fail ends a report with an error and a result that says it.
+// Fail ends a report with an error and a matching result.
 func (r Report) Fail(ctx context.Context, err error) Report {
 	r, said := r.Because(ctx, err)
 	if text, err := canonical.Marshal(map[string]any{"error": said}); err == nil {

@@ -2,14 +2,14 @@ package tool
 
 import "context"
 
-// Runnable is what an executor offers for one tool.
+// Runnable is an executor's implementation of one tool.
 type Runnable interface {
 	Descriptor() Descriptor
-	// Plan works out what the call would do, without effect. Its errors are
-	// refusals with a reason.
+	// Plan computes the effects of the call without performing them. Its errors are refusals with a
+	// reason.
 	Plan(ctx context.Context, p Proposal) (Plan, error)
-	// Prepare plans the call for the last time and holds open what it looked at:
-	// what Run then uses is what the plan says. It has no effect either.
+	// Prepare plans the call for the last time and keeps the inspected objects open: Run then uses
+	// exactly the objects of the plan. It has no effects either.
 	Prepare(ctx context.Context, p Proposal) (Prepared, error)
 }
 

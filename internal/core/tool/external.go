@@ -1,11 +1,11 @@
 package tool
 
-// Act is what a tool of an agent does, in one word for all agents.
+// Act is the kind of action of an agent's tool, in one word for all agents.
 type Act string
 
 // The acts.
 const (
-	ActRead    Act = "read"    // looks at files
+	ActRead    Act = "read"    // reads files
 	ActWrite   Act = "write"   // changes files
 	ActShell   Act = "shell"   // has a shell run a line
 	ActInput   Act = "input"   // types into a program that runs already
@@ -14,22 +14,21 @@ const (
 	ActSkill   Act = "skill"   // loads text that may run commands while it is loaded
 	ActMCP     Act = "mcp"     // calls a tool of an MCP server
 	ActTalk    Act = "talk"    // plans, asks its user, keeps a list
-	ActUnknown Act = "unknown" // a tool that the gateway does not know
+	ActUnknown Act = "unknown" // a tool unknown to the gateway
 )
 
 // Acts lists them all.
 var Acts = []Act{ActRead, ActWrite, ActShell, ActInput, ActFetch, ActAgent, ActSkill, ActMCP, ActTalk, ActUnknown}
 
-// ExternalFacts are of a call that an agent runs itself. What the agent says is its
-// claim: it is trusted to run what it asked about, and nothing more. Where the
-// gateway resolved a path that the agent named, that is the gateway's finding of the
-// moment; the agent opens the file later.
+// ExternalFacts describe a call that an agent runs itself. They are the agent's claim: it is
+// trusted only to run the call that it requested. Where the gateway resolved a path named by the
+// agent, the result is the gateway's finding at that moment; the agent opens the file later.
 type ExternalFacts struct {
 	// Agent is which program asks: claude-code, codex or generic.
 	Agent string `json:"agent"`
 	Act   Act    `json:"act"`
-	// PermissionMode is the agent's own mode, as it says, "" for none:
-	// bypassPermissions, acceptEdits, plan.
+	// PermissionMode is the agent's own mode as reported, "" for none: bypassPermissions,
+	// acceptEdits, plan.
 	PermissionMode string `json:"permission_mode,omitempty"`
 	// Server is the MCP server whose tool the agent calls, by the name that its
 	// configuration gives it; "" for a tool of the agent's own.
@@ -38,27 +37,27 @@ type ExternalFacts struct {
 	// declared workspace, links resolved, sorted. A path that cannot be resolved is
 	// among them as it was written.
 	Outside []string `json:"outside,omitempty"`
-	// Guarded are those of the paths that the call may write to and that say what
-	// agents or the gateway run, sorted.
+	// Guarded are the paths that the call may write to and that define programs run by agents or
+	// the gateway, sorted.
 	Guarded []string `json:"guarded,omitempty"`
 }
 
-// ClaimState is what became of a call that an agent runs itself.
+// ClaimState is the outcome of a call that an agent runs itself.
 type ClaimState string
 
 // The states.
 const (
-	Reported   ClaimState = "reported"   // the agent said how it ended
+	Reported   ClaimState = "reported"   // the agent reported the outcome
 	Unreported ClaimState = "unreported" // it never did
-	RanOther   ClaimState = "ran_other"  // it said that it ran something else than was decided
+	RanOther   ClaimState = "ran_other"  // it reported that it ran something other than the decided call
 )
 
-// Claim is what an agent says of a call that it ran itself. The call was decided here
-// and executed elsewhere: nothing of this was measured.
+// Claim is an agent's report of a call that it ran itself. The call was decided here and executed
+// elsewhere: none of it was measured.
 type Claim struct {
 	Agent string     `json:"agent"`
 	State ClaimState `json:"state"`
-	// InputSHA256 is of the input that the agent says it ran, in canonical JSON.
+	// InputSHA256 is the digest of the reported input, in canonical JSON.
 	InputSHA256 string `json:"input_sha256,omitempty"`
 	// ResponseSHA256 and ResponseBytes are of the tool's answer, as it came.
 	ResponseSHA256 string `json:"response_sha256,omitempty"`

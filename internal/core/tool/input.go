@@ -8,12 +8,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Check reads the JSON input of a call strictly, checks it against the schema
-// and returns its canonical form (RFC 8785). No input at all means the empty
-// object. Errors are reason errors: InvalidInput with the JSON Pointer of the
-// fault in the field "pointer", which may be a key that differs from a property only in
-// case, or the way in which the text itself is wrong
-// (DuplicateKey, NumberNotExact, InvalidUTF8, InputTooLarge, InputTooDeep).
+// Check parses the JSON input of a call strictly, checks it against the schema and returns its
+// canonical form (RFC 8785). Empty input means the empty object. Errors are reason errors. An input
+// that does not fit the schema has the code InvalidInput and the JSON Pointer of the fault in the
+// field "pointer"; a key that differs from a property only in case is such a fault. A malformed
+// text has the code DuplicateKey, NumberNotExact, InvalidUTF8, InputTooLarge, InputTooDeep or
+// InvalidInput.
 func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
 	text, value, err := s.read(raw)
 	if err != nil {
@@ -25,13 +25,14 @@ func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
 	return text, nil
 }
 
-// CheckResult is Check for what a tool returned, whose keys are compared exactly.
+// CheckResult checks the result of a tool against the schema. Unlike Check, it treats a key that
+// differs from a property only in case as another key.
 func (s *Schema) CheckResult(raw []byte) error {
 	_, _, err := s.read(raw)
 	return err
 }
 
-// read returns a text that fits the schema in canonical form, and its value.
+// read returns the canonical form of a text that fits the schema, and its value.
 func (s *Schema) read(raw []byte) (text json.RawMessage, value any, err error) {
 	if len(raw) == 0 {
 		raw = []byte("{}")
@@ -48,7 +49,7 @@ func (s *Schema) read(raw []byte) (text json.RawMessage, value any, err error) {
 	return text, value, nil
 }
 
-// InputError gives the errors of package canonical their reason.
+// InputError wraps an error of package canonical with its reason code.
 func InputError(err error) error {
 	code := reason.InvalidInput
 	switch {

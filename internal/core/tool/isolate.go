@@ -29,7 +29,7 @@ type isolatedContext struct {
 	request context.Context
 }
 
-// Deadline returns that of the request, at which the context of the request ends both.
+// Deadline returns the deadline of the request, at which the context of the request ends both.
 func (c isolatedContext) Deadline() (time.Time, bool) { return c.request.Deadline() }
 
 // Value returns the values of the request that may reach executors.

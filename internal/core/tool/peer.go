@@ -5,27 +5,26 @@ import (
 	"encoding/json"
 )
 
-// Peer is the client of a call, as far as what runs the call may pass something on to
-// it: an upstream server has progress to tell, or a question. Its zero value is a
-// client that listens to nothing. Nothing of it is a fact, and nothing of it is bound.
+// Peer is the client of a call, for executors that pass data on to it: an upstream server reports
+// progress or asks a question. Its zero value is a client that receives nothing. None of it is a
+// fact, and none of it is bound.
 type Peer struct {
-	// Session is what the client calls its session; the pipeline fills it in.
+	// Session is the client's name of its session; the pipeline sets it.
 	Session string
-	// Progress tells the client how far the call is. It must not block.
+	// Progress reports the progress of the call to the client. It MUST NOT block.
 	Progress func(Progress)
 	// LogLevel is from which level on the client wants the log of an upstream server,
 	// "" for nothing of it, and Log passes a line on. It must not block.
 	LogLevel string
 	Log      func(LogLine)
-	// Takes says which requests of upstream servers the client declared that it takes.
+	// Takes lists the requests of upstream servers that the client declared to support.
 	Takes Takes
-	// Ask passes such requests on, all at once, and returns the answers by the same
-	// names; one that is missing was not given. nil says that the client takes none.
+	// Ask passes such requests on, all at once, and returns the answers by the same names; a
+	// missing one was not answered. nil means that the client accepts none.
 	Ask func(context.Context, map[string]Request) (map[string]json.RawMessage, error)
 }
 
-// Progress is how far a call is, in units of the tool's own; Total is 0 where it is
-// not known.
+// Progress is the progress of a call in the tool's own units; Total is 0 if unknown.
 type Progress struct {
 	Done, Total float64
 	Message     string

@@ -2,8 +2,8 @@ package tool
 
 import "context"
 
-// Facts are what Cedar cannot compute itself. They are found before evaluation,
-// given to policy as context, and journaled so that a replay is exact.
+// Facts are values that Cedar cannot compute itself. They are determined before evaluation, passed
+// to policy as context, and journaled so that a replay is exact.
 type Facts struct {
 	// Workspace is the declared name of the workspace, "" when none is used.
 	Workspace string `json:"workspace,omitempty"`
@@ -12,8 +12,8 @@ type Facts struct {
 	// PathFolded is Path in one form for all spellings that a file system which
 	// folds case takes for the same file ("SRC/A.go" and "src/a.go": "src/a.go").
 	PathFolded string `json:"path_folded,omitempty"`
-	// HardLinks is how many names the file has: 0 for what is no file, for one
-	// that is not there yet, and where the platform does not say.
+	// HardLinks is the number of names of the file: 0 if it is not a regular file, does not exist
+	// yet, or the platform does not report it.
 	HardLinks int `json:"hard_links,omitempty"`
 	// Paths are all files that the call changes, sorted; Path is then the one
 	// file, or the directory that they share.
@@ -34,12 +34,12 @@ type Facts struct {
 	Risk         int    `json:"risk"`
 	SandboxTier  string `json:"sandbox_tier"`
 	SandboxLevel string `json:"sandbox_level"`
-	// SandboxRung is how much isolation the machine offers: full, user_namespaces,
-	// landlock, seatbelt or job_object (docs/sandbox.md).
+	// SandboxRung is the isolation level of the machine: full, user_namespaces, landlock, seatbelt
+	// or job_object (docs/sandbox.md).
 	SandboxRung string `json:"sandbox_rung,omitempty"`
 	// SandboxLayers are the layers that a probe proved, sorted.
 	SandboxLayers []string `json:"sandbox_layers,omitempty"`
-	// SandboxLimits is what enforces the limits: cgroup_v2, cgroup_v1 or rlimit.
+	// SandboxLimits is the mechanism of the limits: cgroup_v2, cgroup_v1 or rlimit.
 	SandboxLimits string `json:"sandbox_limits,omitempty"`
 	// LandlockABI is the version of Landlock that was achieved, 0 for none.
 	LandlockABI int `json:"landlock_abi,omitempty"`
@@ -47,9 +47,8 @@ type Facts struct {
 	WorkspaceMode string   `json:"workspace_mode,omitempty"`
 	EgressMode    string   `json:"egress_mode,omitempty"`
 	EgressHosts   []string `json:"egress_hosts,omitempty"`
-	// Secrets are the names of those that the call may use without seeing them, and of
-	// those that its program would get,
-	// sorted.
+	// Secrets are the names of the secrets that the call may use without access to them, and of the
+	// secrets that its program would get, sorted.
 	Secrets []string `json:"secrets,omitempty"`
 	// External is set for calls that an agent runs itself.
 	External *ExternalFacts `json:"external,omitempty"`
@@ -98,14 +97,14 @@ type ExecFacts struct {
 	Starts []string `json:"starts,omitempty"`
 }
 
-// Elements of ExecFacts.Env and Starts for what is not known.
+// Elements of ExecFacts.Env and Starts for unknown values.
 const (
 	EnvUnknown    = "?"
 	StartsUnknown = "?"
 )
 
-// SessionFacts are what the session of a call did so far; policy reads them as
-// context.session (docs/sessions.md).
+// SessionFacts are the totals of a call's session so far; policy reads them as context.session
+// (docs/sessions.md).
 type SessionFacts struct {
 	// CallsInRun is the number of the call, from 1: in its run if the gateway
 	// drives that run, else among all other calls of its session.
@@ -118,16 +117,16 @@ type SessionFacts struct {
 	// Tainted is true once a call was let through whose tool reads from the open
 	// world, or a program has read from a host.
 	Tainted bool `json:"tainted"`
-	// BytesOut is what was sent, and what other calls under way may still send.
+	// BytesOut counts the bytes sent, and the bytes that other running calls may still send.
 	BytesOut int64 `json:"bytes_out"`
 }
 
-// Preview is what a person sees of a call beside its arguments.
+// Preview is the information displayed for a call in addition to its arguments.
 type Preview struct {
 	// Summary is one sentence in plain words, made by the gateway.
 	Summary string `json:"summary"`
-	// Lead is what people know the call by at a glance, where it is neither a program's
-	// command line nor a file of a workspace: an address, or what another shell runs.
+	// Lead is the short description of a call that is neither a program's command line nor a file
+	// of a workspace: an address, or the command of another shell.
 	Lead string `json:"lead,omitempty"`
 	// Diff is a unified diff of the files that would change.
 	Diff string `json:"diff,omitempty"`
@@ -135,40 +134,42 @@ type Preview struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Plan is what a call would do, worked out without doing it. Planning the
-// same proposal twice gives the same binding unless the world changed.
+// Plan describes the effects of a call without performing them. Planning the same proposal twice
+// gives the same binding unless the environment changed.
+//
+// Planning MUST NOT have an effect, except to read. A plan MUST bind everything that decides what the
+// call does, such as the bytes of its program, and MUST NOT change after it was evaluated.
 type Plan struct {
 	Binding Binding
 	Facts   Facts
 	Preview Preview
-	// Subject is what a grant with matcher "subject" covers, such as
+	// Subject is the scope of a grant with matcher "subject", such as
 	// "process.run:/usr/bin/git@default".
 	Subject string
-	// SubjectCovers says the same in a person's words: "any git command, any
-	// arguments, in workspace here". When it is empty, the subject is named.
+	// SubjectCovers describes the scope for people: "any git command, any arguments, in workspace
+	// here". If it is empty, the subject is displayed.
 	SubjectCovers string
-	// ExactOnly says why a grant for the call covers that very call and nothing
-	// wider, such as "python3 runs whatever code it is given"; "" when wider ones
-	// may be given.
+	// ExactOnly is the reason why a grant for the call covers only that exact call, such as
+	// "python3 runs whatever code it is given"; "" if wider grants are possible.
 	ExactOnly string
 	// Files are the files and directories that the facts were read from. They
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity
 	// Contents lists the files whose content, existence or place is part of the binding, the
-	// preview or the facts, and those that would be if they were there. None of these MUST be
-	// returned to callers that policy does not allow to read these files. Unlisted is true for
-	// a call of which there may be more.
+	// preview or the facts, including files that do not exist. None of these MUST be returned to
+	// callers that policy does not allow to read these files. Unlisted is true if the list may be
+	// incomplete.
 	Contents []FileAccess
 	Unlisted bool
-	// Named are the facts as far as the arguments give them, for explanations to people who
-	// may not read the files; nil where Facts says no more than that.
+	// Named are the facts derived from the arguments alone, for explanations to people who may not
+	// read the files; nil if Facts contains nothing else.
 	Named *Facts
 	// MaySend is the most bytes that the call can send out of this machine, 0 for
 	// none. Where nothing bounds them (egress preflight and unrestricted), it is
 	// the egress budget of the settings all the same.
 	MaySend int64
-	// UnboundArguments counts the arguments that look like paths and led to no
-	// file, so that nothing holds the program to what it finds there.
+	// UnboundArguments counts the arguments that look like paths and led to no file, so that the
+	// files the program finds there are not bound.
 	UnboundArguments int
 	// Injections are secrets that the program gets as they are. Each is decided by
 	// itself before the call is. The binding has them, too.
@@ -210,7 +211,7 @@ type Injection struct {
 	Note string `json:"note,omitempty"`
 }
 
-// FileIdentity says which file was looked at, and in which state.
+// FileIdentity identifies the inspected file and its state.
 type FileIdentity struct {
 	Device, Inode uint64
 	// ChangedAt is the time of the last change of content, names or mode, in
@@ -226,7 +227,7 @@ type Prepared struct {
 	// Run does it. Failures are in the report; Run does not return early with
 	// the work still going on.
 	Run func(context.Context, Call) Report
-	// Close lets go of what is held; nil when there is nothing.
+	// Close releases the open objects; nil if none are open.
 	Close func()
 }
 

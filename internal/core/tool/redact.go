@@ -13,14 +13,13 @@ import (
 	"palyra/internal/core/encoded"
 )
 
-// Redaction is what stands in the place of a secret.
+// Redaction replaces a secret.
 const Redaction = "[redacted]"
 
-// Redact returns the canonical JSON of an input with secrets replaced by
-// Redaction, and the JSON Pointers (RFC 6901) of what was replaced, sorted:
-// the values at the pointers that the tool declares, and whatever has the form
-// of a well-known key, in values and in the names of members, plain or in base64.
-// Without any, it returns input itself.
+// Redact returns the canonical JSON of an input with secrets replaced by Redaction, and the sorted
+// JSON Pointers (RFC 6901) of the replacements. It replaces the values at the pointers that the
+// tool declares, and text in the form of a well-known key, in values and in the names of members,
+// plain or in base64. Without replacements, it returns input itself.
 func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
 	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && canonical.Valid(input) {
 		return input, nil, nil
@@ -126,8 +125,8 @@ func (r *redactor) walk(pointer string, value any) any {
 	return value
 }
 
-// hides reports whether the tool declares a pointer, or all members of what it is in
-// without excepting it.
+// hides reports whether the tool declares a pointer, or declares all members of its parent without
+// excepting it.
 func (r *redactor) hides(pointer string) bool {
 	if slices.Contains(r.declared, pointer) {
 		return true

@@ -71,7 +71,7 @@ func hintedWithinBefore(text []byte, rounds int) bool {
 	return false
 }
 
-func asBefore(t *testing.T, text string) {
+func wantSameRedaction(t *testing.T, text string) {
 	t.Helper()
 	if got, want := RedactText(text), redactTextBefore(text); got != want {
 		t.Fatalf("RedactText(%q) = %q, it was %q", text, got, want)
@@ -142,7 +142,7 @@ func TestRedactAsBefore(t *testing.T) {
 	changed := 0
 	for range 500 {
 		text := hidingPlaces(r, words)
-		asBefore(t, text)
+		wantSameRedaction(t, text)
 		if RedactText(text) != text {
 			changed++
 		}
@@ -163,6 +163,6 @@ func FuzzRedactAsBefore(f *testing.F) {
 			text = strings.Repeat("<", int(before%4)) + base64.StdEncoding.EncodeToString([]byte(text))
 			before /= 4
 		}
-		asBefore(t, text)
+		wantSameRedaction(t, text)
 	})
 }

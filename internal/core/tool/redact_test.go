@@ -145,8 +145,8 @@ func keys() []string {
 	}
 }
 
-// TestRedactBesideWords: a key is one whatever stands before and after it.
-func TestRedactBesideWords(t *testing.T) {
+// TestRedactInsideText: a key is redacted regardless of the text around it.
+func TestRedactInsideText(t *testing.T) {
 	t.Parallel()
 	for _, key := range keys() {
 		for _, before := range []string{"", "x", "X", "_", "KEY=", "key_", "9", "/", "ä", "xx-", "\"", "token:", "https://u:"} {

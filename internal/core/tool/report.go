@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Outcome is how a call ended.
+// Outcome is the outcome of a call.
 type Outcome string
 
 // The outcomes.
@@ -21,11 +21,10 @@ const (
 	Unknown Outcome = "ambiguous"
 )
 
-// Report is what an executor says of a call. Isolation holds only what was
-// read back from inside.
+// Report is an executor's report of a call. Isolation holds only values read back from inside.
 type Report struct {
-	// Edited is there for a call that ran otherwise than it was proposed, since the
-	// people who were asked changed it. Whoever is told the result is told this first.
+	// Edited is set if an approver changed the call before it ran. It MUST precede the result in
+	// every response.
 	Edited  *Edited `json:"executed_as_edited,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Reason is a reason.Code when the outcome is not succeeded.
@@ -44,15 +43,14 @@ type Report struct {
 	Outputs     Outputs      `json:"outputs"`
 	// Files are the files that the call wrote, with their new digests.
 	Files []FileChange `json:"files,omitempty"`
-	// Changes says what became of what the call wrote to its copy of a
-	// workspace, nil when it had none.
+	// Changes is the outcome of the call's writes to its copy of a workspace, nil without a copy.
 	Changes *Changes `json:"changes,omitempty"`
 	// Violations are system calls that the sandbox denied, the first of them;
 	// ViolationsMissed counts the others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
-	// Grants are what a guest used of what it was granted, and what it tried to use and
-	// did not get.
+	// Grants lists the grants that a guest used, and the operations that it attempted without a
+	// grant.
 	Grants []GrantUse `json:"grants,omitempty"`
 	// Claim is set for calls that an agent ran itself.
 	Claim *Claim `json:"claim,omitempty"`
@@ -68,13 +66,13 @@ type Report struct {
 type ExecutorInfo struct {
 	Name    Executor `json:"name"`
 	Version string   `json:"version"`
-	// Tier is "builtin", "a", "b", "c", or "external" for what an agent ran itself.
+	// Tier is "builtin", "a", "b", "c", or "external" for a call that an agent ran itself.
 	Tier string `json:"tier"`
 	// Backend names the mechanism and its version, "bubblewrap 0.8.0".
 	Backend string `json:"backend,omitempty"`
-	// Instance names what ran the call and others before and after it, such as the
-	// process of an upstream server; "" for what ran this call alone. An isolation
-	// section is then of that process, read back when it started.
+	// Instance identifies a process that also runs other calls, such as the process of an upstream
+	// server; "" if it ran only this call. An isolation section then describes that process, read
+	// back when it started.
 	Instance string `json:"instance,omitempty"`
 }
 
@@ -92,7 +90,7 @@ func Unenforced() Enforcement {
 	return Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}}
 }
 
-// Changes is the change set of a copy-on-write run and what became of it.
+// Changes is the change set of a copy-on-write run and its outcome.
 type Changes struct {
 	// State is one of the ChangeStates.
 	State ChangeState `json:"state"`
@@ -107,12 +105,12 @@ type Changes struct {
 	// ApprovalID and GrantID name the answer that allowed the commit.
 	ApprovalID string `json:"approval_id,omitempty"`
 	GrantID    string `json:"grant_id,omitempty"`
-	// Reason and Message say why a change set was not committed.
+	// Reason and Message explain why a change set was not committed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// ChangeState is what became of a change set.
+// ChangeState is the outcome of a change set.
 type ChangeState string
 
 // The states.
@@ -133,23 +131,23 @@ type Violation struct {
 	Arguments []string `json:"arguments,omitempty"`
 	// Executable is the program that made the call, as seen inside.
 	Executable string `json:"executable,omitempty"`
-	// Errno is the name of what it got, "EPERM".
+	// Errno is the name of the returned error, "EPERM".
 	Errno string `json:"errno"`
 }
 
-// GrantUse is how often a WebAssembly guest used one grant. palyrad counts, but for the
-// kinds clock and random, which the worker does.
+// GrantUse counts a WebAssembly guest's uses of one grant. palyrad counts, except for the kinds
+// clock and random, which the worker counts.
 type GrantUse struct {
 	// Kind is http, secret, storage, channel, clock or random.
 	Kind string `json:"kind"`
 	// Name is that in the manifest of the skill; "" for what no handle was for.
 	Name string `json:"name"`
 	Uses int    `json:"uses"`
-	// Refused counts those that were not granted, or refused.
+	// Refused counts the operations without a grant, or refused.
 	Refused int `json:"refused,omitempty"`
 }
 
-// Isolation is what the helper read back from inside the sandbox.
+// Isolation is the state that the helper read back from inside the sandbox.
 type Isolation struct {
 	Measured
 	// Namespaces maps a kind (mnt, pid, net, user, ipc, uts, cgroup) to the
@@ -163,7 +161,7 @@ type Isolation struct {
 	BackendSHA string `json:"backend_sha256,omitempty"`
 }
 
-// Measured is what reports and attestations say of isolation in the same form.
+// Measured is the isolation data common to reports and attestations.
 type Measured struct {
 	UID         int    `json:"uid"`
 	GID         int    `json:"gid"`
@@ -175,12 +173,11 @@ type Measured struct {
 	LandlockABI int    `json:"landlock_abi"`
 	Cgroup      string `json:"cgroup,omitempty"`
 	LimitsBy    string `json:"limits_by"`
-	// Kernel is the release of the kernel, as uname(2) says it.
+	// Kernel is the kernel release from uname(2).
 	Kernel string `json:"kernel,omitempty"`
-	// Rung is that of the ladder (sandbox.Isolation).
+	// Rung is the isolation level (sandbox.Isolation).
 	Rung string `json:"rung,omitempty"`
-	// Workspace is how the workspace was mounted: copy_on_write, direct or
-	// read_only.
+	// Workspace is the mount mode of the workspace: copy_on_write, direct or read_only.
 	Workspace string `json:"workspace,omitempty"`
 	// Watched is true when denied system calls were reported while it ran.
 	Watched bool `json:"watched,omitempty"`
@@ -192,13 +189,13 @@ type Measured struct {
 	Prepared bool `json:"prepared,omitempty"`
 }
 
-// Egress is what the call could and did reach.
+// Egress lists the hosts that the call could reach and did reach.
 type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one. The last
-	// elements of Observed, those with a Count, are their sums.
+	// Missed counts connections that are not listed individually. The last elements of Observed,
+	// which have a Count, are their sums.
 	Missed int `json:"missed,omitempty"`
 }
 
@@ -216,13 +213,13 @@ type Connection struct {
 	Leg string `json:"leg,omitempty"`
 	// Rule is the rule that decided, as it was written.
 	Rule string `json:"rule,omitempty"`
-	// Reason says why a connection was denied, failed or broken off, as one of
-	// the words of package egress.
+	// Reason explains why a connection was denied, failed or broken off, with one of the words of
+	// package egress.
 	Reason string `json:"reason,omitempty"`
-	// Requests are those that could be told apart.
+	// Requests counts the requests that could be identified.
 	Requests int `json:"requests,omitempty"`
-	// Count is how many connections this is the sum of, 0 for a single one. A sum
-	// without a host is over several hosts.
+	// Count is the number of connections in a sum, 0 for a single one. A sum without a host covers
+	// several hosts.
 	Count int `json:"count,omitempty"`
 	// Started is relative to the start of the call.
 	Started  time.Duration `json:"started_ns,omitempty"`
@@ -251,13 +248,13 @@ type FileChange struct {
 	Is  string `json:"is"`
 }
 
-// Usage is what the call consumed.
+// Usage lists the resources consumed by the call.
 type Usage struct {
 	Wall       time.Duration `json:"wall_ns"`
 	CPU        time.Duration `json:"cpu_ns"`
 	PeakMemory int64         `json:"peak_memory_bytes"`
 	Processes  int           `json:"processes,omitempty"`
-	// Fuel is what a WebAssembly guest used, as its worker reports it.
+	// Fuel is the fuel used by a WebAssembly guest, as its worker reports it.
 	Fuel int64 `json:"fuel_reported,omitempty"`
 }
 
@@ -274,20 +271,18 @@ type Call struct {
 	// an approval. Tools MUST NOT return details of file content otherwise. A nil function
 	// means that nothing may be disclosed.
 	MayDisclose func([]FileAccess) bool `json:"-"`
-	// Commit asks whether changes to a copy of a workspace may be applied. It
-	// waits for policy and, where policy wants it, for people; the deadline of
-	// the call stands still meanwhile. It is nil where nobody can be asked;
-	// then nothing is committed.
+	// Commit requests permission to apply changes to a copy of a workspace. It waits for policy
+	// and, if policy requires it, for approvers; the deadline of the call is suspended meanwhile.
+	// If it is nil, no approval is possible and nothing is committed.
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
 	// Peer is the client, for executors that pass something on to it.
 	Peer Peer `json:"-"`
-	// Pause has the deadline of the call stand still until resume is called, while
-	// somebody is asked. It may be nil.
+	// Pause suspends the deadline of the call until resume is called, while an approval is pending.
+	// It may be nil.
 	Pause func() (resume func()) `json:"-"`
 }
 
-// ReadFile is the tool whose policies decide who may see the content of a file, however it
-// is shown.
+// ReadFile is the tool whose policies decide who may see the content of a file, in any form.
 const ReadFile = "fs.read"
 
 // FileAccess is one file that a call found and would read.
@@ -307,7 +302,7 @@ type CommitRequest struct {
 	Files []FileChange
 }
 
-// CommitFacts are what policy sees of a change set.
+// CommitFacts are the policy facts of a change set.
 type CommitFacts struct {
 	Workspace string `json:"workspace"`
 	// Root is the digest of the change set, "sha256:<hex>".
@@ -324,7 +319,7 @@ type CommitFacts struct {
 	// changed, "." for the workspace's own; one that has capitals, or letters of
 	// several spellings, also with these folded.
 	Top []string `json:"top,omitempty"`
-	// ExitCode is that of the program; -1 when it was stopped.
+	// ExitCode is the program's exit code; -1 if it was stopped.
 	ExitCode int `json:"exit_code"`
 }
 

@@ -17,7 +17,7 @@ type Schema struct {
 	resolved *jsonschema.Resolved
 	// plain says of most values that they fit; nil for a schema that is not plain.
 	plain *plain
-	// effort is what a check costs; nil for a schema that is plain.
+	// effort is the cost of a check; nil for a plain schema.
 	effort *effort
 	// document is the schema as JSON, nil where no key can be unknown: plainly closed schemas
 	// refuse unknown keys.
@@ -42,7 +42,7 @@ func CompileSchema(text json.RawMessage) (*Schema, error) {
 	return compileChecked(text, document, &jsonschema.ResolveOptions{ValidateDefaults: true})
 }
 
-// CompileInput compiles what calls of a tool are checked against (CheckedSchema).
+// CompileInput compiles the schema for calls of a tool (CheckedSchema).
 func (d Descriptor) CompileInput() (*Schema, error) {
 	if d.Executor != MCPUpstream {
 		return CompileSchema(d.InputSchema)
@@ -55,7 +55,7 @@ func (d Descriptor) CompileInput() (*Schema, error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, fmt.Errorf("reading the schema of %s: %w", d.Name, err)
 	}
-	return compileChecked(text, document, nil) // its references are those of Checkable
+	return compileChecked(text, document, nil) // Checkable has resolved its references
 }
 
 // CheckedSchema is the schema that calls are checked against: for tools of upstream servers

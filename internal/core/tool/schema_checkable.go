@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// mostSchemaDepth is how deep a schema of a server is checked.
+// mostSchemaDepth limits the depth of a server's schema.
 const mostSchemaDepth = 32
 
 // Unchecked is a keyword of a schema that calls are not checked against: the server has to.
@@ -34,13 +34,13 @@ func (u Unchecked) String() string {
 	return fmt.Sprintf("%s at %s: %s", u.Keyword, at, u.Why)
 }
 
-// Checkable returns the part of a server's schema that calls can be checked against here, and
-// the keywords that are left to the server. The part takes every input that the whole schema
-// takes. It refuses only what is no schema of an object.
+// Checkable returns the part of a server's schema that calls can be checked against here, and the
+// keywords that are left to the server. The part accepts every input that the whole schema accepts.
+// It refuses only a schema that does not describe an object.
 //
-// A part without a keyword takes more inputs. Below "not" and "if", and as one of "oneOf", it
-// would make the schema around it take fewer: those lose their effect, too. Their branches
-// stay, as alternatives to everything, for who looks for declared properties.
+// A part without a keyword accepts more inputs. Below "not" and "if", and in "oneOf", such a part
+// would make the enclosing schema accept fewer inputs: those keywords lose their effect, too. Their
+// branches stay, as alternatives that always match, for readers of declared properties.
 func Checkable(text json.RawMessage) (checked json.RawMessage, unchecked []Unchecked, err error) {
 	var document any
 	if err := json.Unmarshal(text, &document); err != nil {
@@ -99,7 +99,7 @@ func describesObjects(kind any) bool {
 	return kind == nil
 }
 
-// part is a schema with what can be checked of it.
+// part is a schema with its checkable part.
 type part struct {
 	at string
 	// always is set for the schemas true and false.
@@ -114,7 +114,7 @@ type part struct {
 	uses   []use
 }
 
-// use is where a part applies.
+// use is a place where a part applies.
 type use struct {
 	by      *part
 	keyword string
@@ -133,7 +133,7 @@ type checker struct {
 	weak    []*part
 	list    []Unchecked
 	noted   map[Unchecked]bool
-	// lost says that a keyword which evaluates properties or items is not checked.
+	// lost means that a keyword which evaluates properties or items is not checked.
 	lost bool
 }
 
@@ -249,7 +249,7 @@ func (c *checker) refer(p *part, schema map[string]any, foreign bool) {
 	p.ref.uses = append(p.ref.uses, use{p, "$ref"})
 }
 
-// target is where a reference leads, if that is a schema.
+// target returns the target of a reference, if that is a schema.
 func (c *checker) target(ref string, foreign bool) (pointer string, ok bool) {
 	if rest, own := strings.CutPrefix(ref, c.id); own && c.id != "" && (rest == "" || rest[0] == '#') {
 		ref, foreign = "#"+strings.TrimPrefix(rest, "#"), false
@@ -337,8 +337,8 @@ func (c *checker) otherDraft(p *part, keyword string, value any) bool {
 	return other
 }
 
-// dropPatterns leaves out the patterns of names that do not compile here, and what depends on
-// which names they take.
+// dropPatterns removes the patterns of names that do not compile here, and the keywords that depend
+// on their matches.
 func (c *checker) dropPatterns(p *part) {
 	for _, pattern := range slices.Sorted(maps.Keys(p.table["patternProperties"])) {
 		if _, err := regexp.Compile(pattern); err == nil {
@@ -349,7 +349,7 @@ func (c *checker) dropPatterns(p *part) {
 		c.note(p, "patternProperties", fmt.Sprintf("the pattern %s is of a dialect that cannot be checked here", show(pattern)))
 		if p.one["additionalProperties"] != nil {
 			delete(p.one, "additionalProperties")
-			c.note(p, "additionalProperties", "a pattern beside it is not checked")
+			c.note(p, "additionalProperties", "a sibling pattern is not checked")
 		}
 	}
 }
@@ -371,7 +371,7 @@ func (c *checker) assertion(p *part, keyword string, value any) {
 	p.keep[keyword] = value
 }
 
-// forms say of each keyword which values it may have.
+// forms checks the permitted values of each keyword.
 var forms = map[string]func(any) bool{
 	"type": isType, "enum": isList, "const": func(any) bool { return true }, "uniqueItems": isBool,
 	"pattern":    func(v any) bool { return compiles(v) },

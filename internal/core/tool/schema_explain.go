@@ -26,12 +26,12 @@ type fault struct {
 	message string
 	hint    string
 	code    reason.Code // "" for InvalidInput
-	remedy  string      // "" for that of the code
+	remedy  string      // "" for the default of the code
 }
 
-// explain finds the fault of a value that the validator has already refused.
-// The validator gives the verdict; this only says where, for the keywords that
-// tools use. It returns nil when it cannot tell.
+// explain finds the defect of a value that the validator has already refused. The validator
+// decides; explain only locates the defect, for the keywords that tools use. It returns nil if it
+// cannot locate it.
 func explain(s *jsonschema.Schema, value any, at string) *fault {
 	if f := explainKind(s, value, at); f != nil {
 		return f

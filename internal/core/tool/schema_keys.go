@@ -10,15 +10,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// keyChecker refuses keys of an input that two readers could take for different ones. Many
-// decoders, that of Go among them, match keys without regard to case: a key that policy and
-// people read as unknown would be a declared property to the executor. Where the schema
-// declares or requires properties of an object, no key may fold to a declared one without being equal to
-// it, and no two keys may fold alike (simple case folding of Unicode, CaseFolding.txt). Other
-// objects are maps, whose keys are compared exactly.
+// keyChecker refuses input keys that two readers could interpret differently. Many decoders,
+// including Go's, match keys without regard to case: a key that policy and people read as unknown
+// would be a declared property to the executor. If the schema declares or requires properties of an
+// object, no key may fold to a declared one without being equal to it, and no two keys may fold
+// alike (simple case folding of Unicode, CaseFolding.txt). Other objects are maps, whose keys are
+// compared exactly.
 //
-// What applies to an object is looked for in every branch of the schema, also in those that
-// the object does not match: an executor need not decide by the same branch.
+// The rules for an object are collected from every branch of the schema, including branches that
+// the object does not match: an executor may decide by another branch.
 type keyChecker struct {
 	root any
 	// known has the members of each list of schemas, by their places.
@@ -38,7 +38,7 @@ type members struct {
 	items []string
 }
 
-// otherSchema applies to the members that the schema beside it does not declare.
+// otherSchema applies to the members that its sibling schema does not declare.
 type otherSchema struct {
 	at       string
 	declared map[string]any
@@ -102,7 +102,8 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 	return nil
 }
 
-// membersOf returns what the schemas at places say, with all that apply to the same value.
+// membersOf returns the members declared by the schemas at places, including all schemas that apply
+// to the same value.
 func (c *keyChecker) membersOf(places []string) *members {
 	key := fmt.Sprintf("%q", places) // a name may have any character
 	if s := c.known[key]; s != nil {

@@ -14,7 +14,7 @@ const (
 	mostTokensOfSchema = 32 // as many names or values of a schema count as one step
 )
 
-// effort is what it costs to apply a schema to a value.
+// effort is the cost of applying a schema to a value.
 type effort struct {
 	own  int
 	same []*effort

@@ -52,10 +52,9 @@ const (
 	encodedRounds = 2
 )
 
-// RedactText returns plain text, such as a summary, a diff or a message, with
-// whatever has the form of a well-known key replaced by Redaction, also inside of
-// base64. Text without any comes back as it is. JSON is for Redact: an escape
-// before a key could hide it here.
+// RedactText returns plain text, such as a summary, a diff or a message, with text in the form of a
+// well-known key replaced by Redaction, also inside base64. Text without any is returned unchanged.
+// Use Redact for JSON: an escape before a key could hide it here.
 func RedactText(text string) string {
 	found := secretSpans(text, encodedRounds)
 	if len(found) == 0 {
@@ -216,7 +215,7 @@ func lower(b byte) byte {
 	return b
 }
 
-// asciiLower lowers ASCII letters alone, so that places stay what they are.
+// asciiLower lowers ASCII letters only, so that positions stay unchanged.
 func asciiLower(text string) string {
 	lowered := []byte(text)
 	for i, b := range lowered {

@@ -9,22 +9,22 @@ const (
 	ShellWrites = ">"
 )
 
-// Where a command of a line comes from, beside the origins of ExecFacts.
+// Sources of a command in a shell line, in addition to the origins of ExecFacts.
 const (
 	// OriginShell is a command that the shell carries out itself.
 	OriginShell = "shell"
-	// OriginLocal is of what was added to the system by hand, below /usr/local.
+	// OriginLocal is for programs added to the system by hand, below /usr/local.
 	OriginLocal = "local"
-	// OriginUnknown is of what is not found, or not known.
+	// OriginUnknown is for commands that are not found or not known.
 	OriginUnknown = "unknown"
 )
 
-// ShellFacts are what the gateway reads in a line for a shell.
+// ShellFacts are the facts that the gateway derives from a shell line.
 type ShellFacts struct {
 	// Dialect is the language that the line was read in: posix or bash.
 	Dialect string `json:"dialect"`
-	// Claimed is true for a line that is run by somebody else, who only says that
-	// it is this one, and in this dialect.
+	// Claimed is true for a line run by another program, which only claims that it is this line in
+	// this dialect.
 	Claimed bool `json:"claimed,omitempty"`
 	// Parsed is false for a line that cannot be read. Commands then are all that
 	// its words may name.
@@ -60,12 +60,12 @@ const (
 	ShellArithmetic = "arithmetic"  // evaluated, with what that may run
 	ShellAssignment = "assignment"  // a variable gets a value, such as PATH
 	ShellBuiltin    = "builtin"     // a builtin of the shell that is none of the harmless ones
-	ShellCoprocess  = "coprocess"   // a command that runs beside the others, joined to them by a variable
+	ShellCoprocess  = "coprocess"   // a command that runs concurrently with the others, joined to them by a variable
 	ShellEval       = "eval"        // text is run as code
 	ShellFunction   = "function"    // a function, which may be called like a program
 	ShellInlineCode = "inline_code" // an interpreter gets code in its arguments, or by standard input
 	ShellNetwork    = "network"     // a redirect to a host: /dev/tcp of bash
-	ShellOther      = "other"       // what the gateway does not know
+	ShellOther      = "other"       // syntax unknown to the gateway
 	ShellShell      = "shell"       // another shell is started
 	ShellSource     = "source"      // a file is run as code
 	ShellTrap       = "trap"        // code for later

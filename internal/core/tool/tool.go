@@ -1,6 +1,6 @@
-// Package tool is the vocabulary of a tool call: the descriptor of a tool, the
-// proposal to call it, the plan of what a call would do, and the report of
-// what it did. It holds data and digests and does no I/O.
+// Package tool is the vocabulary of a tool call: the descriptor of a tool, the proposal to call it,
+// the plan of its effects, and the report of its execution. It holds data and digests and does no
+// I/O.
 package tool
 
 import (
@@ -60,7 +60,7 @@ type Descriptor struct {
 	ReadOnly     bool            `json:"read_only"`
 	Destructive  bool            `json:"destructive"`
 	OpenWorld    bool            `json:"open_world"`
-	// AlwaysSensitive makes the tool sensitive whatever its capabilities.
+	// AlwaysSensitive makes the tool sensitive regardless of its capabilities.
 	AlwaysSensitive bool `json:"always_sensitive"`
 	// SecretPaths are JSON Pointers (RFC 6901) of inputs that are redacted
 	// before they are journaled. One that ends in "/*" is all members but those
@@ -78,8 +78,8 @@ func (d Descriptor) Sensitive() bool {
 // WorkspaceArgument is the argument of tools that work in a declared workspace.
 const WorkspaceArgument = "workspace"
 
-// TakesWorkspace reports whether calls name a declared workspace. An argument of
-// this name of somebody else's tool means something else.
+// TakesWorkspace reports whether calls name a declared workspace. An argument with this name in a
+// foreign tool has another meaning.
 func (d Descriptor) TakesWorkspace() bool {
 	if slices.Contains([]Executor{MCPUpstream, Node, External}, d.Executor) {
 		return false
@@ -135,7 +135,7 @@ type Binding struct {
 	Tool                 string          `json:"tool"`
 	ToolDefinitionDigest string          `json:"tool_definition_digest"`
 	Arguments            json.RawMessage `json:"arguments"`
-	// Cwd is "<workspace>:<relative path>", or "" when there is none.
+	// Cwd is "<workspace>:<relative path>", or "" without one.
 	Cwd  string   `json:"cwd"`
 	Argv []string `json:"argv"`
 	// Environment holds name=value, sorted; secrets as name@version.
@@ -146,8 +146,8 @@ type Binding struct {
 	SandboxProfile string `json:"sandbox_profile"`
 	// Egress is the mode and the sorted host:port set, "strict" for offline.
 	Egress []string `json:"egress"`
-	// Parsed is the digest of what the gateway read in a line for a shell,
-	// "sha256:<hex>"; "" for calls without one.
+	// Parsed is the digest of the gateway's parse of a shell line, "sha256:<hex>"; "" for calls
+	// without one.
 	Parsed string `json:"parsed,omitempty"`
 	// Elsewhere is true for a call that another gateway decides here and runs itself.
 	Elsewhere bool `json:"elsewhere,omitempty"`
@@ -162,18 +162,11 @@ func (b Binding) normal() Binding {
 	if len(b.Arguments) == 0 {
 		b.Arguments = json.RawMessage("{}")
 	}
-	b.Argv = notNil(b.Argv)
-	b.Environment = notNil(b.Environment)
-	b.Operands = notNil(b.Operands)
-	b.Egress = notNil(b.Egress)
+	b.Argv = canonical.List(b.Argv)
+	b.Environment = canonical.List(b.Environment)
+	b.Operands = canonical.List(b.Operands)
+	b.Egress = canonical.List(b.Egress)
 	return b
-}
-
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 // Difference is one bound field in which two calls differ.

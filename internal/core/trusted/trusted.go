@@ -1,5 +1,5 @@
-// Package trusted refuses files that others than root and this user could change: what the
-// gateway obeys, such as its policies.
+// Package trusted refuses files that users other than root and this user could change: files that
+// control the gateway, such as its policies.
 package trusted
 
 import (
@@ -17,18 +17,18 @@ import (
 // it must not.
 var ErrUntrusted = errors.New("others could change it")
 
-// Check refuses a file or directory that others could change or replace. The file itself,
-// every directory above it and every symbolic link on the way MUST belong to root or to the
-// user of this process: the owner of a link can change where it points, also in a directory
-// with the sticky bit. The file and the directories MUST NOT be writable by others, nor by a
-// group that has other members. Neither it nor a link to it may lie in one of the
-// directories in outside, such as workspaces. It returns the path without links.
+// Check refuses a file or directory that others could change or replace. The file itself, every
+// directory above it and every symbolic link on the path MUST belong to root or to the user of this
+// process: the owner of a link can change its target, even in a directory with the sticky bit. The
+// file and the directories MUST NOT be writable by others, nor by a group that has other members.
+// Neither it nor a link to it may lie in one of the directories in outside, such as workspaces. It
+// returns the path without links.
 //
-// A directory with the sticky bit, such as /tmp, may be writable by others: they replace
-// nothing in it that is not their own. What lies on a file system that is mounted read-only
-// is writable by nobody. Windows has access lists, and nothing is checked there.
+// A directory with the sticky bit, such as /tmp, may be writable by others: they can replace only
+// their own files in it. On a read-only file system, no file counts as writable. On Windows, which
+// has access lists, nothing is checked.
 //
-// Errors have the reason CONFIG_INVALID, the path, and the command that mends it.
+// Errors have the reason CONFIG_INVALID, the path, and the command that corrects it.
 func Check(path string, outside []string) (resolved string, err error) {
 	resolved, way, err := walk(path)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Chmod(filepath.Join(dir, "a"), 0o777))
 			return file
 		}, []string{"/a has mode 0777"}},
-		"a directory above in which nobody replaces others' files": {func(t *testing.T, dir, file string) string {
+		"a parent directory with the sticky bit": {func(t *testing.T, dir, file string) string {
 			must.Do(t, os.Chmod(filepath.Join(dir, "a"), 0o777|os.ModeSticky))
 			return file
 		}, nil},
@@ -49,17 +49,17 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Chmod(filepath.Dir(file), 0o777|os.ModeSticky))
 			return filepath.Dir(file)
 		}, []string{"/b has mode 0777"}},
-		"a file of somebody else": {func(t *testing.T, _, file string) string {
+		"a file of another user": {func(t *testing.T, _, file string) string {
 			asRoot(t)
 			must.Do(t, os.Chown(file, 54321, -1))
 			return file
 		}, []string{"belongs to the user 54321"}},
-		"a directory above of somebody else": {func(t *testing.T, dir, file string) string {
+		"a parent directory of another user": {func(t *testing.T, dir, file string) string {
 			asRoot(t)
 			must.Do(t, os.Chown(filepath.Join(dir, "a"), 54321, -1))
 			return file
 		}, []string{"/a belongs to the user 54321"}},
-		"a group that nobody knows": {func(t *testing.T, _, file string) string {
+		"an unknown group": {func(t *testing.T, _, file string) string {
 			asRoot(t)
 			must.Do(t, os.Chown(file, -1, 54321))
 			must.Do(t, os.Chmod(file, 0o660))
@@ -86,17 +86,17 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "open", "link")))
 			return filepath.Join(dir, "open", "link", "b", "p.cedar")
 		}, []string{"/open has mode 0777"}},
-		"a link of somebody else in a directory with the sticky bit": {func(t *testing.T, dir, file string) string {
+		"a link of another user in a directory with the sticky bit": {func(t *testing.T, dir, file string) string {
 			return stickyLink(t, dir, file, 54321)
 		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
-		"a directory behind a link of somebody else": {func(t *testing.T, dir, file string) string {
+		"a directory behind a link of another user": {func(t *testing.T, dir, file string) string {
 			return filepath.Join(stickyLink(t, dir, filepath.Dir(file), 54321), "p.cedar")
 		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
-		"a link of somebody else behind a link": {func(t *testing.T, dir, file string) string {
+		"a link of another user behind a link": {func(t *testing.T, dir, file string) string {
 			must.Do(t, os.Symlink(stickyLink(t, dir, file, 54321), filepath.Join(dir, "first")))
 			return filepath.Join(dir, "first")
 		}, []string{"/open/link is a symbolic link of the user 54321", "chown -h"}},
-		"a link past a directory of somebody else": {func(t *testing.T, dir, file string) string {
+		"a link past a directory of another user": {func(t *testing.T, dir, file string) string {
 			asRoot(t)
 			must.Do(t, os.Mkdir(filepath.Join(dir, "theirs"), 0o755))
 			must.Do(t, os.Chown(filepath.Join(dir, "theirs"), 54321, -1))
@@ -139,7 +139,7 @@ func TestCheck(t *testing.T) {
 			must.Do(t, os.Symlink(filepath.Dir(file), filepath.Join(dir, "work")))
 			return file
 		}, []string{"lies in the workspace"}},
-		"beside a workspace of a longer name": {func(t *testing.T, dir, _ string) string {
+		"next to a workspace with a longer name": {func(t *testing.T, dir, _ string) string {
 			beside := filepath.Join(dir, "work-of-others")
 			must.Do(t, os.WriteFile(beside, nil, 0o644))
 			return beside
@@ -204,7 +204,7 @@ func asRoot(t *testing.T) {
 	}
 }
 
-func TestAlone(t *testing.T) {
+func TestPrivateGroup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	users, groups := filepath.Join(dir, "passwd"), filepath.Join(dir, "group")

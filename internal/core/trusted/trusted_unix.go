@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// Where the system says who is in which group.
+// The files that define group membership.
 const (
 	groupFile  = "/etc/group"
 	passwdFile = "/etc/passwd"
 )
 
-// check refuses one step of a way. above is true for a directory above what is checked. The
-// mode of a link has no meaning.
+// check refuses one step of a path. above is true for a directory above the checked file. The mode
+// of a link has no meaning.
 func check(s step, above bool) error {
 	path, info := s.path, s.info
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return refused(path, "has no owner that can be told", "Put it on another file system.")
+		return refused(path, "has an unknown owner", "Put it on another file system.")
 	}
 	mode, own := info.Mode().Perm(), os.Geteuid()
 	switch foreign := stat.Uid != 0 && int(stat.Uid) != own; {
@@ -55,9 +55,9 @@ func mine(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// alone reports whether a group is a user's own: its primary group, in which nobody but root
-// is beside, by the files that say so. What they do not say, such as a group of a directory
-// service, is not so; on macOS they say nothing of its users.
+// alone reports whether a group is private to a user: its primary group, with no other member
+// except root according to the files. Groups that are not in the files, such as groups of a
+// directory service, are not private; on macOS the files do not list users.
 func alone(gid uint32, uid int, groups, users string) bool {
 	names := map[string]bool{"root": true}
 	own, known, others := false, false, false
@@ -85,7 +85,7 @@ func alone(gid uint32, uid int, groups, users string) bool {
 	return own && known && !others
 }
 
-// number reads an id, -1 for what is none.
+// number parses an id, or returns -1.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

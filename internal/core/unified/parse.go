@@ -13,7 +13,7 @@ type Change struct {
 	OldPath, NewPath string
 	// OldMode and NewMode are there where the mode changes.
 	OldMode, NewMode string
-	// Binary is true where no lines are shown.
+	// Binary is true if no lines are included.
 	Binary bool
 	Hunks  []Hunk
 }
@@ -37,9 +37,8 @@ var (
 	binary = lazyregexp.New(`^Binary files (.+) and (.+) differ`)
 )
 
-// Parse takes apart what Diff writes, of several files one after the other. What is not
-// in that form is left out, so that a text of another form gives nothing, and one that
-// was cut gives what is there.
+// Parse parses the output of Diff for several consecutive files. It skips text in any other form,
+// so unrelated text yields nothing, and truncated text yields its complete part.
 func Parse(diff string) []Change {
 	p := parser{}
 	for line := range strings.Lines(diff) {
@@ -94,8 +93,8 @@ func (p *parser) line(text string) {
 	}
 }
 
-// begin reads the two names of the first line of a file; those of the lines after it
-// are better, where there are any.
+// begin reads the two names of the first line of a file; names in the lines after it take
+// precedence.
 func (p *parser) begin(names string) {
 	c := Change{}
 	if unquoted, err := strconv.QuotedPrefix(names); err == nil {
@@ -160,7 +159,7 @@ func (p *parser) inHunk(text string) {
 		p.olds--
 	case ' ':
 		p.olds, p.news = p.olds-1, p.news-1
-	default: // it was cut, or is no hunk
+	default: // truncated, or not a hunk
 		p.olds, p.news = 0, 0
 		return
 	}

@@ -1,5 +1,5 @@
-// Package unified writes the difference between two versions of a file in git's
-// format, which `git apply` takes and people know.
+// Package unified writes the difference between two versions of a file in git's format, which `git
+// apply` accepts.
 package unified
 
 import (
@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// contextLines is how many unchanged lines stand around a change.
+	// contextLines is the number of unchanged lines around a change.
 	contextLines = 3
-	// mostEdits is the most edits that the search for the shortest diff
-	// spends; beyond it the middle is shown as replaced.
+	// mostEdits limits the search for the shortest diff; beyond it the middle is output as
+	// replaced.
 	mostEdits = 1000
-	// sniffed is how many bytes are looked at to tell a binary file, as git does.
+	// sniffed is the number of bytes inspected to detect a binary file, as in git.
 	sniffed = 8000
 )
 
@@ -59,8 +59,7 @@ func (d File) Diff() string {
 	return b.String()
 }
 
-// quoted writes a path as git does: quoted when it holds what could be taken
-// for something else.
+// quoted writes a path as git does: quoted if it contains ambiguous characters.
 func quoted(prefix, name string) string {
 	if name == "" {
 		return "/dev/null"
@@ -272,7 +271,7 @@ func replaceAll(old, new []string) []edit {
 	return ops
 }
 
-// Binary reports whether data is no text: a NUL stands near its beginning.
+// Binary reports whether data is binary: it contains a NUL near its beginning.
 func Binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0
 }

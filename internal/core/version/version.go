@@ -1,4 +1,4 @@
-// Package version says which build this is. It is a leaf.
+// Package version identifies the build. It is a leaf.
 package version
 
 import (
@@ -34,7 +34,7 @@ func Get() Info {
 	return describe(Info{Version: stamp, Revision: commit, Date: date}, build)
 }
 
-// Fields are what people are shown of a build, in order; a value may be "".
+// Fields returns the displayed properties of a build, in order; a value may be "".
 func (i Info) Fields() [][2]string {
 	revision := i.Revision
 	if i.Modified {
@@ -46,7 +46,7 @@ func (i Info) Fields() [][2]string {
 // String returns the version alone.
 func String() string { return Get().Version }
 
-// describe completes what the linker was told by what Go recorded.
+// describe completes the linker's values with the build information that Go recorded.
 func describe(info Info, build *debug.BuildInfo) Info {
 	info.Go, info.OS, info.Arch = runtime.Version(), runtime.GOOS, runtime.GOARCH
 	info.Modified = strings.HasSuffix(info.Version, "-dirty")

@@ -1,6 +1,11 @@
 // Package wirename gives tools the names that models and MCP clients take: letters,
 // digits, '_' and '-', at most 64 of them. Policy, journal and CLI keep the gateway's
 // own names, which hold dots and slashes. It is a leaf.
+//
+// Two tools of servers that map to the same name on the wire get none, and the gateway's own tools
+// keep theirs. A number or digest was rejected for MCP: it depends on the other tools, so a client
+// that knows a name would call another tool after a server is added. Names for models live for one
+// request, and there a digest is sufficient.
 package wirename
 
 import (
@@ -12,8 +17,8 @@ import (
 // Most is how many bytes a name on the wire may have.
 const Most = 64
 
-// Plain replaces what is not allowed by '_', and ends what is longer than most bytes in
-// a digest of the whole.
+// Plain replaces invalid characters by '_', and ends names longer than most bytes with a digest of
+// the whole.
 func Plain(tool string, most int) string {
 	if len(tool) > most {
 		return Ending(tool, tool, most)
@@ -48,10 +53,9 @@ type Table struct {
 	refused    map[string]string
 }
 
-// NewTable names the gateway's own tools and those of others, in at most so many
-// bytes. Two tools that would have one name are both without one, so that none takes
-// the place of another that clients knew before; but one of the gateway's own keeps its
-// name against those of others.
+// NewTable names the gateway's own tools and other tools, in at most most bytes. Two tools that
+// would get the same name both get none, so that a new tool cannot take the name of a tool that
+// clients already use. The gateway's own tools keep their names against others.
 func NewTable(own, others []string, most int) Table {
 	t := Table{make(map[string]string, len(own)+len(others)), make(map[string]string, len(own)+len(others)), make(map[string]string)}
 	t.add(own, most, make(map[string]string))

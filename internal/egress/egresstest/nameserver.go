@@ -1,4 +1,4 @@
-// Package egresstest is a machine's name server for tests of what reaches out.
+// Package egresstest provides a name server for tests of outgoing connections.
 package egresstest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// mostPacket is the longest answer by UDP. Of a longer one the client learns
-// only that it has to come again by TCP.
+// mostPacket is the maximum size of a UDP response. A longer response is truncated, and the client
+// repeats the query over TCP.
 const mostPacket = 1232
 
 // NameServer answers by UDP and TCP on one port of the loopback interface.
@@ -26,13 +26,13 @@ type NameServer struct {
 	serving sync.WaitGroup
 }
 
-// NewNameServer starts a name server that serves until the test ends. answer
-// returns the reply to a query, nil for none; it is called by many at a time.
+// NewNameServer starts a name server that serves until the test ends. answer returns the response
+// to a query, or nil to send none. It MUST be safe for concurrent use.
 func NewNameServer(t testing.TB, answer func(query []byte) []byte) *NameServer {
 	t.Helper()
 	s := &NameServer{answer: answer}
 	var err error
-	for range 20 { // another may have the same number for TCP
+	for range 20 { // another process may use the port for TCP
 		s.packets = must.Get(net.ListenPacket("udp4", "127.0.0.1:0"))(t)
 		if s.streams, err = net.Listen("tcp4", s.Address()); err == nil {
 			break
@@ -50,10 +50,10 @@ func NewNameServer(t testing.TB, answer func(query []byte) []byte) *NameServer {
 	return s
 }
 
-// Address is where the server listens.
+// Address returns the address of the server.
 func (s *NameServer) Address() string { return s.packets.LocalAddr().String() }
 
-// Resolver asks the server alone.
+// Resolver returns a resolver that queries only this server.
 func (s *NameServer) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, s.Address())
@@ -77,8 +77,7 @@ func (s *NameServer) servePackets() {
 	}
 }
 
-// serveStreams serves connections until the listener is closed. Those that are
-// left then end with ctx.
+// serveStreams serves connections until the listener is closed. Remaining connections end with ctx.
 func (s *NameServer) serveStreams(ctx context.Context) {
 	for {
 		conn, err := s.streams.Accept()
@@ -94,8 +93,7 @@ func (s *NameServer) serveStreams(ctx context.Context) {
 	}
 }
 
-// serveStream serves one query, which has its length before it (RFC 1035
-// section 4.2.2).
+// serveStream serves one query, which is preceded by its length (RFC 1035 section 4.2.2).
 func (s *NameServer) serveStream(conn net.Conn) error {
 	var length [2]byte
 	if _, err := io.ReadFull(conn, length[:]); err != nil {
@@ -113,7 +111,7 @@ func (s *NameServer) serveStream(conn net.Conn) error {
 	return err
 }
 
-// truncated is an answer without its records.
+// truncated returns a response without its answers and with the truncation bit set.
 func truncated(answer []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(answer) != nil {

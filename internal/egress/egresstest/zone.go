@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Zone is what a name server knows.
+// Zone holds the records of a name server.
 type Zone struct {
 	mu    sync.Mutex
 	lists map[string][]string
@@ -24,9 +24,8 @@ func NewZone(names map[string][]string) *Zone {
 	return z
 }
 
-// Set gives a name its addresses: a list with spaces for each time that a
-// question is asked, of which the last one stays. "cname:" and a name is an
-// alias, to which the rest of its list belongs.
+// Set sets the addresses of a name: one space-separated list for each query, of which the last is
+// repeated. "cname:" and a name is an alias, to which the rest of its list belongs.
 func (z *Zone) Set(name string, lists ...string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -78,7 +77,7 @@ func (z *Zone) look(q dnsmessage.Question) (list string, known bool) {
 	return lists[min(z.asked[q], len(lists))-1], true
 }
 
-// records are those of a list that a question asks for.
+// records returns the records of a list that match a question.
 func records(q dnsmessage.Question, list []string) []dnsmessage.Resource {
 	var out []dnsmessage.Resource
 	name := q.Name

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting reports whether somebody has connected who was not accepted yet.
+// waiting reports whether a connection is waiting to be accepted.
 func waiting(l net.Listener) bool {
 	socket, ok := l.(syscall.Conn)
 	if !ok {
@@ -20,7 +20,7 @@ func waiting(l net.Listener) bool {
 	one := []unix.PollFd{{Events: unix.POLLIN}}
 	err = raw.Control(func(fd uintptr) {
 		one[0].Fd = int32(fd)
-		_, _ = unix.Poll(one, 0) // what it does not find is not there
+		_, _ = unix.Poll(one, 0) // an error means that none is waiting
 	})
 	return err == nil && one[0].Revents&unix.POLLIN != 0
 }

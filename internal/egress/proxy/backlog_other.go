@@ -4,5 +4,5 @@ package proxy
 
 import "net"
 
-// waiting is false where there are no sandboxes with a network of their own.
+// waiting returns false on systems without sandboxes that have their own network.
 func waiting(net.Listener) bool { return false }

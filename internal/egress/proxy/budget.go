@@ -8,7 +8,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// budget is what is left to the connections of a proxy together.
+// budget is the remaining budget of all connections of a proxy.
 type budget struct {
 	connections, requests allowance
 	out, in               allowance
@@ -29,7 +29,7 @@ func newBudget(b egress.Budget) *budget {
 // allowance is a number that several connections use up.
 type allowance struct{ left atomic.Int64 }
 
-// take takes n, or nothing when there is less.
+// take takes n, or nothing if less is left.
 func (a *allowance) take(n int64) bool {
 	for {
 		left := a.left.Load()
@@ -42,8 +42,7 @@ func (a *allowance) take(n int64) bool {
 	}
 }
 
-// takeSome takes at most most, and so little of what is left that others are
-// not in want of it meanwhile.
+// takeSome takes at most most, and leaves enough for other callers.
 func (a *allowance) takeSome(most int64) int64 {
 	n := min(most, a.left.Load()/16)
 	if n <= 0 || !a.take(n) {
@@ -54,14 +53,13 @@ func (a *allowance) takeSome(most int64) int64 {
 
 func (a *allowance) giveBack(n int64) { a.left.Add(n) }
 
-// spent reports whether nothing is left.
+// spent reports whether the allowance is used up.
 func (a *allowance) spent() bool { return a.left.Load() <= 0 }
 
-// semaphore bound what there is at one time. It holds an element for each that is
-// taken.
+// semaphore limits concurrency. It holds an element for each place taken.
 type semaphore chan struct{}
 
-// acquire takes a place, and waits for one as long as that.
+// acquire takes a place, and waits up to wait for one.
 func (p semaphore) acquire(ctx context.Context, wait time.Duration) bool {
 	select {
 	case p <- struct{}{}:

@@ -70,7 +70,7 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 			}
 			conn, err := connect(w, "api.test:7")
 			if err == nil {
-				_, err = patiently(t, conn).Read(make([]byte, 1))
+				_, err = withDeadline(t, conn).Read(make([]byte, 1))
 			}
 			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
 				t.Errorf("the third sees %v", err)
@@ -80,7 +80,7 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 			must.Do(t, closeWrite(open[1]))
 			must.Get(io.ReadAll(open[1]))(t)
 			again := w.retry(connect, "api.test:7")
-			exchange(t, patiently(t, again), "hello")
+			exchange(t, withDeadline(t, again), "hello")
 			list := w.ledger()
 			if list[2].Reason != egress.ReasonBudgetConcurrent || list[2].Verdict != egress.VerdictDenied || list[2].Leg != leg {
 				t.Errorf("ledger: %+v", list)
@@ -98,7 +98,7 @@ func (w *world) retry(connect func(*world, string) (net.Conn, error), target str
 		if err != nil {
 			continue
 		}
-		if _, err := io.WriteString(patiently(w.t, conn), "?"); err == nil {
+		if _, err := io.WriteString(withDeadline(w.t, conn), "?"); err == nil {
 			if _, err := io.ReadFull(conn, make([]byte, 1)); err == nil {
 				return conn
 			}
@@ -109,7 +109,7 @@ func (w *world) retry(connect func(*world, string) (net.Conn, error), target str
 	return nil
 }
 
-func TestBytesThatAreTooMany(t *testing.T) {
+func TestByteLimit(t *testing.T) {
 	t.Parallel()
 	const most = 3<<20 + 17
 	flood := func(conn net.Conn) { _, _ = io.Copy(conn, endless{}) }
@@ -190,7 +190,7 @@ func TestBytesOfAllConnections(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_, _ = io.Copy(patiently(t, conn), endless{})
+			_, _ = io.Copy(withDeadline(t, conn), endless{})
 		})
 	}
 	all.Wait()
@@ -206,7 +206,7 @@ func TestBytesOfAllConnections(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreTooMany(t *testing.T) {
+func TestRequestLimit(t *testing.T) {
 	t.Parallel()
 	for name, connect := range map[string]func(*world) (net.Conn, error){
 		egress.LegTransparent: func(w *world) (net.Conn, error) { return w.transparent("api.test:80") },

@@ -10,19 +10,18 @@ import (
 // caller is the program's end of a connection.
 type caller struct {
 	net.Conn
-	// early was read already, and is to be read again.
+	// early holds bytes that were already read and must be returned again.
 	early []byte
-	// until is when the connection has lasted long enough.
+	// until is the time at which the connection must end.
 	until time.Time
-	// said is called when all that the program said is passed on.
+	// said is called when all data of the program is passed on.
 	said func()
 }
 
-// mostAtOnce is how much is read of what a program says before it is known
-// what that is.
+// mostAtOnce limits the bytes read from a program before their protocol is recognised.
 const mostAtOnce = 4 << 10
 
-// Read returns what was read early before anything else.
+// Read returns the early bytes first.
 func (c *caller) Read(b []byte) (int, error) {
 	if len(c.early) > 0 {
 		n := copy(b, c.early)
@@ -41,7 +40,7 @@ func (c *caller) unread(b []byte) {
 	}
 }
 
-// more reads something behind what is early.
+// more reads bytes and appends them to the early ones.
 func (c *caller) more(read func([]byte) (int, error)) error {
 	had := len(c.early)
 	c.early = slices.Grow(c.early, mostAtOnce)
@@ -53,16 +52,16 @@ func (c *caller) more(read func([]byte) (int, error)) error {
 	return err
 }
 
-// CloseWrite tells the program that nothing more comes.
+// CloseWrite signals the end of the data to the program.
 func (c *caller) CloseWrite() error { return closeWrite(c.Conn) }
 
-// patience bounds how long the program may take for what is read next.
+// patience sets the deadline for the program's next data.
 func (c *caller) patience(d time.Duration) error {
 	return c.SetReadDeadline(time.Now().Add(d))
 }
 
-// SetDeadline keeps to the time of the connection, like those for reading and
-// writing.
+// SetDeadline sets a deadline that is never later than the end of the connection's time.
+// SetReadDeadline and SetWriteDeadline limit theirs in the same way.
 func (c *caller) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(sooner(t, c.until)) }
 
 // SetReadDeadline is SetDeadline for reading.
@@ -75,7 +74,7 @@ func (c *caller) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(sooner(t, c.until))
 }
 
-// sooner is the sooner of a deadline, of which zero is none, and a limit.
+// sooner returns the earlier of a deadline, where zero means none, and a limit.
 func sooner(t, limit time.Time) time.Time {
 	if t.IsZero() || limit.Before(t) {
 		return limit
@@ -83,8 +82,8 @@ func sooner(t, limit time.Time) time.Time {
 	return t
 }
 
-// destination is where the program wanted to go: a sandbox takes every address
-// for its own, so it is the local one.
+// destination returns the address that the program connected to: a sandbox accepts every address
+// locally, so it is the local one.
 func (c *caller) destination() netip.AddrPort {
 	tcp, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -94,7 +93,7 @@ func (c *caller) destination() netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// closeWrite passes on that one side has said all; the other may go on.
+// closeWrite signals the end of one direction; the other may continue.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -102,8 +101,8 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// reset breaks a connection off, so that its peer does not take what it got
-// for the whole.
+// reset aborts a connection with a reset, so that the peer does not treat the received data as
+// complete.
 func reset(c net.Conn) {
 	if tcp, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0) // it is closed already, or will be

@@ -9,9 +9,8 @@ import (
 	"palyra/internal/egress/proxy/hello"
 )
 
-// readHello reads what a TLS client says first and checks that it asks for the
-// target. The bytes are put back. Errors are hello.ErrNotTLS, with all there
-// is to be read again, cuts, and those of the connection.
+// readHello reads the first message of a TLS client and checks that it requests the target. The
+// bytes can be read again. Errors are hello.ErrNotTLS, cuts, and errors of the connection.
 func readHello(c *caller, t egress.Target) error {
 	h, raw, err := hello.Read(c, hello.Most)
 	c.unread(raw)
@@ -24,10 +23,11 @@ func readHello(c *caller, t egress.Target) error {
 	return tooSlow(err)
 }
 
-// checkName compares the server name with the target. To an address TLS is
-// spoken without a name: with one, the host behind the address could be chosen
-// freely. An encrypted hello passes when its outer name is the target's; the
-// inner one nobody can see.
+// checkName compares the server name with the target. TLS to an address must not have a name: with
+// one, the program could choose the host behind the address freely. An encrypted hello passes if
+// its outer name is the target's; the inner name is not visible. Refusing every encrypted hello was
+// rejected: clients send it without meaning (GREASE). HTTPS records get an empty answer, so that
+// clients find no key.
 func checkName(h hello.Hello, t egress.Target) error {
 	host, err := egress.CanonicalHost(h.ServerName)
 	_, address := t.Host.Addr()
@@ -42,7 +42,7 @@ func checkName(h hello.Hello, t egress.Target) error {
 	return denied(egress.ReasonNameMismatch)
 }
 
-// tooSlow is the cut of a client that let its time pass by, or err.
+// tooSlow returns the cut of a client that exceeded its time, or err.
 func tooSlow(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return denied(egress.ReasonSlow)

@@ -14,8 +14,8 @@ import (
 
 var connectMethod = []byte(http.MethodConnect + " ")
 
-// proxied serves a connection to the HTTP proxy. Its first request says whether
-// it becomes a tunnel.
+// proxied serves a connection to the HTTP proxy. Its first request determines whether it becomes a
+// tunnel.
 func (v *service) proxied(ctx context.Context, c *caller) {
 	err := v.begun(c)
 	for err == nil && len(c.early) < len(connectMethod) && bytes.HasPrefix(connectMethod, c.early) {
@@ -31,30 +31,30 @@ func (v *service) proxied(ctx context.Context, c *caller) {
 	}
 }
 
-// tunnel serves a CONNECT request (RFC 9110, section 9.3.6). Whatever follows
-// its head goes to the target, if anywhere: there is no second request.
+// tunnel serves a CONNECT request (RFC 9110, section 9.3.6). The bytes after its head are for the
+// target only: a second request is not possible.
 func (v *service) tunnel(ctx context.Context, c *caller) {
 	target, err := readConnect(c)
 	if err != nil {
 		v.refuseUnnamed(c, egress.LegConnect, err, egress.ReasonBadHTTP)
 		if reason.Of(err) != reason.Internal {
-			_ = answer(c, err) // who has gone is not told
+			_ = answer(c, err) // the client may have disconnected
 		}
 		return
 	}
 	v.reach(ctx, c, egress.LegConnect, v.named(target), func(err error) error { return answer(c, err) })
 }
 
-// The answers to what is no CONNECT request.
+// The answers to invalid CONNECT requests.
 var (
 	errHead = reason.Errorf(reason.EgressDenied, "The head of the CONNECT request is too large.").
 		WithField("reason", egress.ReasonHeaderTooLarge)
-	errConnect = reason.Errorf(reason.EgressDenied, "This is no well-formed CONNECT request.").
+	errConnect = reason.Errorf(reason.EgressDenied, "This is not a well-formed CONNECT request.").
 			WithField("reason", egress.ReasonBadHTTP)
 )
 
-// readConnect reads the head of a CONNECT request and returns its target. What
-// was read beyond the head is put back.
+// readConnect reads the head of a CONNECT request and returns its target. Bytes read beyond the
+// head can be read again.
 func readConnect(c *caller) (egress.Target, error) {
 	head := &headReader{LimitedReader: io.LimitedReader{R: c, N: web.MaxHeader}}
 	in := bufio.NewReader(head)
@@ -71,8 +71,7 @@ func readConnect(c *caller) (egress.Target, error) {
 	return egress.ParseTarget(r.RequestURI)
 }
 
-// headReader keeps the error of reading: package http takes what came before it
-// for a whole line.
+// headReader keeps the read error: package http treats the bytes before it as a complete line.
 type headReader struct {
 	io.LimitedReader
 	err error
@@ -87,7 +86,7 @@ func (h *headReader) Read(b []byte) (int, error) {
 // established is the answer to a CONNECT request that a tunnel came of.
 var established = []byte("HTTP/1.1 200 Connection established\r\n\r\n")
 
-// answer tells the client of the HTTP proxy what came of its CONNECT request.
+// answer sends the client of the HTTP proxy the result of its CONNECT request.
 func answer(c *caller, err error) error {
 	raw := established
 	if err != nil {

@@ -16,13 +16,13 @@ func (w *world) ask(says string) string {
 	w.t.Helper()
 	conn := must.Get(net.Dial("tcp", w.http.Addr().String()))(w.t)
 	defer conn.Close()
-	patiently(w.t, conn)
+	withDeadline(w.t, conn)
 	must.Get(io.WriteString(conn, says))(w.t)
 	answer, _ := io.ReadAll(conn) // ends with a reset, perhaps
 	return string(answer)
 }
 
-func TestWhatIsNoConnectRequest(t *testing.T) {
+func TestInvalidConnectRequests(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		says, status, reason string
@@ -46,7 +46,7 @@ func TestWhatIsNoConnectRequest(t *testing.T) {
 		"no version":            {"CONNECT api.test:443\r\n\r\n", "403", egress.ReasonBadHTTP},
 		"a malformed header":    {"CONNECT api.test:443 HTTP/1.1\r\nno header\r\n\r\n", "403", egress.ReasonBadHTTP},
 		"a large header":        {"CONNECT api.test:443 HTTP/1.1\r\nA: " + strings.Repeat("a", web.MaxHeader) + "\r\n\r\n", "403", egress.ReasonHeaderTooLarge},
-		"a head that goes on":   {"CONNECT api.test:443 HTTP/1.1\r\n" + strings.Repeat("A: a\r\n", web.MaxHeader/6), "403", egress.ReasonHeaderTooLarge},
+		"an endless head":       {"CONNECT api.test:443 HTTP/1.1\r\n" + strings.Repeat("A: a\r\n", web.MaxHeader/6), "403", egress.ReasonHeaderTooLarge},
 		"a method in lowercase": {"connect api.test:443 HTTP/1.1\r\n\r\n", "403", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestNoRequestAfterConnect(t *testing.T) {
 	}
 }
 
-func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
+func TestEarlyBytesBelongToTheTunnel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:7", echo)
@@ -128,7 +128,7 @@ func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSOCKSRequest(t *testing.T) {
+func TestInvalidSOCKSRequests(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		says, answer, reason string

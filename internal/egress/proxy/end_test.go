@@ -14,9 +14,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// What a program said just before it ended reaches its host, though nobody has
-// accepted the connection yet when the end comes.
-func TestLastWords(t *testing.T) {
+// TestLastBytesAreDelivered: bytes that a program sends just before it ends reach their host, even
+// if the connection was not accepted before the end.
+func TestLastBytesAreDelivered(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"accepted": 3 << 20, "not accepted": 10_000} { // what fits before anybody reads
 		t.Run(name, func(t *testing.T) {

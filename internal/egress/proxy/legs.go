@@ -13,10 +13,10 @@ import (
 	"palyra/internal/egress/proxy/socks"
 )
 
-// target is where a connection of the transparent leg goes: the name that its
-// address stands for, or the address itself. An address of the sandbox's own
-// loopback is no exception: it is nowhere, unless a rule names that very address
-// and so means the machine's. On the other legs the target is not known yet.
+// target returns the target of a connection on the transparent leg: the name that its address
+// represents, or the address itself. An address of the sandbox's own loopback reaches nothing,
+// unless a rule names that address, which then means the machine's loopback. On the other legs the
+// target is not known yet.
 func (v *service) target(c *caller, leg string) egress.Target {
 	if leg != egress.LegTransparent {
 		return egress.Target{}
@@ -25,8 +25,8 @@ func (v *service) target(c *caller, leg string) egress.Target {
 	return v.named(egress.Target{Host: egress.HostOf(at.Addr()), Port: at.Port()})
 }
 
-// named puts the name in the place of an address that stands for one. Clients
-// of a proxy, too, may have looked the name up by themselves.
+// named replaces a synthetic address by the name that it represents. Clients of a proxy may also
+// have resolved the name themselves.
 func (v *service) named(t egress.Target) egress.Target {
 	if addr, ok := t.Host.Addr(); ok {
 		if name, ok := v.names.Lookup(addr); ok {
@@ -36,8 +36,7 @@ func (v *service) named(t egress.Target) egress.Target {
 	return t
 }
 
-// captured serves a connection that the program made as if the network were
-// open. Who is denied sees a reset.
+// captured serves a transparent connection. A denied program sees a reset.
 func (v *service) captured(ctx context.Context, c *caller) {
 	switch c.destination() {
 	case namesAt:
@@ -78,14 +77,13 @@ type readWriter struct {
 	io.Writer
 }
 
-// buffered is a copy of what r has read too much.
+// buffered returns a copy of the bytes that r has read ahead.
 func buffered(r *bufio.Reader) []byte {
 	b, _ := r.Peek(r.Buffered()) // all there
 	return append([]byte(nil), b...)
 }
 
-// begun waits until the program says something, and gives it the time for the
-// rest.
+// begun waits for the first data of the program, and sets the deadline for the rest.
 func (v *service) begun(c *caller) error {
 	if len(c.early) == 0 {
 		if err := c.patience(v.waits.first); err != nil {
@@ -98,9 +96,8 @@ func (v *service) begun(c *caller) error {
 	return c.patience(v.waits.rest)
 }
 
-// refuseUnnamed records a client of a proxy that never came to name a target: too
-// slow, or malformed, for which there is a word. Who just went away left nothing
-// to record.
+// refuseUnnamed records a proxy client that did not name a target because it was too slow or
+// malformed, with the word for the latter. A client that only disconnected is not recorded.
 func (v *service) refuseUnnamed(c *caller, leg string, err error, word string) {
 	var e *reason.Error
 	switch {

@@ -109,7 +109,7 @@ func TestLenientServers(t *testing.T) {
 		t.Run(name+", nobody between", func(t *testing.T) {
 			address, asked := l.start(t)
 			conn := must.Get(net.Dial("tcp", address))(t)
-			l.handshake(patiently(t, conn))
+			l.handshake(withDeadline(t, conn))
 			if !asked() {
 				t.Error("this server does not take the name at all")
 			}
@@ -121,7 +121,7 @@ func TestLenientServers(t *testing.T) {
 				w.host("good.test:"+l.port, func(conn net.Conn) { join(conn, address) })
 				w.serve(grantOf(t, "good.test:"+l.port))
 				conn := must.Get(connect(w, "good.test:"+l.port))(t)
-				l.handshake(patiently(t, conn))
+				l.handshake(withDeadline(t, conn))
 				if got := w.only(); got.Verdict != egress.VerdictDenied || got.Reason != l.reason {
 					t.Errorf("ledger: %+v, want %s", got, l.reason)
 				}

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/egress/web"
 )
 
-// The ports whose protocol is known.
+// Ports with a known protocol.
 const (
 	portHTTP = 80
 	portTLS  = 443
@@ -31,13 +31,12 @@ type link struct {
 	target egress.Target
 }
 
-// reach connects a program with its target and carries what they say. On the
-// legs of a proxy reply tells the program what came of it; on the transparent
-// leg it is nil, and who gets nowhere sees a reset.
+// reach connects a program with its target and relays the data. On the proxy legs, reply sends the
+// program the result; on the transparent leg it is nil, and a failed connection is reset.
 func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Target, reply func(error) error) {
 	host, err := v.connect(ctx, leg, t, c)
 	if err == nil {
-		defer func() { _ = host.Close() }() // nobody is left to tell
+		defer func() { _ = host.Close() }() // no recipient for the error is left
 	}
 	switch {
 	case reply == nil && err != nil:
@@ -54,9 +53,8 @@ func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Tar
 	}
 }
 
-// connect connects to a target on behalf of a program. The error is a
-// *reason.Error that explains it to the program; its field reason is the word
-// of the log.
+// connect connects to a target on behalf of a program. The error is a *reason.Error with an
+// explanation for the program; its field "reason" is the reason in the log.
 func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *caller) (*upstream, error) {
 	entry := v.log.Begin(leg, t)
 	conn, err := v.dial(ctx, t, entry)
@@ -94,8 +92,7 @@ func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry
 	return conn, err
 }
 
-// breakOff ends both connections at once, and records why if it was ours to
-// decide.
+// breakOff ends both connections at once. It records the reason if the gateway decided to end them.
 func (l *link) breakOff(err error) {
 	if word := secret.Word(err); word != "" {
 		err = denied(word)
@@ -105,8 +102,7 @@ func (l *link) breakOff(err error) {
 	reset(l.caller.Conn)
 }
 
-// carry checks what the program says first, and passes it on with all that
-// follows.
+// carry checks the first data of the program, and passes it on with all that follows.
 func (l *link) carry(ctx context.Context) error {
 	_, inspected := l.allowed.Inspected(l.target)
 	switch {
@@ -118,7 +114,7 @@ func (l *link) carry(ctx context.Context) error {
 	return l.either(ctx)
 }
 
-// hear carries a connection on which the program has to speak first.
+// hear relays a connection on which the program must send first.
 func (l *link) hear(ctx context.Context, inspected bool) error {
 	if err := l.begun(l.caller); err != nil {
 		return unheard(err)
@@ -141,7 +137,7 @@ func (l *link) hear(ctx context.Context, inspected bool) error {
 	return errors.Join(l.say(up), <-ended)
 }
 
-// unheard is nil for a program that left without a word.
+// unheard returns nil for a program that disconnected without sending data, otherwise tooSlow(err).
 func unheard(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -149,7 +145,7 @@ func unheard(err error) error {
 	return tooSlow(err)
 }
 
-// notTLS is the word for a program that does not speak TLS where it has to.
+// notTLS returns the log's reason for a program that does not use TLS where it is required.
 func (l *link) notTLS() string {
 	early := l.caller.early
 	if what, _ := new(firstLine).judge(early, early); l.leg == egress.LegConnect && (what == request || what == undecided) {
@@ -158,8 +154,8 @@ func (l *link) notTLS() string {
 	return egress.ReasonBadTLS
 }
 
-// either carries a connection on which the host may speak first: what it says
-// is passed on at once, what the program says once it is known what that is.
+// either relays a connection on which the host may send first. Its data is passed on at once; the
+// program's data after its protocol is recognised.
 func (l *link) either(ctx context.Context) error {
 	up := l.up()
 	down, answers := l.down(up.clock)
@@ -180,8 +176,8 @@ func (l *link) either(ctx context.Context) error {
 	return errors.Join(l.say(up), <-ended)
 }
 
-// handOver carries HTTP on a connection where the host might have spoken first.
-// The flow has ended so that it could not.
+// handOver carries HTTP on a connection on which the host could have sent first. The flow from the
+// host was ended to prevent that.
 func (l *link) handOver(ctx context.Context, down *flow, err error) error {
 	switch {
 	case down.passed:
@@ -196,7 +192,7 @@ func (l *link) handOver(ctx context.Context, down *flow, err error) error {
 	return l.web(ctx, l.caller)
 }
 
-// listen finds out what the program says first, and leaves it to be read again.
+// listen recognises the protocol of the program's first data and leaves the data to be read again.
 func (l *link) listen(up *flow) (guess, error) {
 	c := l.caller
 	if len(c.early) == 0 {
@@ -231,8 +227,7 @@ func (l *link) listen(up *flow) (guess, error) {
 	}
 }
 
-// say runs the flow from the program. What it passed on is not taken back at the
-// end of the proxy.
+// say runs the flow from the program. Data already passed on is kept at the end of the proxy.
 func (l *link) say(up *flow) error {
 	defer l.caller.said()
 	err := up.run()
@@ -244,8 +239,7 @@ func (l *link) say(up *flow) error {
 	return nil
 }
 
-// start runs a flow in the background. If it fails it takes the other one with
-// it.
+// start runs a flow in the background. If it fails, the other flow ends too.
 func (l *link) start(f *flow) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -270,8 +264,7 @@ func (l *link) up() *flow {
 	}
 }
 
-// down is the flow from the host to its program, and what its answers tell of
-// TLS.
+// down returns the flow from the host to its program, and the state of TLS retries.
 func (l *link) down(k *clock) (*flow, *retry) {
 	answers := &retry{target: l.target}
 	return &flow{

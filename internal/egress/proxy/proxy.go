@@ -1,14 +1,26 @@
-// Package proxy carries the connections of one sandboxed program to the hosts
-// that it may reach, and no others. It accepts on listeners that were made
-// inside the sandbox and handed out, so that nothing of it runs inside.
+// Package proxy carries the connections of one sandboxed program to its allowed hosts only. It
+// accepts on listeners that were created inside the sandbox and passed out, so that no proxy code
+// runs inside.
 //
-// A connection comes by one of four legs: transparent, where the program
-// connects as if the network were open and the sandbox takes every address for
-// its own, CONNECT and requests in absolute form to an HTTP proxy, and SOCKS 5.
-// Each takes the same way from there: the target is judged, connected to from
-// outside, and what the program says is checked before it is passed on. TLS has
-// to ask for the name that was judged, HTTP for the host. What is neither, on a
-// port other than 80 and 443, is passed on as it is.
+// A connection arrives on one of four legs: transparent, where the program connects directly and
+// the sandbox accepts every address; CONNECT and requests in absolute form to an HTTP proxy; and
+// SOCKS 5. The remaining path is the same: the target is checked and connected to from outside, and
+// the program's data is checked before it is passed on. TLS must request the checked name, HTTP the
+// checked host. Other protocols, on ports other than 80 and 443, are passed on unchanged.
+//
+// Every rule of a strict run needs a port: the sandbox listens on each port of a rule, and the
+// kernel refuses the others at once. All ports would need 65,535 listeners, or a filter that
+// prevents programs from serving on their own loopback. A connection to another port is not
+// recorded, because it reaches no code of the gateway and no data leaves.
+//
+// The proxy connects to the host before the program sends data, since servers of SSH, SMTP and
+// databases send first, and CONNECT and SOCKS must answer. The host learns only of a connection.
+// Bytes are counted on the connection to the host: every leg has bytes there, and the budget
+// concerns data that leaves the machine.
+//
+// A proxy belongs to one sandbox, is created with it and serves one program, because its ports,
+// authority and placeholders are inside the sandbox. Times and budgets count from the start of the
+// program.
 package proxy
 
 import (
@@ -29,21 +41,19 @@ import (
 	"palyra/internal/egress/web"
 )
 
-// Outward is the world outside as proxies see it. Its zero value is the real
-// one.
+// Outward is the proxies' access to the outside. Its zero value uses the real system.
 type Outward struct {
 	Resolver   egress.Resolver
 	Interfaces func() ([]netip.Addr, error)
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
-	// Roots are the certificate authorities that inspected hosts are verified
-	// against; nil means the system'p.
+	// Roots are the certificate authorities that inspected hosts are verified against; nil means
+	// the system's.
 	Roots *x509.CertPool
-	// Log gets what went wrong inside the gateway; nil means nowhere.
+	// Log receives internal errors of the gateway; nil discards them.
 	Log *slog.Logger
 }
 
-// Listeners were made inside a sandbox, in its network namespace. What is nil
-// is not served.
+// Listeners were created inside a sandbox, in its network namespace. A nil listener is not served.
 type Listeners struct {
 	// Names and NamesTCP are the name service at 127.0.0.1:53.
 	Names    net.PacketConn
@@ -51,9 +61,9 @@ type Listeners struct {
 	// HTTP is the proxy at 127.0.0.1:3128, SOCKS the one at 127.0.0.1:1080.
 	HTTP  net.Listener
 	SOCKS net.Listener
-	// Ports take whatever goes to a port of Proxy.Ports, in that order; the
-	// local address of a connection is where the program wanted to go. Where
-	// that is the address of a service above, it is served as such.
+	// Ports accept connections to the ports of Proxy.Ports, in that order; the local address of a
+	// connection is the destination of the program. A connection to the address of a service above
+	// is served as that service.
 	Ports []net.Listener
 }
 
@@ -62,25 +72,25 @@ type Proxy struct {
 	allowed egress.Reach
 	outward Outward
 	secrets *secret.Exchange
-	// authority vouches for inspected hosts; nil when there are none.
+	// authority issues certificates for inspected hosts; nil without any.
 	authority *web.Authority
 	waits     waits
 	// log is nil until Serve begins.
 	log atomic.Pointer[egress.ConnectionLog]
 }
 
-// waits are how long a program may be silent.
+// waits are the timeouts for a silent program.
 type waits struct {
-	// first is for its first word where it has to have it, rest for all of
-	// what is checked once it has begun.
+	// first is the timeout of the first data where the program must send first; rest is the timeout
+	// of all checked data once it has started.
 	first, rest time.Duration
-	// idle is for both sides, once nothing is to be checked any more.
+	// idle is the timeout of both sides after the checks.
 	idle time.Duration
-	// last is for what the program has said, after its end.
+	// last is the timeout of the program's remaining data after its end.
 	last time.Duration
 }
 
-// New returns a proxy for what passed its Check.
+// New returns a proxy for a reach that passed its Check.
 func New(g egress.Reach, out Outward) (*Proxy, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
@@ -99,11 +109,11 @@ func New(g egress.Reach, out Outward) (*Proxy, error) {
 	return p, nil
 }
 
-// Ports are those that the sandbox has to listen on.
+// Ports returns the ports on which the sandbox must listen.
 func (p *Proxy) Ports() []uint16 { return p.allowed.Ports() }
 
-// Bundle is what programs are to trust, in PEM: the system's authorities and
-// that of the proxy. It is nil when no host is inspected.
+// Bundle returns the certificates that programs must trust, in PEM: the system's authorities and
+// the proxy's. It is nil if no host is inspected.
 func (p *Proxy) Bundle() []byte {
 	if p.authority == nil {
 		return nil
@@ -111,9 +121,8 @@ func (p *Proxy) Bundle() []byte {
 	return p.authority.Bundle(web.SystemBundle())
 }
 
-// trust are the variables by which programs are told of a bundle: OpenSSL and
-// what is built on it, Go, Node, Python, curl, git, cargo, the package managers,
-// and the command lines of the clouds.
+// trust lists the environment variables that name a bundle: OpenSSL and its users, Go, Node,
+// Python, curl, git, cargo, the package managers, and the cloud command lines.
 var trust = []string{
 	"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
 	"PIP_CERT", "npm_config_cafile", "YARN_HTTPS_CA_FILE_PATH", "DENO_CERT", "BUNDLE_SSL_CA_CERT", "COMPOSER_CAFILE",
@@ -121,9 +130,9 @@ var trust = []string{
 	"AWS_CA_BUNDLE", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
 }
 
-// Env holds name=value pairs for the program: where the bundle is, and the
-// placeholders of secrets. There is none about proxies: connections are
-// captured, and what a program does not know it cannot get wrong.
+// Env returns name=value pairs for the program: the path of the bundle, and the placeholders of
+// secrets. It sets no proxy variables: connections are captured, so programs need no proxy
+// configuration.
 func (p *Proxy) Env(bundle string) []string {
 	env := p.secrets.Env()
 	if p.authority == nil || bundle == "" {
@@ -138,8 +147,7 @@ func (p *Proxy) Env(bundle string) []string {
 // Scrub returns r without the secrets of the proxy.
 func (p *Proxy) Scrub(r io.Reader) io.Reader { return p.secrets.Scrub(r) }
 
-// Connections are what the program tried to reach, in order, and how many more
-// there were than are listed.
+// Connections returns the program's connection attempts in order, and the number of unlisted ones.
 func (p *Proxy) Connections() (list []tool.Connection, missed int) {
 	if log := p.log.Load(); log != nil {
 		return log.List()

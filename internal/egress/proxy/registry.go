@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// registry knows the open connections, so that all of them can be broken off.
-// Its zero value is empty. It is safe for concurrent use.
+// registry holds the open connections, so that all of them can be aborted. Its zero value is empty.
+// It is safe for concurrent use.
 type registry struct {
 	mu    sync.Mutex
 	ended bool
-	// conns says of each whether all that was to be written is written.
+	// conns maps each connection to whether all its data is written.
 	conns map[net.Conn]bool
 }
 
-// add takes a connection in. After the end it breaks it off instead.
+// add registers a connection. After end it aborts the connection instead.
 func (r *registry) add(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,8 +29,7 @@ func (r *registry) add(c net.Conn) bool {
 	return true
 }
 
-// written says that all that was to be written to a connection is, so that the
-// end does not take it back.
+// written marks a connection whose data is completely written, so that end does not abort it.
 func (r *registry) written(c net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +44,7 @@ func (r *registry) remove(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// end breaks all connections off, but for what is written.
+// end aborts all connections except the completely written ones.
 func (r *registry) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

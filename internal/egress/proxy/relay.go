@@ -11,11 +11,11 @@ import (
 	"palyra/internal/egress"
 )
 
-// clock bounds how long a connection may be silent, and how long it may last.
+// clock limits the idle time and the duration of a connection.
 type clock struct {
 	begun, until time.Time
 	idle         time.Duration
-	// moved is when bytes last passed, either way, in nanoseconds from begun.
+	// moved is the time of the last transfer in either direction, in nanoseconds after begun.
 	moved atomic.Int64
 }
 
@@ -25,7 +25,7 @@ func newClock(idle time.Duration, until time.Time) *clock {
 
 func (k *clock) tick() { k.moved.Store(int64(time.Since(k.begun))) }
 
-// extend lets c be read from until the time is up, or says why it is.
+// extend extends the read deadline of c, or returns the error of the expired time.
 func (k *clock) extend(c net.Conn) error {
 	silent := k.begun.Add(time.Duration(k.moved.Load()) + k.idle)
 	now := time.Now()
@@ -41,39 +41,37 @@ func (k *clock) extend(c net.Conn) error {
 // flow passes bytes on in one direction.
 type flow struct {
 	clock *clock
-	// in and out are the two ends, which check and count; from and to are the
-	// connections underneath.
+	// in and out are the two ends, which check and count; from and to are the underlying
+	// connections.
 	in       io.Reader
 	out      io.Writer
 	from, to net.Conn
-	// line is what the first line has to be looked at for, or nil.
+	// line checks the first line, or is nil.
 	line *firstLine
-	// spliced is true when the kernel may do the copying, as soon as direct
-	// says so, if it is there. Then count takes what it copied, for which it had
-	// an allowance.
+	// spliced is true if the kernel may copy the data as soon as direct, if not nil, returns true.
+	// left is the allowance for the copied bytes, and count adds them to the total.
 	spliced bool
 	direct  func() bool
 	left    *allowance
 	count   func(n int64)
 
 	halted atomic.Bool
-	// passed is true when something was to be passed on.
+	// passed is true once data was received for the other end.
 	passed bool
 }
 
 var errHalted = errors.New("halted")
 
-// halt ends a flow, whatever it waits for.
+// halt ends a flow, including blocked reads and writes.
 func (f *flow) halt() {
 	f.halted.Store(true)
 	past := time.Unix(1, 0)
-	// If these fail, reading and writing do, too.
+	// If these calls fail, reads and writes fail as well.
 	_ = f.from.SetReadDeadline(past)
 	_ = f.to.SetWriteDeadline(past)
 }
 
-// run passes on what comes until there is no more, and then that there is no
-// more.
+// run relays data until its end, and then signals the end.
 func (f *flow) run() error {
 	buffer := make([]byte, mostAtOnce)
 	for {
@@ -95,13 +93,13 @@ func (f *flow) run() error {
 	}
 }
 
-// read waits for something to read.
+// read waits for data and reads it.
 func (f *flow) read(b []byte) (int, error) {
 	for {
 		if err := f.clock.extend(f.from); err != nil {
 			return 0, err
 		}
-		// Who halts it sets this first and the deadline afterwards.
+		// halt sets this flag before it sets the deadline.
 		if f.halted.Load() {
 			return 0, errHalted
 		}
@@ -119,7 +117,7 @@ func (f *flow) pass(b []byte) error {
 	f.clock.tick()
 	f.passed = true
 	if f.line != nil {
-		if f.line.see(b) {
+		if f.line.scan(b) {
 			return broken(egress.ReasonBadHTTP)
 		}
 		if f.line.over {
@@ -130,9 +128,9 @@ func (f *flow) pass(b []byte) error {
 	return err
 }
 
-// How a fast stream is passed on: in chunks that the kernel copies, or by a
-// larger buffer. While a chunk is under way, nothing is counted; it ends after
-// a while, so that a stream that has become slow does not keep its allowance.
+// Relaying of a fast stream: in chunks that the kernel copies, or with a larger buffer. Bytes are
+// not counted during a chunk; a chunk ends after a time limit, so that a stream that becomes slow
+// does not keep its allowance.
 const (
 	mostInChunk  = 16 << 20
 	leastInChunk = 64 << 10
@@ -140,7 +138,8 @@ const (
 	largeBuffer  = 32 << 10
 )
 
-// hurry is called when there was more to read than fits into the buffer.
+// hurry speeds up a flow after a read that filled the buffer: the kernel copies the data, or the
+// buffer becomes larger.
 func (f *flow) hurry(buffer []byte) ([]byte, error) {
 	if f.spliced && f.line == nil && (f.direct == nil || f.direct()) {
 		return buffer, f.splice()
@@ -151,7 +150,8 @@ func (f *flow) hurry(buffer []byte) ([]byte, error) {
 	return buffer, nil
 }
 
-// splice has the kernel copy as long as the stream is fast. io.EOF is its end.
+// splice lets the kernel copy as long as the stream is fast. It returns io.EOF at the end of the
+// stream.
 func (f *flow) splice() error {
 	for {
 		n := f.left.takeSome(mostInChunk)

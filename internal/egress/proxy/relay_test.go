@@ -38,7 +38,7 @@ func TestHalfCloseIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestAHostThatOnlySpeaks(t *testing.T) {
+func TestHostThatOnlySends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:13", func(conn net.Conn) { _, _ = io.WriteString(conn, "it is late\r\n") })
@@ -66,7 +66,7 @@ func TestAResetIsPassedOn(t *testing.T) {
 		})
 		w.serve(grantOf(t, "api.test:7"))
 		conn := w.must(w.connect("api.test:7"))
-		w.breaksOff(conn, []byte("hello"))
+		w.wantDisconnect(conn, []byte("hello"))
 		if c := w.only(); c.Verdict != egress.VerdictAllowed || c.Reason != "" {
 			t.Errorf("ledger: %+v", c)
 		}
@@ -201,14 +201,14 @@ func TestARequestByteByByte(t *testing.T) {
 	get(t, bytewise, "api.test:8080", "GET api.test:8080 ")
 }
 
-func TestARequestWhereTheHostSpokeFirst(t *testing.T) {
+func TestRequestAfterAServerBanner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.host("api.test:2525", banner)
 	w.serve(grantOf(t, "api.test:2525"))
 	conn := w.must(w.connect("api.test:2525"))
 	must.Get(io.ReadFull(conn, make([]byte, 21)))(t)
-	w.breaksOff(conn, []byte("POST / HTTP/1.1\r\nHost: api.test:2525\r\n\r\n"))
+	w.wantDisconnect(conn, []byte("POST / HTTP/1.1\r\nHost: api.test:2525\r\n\r\n"))
 	if got := w.only(); got.Reason != egress.ReasonBadHTTP || got.BytesOut != 0 {
 		t.Errorf("ledger: %+v", got)
 	}

@@ -11,14 +11,14 @@ import (
 	"palyra/internal/egress/proxy/hello"
 )
 
-// retry watches TLS that is passed on until the host has taken the hello that
-// was checked. Until then it may ask for another one (RFC 8446, section 4.1.4),
-// and some take the name out of that: it has to be the target's, too.
+// retry observes TLS until the host has accepted the checked hello. Until then the host may request
+// another hello (RFC 8446, section 4.1.4). The new hello may carry a different name, which must
+// also be the target's.
 type retry struct {
 	target egress.Target
-	// taken is true when there can be no other hello any more.
+	// taken is true when no other hello can follow.
 	taken atomic.Bool
-	// answer is how the host's answer begins, until it has told that.
+	// answer is the beginning of the host's answer, until that is decided.
 	answer []byte
 	told   bool
 }
@@ -31,16 +31,16 @@ const (
 	recordHandshake = 22
 	recordData      = 23
 	serverHello     = 2
-	// The random of a server's hello, in a record of its own.
+	// The random of a server's hello that has a separate record.
 	randomStart = recordHeader + 4 + 2
 	randomEnd   = randomStart + 32
 )
 
-// retryRandom is the random of a server's hello that asks for another one of
-// the client (RFC 8446, section 4.1.3).
+// retryRandom is the random of a server's hello that requests another hello from the client (RFC
+// 8446, section 4.1.3).
 const retryRandom = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c"
 
-// heard takes the next bytes of the host's answer, before the program gets them.
+// heard processes the next bytes of the host's answer before the program receives them.
 func (r *retry) heard(b []byte) {
 	if r.told {
 		return
@@ -64,7 +64,7 @@ func (r *retry) heard(b []byte) {
 
 func recordSize(header []byte) int { return int(header[3])<<8 | int(header[4]) }
 
-// heardReader is what a host says, and heard.
+// heardReader reads from a host and passes the bytes to heard.
 type heardReader struct {
 	io.Reader
 	retry *retry
@@ -76,20 +76,20 @@ func (l *heardReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hellos is what a program says to a host by TLS, each hello checked before any
-// of it is handed out.
+// hellos is the TLS data from a program to a host. Each hello is checked before any of it is
+// returned.
 type hellos struct {
 	from  io.Reader
 	retry *retry
-	// pending is not judged yet, ready is. Skip more bytes belong to a record that
-	// holds no hello.
+	// pending holds unchecked bytes, ready holds checked bytes. The next skip bytes belong to a
+	// record without a hello.
 	pending, ready []byte
 	skip           int
 	// checked counts the hellos.
 	checked int
 }
 
-// Read returns what was judged. Its errors are cuts and those of reading.
+// Read returns checked data. Its errors are cuts and read errors.
 func (h *hellos) Read(b []byte) (int, error) {
 	for len(h.ready) == 0 {
 		if h.retry.taken.Load() && len(h.pending) == 0 {
@@ -110,12 +110,12 @@ func (h *hellos) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// direct reports whether everything goes through unseen from now on.
+// direct reports whether all further data passes without checks.
 func (h *hellos) direct() bool {
 	return h.retry.taken.Load() && len(h.pending) == 0 && len(h.ready) == 0
 }
 
-// judge makes ready what needs not be held any longer.
+// judge releases the data that need not be held back.
 func (h *hellos) judge() error {
 	for len(h.pending) > 0 {
 		switch {
@@ -148,7 +148,7 @@ func (h *hellos) pass(n int) {
 	h.pending = h.pending[n:]
 }
 
-// next checks the next hello, once it is whole. There is no third.
+// next checks the next hello once it is complete. A third hello is not allowed.
 func (h *hellos) next() (whole bool, err error) {
 	said, raw, err := hello.Read(bytes.NewReader(h.pending), hello.Most)
 	switch {
@@ -167,8 +167,8 @@ func (h *hellos) next() (whole bool, err error) {
 	return true, nil
 }
 
-// watch has every hello of the flow from a program checked, as long as the
-// host's answers leave room for one.
+// watch makes the flow from a program check every hello, as long as the host's answers allow
+// another one.
 func (f *flow) watch(answers *retry) {
 	said := &hellos{from: f.in, retry: answers}
 	f.in, f.direct = said, said.direct

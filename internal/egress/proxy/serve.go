@@ -20,29 +20,28 @@ import (
 	"palyra/internal/egress/proxy/dns"
 )
 
-// Where a sandbox has the services of its own. A port that is also one of
-// Proxy.Ports has one listener for both.
+// Addresses of the sandbox's own services. If a port is also in Proxy.Ports, one listener serves
+// both.
 var (
 	namesAt = netip.MustParseAddrPort("127.0.0.1:53")
 	httpAt  = netip.MustParseAddrPort("127.0.0.1:3128")
 	socksAt = netip.MustParseAddrPort("127.0.0.1:1080")
 )
 
-// service is one Serve: what its connections share.
+// service is the state that the connections of one Serve share.
 type service struct {
 	*Proxy
 	log    *egress.ConnectionLog
 	dialer *egress.Dialer
 	names  *dns.Service
 	budget *budget
-	// callers are the places for programs' connections, hosts those for the
-	// ones that are made on their behalf: of HTTP, one caller may need several.
+	// callers are the places for connections of programs, hosts for connections opened for them:
+	// one HTTP caller may need several.
 	callers, hosts semaphore
 	open           registry
-	// work are the listeners and connections. The first of it that fails ends
-	// all of it.
+	// work is the group of the listeners and connections. The first failure ends all of them.
 	work *errgroup.Group
-	// accepting are the listeners, speaking the callers that may say more.
+	// accepting counts the listeners, speaking the callers that may still send.
 	accepting, speaking sync.WaitGroup
 	closing             atomic.Bool
 }
@@ -50,15 +49,13 @@ type service struct {
 // handler serves one connection. It need not close it.
 type handler func(context.Context, *caller)
 
-// ErrEnded is the cause of the end of Serve's context when the program has
-// ended by itself. What it said until then is passed on, if that takes no longer
-// than a second.
+// ErrEnded is the cause of the end of Serve's context when the program has exited by itself. Its
+// remaining data is passed on, if that takes at most a second.
 var ErrEnded = errors.New("the program has ended")
 
-// Serve carries connections until ctx ends; then it closes the listeners, breaks
-// off the connections that are left and returns nil. It returns an error when it
-// cannot go on. Times and budgets count from here on, and it is called once at
-// most.
+// Serve carries connections until ctx ends; it then closes the listeners, aborts the remaining
+// connections and returns nil. It returns an error when it cannot continue. Times and budgets start
+// with this call. Serve must be called at most once.
 func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
 	log := egress.NewConnectionLog(time.Now())
 	p.log.Store(log)
@@ -103,17 +100,17 @@ func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
 	return work.Wait()
 }
 
-// lastWords is how long what a program has said may take after its end.
+// lastWords limits the time for the program's remaining data after its end.
 const lastWords = time.Second
 
-// drain takes the connections that the program still made, and waits until
-// all that it said has been passed on.
+// drain accepts the program's remaining connections, and waits until all its data has been passed
+// on.
 func (v *service) drain(ctx context.Context, l Listeners) {
 	ctx, cancel := context.WithTimeout(ctx, v.waits.last)
 	defer cancel()
 	for _, one := range l.streams() {
 		for waiting(one) && ctx.Err() == nil {
-			pause(ctx, 100*time.Microsecond) // for those who accept them
+			pause(ctx, 100*time.Microsecond) // lets the accepting goroutines run
 		}
 	}
 	v.close(l)
@@ -130,14 +127,13 @@ func (v *service) drain(ctx context.Context, l Listeners) {
 	}
 }
 
-// streams are the listeners that there are.
+// streams returns the listeners that are not nil.
 func (l Listeners) streams() []net.Listener {
 	all := append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...)
 	return slices.DeleteFunc(all, func(one net.Listener) bool { return one == nil })
 }
 
-// Close closes the listeners that there are. Those that Serve was given are its
-// own to close.
+// Close closes the listeners. Serve closes the listeners passed to it.
 func (l Listeners) Close() {
 	for _, one := range l.streams() {
 		one.Close()
@@ -147,7 +143,7 @@ func (l Listeners) Close() {
 	}
 }
 
-// close takes no more connections. Names are served on, to those that are left.
+// close stops accepting connections. Name queries of the remaining connections are still answered.
 func (v *service) close(l Listeners) {
 	v.closing.Store(true)
 	for _, one := range l.streams() {
@@ -166,21 +162,19 @@ func (v *service) listen(ctx context.Context, l net.Listener, leg string, serve 
 	})
 }
 
-// What a listener puts up with: a process that is out of descriptors may have
-// some again soon.
+// Retry limits of a listener: a process without free descriptors may recover.
 const (
 	mostFailures = 60
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 )
 
-// acceptDelay is what every connection costs a program that has used up its
-// connections, or has as many as it may have at once: refusing takes time of the
-// daemon, which no other limit bounds.
+// acceptDelay delays each refused connection of a program that has exhausted its connections or its
+// concurrency: refusing costs daemon time that no other limit bounds.
 const acceptDelay = 10 * time.Millisecond
 
-// accept hands every connection of a listener to serve. It returns an error
-// after many failures in a row.
+// accept passes every connection of a listener to serve. It returns an error after many failures in
+// a row.
 func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve handler) error {
 	failures, crowded := 0, false
 	for {
@@ -217,12 +211,12 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// closingTime is how long it may take until the place of a connection that the
-// program has closed is free again.
+// closingTime is the maximum delay until a connection that the program has closed releases its
+// place.
 const closingTime = 100 * time.Millisecond
 
-// admit takes a place for a caller. While there is none, who comes first waits a
-// little, and who comes next does not.
+// admit takes a place for a caller. If none is free, the first caller waits a short time, and the
+// following ones do not.
 func (v *service) admit(ctx context.Context, crowded bool) bool {
 	if crowded {
 		return v.callers.acquire(ctx, 0)
@@ -230,7 +224,7 @@ func (v *service) admit(ctx context.Context, crowded bool) bool {
 	return v.callers.acquire(ctx, closingTime)
 }
 
-// serveConn serves a connection beside the others. It has a place.
+// serveConn serves a connection concurrently with others. Its place is already taken.
 func (v *service) serveConn(ctx context.Context, conn net.Conn, serve handler) {
 	v.speaking.Add(1)
 	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time), said: sync.OnceFunc(v.speaking.Done)}
@@ -248,7 +242,7 @@ func (v *service) serveConn(ctx context.Context, conn net.Conn, serve handler) {
 	})
 }
 
-// recovered makes a panic the end of the proxy, and not of the daemon.
+// recovered limits a panic to the proxy, so that the daemon continues.
 func (v *service) recovered() {
 	if fault := recover(); fault != nil {
 		if v.outward.Log != nil {
@@ -260,8 +254,7 @@ func (v *service) recovered() {
 	}
 }
 
-// refuse records a connection that got nowhere. It is one of those that the
-// program may make all the same.
+// refuse records a failed connection. It still counts against the program's connections.
 func (v *service) refuse(leg string, t egress.Target, why string) {
 	v.budget.connections.take(1)
 	entry := v.log.Begin(leg, t)

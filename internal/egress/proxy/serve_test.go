@@ -45,7 +45,7 @@ func TestTheEndOfASession(t *testing.T) {
 			conn := w.must(net.Dial("tcp", l.Addr().String()))
 			open = append(open, conn)
 		}
-		open = append(open, w.stuck())
+		open = append(open, w.stalledConn())
 		exchange(t, open[0], "it lives")
 		started := time.Now()
 		must.Check(t, w.end())
@@ -79,8 +79,8 @@ func TestTheEndOfASession(t *testing.T) {
 	})
 }
 
-// stuck is a connection to a host that takes no more of what the program says.
-func (w *world) stuck() net.Conn {
+// stalledConn is a connection to a host that does not read any more.
+func (w *world) stalledConn() net.Conn {
 	w.t.Helper()
 	conn := must.Get(w.connect("api.test:9"))(w.t)
 	must.Do(w.t, conn.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
@@ -192,7 +192,7 @@ func (w *world) turn(i int) error {
 
 // Two sessions know nothing of each other: the names of one are none to the
 // other, and neither takes the other's addresses.
-func TestSessionsKnowNothingOfEachOther(t *testing.T) {
+func TestSessionsAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, other := newWorld(t), newWorld(t)
 	one.host("one.test:7", echo)

@@ -8,38 +8,38 @@ import (
 	"palyra/internal/egress"
 )
 
-// guess is what the first bytes of a program are.
+// guess is the recognised protocol of a program's first bytes.
 type guess uint8
 
 const (
-	// undecided is the beginning of what has to be known before it is passed on.
+	// undecided is an incomplete beginning that must not be passed on yet.
 	undecided guess = iota
 	// request is an HTTP request.
 	request
 	// secure is TLS.
 	secure
-	// opaque is nothing that could be checked.
+	// opaque is a protocol that is not checked.
 	opaque
-	// loose is opaque so far, but its first line goes on.
+	// loose is opaque so far, but its first line is incomplete.
 	loose
 )
 
-// methods are those whose requests are recognised before their first line is
-// complete. One with another method that comes in pieces is broken off.
+// methods are recognised before the first line of a request is complete. A request with another
+// method that arrives in pieces is aborted.
 var methods = []string{
 	"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY", "PRI",
 	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH",
 }
 
-// judge says what a stream is of which all is there so far, and fresh is what
-// was not judged before. It is nothing that a server takes for TLS (package
-// hello). Programs may wait for an answer to a few bytes without a line end, so
-// only what may become a request or a trick is held back. Errors are cuts.
+// judge classifies a stream from all its bytes so far; fresh are the bytes not yet judged. Package
+// hello has already found that no server accepts the stream as TLS. A program may send a few bytes
+// without a line end and wait for the answer, so only a possible request or attack is held back. An
+// error is a *cut.
 func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 	switch {
 	case bytes.HasPrefix(all, proxyLine):
 		return opaque, denied(egress.ReasonBadHTTP)
-	case l.see(fresh):
+	case l.scan(fresh):
 		return request, nil
 	case l.over && likeRequest(all):
 		return opaque, denied(egress.ReasonBadHTTP)
@@ -51,12 +51,12 @@ func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 	return loose, nil
 }
 
-// proxyLine begins what a load balancer says of the client before the client's
-// own words. Behind it could stand anything.
+// proxyLine is the prefix of a load balancer's line about the client. The bytes after it could be
+// any protocol.
 var proxyLine = []byte("PROXY ")
 
-// maybeMethod reports whether a line begins with a method, or may do so when
-// more of it is there. Empty lines alone are nothing to wait after.
+// maybeMethod reports whether a line begins with a method, or may do so when more of it arrives.
+// Empty lines alone are not held back.
 func maybeMethod(line []byte) bool {
 	word, _, complete := bytes.Cut(bytes.TrimLeft(line, "\r\n"), []byte(" "))
 	return len(word) > 0 && slices.ContainsFunc(methods, func(m string) bool {
@@ -64,8 +64,8 @@ func maybeMethod(line []byte) bool {
 	})
 }
 
-// likeRequest reports whether a line begins with a method and what may be a
-// target, so that a server might take it for a request without a version.
+// likeRequest reports whether a line begins with a method and a possible target, so that a server
+// might accept it as a request without a version.
 func likeRequest(line []byte) bool {
 	fields := bytes.Fields(line)
 	if len(fields) < 2 || !slices.Contains(methods, string(fields[0])) {
@@ -75,27 +75,25 @@ func likeRequest(line []byte) bool {
 	return target[0] == '/' || target[0] == '*' || bytes.HasPrefix(target, []byte("http"))
 }
 
-// firstLine looks out for an HTTP version in the first line of a stream: some
-// servers take whatever has one for a request, with any method, any white space
-// in between and empty lines before.
+// firstLine searches for an HTTP version in the first line of a stream: some servers accept any
+// such line as a request, with any method, any white space in between, and empty lines before it.
 type firstLine struct {
 	empty, begun, over bool
 	// seen counts bytes.
 	seen int
-	// last are the bytes before the next ones, as far as a version could have
-	// begun in them.
+	// last holds the most recent bytes in which a version may have begun.
 	last []byte
 }
 
 var version = []byte("HTTP/")
 
-// mostLine is more than servers read of a first line.
+// mostLine is longer than any first line that servers read.
 const mostLine = 1 << 20
 
-// see takes the next bytes of the stream, and reports whether it may be taken
-// for a request. Empty lines and then a NUL are the binary form of proxyLine,
-// which goes on "\x00\r\nQUIT\n".
-func (l *firstLine) see(b []byte) bool {
+// scan processes the next bytes of the stream, and reports whether the stream may be a request.
+// Empty lines followed by a NUL are the binary form of proxyLine, which continues with
+// "\x00\r\nQUIT\n".
+func (l *firstLine) scan(b []byte) bool {
 	if l.over || len(b) == 0 {
 		return false
 	}
@@ -120,7 +118,7 @@ func (l *firstLine) see(b []byte) bool {
 	return namesVersion(line)
 }
 
-// namesVersion reports whether a line holds a version behind white space.
+// namesVersion reports whether a line contains a version after white space.
 func namesVersion(line []byte) bool {
 	line = bytes.ToUpper(line)
 	for {

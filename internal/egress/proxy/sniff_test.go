@@ -72,7 +72,7 @@ func TestAFirstLineWithoutEnd(t *testing.T) {
 	for name, said := range map[string]string{"zeros": "\x00", "empty lines": "\r\n", "text": "text"} {
 		var line firstLine
 		for range mostLine/len(said) + 1 {
-			if line.see([]byte(said)) {
+			if line.scan([]byte(said)) {
 				t.Fatalf("%s: it is taken for a request", name)
 			}
 		}
@@ -89,13 +89,13 @@ func FuzzFirstLine(f *testing.F) {
 	f.Add([]byte("\r\nfrob / HTTP/1.1\r\n\r\n"), uint8(2), uint8(1))
 	f.Add([]byte("hello HTTP/\n"), uint8(9), uint8(1))
 	f.Fuzz(func(t *testing.T, said []byte, first, rest uint8) {
-		whole := new(firstLine).see(said)
+		whole := new(firstLine).scan(said)
 		var line firstLine
 		found := false
 		size := int(first)
 		for b := said; len(b) > 0 && !found; size = int(rest) {
 			n := min(max(size, 1), len(b))
-			found = line.see(b[:n])
+			found = line.scan(b[:n])
 			b = b[n:]
 		}
 		if found != whole {

@@ -154,8 +154,8 @@ func (w *timed) transparent() *fakeListener { return w.ports }
 func (w *timed) httpProxy() *fakeListener   { return w.http }
 func (w *timed) socksProxy() *fakeListener  { return w.socks }
 
-// One byte now and then buys no more time than none.
-func TestWordsThatTrickle(t *testing.T) {
+// TestTrickledBytes: sending a byte from time to time does not extend the timeout.
+func TestTrickledBytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		to   func(*timed) *fakeListener
@@ -258,8 +258,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// Who has used up its connections has to wait for each refusal.
-func TestRefusalsHaveABrake(t *testing.T) {
+// TestRefusalsAreDelayed: after a client has used its connection limit, each refusal is delayed.
+func TestRefusalsAreDelayed(t *testing.T) {
 	t.Parallel()
 	inTime(t, egress.Budget{Connections: 1}, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(w *timed) {
 		conn := w.connect(w.ports, 7)

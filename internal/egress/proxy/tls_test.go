@@ -105,7 +105,7 @@ func TestTLSThatDoesNotAskForTheTarget(t *testing.T) {
 				grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
 				w.serve(grant)
 				conn := w.must(connect(w, c.target))
-				w.breaksOff(conn, c.says)
+				w.wantDisconnect(conn, c.says)
 				got := w.only()
 				if got.Verdict != egress.VerdictDenied || got.Reason != c.reason || got.BytesOut != 0 {
 					t.Errorf("ledger: %+v, want %s", got, c.reason)
@@ -140,12 +140,11 @@ func (w *world) nothing(heard <-chan []byte) {
 	}
 }
 
-// breaksOff says something and wants the connection broken off, with nothing
-// but a refusal in HTTP before.
-func (w *world) breaksOff(conn net.Conn, says []byte) {
+// wantDisconnect sends a text and requires a disconnect, with at most a refusal in HTTP before it.
+func (w *world) wantDisconnect(conn net.Conn, says []byte) {
 	w.t.Helper()
 	defer conn.Close()
-	patiently(w.t, conn)
+	withDeadline(w.t, conn)
 	must.Get(conn.Write(says))(w.t)
 	got, err := io.ReadAll(conn)
 	switch {

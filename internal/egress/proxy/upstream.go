@@ -8,30 +8,29 @@ import (
 	"palyra/internal/egress"
 )
 
-// cut is why a connection is broken off.
+// cut is the reason why a connection is aborted.
 type cut struct{ verdict, reason string }
 
 func (c *cut) Error() string { return "broken off: " + c.reason }
 
-// denied cuts a connection off of which nothing was passed on.
+// denied returns the cut of a connection from which no data was passed on.
 func denied(reason string) error { return &cut{egress.VerdictDenied, reason} }
 
-// broken cuts a connection off in its midst.
+// broken returns the cut of a connection that was already allowed.
 func broken(reason string) error { return &cut{egress.VerdictAllowed, reason} }
 
-// upstream is the host's end of a connection, which counts what passes.
+// upstream is the host's end of a connection, and counts its bytes.
 type upstream struct {
 	net.Conn
 	entry  *egress.Entry
 	budget *budget
 	open   *registry
 	until  time.Time
-	// left gives its place back.
+	// left releases the place of the connection.
 	left func()
 }
 
-// Read counts what the host sent. What is over the budget breaks the
-// connection off.
+// Read counts the bytes received from the host. Exceeding the budget aborts the connection.
 func (u *upstream) Read(b []byte) (int, error) {
 	n, err := u.Conn.Read(b)
 	u.entry.Received(int64(n))
@@ -41,8 +40,7 @@ func (u *upstream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write counts before it writes, as the host may have answered by the time that
-// Write comes back.
+// Write counts before it writes, because the host may answer before Write returns.
 func (u *upstream) Write(b []byte) (int, error) {
 	if !u.budget.out.take(int64(len(b))) {
 		return 0, u.fail(broken(egress.ReasonBudgetBytesOut))
@@ -54,15 +52,14 @@ func (u *upstream) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fail breaks the connection off, records why and returns it.
+// fail aborts the connection, records the reason and returns the error.
 func (u *upstream) fail(err error) error {
 	decide(u.entry, err)
 	reset(u.Conn)
 	return err
 }
 
-// Close ends the record of the connection, too. When its time is up, that is
-// what ended it.
+// Close also ends the record of the connection. An expired time is recorded as the reason.
 func (u *upstream) Close() error {
 	if !time.Now().Before(u.until) {
 		decide(u.entry, broken(egress.ReasonBudgetTime))
@@ -74,11 +71,11 @@ func (u *upstream) Close() error {
 	return err
 }
 
-// CloseWrite tells the host that nothing more comes.
+// CloseWrite signals the end of the data to the host.
 func (u *upstream) CloseWrite() error { return closeWrite(u.Conn) }
 
-// SetDeadline keeps to the time of the connection, like those for reading and
-// writing.
+// SetDeadline sets a deadline that is never later than the end of the connection's time.
+// SetReadDeadline and SetWriteDeadline limit theirs in the same way.
 func (u *upstream) SetDeadline(t time.Time) error { return u.Conn.SetDeadline(sooner(t, u.until)) }
 
 // SetReadDeadline is SetDeadline for reading.

@@ -27,9 +27,8 @@ func (v *service) forward(ctx context.Context, c *caller) {
 	web.Serve(ctx, c, front)
 }
 
-// web serves the requests of a connection that has a target. The connection
-// that was made to it is the first to be used. Whatever is refused goes on the
-// record of that one.
+// web serves the requests of a connection that has a target. The connection already opened to it is
+// used first. Refusals are recorded in its entry.
 func (l *link) web(ctx context.Context, conn net.Conn) error {
 	var spare atomic.Pointer[upstream]
 	spare.Store(l.host)
@@ -53,12 +52,12 @@ func (l *link) web(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// front is what all legs of HTTP have in common.
+// front returns the part common to all HTTP legs.
 func (v *service) front() web.Front {
 	return web.Front{Inspect: v.allowed.Inspected, Secrets: v.secrets, Roots: v.outward.Roots}
 }
 
-// pair is what connect returned, as package web wants it.
+// pair converts the result of connect to the types of package web.
 func pair(host *upstream, err error) (net.Conn, *egress.Entry, error) {
 	if err != nil {
 		return nil, nil, err

@@ -150,7 +150,7 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 	}
 
 	raw := w.must(w.socks5("other.test:7"))
-	w.breaksOff(raw, []byte("USER me PASS "+placeholder+"\r\n"))
+	w.wantDisconnect(raw, []byte("USER me PASS "+placeholder+"\r\n"))
 	if said := <-heard; strings.Contains(string(said), placeholder) {
 		t.Errorf("the other host heard %q", said)
 	}
@@ -164,7 +164,7 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 	}
 }
 
-func TestWhatProgramsAreToTrust(t *testing.T) {
+func TestTrustedAuthorities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withSecret("api.test:443")
@@ -270,7 +270,7 @@ func TestInspectedInTheClear(t *testing.T) {
 				grant.Inspect = []egress.Inspection{{Host: grant.Rules.Allow[0], Methods: []string{"GET"}}}
 				w.serve(grant)
 				conn := w.must(connect(w, "api.test:8080"))
-				w.breaksOff(conn, []byte(c.says))
+				w.wantDisconnect(conn, []byte(c.says))
 				if got := w.only(); got.Reason != c.reason || got.Verdict != egress.VerdictDenied || got.BytesOut != 0 {
 					t.Errorf("ledger: %+v", got)
 				}

@@ -197,7 +197,7 @@ var legs = map[string]func(*world, string) (net.Conn, error){
 func (w *world) must(conn net.Conn, err error) net.Conn {
 	w.t.Helper()
 	must.Do(w.t, err)
-	return patiently(w.t, conn)
+	return withDeadline(w.t, conn)
 }
 
 // transparent connects as a program does that knows of no proxy: it looks the
@@ -304,8 +304,8 @@ func (w *world) socks5(target string) (net.Conn, error) {
 	return conn, nil
 }
 
-// patiently makes reads and writes of a test fail rather than hang.
-func patiently(t testing.TB, conn net.Conn) net.Conn {
+// withDeadline makes reads and writes of a test fail rather than hang.
+func withDeadline(t testing.TB, conn net.Conn) net.Conn {
 	t.Helper()
 	must.Do(t, conn.SetDeadline(time.Now().Add(must.Patience)))
 	return conn

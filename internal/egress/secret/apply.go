@@ -15,26 +15,24 @@ import (
 	"palyra/internal/egress"
 )
 
-// Use is one secret that a request asks for.
+// Use is one secret that a request uses.
 type Use struct {
 	Secret egress.Secret
-	// Header is the header in which it travels, in canonical form.
+	// Header is the header that carries the secret, in canonical form.
 	Header string
 
-	// key is the header's name as the request has it.
+	// key is the header's name as written in the request.
 	key string
 	// fill returns the value of the header that holds the secret's value.
 	fill func(value string) string
 }
 
-// Apply puts the values into a request that is to go to a target, and has its
-// body watched. verified says that it goes by TLS to a server whose certificate
-// was verified for the target. It refuses placeholders in any other place, and
-// a request for which a value cannot be had; then r is as it was. Errors carry
-// reason.EgressDenied; Word tells them apart.
+// Apply inserts the values into a request to a target, and scans its body. verified means that the
+// request is sent by TLS to a server whose certificate was verified for the target. Apply refuses
+// placeholders in any other place, and a request whose value is unavailable; r is then unchanged.
+// Errors carry reason.EgressDenied; Word returns their reason.
 //
-// The answer is asked for without compression and as a whole, since it could
-// not be scrubbed otherwise.
+// The answer is requested uncompressed and complete, because it could not be scrubbed otherwise.
 func (x *Exchange) Apply(ctx context.Context, r *http.Request, t egress.Target, verified bool) error {
 	if x.Idle() {
 		return nil
@@ -63,7 +61,7 @@ func (x *Exchange) Apply(ctx context.Context, r *http.Request, t egress.Target, 
 	return nil
 }
 
-// sentTo reports whether a target may have got a value.
+// sentTo reports whether a target may have received a value.
 func (x *Exchange) sentTo(t egress.Target) bool {
 	for _, s := range x.secrets {
 		if s.For(t) {
@@ -73,9 +71,8 @@ func (x *Exchange) sentTo(t egress.Target) bool {
 	return false
 }
 
-// Find returns the secrets that a request asks for, sorted by header, and
-// refuses what Apply refuses but for the body and the values, of which it asks
-// for none.
+// Find returns the secrets used by a request, sorted by header. It refuses the same requests as
+// Apply, except for the body and the values, which it does not read.
 func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use, error) {
 	if x.Idle() {
 		return nil, nil
@@ -107,7 +104,7 @@ func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use,
 	return uses, checkHeader(r.Trailer, "a trailer")
 }
 
-// checkLine looks at what is neither header nor body.
+// checkLine checks the parts of a request other than header and body.
 func checkLine(r *http.Request) error {
 	switch {
 	case Marked(r.Host) || r.URL != nil && Marked(r.URL.Host):
@@ -150,9 +147,8 @@ func (x *Exchange) use(header, value string, t egress.Target, verified bool) (Us
 	return Use{Secret: s, Header: header, fill: fill}, nil
 }
 
-// parse takes the placeholder out of the value of a header, in the three forms
-// that are allowed: alone, after one word that names a scheme, and as one side
-// of Basic authentication (RFC 7617).
+// parse extracts the placeholder from a header value, in the three allowed forms: alone, after a
+// scheme name, and as one side of Basic authentication (RFC 7617).
 func parse(value string) (placeholder string, fill func(string) string, ok bool) {
 	scheme, rest, two := strings.Cut(value, " ")
 	switch {
@@ -184,8 +180,7 @@ func parseBasic(scheme, text string) (placeholder string, fill func(string) stri
 	return "", nil, false
 }
 
-// watchBody has the body looked at as it is sent, and the trailers when it
-// ends.
+// watchBody searches the body for placeholders while it is sent, and the trailers when it ends.
 func (x *Exchange) watchBody(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &body{Reader: &ending{x.Watch(r.Body), func() error { return checkHeader(r.Trailer, "a trailer") }}, Closer: r.Body}
@@ -201,7 +196,7 @@ func (x *Exchange) watchBody(r *http.Request) {
 	}
 }
 
-// ending asks a question at the end of a reader.
+// ending calls a function at the end of a reader.
 type ending struct {
 	io.Reader
 	ask func() error
@@ -217,14 +212,14 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// misuse is a placeholder where it must not be.
+// misuse is the error for a placeholder in a place where it is not allowed.
 type misuse struct{ word, text string }
 
 func (m misuse) Error() string { return m.text }
 
-// Word returns the word of package egress that the record of a connection has
-// for an error of this package: egress.ReasonSecretMisplaced,
-// egress.ReasonSecretUnverified, or "" for any other error.
+// Word returns the reason of package egress that a connection's record contains for an error of
+// this package: egress.ReasonSecretMisplaced, egress.ReasonSecretUnverified, or "" for any other
+// error.
 func Word(err error) string {
 	var m misuse
 	if errors.As(err, &m) {
@@ -242,7 +237,7 @@ func refused(word, text, remedy string) error {
 	return reason.Errorf(reason.EgressDenied, "%w", misuse{word, text}).WithRemedy("%s", remedy).WithField("reason", word)
 }
 
-// unescaped undoes percent-encoding, also where it was done repeatedly.
+// unescaped decodes percent-encoding, including repeated percent-encoding.
 func unescaped(s string) string {
 	const rounds = 3
 	for range rounds {
@@ -254,7 +249,7 @@ func unescaped(s string) string {
 	return s
 }
 
-// lenient decodes the escapes that are right and leaves the others.
+// lenient decodes the valid escapes and leaves the others unchanged.
 func lenient(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

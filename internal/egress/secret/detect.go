@@ -18,8 +18,8 @@ var markers = sync.OnceValue(func() *matcher {
 	return newMatcher(needles)
 })
 
-// Marked reports whether a short text holds something that looks like a
-// placeholder, in whatever case and percent-encoding.
+// Marked reports whether a short text contains text similar to a placeholder, in any case and
+// percent-encoding.
 func Marked(s string) bool {
 	if len(s) < len(marker) {
 		return false
@@ -34,11 +34,10 @@ func Marked(s string) bool {
 	return plain != s && len(markers().all([]byte(plain))) > 0
 }
 
-// Watch returns r, which fails as soon as something comes by that looks like a
-// placeholder, plain or in base64, hexadecimal, percent-encoding or an escape of
-// JSON or HTML. What is compressed, encrypted or masked, such as a frame of a
-// WebSocket, is not recognised; it is not replaced either. Of the placeholder
-// itself nothing has been handed out by then.
+// Watch returns a reader that fails at the first text similar to a placeholder, plain or in base64,
+// hexadecimal, percent-encoding or an escape of JSON or HTML. It does not recognise compressed,
+// encrypted or masked text, such as a WebSocket frame; such text is not replaced either. No byte of
+// the placeholder is returned before the error.
 func (x *Exchange) Watch(r io.Reader) io.Reader {
 	if x.Idle() {
 		return r
@@ -76,16 +75,15 @@ func (w *watching) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Watcher is Watch for texts that are handed to it in pieces, one text after the
-// other. The zero Watcher has no text yet.
+// Watcher is Watch for texts that are passed to it in pieces, one text after the other. The zero
+// Watcher is ready for the first text.
 type Watcher struct {
-	// before are the bytes before the next ones, as far as a marker could have
-	// begun in them.
+	// before holds the most recent bytes in which a marker may have begun.
 	before []byte
 }
 
-// Next returns a piece of a text, or an error when a placeholder ends in it;
-// last says that another text follows.
+// Next returns a piece of a text, or an error if a placeholder ends in it; last means that another
+// text follows.
 func (w *Watcher) Next(piece []byte, last bool) ([]byte, error) {
 	if w.see(piece) {
 		return nil, misplaced("what is sent")

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/encoded"
 )
 
-// The characters that encoders leave as they are.
+// The characters that encoders leave unchanged.
 const (
 	letters    = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	unreserved = letters + "-._~"                        // RFC 3986 section 2.3
@@ -23,27 +23,24 @@ const (
 	quotable   = component + ";/?:@&+$,# \"%<>[\\]^`{|}" // RFC 2045 section 6.7
 )
 
-// No form that is looked for has more bytes than that: twelve for each of a value.
-// What encoders write has six at most, such as "\u0041", and nine when it is
-// escaped once more.
+// No form searched for is longer: twelve bytes for each byte of a value. Encoders write at most
+// six, such as "\u0041", and nine if it is escaped again.
 const longestForm = 12 * maxValue
 
-// formByte reports whether a form of some value may hold a byte: UTF-16 has
-// NUL, and all else is made of what is printed. A line end may also stand in one:
-// wraps says when.
+// formByte reports whether a form of some value may contain a byte: UTF-16 contains NUL, and all
+// other forms consist of printable bytes. A line end may also occur; see wraps.
 func formByte(c byte) bool { return c == 0 || ' ' <= c && c != 0x7f }
 
-// encodings returns the forms in which a value may come by, itself first. Of
-// base64 it is the part that is the same whatever stands before and after it,
-// for each of the three places in a group; up to four bits at either end share
-// a character with the neighbours.
+// encodings returns the forms in which a value may occur, the plain value first. Of base64 it is
+// the part that does not depend on the surrounding text, for each of the three positions in a
+// group; up to four bits at either end share a character with the neighbours.
 func encodings(value []byte) [][]byte {
 	plain, digits := string(value), hex.EncodeToString(value)
 	forms := []string{
 		plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), strings.ReplaceAll(plain, " ", "+"),
 		digits, strings.ToUpper(digits),
 	}
-	// Who reads the escapes of a text reads those that the value has, too.
+	// A reader that unescapes a text also unescapes the value in it.
 	if r, ok := encoded.Unescape(value); ok {
 		forms = append(forms, string(r.Text))
 	}
@@ -59,7 +56,7 @@ func encodings(value []byte) [][]byte {
 	return distinct(forms)
 }
 
-// lists are how values are printed by those who take them for bytes.
+// lists returns the printed forms of a value as a list of bytes.
 func lists(value []byte) (forms []string) {
 	for _, between := range []string{" ", ",", ", "} {
 		forms = append(forms, strings.TrimSuffix(escape(value, "", "%d"+between), between))
@@ -90,15 +87,14 @@ func percentForms(value []byte) (forms []string) {
 	return forms
 }
 
-// base64Core encodes value as if offset bytes stood before it, without the
-// characters that hold bits of others.
+// base64Core encodes value as if offset bytes preceded it, and omits the characters that contain
+// bits of other bytes.
 func base64Core(encoding *base64.Encoding, value []byte, offset int) string {
 	text := encoding.EncodeToString(append(make([]byte, offset), value...))
 	return text[(offset*8+5)/6 : (offset+len(value))*8/6]
 }
 
-// escape writes the characters of keep as they are and the others by a format
-// for one byte.
+// escape leaves the characters of keep unchanged and writes each other byte in the given format.
 func escape(value []byte, keep, format string) string {
 	var b strings.Builder
 	for _, c := range value {
@@ -111,8 +107,8 @@ func escape(value []byte, keep, format string) string {
 	return b.String()
 }
 
-// jsonForms are what encoders of JSON write: some escape the slash, and some
-// the characters of HTML.
+// jsonForms returns the output of JSON encoders: some escape the slash, and some the HTML
+// characters.
 func jsonForms(value []byte) []string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	forms := []string{

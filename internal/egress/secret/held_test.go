@@ -43,10 +43,10 @@ func watchHeld(x *Exchange, chunks ...string) []string {
 	}
 }
 
-// TestGuessesAreHeldAlike sends the beginning of a value in each of its forms,
-// and next to it what is as long and wrong at its end or altogether, as a
-// program would that has a host send guesses with a pause after each.
-func TestGuessesAreHeldAlike(t *testing.T) {
+// TestGuessesAreHeldEqually sends the prefix of a value in each of its forms, and other texts of
+// the same length that differ at the end or completely. A program would do that to have a host send
+// guesses, with a pause after each.
+func TestGuessesAreHeldEqually(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ"} {
 		x := used(t, value)
@@ -122,10 +122,10 @@ func compared(m *matcher, text []byte) int {
 	}
 }
 
-// TestGuessesCostAlike: what is right but for its end is compared with nothing,
-// and so takes as long as what is wrong. Hashes are random, so that anything may be
-// compared by chance, but not by those of two matchers.
-func TestGuessesCostAlike(t *testing.T) {
+// TestGuessesTakeEqualTime: a guess that is correct except for its end is not compared with the
+// value, and so takes as long as any other guess. Hashes are random, so that one matcher may compare
+// a guess by chance, but two matchers do not.
+func TestGuessesTakeEqualTime(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ", "12345678"} {
 		m, other := used(t, value).finds.Load().matcher, used(t, value).finds.Load().matcher
@@ -182,9 +182,9 @@ func FuzzForms(f *testing.F) {
 	})
 }
 
-// TestWhatIsHeld: lines come as they are written, the rest when it is decided,
-// and everything at the end.
-func TestWhatIsHeld(t *testing.T) {
+// TestHeldBytes: lines are forwarded as they are written, the rest once it is decided, and
+// everything at the end.
+func TestHeldBytes(t *testing.T) {
 	t.Parallel()
 	const value = "hunter2-hunter2"
 	x := used(t, value)
@@ -215,8 +215,8 @@ func TestWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestErrorsHoldNothingBack: what was held back comes before the error.
-func TestErrorsHoldNothingBack(t *testing.T) {
+// TestErrorsFlushHeldBytes: held bytes are forwarded before the error.
+func TestErrorsFlushHeldBytes(t *testing.T) {
 	t.Parallel()
 	x := used(t, "hunter2-hunter2")
 	broken := errors.New("broken")

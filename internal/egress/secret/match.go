@@ -8,27 +8,26 @@ import (
 	"slices"
 )
 
-// needle is one text that is looked for, and what it stands for.
+// needle is one text to search for, and its meaning.
 type needle struct {
 	text []byte
 	kind int
 }
 
-// matcher looks for many needles at once, and takes as long for a text that
-// begins like one as for any other: how fast a stream of guesses passes would
-// tell a program what the values are, too. So each byte costs the same. It goes
-// into a hash of each of the windows that end with it, from which older bytes
-// are shifted out, and needles are compared where a hash is that of the end of
-// one, over the largest window that the needle has room for. That takes the
-// last characters of a value, about ten at once, five of one shorter than eleven.
+// matcher searches for many needles at once, in a time that does not depend on whether a text
+// begins like a needle: the speed of a stream of guesses would otherwise reveal the values. Each
+// byte costs the same. It enters a hash for each window that ends with it, from which older bytes
+// are shifted out. Needles are compared when a hash equals the hash of the end of a needle, over
+// the largest window that fits into the needle. That requires the last characters of a value, about
+// ten at once, or five for a needle shorter than eleven.
 type matcher struct {
 	needles []needle
 	// most is the length of the longest needle.
 	most int
-	// random makes hashes of bytes that nobody can foresee.
+	// random makes the hashes of bytes unpredictable.
 	random [256]uint64
-	// ends tells by the hash over a window whether a needle may end so: bit i
-	// is for windows[i].
+	// ends maps the hash over a window to the windows in which a needle may end: bit i is for
+	// windows[i].
 	ends [1 << hashBits]uint8
 	at   [len(windows)]map[uint32][]needle
 }
@@ -38,12 +37,12 @@ const (
 	down     = 64 - hashBits
 )
 
-// windows are the lengths of what is hashed. Each byte shifts the hash over n
-// bytes by 64/n bits.
+// windows are the lengths of the hashed windows. Each byte shifts the hash over n bytes by 64/n
+// bits.
 var windows = [...]int{8, 16, 32, 64}
 
-// newMatcher takes needles of eight bytes and more. Of needles with the same
-// text the first counts.
+// newMatcher takes needles of at least eight bytes. Of needles with the same text the first
+// applies.
 func newMatcher(needles []needle) *matcher {
 	m := &matcher{}
 	slices.SortStableFunc(needles, func(a, b needle) int { return bytes.Compare(a.text, b.text) })
@@ -77,7 +76,7 @@ func (m *matcher) add(n needle) {
 	m.at[which][key] = append(m.at[which][key], n)
 }
 
-// match is where a needle stands.
+// match is the position of a needle.
 type match struct {
 	start, end int
 	kind       int
@@ -105,11 +104,11 @@ func (m *matcher) all(b []byte) (found []match) {
 	}
 }
 
-// hashes are those over the windows that end where a text has been read to.
+// hashes are the hashes over the windows that end at the current position in a text.
 type hashes [len(windows)]uint64
 
-// pass reads b up to where a needle may end, and returns how much that is; 0
-// when none does.
+// pass reads b up to a possible end of a needle and returns the number of bytes, or 0 if no needle
+// ends.
 func (m *matcher) pass(h *hashes, b []byte) int {
 	h0, h1, h2, h3 := h[0], h[1], h[2], h[3]
 	for i, c := range b {

@@ -10,8 +10,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// Scrub returns r with the placeholder in the place of every value; see
-// Values.Scrub.
+// Scrub returns r with every value replaced by its placeholder; see Values.Scrub.
 func (x *Exchange) Scrub(r io.Reader) io.Reader {
 	if x.Idle() {
 		return r
@@ -19,14 +18,14 @@ func (x *Exchange) Scrub(r io.Reader) io.Reader {
 	return newScrubbing(r, x.known)
 }
 
-// Scrubber returns one that has no text yet.
+// Scrubber returns a Scrubber without any text.
 func (x *Exchange) Scrubber() *Scrubber { return &Scrubber{known: x.known} }
 
 // ScrubText returns a text without values.
 func (x *Exchange) ScrubText(s string) string { return x.known().Text(s) }
 
-// ScrubHeader replaces values in the fields of a header, and drops a field
-// whose name holds one.
+// ScrubHeader replaces values in the fields of a header, and drops a field whose name contains a
+// value.
 func (x *Exchange) ScrubHeader(h http.Header) {
 	if x.known() == nil {
 		return
@@ -42,13 +41,13 @@ func (x *Exchange) ScrubHeader(h http.Header) {
 	}
 }
 
-// ofTheBody are headers that say of a body what is not true when it was
-// scrubbed: its length and digests (RFC 9530, RFC 3230, RFC 1864).
+// ofTheBody lists headers that are invalid for a scrubbed body: its length and digests (RFC 9530,
+// RFC 3230, RFC 1864).
 var ofTheBody = []string{"Content-Length", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
 
-// ScrubResponse has an answer of a target scrubbed: its headers now, its body
-// and its trailers as they come. The length of the body is unknown then. From a
-// target that a secret is for, it refuses an encoding that it cannot look into.
+// ScrubResponse scrubs an answer of a target: its headers now, its body and trailers as they
+// arrive. The length of the body is then unknown. For the target of a secret, it refuses an
+// encoding that it cannot decode.
 func (x *Exchange) ScrubResponse(r *http.Response, t egress.Target) error {
 	if x.Idle() {
 		return nil
@@ -70,8 +69,8 @@ func (x *Exchange) ScrubResponse(r *http.Response, t egress.Target) error {
 	return nil
 }
 
-// isEncoded reports whether a body has another encoding than none. Several may
-// stand in one field and in several (RFC 9110 section 8.4).
+// isEncoded reports whether a body has a content encoding. Several encodings may occur in one field
+// and in several (RFC 9110 section 8.4).
 func isEncoded(h http.Header) bool {
 	for e := range strings.SplitSeq(strings.Join(h.Values("Content-Encoding"), ","), ",") {
 		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") {
@@ -81,8 +80,7 @@ func isEncoded(h http.Header) bool {
 	return false
 }
 
-// trailing scrubs the trailers of an answer, which are there when its body has
-// ended.
+// trailing scrubs the trailers of an answer, which are available when its body has ended.
 type trailing struct {
 	io.Reader
 	of       *Exchange

@@ -1,8 +1,13 @@
-// Package secret lets a program or a tool use a secret that it never sees. It
-// knows a placeholder; on the way out the value takes its place in the one
-// header that the operator declared, for the declared hosts and by verified TLS
-// alone. A placeholder anywhere else is refused. On the way back the value,
-// plain or encoded, becomes the placeholder again.
+// Package secret lets a program or a tool use a secret without access to it. The program holds a
+// placeholder. In outgoing requests the value replaces it in the one header that the operator
+// declared, for the declared hosts and by verified TLS only. A placeholder anywhere else is
+// refused. In answers the value, plain or encoded, is replaced by the placeholder.
+//
+// A text that only resembles a placeholder is refused like a misplaced one: its sender made a
+// mistake, or tests the replacement. Only an exact placeholder of this session is replaced.
+//
+// Replaced values are not remembered for later searches. They would stay in memory without use and
+// be lost at a restart; a credential is revoked when it is replaced.
 package secret
 
 import (
@@ -18,50 +23,48 @@ import (
 	"palyra/internal/egress"
 )
 
-// marker begins every placeholder. It is made of characters that no usual
-// encoding of URLs, JSON or HTML changes.
+// marker is the prefix of every placeholder. It consists of characters that URL, JSON and HTML
+// encoders leave unchanged.
 const marker = "palyra-sec-"
 
-// The length of values in bytes. A shorter one would be found where it is not
-// meant, and a longer one is no header.
+// The length of values in bytes. A shorter value would match unrelated text, and a longer one does
+// not fit into a header.
 const (
 	minValue = 8
 	maxValue = 4096
 )
 
-// Exchange puts the secrets of one session in and takes them out again. Its
-// methods are safe for concurrent use and work on a nil Exchange, which has no
-// secrets.
+// Exchange inserts and removes the secrets of one session. Its methods are safe for concurrent use
+// and work on a nil Exchange, which has no secrets.
 type Exchange struct {
 	id      string
 	secrets []egress.Secret
 
-	// first is for the first text that is searched.
+	// first makes the values be read once, before the first search.
 	first  sync.Once
 	mu     sync.Mutex
 	values map[string][]byte
 	closed bool
-	// finds knows all values; nil while there is none. made are all that there
-	// were: those before it may still be in use.
+	// finds searches for all values; it is nil while no value is read. made holds all its versions:
+	// earlier ones may still be in use.
 	finds atomic.Pointer[Values]
 	made  []*Values
 }
 
-// New returns the exchange of one session. Its id becomes part of the
-// placeholders: a random one for a program, so that what it leaves behind means
-// nothing to the next; "" for a tool whose placeholders are described to a
-// model, and therefore have to stay the same.
+// New returns the exchange of one session. Its id becomes part of the placeholders. A program gets
+// a random id, so that placeholders left behind have no meaning in the next session. A tool gets
+// "", because its placeholders are described to a model and must be stable.
 func New(id string, secrets []egress.Secret) *Exchange {
 	return &Exchange{id: id, secrets: slices.Clone(secrets), values: make(map[string][]byte)}
 }
 
-// Idle reports whether there is nothing to exchange.
+// Idle reports whether the exchange has no secrets.
 func (x *Exchange) Idle() bool { return x == nil || len(x.secrets) == 0 }
 
-// Placeholder returns what stands for the secret of that name.
+// Placeholder returns the placeholder of the named secret.
 func (x *Exchange) Placeholder(name string) string {
-	// A reference of the vault has characters that mean something where credentials
-	// stand: "user:ann/github" is written "user~ann~github". No part of one has a '~'.
+	// A vault reference contains characters with a special meaning in credentials, so
+	// "user:ann/github" is written "user~ann~github". No part of a reference contains '~'.
 	name = inPlaceholder.Replace(name)
 	if x == nil || x.id == "" {
 		return marker + name
@@ -69,8 +72,8 @@ func (x *Exchange) Placeholder(name string) string {
 	return marker + x.id + "-" + name
 }
 
-// Asked returns the placeholder in the value of a header, "" where none stands as it
-// has to. It is one of an Exchange without an id if that has the secret.
+// Asked returns the placeholder in a header value, or "" if no valid one is present. The result is
+// a placeholder of an Exchange without an id if that Exchange has the secret.
 func Asked(value string) string {
 	if !Marked(value) {
 		return ""
@@ -79,8 +82,7 @@ func Asked(value string) string {
 	return placeholder
 }
 
-// Named reports whether a placeholder is that of the secret of a name, in an Exchange
-// without an id.
+// Named reports whether placeholder represents the named secret in an Exchange without an id.
 func Named(placeholder, name string) bool {
 	return len(placeholder) == len(marker)+len(name) && placeholder == (*Exchange)(nil).Placeholder(name)
 }
@@ -102,9 +104,8 @@ func (x *Exchange) Env() []string {
 	return env
 }
 
-// Close wipes the values. Nothing of the exchange is in use any more; readers
-// of Scrub have come to their end. What net/http copied into the text of a
-// request is out of its reach.
+// Close wipes the values. The exchange MUST NOT be in use: all readers of Scrub have ended. Copies
+// that net/http made in the text of a request cannot be wiped.
 func (x *Exchange) Close() {
 	if x == nil {
 		return
@@ -122,7 +123,7 @@ func (x *Exchange) Close() {
 	clear(x.values)
 }
 
-// of returns the secret that a text is the placeholder of.
+// of returns the secret whose placeholder the text is.
 func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
 	for _, s := range x.secrets {
 		if placeholder == x.Placeholder(s.Name) {
@@ -132,10 +133,9 @@ func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
 	return egress.Secret{}, false
 }
 
-// known returns what finds all values. They are read, once, before anything
-// is searched, also those that this session never uses: a host may show what
-// another session sent to it. One that cannot be read now is not looked for, and
-// does not stand in the way of those who do without it.
+// known returns the searcher for all values. All values are read once before the first search,
+// including unused ones: a host may return a value that another session sent to it. An unreadable
+// value is not searched for, and does not block requests that do not use it.
 func (x *Exchange) known() *Values {
 	if x.Idle() {
 		return nil
@@ -144,14 +144,14 @@ func (x *Exchange) known() *Values {
 	return x.finds.Load()
 }
 
-// read reads all values, and reports whether it was the first to do so.
+// read reads all values, and reports whether it was the first call.
 func (x *Exchange) read() (first bool) {
 	x.first.Do(func() {
 		first = true
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		for _, s := range x.secrets {
-			// Whoever uses the secret asks again, and is told of the error.
+			// The use of the secret retries and returns the error.
 			_ = x.ask(context.Background(), s)
 		}
 		x.look()
@@ -159,9 +159,9 @@ func (x *Exchange) read() (first bool) {
 	return first
 }
 
-// value returns the value of a secret, which is kept for the session. One that
-// could not be read before is asked for again, and looked for from then on; of one that
-// is lent, it is asked each time whether it still is.
+// value returns the value of a secret, which is cached for the session. If it was unreadable, it is
+// read again and searched for from then on. On each use of a lent value, value checks that it is
+// still lent.
 func (x *Exchange) value(ctx context.Context, s egress.Secret) (string, error) {
 	first := x.read()
 	x.mu.Lock()
@@ -180,8 +180,8 @@ func (x *Exchange) value(ctx context.Context, s egress.Secret) (string, error) {
 	return string(x.values[s.Name]), nil
 }
 
-// stillLent is the error of a secret that was taken back since it was lent: it is sent
-// no more, and still looked for.
+// stillLent returns an error if a lent secret was revoked: the value is no longer sent, but texts
+// are still searched for it.
 func stillLent(ctx context.Context, s egress.Secret) error {
 	value, err := s.Source.Secret(ctx, s.Name)
 	clear(value)
@@ -190,7 +190,7 @@ func stillLent(ctx context.Context, s egress.Secret) error {
 
 var errNoSource = errors.New("there is nobody to ask")
 
-// ask keeps the value that the source has.
+// ask reads the value from the source and caches it.
 func (x *Exchange) ask(ctx context.Context, s egress.Secret) error {
 	if x.closed || s.Source == nil {
 		return errNoSource
@@ -207,7 +207,7 @@ func (x *Exchange) ask(ctx context.Context, s egress.Secret) error {
 	return nil
 }
 
-// look looks for the values that were read.
+// look builds the searcher from the values read.
 func (x *Exchange) look() {
 	var list []Value
 	for _, s := range x.secrets {
@@ -223,9 +223,9 @@ func (x *Exchange) look() {
 	x.finds.Store(v)
 }
 
-// checkValue refuses what cannot be a secret: 8 to 4,096 printable ASCII
-// characters, without spaces at the ends, and no placeholder. The error does
-// not tell the value.
+// checkValue refuses a value that is not a valid secret: it needs 8 to 4,096 printable ASCII
+// characters, without spaces at the ends, and MUST NOT be a placeholder. The error does not contain
+// the value.
 func checkValue(value []byte) error {
 	switch {
 	case len(value) < minValue:
@@ -242,8 +242,8 @@ func checkValue(value []byte) error {
 	return nil
 }
 
-// unavailableError is told to the caller by its text, which says nothing about
-// the place of a secret; its cause is for the operator.
+// unavailableError has a text for the caller that does not reveal where the secret is stored; its
+// cause is for the operator.
 type unavailableError struct {
 	name  string
 	cause error

@@ -98,9 +98,9 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTakenBack: what the vault lends no more is sent no more, and still looked for. A
-// secret of the configuration is kept for the session.
-func TestTakenBack(t *testing.T) {
+// TestRevokedSecret: a secret that the vault no longer lends is not sent any more, but still
+// scrubbed. A secret of the configuration is kept for the session.
+func TestRevokedSecret(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[int]reason.Code{0: "", 3: reason.EgressDenied} {
 		x, v := session(t, "run1")

@@ -9,18 +9,15 @@ import (
 	"palyra/internal/core/encoded"
 )
 
-// Scrub returns r with what is shown in the place of every value, in all its
-// encodings, and across the borders of chunks.
+// Scrub returns r with every value replaced, in all its encodings and across chunk borders.
 //
-// What is held back and when it is handed out never depends on what the values
-// are: a program that has a host send guesses, with a pause after each, would
-// learn from a guess that comes late that a value begins so. Held back is
-// whatever follows the last byte that is in no form of any value, at most twice
-// as much as the longest form of the longest value. All bytes below the space but
-// NUL end it, so that lines are handed out as they come, and so does DEL; but the
-// end of a line does not that may go on in the next one, since base64 is broken
-// into lines. At the end and at an error everything is handed out. The lengths of
-// the values show nowhere.
+// The buffering and its timing never depend on the values. Otherwise a program could make a host
+// send guesses with a pause after each, and a delayed guess would reveal the beginning of a value.
+// The buffer holds the bytes after the last byte that occurs in no form of any value, at most twice
+// the longest form of the longest value. All control characters except NUL end it, including DEL,
+// so lines are passed on as they arrive. A line end does not end it if the form may continue in the
+// next line, since base64 is broken into lines. At the end and at an error everything is passed on.
+// The lengths of the values are not observable.
 func (v *Values) Scrub(r io.Reader) io.Reader {
 	if v == nil {
 		return r
@@ -42,7 +39,7 @@ func (v *Values) Text(s string) string {
 	return out.String()
 }
 
-// In reports whether a text has a value.
+// In reports whether a text contains a value.
 func (v *Values) In(r io.Reader) (bool, error) {
 	with, without := sha256.New(), sha256.New()
 	if _, err := io.Copy(without, v.Scrub(io.TeeReader(r, with))); err != nil {
@@ -51,20 +48,19 @@ func (v *Values) In(r io.Reader) (bool, error) {
 	return !bytes.Equal(with.Sum(nil), without.Sum(nil)), nil
 }
 
-// Scrubber is Scrub for texts that are handed to it in pieces, one text after
-// the other.
+// Scrubber is Scrub for texts that are passed to it in pieces, one text after the other.
 type Scrubber struct {
 	known func() *Values
-	// raw is what was not yet handed out, out what is.
+	// raw holds bytes not yet returned, out the returned ones.
 	raw, out []byte
 }
 
-// Scrubber returns one that has no text yet.
+// Scrubber returns a Scrubber without any text.
 func (v *Values) Scrubber() *Scrubber { return &Scrubber{known: func() *Values { return v }} }
 
-// Next takes the next piece of a text and returns what can be handed out, which
-// is all that is left when it was the last one. It is good until the next call.
-// The error is nil; a Watcher has others.
+// Next takes the next piece of a text and returns the bytes that can be passed on, or all remaining
+// ones for the last piece. They are valid until the next call. The error is always nil; it exists
+// for a Watcher.
 func (s *Scrubber) Next(piece []byte, last bool) ([]byte, error) {
 	had := len(s.raw)
 	s.raw = append(s.raw, piece...)
@@ -72,7 +68,7 @@ func (s *Scrubber) Next(piece []byte, last bool) ([]byte, error) {
 	return s.out, nil
 }
 
-// settle scrubs what can be. The first had bytes were held back before.
+// settle scrubs the bytes that can be decided. The first had bytes were buffered before.
 func (s *Scrubber) settle(had int, last bool) {
 	until := len(s.raw)
 	if !last {
@@ -88,7 +84,7 @@ func (s *Scrubber) settle(had int, last bool) {
 	s.raw = append(s.raw[:0], s.raw[done:]...)
 }
 
-// scrubbing reads straight into what its Scrubber holds.
+// scrubbing reads directly into the buffer of its Scrubber.
 type scrubbing struct {
 	Scrubber
 	from io.Reader
@@ -129,10 +125,10 @@ func (s *scrubbing) fill() {
 	s.sent = 0
 }
 
-// settled returns how much of b is decided whatever comes after it. The first
-// had bytes were held back before. Nothing is, as long as it may all be one form:
-// what is held back is searched again, so it grows to twice the longest form
-// before half of it is handed out, up to the end of a line if one is near.
+// settled returns the number of bytes of b that no later byte can affect. The first had bytes were
+// buffered before. It is 0 as long as all of b may be one form. The buffer is searched again each
+// time, so it grows to twice the longest form before half of it is passed on, up to a nearby end of
+// line.
 func settled(b []byte, had int) int {
 	for i := len(b) - 1; i >= had; i-- {
 		if !formByte(b[i]) && !wraps(b, i) {
@@ -150,12 +146,12 @@ func settled(b []byte, had int) int {
 	return until
 }
 
-// longestDumpLine bounds the line that is looked at for a dump, in bytes: the 256 bytes that a
-// line of xxd may show, their characters, offset and blanks have fewer.
+// longestDumpLine is the maximum length, in bytes, of a line that is inspected as part of a dump. A
+// line of xxd is shorter: it shows at most 256 bytes with their characters, offset and blanks.
 const longestDumpLine = 1024
 
-// wraps reports whether a byte is a line end within base64, hexadecimal,
-// quoted-printable or a dump, as far as can be seen from what stands before it.
+// wraps reports whether a byte is a line end within base64, hexadecimal, quoted-printable or a
+// dump, judged by the preceding bytes.
 func wraps(b []byte, i int) bool {
 	if b[i] == '\n' && i > 0 && b[i-1] == '\r' {
 		i--

@@ -11,9 +11,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// Transport puts secrets into requests on the way out, one hop at a time, so
-// that the client never holds them, and takes them out of answers. Next has to verify
-// every certificate.
+// Transport inserts secrets into outgoing requests, one hop at a time, so that the client never
+// holds them, and removes them from answers. Next MUST verify every certificate.
 type Transport struct {
 	Next    http.RoundTripper
 	Secrets *Exchange
@@ -58,8 +57,7 @@ func (e Transport) exchange(out *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// scrubbedBody keeps values out of the errors of reading, which quote what the
-// server sent.
+// scrubbedBody removes values from read errors, which quote server data.
 type scrubbedBody struct {
 	io.ReadCloser
 	of Transport
@@ -70,8 +68,7 @@ func (b scrubbedBody) Read(p []byte) (int, error) {
 	return n, b.of.scrubbed(err)
 }
 
-// scrubbed returns err unless its text holds a value; then what it wraps is
-// left out, too.
+// scrubbed returns err unless its text contains a value; it then also drops the wrapped error.
 func (e Transport) scrubbed(err error) error {
 	if err == nil {
 		return nil
@@ -86,7 +83,7 @@ func (e Transport) scrubbed(err error) error {
 	return errors.New(text)
 }
 
-// targetOf is where a request goes.
+// targetOf returns the target of a request.
 func targetOf(u *url.URL) (egress.Target, error) {
 	port := u.Port()
 	if port == "" {

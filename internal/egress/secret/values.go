@@ -9,31 +9,29 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Value is a secret and what is shown in its place.
+// Value is a secret and its replacement text.
 type Value struct {
 	Secret []byte
 	Shown  string
 }
 
-// Values finds given values in texts, in all their encodings, and puts what is
-// shown in their place. A nil one has no values.
+// Values finds given values in texts, in all their encodings, and replaces them. A nil Values has
+// none.
 //
-// Found are the forms that encodings lists; whatever mixture of the escapes of
-// URLs, JSON, string literals and HTML says a value, up to three times over;
-// whatever base64, base32 and hexadecimal say one, broken into lines or not, alone or in
-// the middle of something longer, in one another or in escapes; a value in base64 or
-// hexadecimal with separators that are no letters or digits; and hexadecimal dumps with
-// offsets. Not found is a form that a program makes to hide the value: compressed,
-// encrypted, reversed, cut into pieces, or in a rarer encoding such as ascii85 or base58.
+// It finds the forms listed by encodings; any mixture of the escapes of URLs, JSON, string literals
+// and HTML, up to three levels deep; base64, base32 and hexadecimal, with or without line breaks,
+// alone or within a longer text, nested or in escapes; a value in base64 or hexadecimal with
+// separators that are neither letters nor digits; and hexadecimal dumps with offsets. It does not
+// find forms that a program creates to hide the value: compressed, encrypted, reversed, split, or
+// in a rarer encoding such as ascii85 or base58.
 type Values struct {
 	*matcher
-	shown [][]byte
+	replacements [][]byte
 }
 
-// NewValues takes values of at least 8 bytes. One that has more than a line is
-// looked for line by line, as far as a line has 8 bytes: line ends change on
-// their way. One of more than 4,096 bytes is looked for in parts of so many. The
-// error does not tell the value.
+// NewValues takes values of at least 8 bytes. A value of several lines is searched line by line,
+// for lines of at least 8 bytes: line ends change in transit. A value of more than 4,096 bytes is
+// searched in parts of that length. The error does not contain the value.
 func NewValues(list ...Value) (*Values, error) {
 	for _, v := range list {
 		if len(parts(v.Secret)) == 0 {
@@ -52,14 +50,13 @@ func newValues(list []Value) *Values {
 				needles = append(needles, needle{text: form, kind: kind})
 			}
 		}
-		v.shown = append(v.shown, []byte(value.Shown))
+		v.replacements = append(v.replacements, []byte(value.Shown))
 	}
 	v.matcher = newMatcher(needles)
 	return v
 }
 
-// parts are what is looked for of a value. The armour of a key in PEM is no
-// secret.
+// parts returns the parts of a value to search for. The armour of a PEM key is not secret.
 func parts(value []byte) (list [][]byte) {
 	for line := range bytes.FieldsFuncSeq(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		if bytes.HasPrefix(line, []byte("-----")) {
@@ -74,7 +71,7 @@ func parts(value []byte) (list [][]byte) {
 	return list
 }
 
-// Wipe forgets the values. Nothing is scrubbed any more.
+// Wipe wipes the values. Nothing is scrubbed afterwards.
 func (v *Values) Wipe() {
 	if v == nil {
 		return
@@ -84,24 +81,25 @@ func (v *Values) Wipe() {
 	}
 }
 
-// How often escapes are undone, and how often base64, base32 and hexadecimal are: in
-// what one of those said, escapes are undone once.
+// The number of levels at which escapes are decoded, and the number of levels at which base64,
+// base32 and hexadecimal are decoded. Escapes in decoded base64, base32 or hexadecimal are decoded
+// once.
 const (
 	escapeRounds = 3
 	digitRounds  = 2
-	// shortestDigits is the length of the shortest value in base64, which is the shortest of
-	// those encodings.
+	// shortestDigits is the length of the shortest value in base64, the shortest of those
+	// encodings.
 	shortestDigits = (minValue*8 + 5) / 6
 )
 
-// find returns the matches in a text, sorted by where they begin, longer ones
-// first. How long it takes and what it looks at depends on the text alone.
+// find returns the matches in a text, sorted by their start, longer ones first. Its running time
+// depends only on the text.
 func (v *Values) find(text []byte) []match {
 	found := v.read(text, escapeRounds, digitRounds)
 	if r, ok := encoded.Unquote(text); ok {
 		found = placed(found, r, v.read(r.Text, 0, digitRounds))
 	}
-	// JSON in a URL: its escapes may only be undone after those of the URL.
+	// JSON in a URL: its escapes can only be decoded after the URL's.
 	if r, ok := encoded.UnescapeURL(text); ok && bytes.IndexByte(r.Text, '\\') >= 0 {
 		found = placed(found, r, v.read(r.Text, 1, digitRounds))
 	}
@@ -109,7 +107,7 @@ func (v *Values) find(text []byte) []match {
 	return found
 }
 
-// read finds values in a text and in what decoders read in it.
+// read finds values in a text and in its decoded forms.
 func (v *Values) read(text []byte, escapes, digits int) []match {
 	found := v.all(text)
 	if escapes > 0 {
@@ -142,8 +140,8 @@ func (v *Values) read(text []byte, escapes, digits int) []match {
 	return found
 }
 
-// placed adds what was found in a reading, where it stands in the text, and wipes
-// the reading.
+// placed adds the matches of a decoded text at their position in the original, and wipes the
+// decoded text.
 func placed(found []match, r *encoded.Reading, inside []match) []match {
 	for _, m := range inside {
 		m.start, m.end = r.Place(m.start, m.end)
@@ -153,8 +151,8 @@ func placed(found []match, r *encoded.Reading, inside []match) []match {
 	return found
 }
 
-// scrub appends b without values to out, up to until or the end of a value that
-// begins before it, and returns how far it came. It wipes the values in b.
+// scrub appends b[:until] to out with the values replaced; a value that begins before until is
+// processed to its end. It returns out and the number of processed bytes. It wipes the values in b.
 func (v *Values) scrub(out, b []byte, until int) ([]byte, int) {
 	if v == nil {
 		return append(out, b...), len(b)
@@ -165,7 +163,7 @@ func (v *Values) scrub(out, b []byte, until int) ([]byte, int) {
 			continue
 		}
 		out = append(out, b[done:m.start]...)
-		out = append(out, v.shown[m.kind]...)
+		out = append(out, v.replacements[m.kind]...)
 		clear(b[m.start:m.end])
 		done = m.end
 	}

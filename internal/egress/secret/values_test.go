@@ -123,13 +123,13 @@ var written = map[string]func(s string, r *rand.Rand) string{
 // listed are those of them that a list holds as well, or may.
 var listed = []string{"octal", "numbers", "numbers in JSON", "base64 in a URL"}
 
-// within is base64 of something that a text stands in.
+// within returns base64 of bytes that contain a text.
 func within(s string, r *rand.Rand) string {
 	e := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}[r.IntN(4)]
 	return e.EncodeToString([]byte(strings.Repeat("<", r.IntN(4)) + s + strings.Repeat(">", r.IntN(4))))
 }
 
-// within32 is base32 of something that a text stands in, and inside is that something.
+// within32 returns base32 of bytes that contain a text; inside are those bytes.
 func within32(s string, r *rand.Rand) string {
 	return base32.StdEncoding.EncodeToString([]byte(inside(s, r)))
 }
@@ -229,8 +229,8 @@ func valuesOf(t testing.TB, values ...string) *Values {
 	return must.Get(NewValues(list...))(t)
 }
 
-// left is what a text leaves of a form that stands in the middle of it, in chunks
-// whose borders chance chooses; ok says that the value's place was taken.
+// left returns what scrubbing leaves of a form in the middle of a text, in chunks with random
+// borders; ok reports whether the value was replaced.
 func left(t testing.TB, v *Values, form string, seed uint64) (rest string, ok bool) {
 	t.Helper()
 	got := string(must.Get(io.ReadAll(v.Scrub(pieces("before <"+form+"> after", seed))))(t))
@@ -248,8 +248,8 @@ func left(t testing.TB, v *Values, form string, seed uint64) (rest string, ok bo
 // the start of its first line and a line after the value.
 const edges = 128
 
-// TestWrittenForms: what is read, and in no list, is found wherever the text is cut;
-// the control, which has the list alone, finds none of it.
+// TestWrittenForms: a value that is found by decoding, and is in no list, is found wherever the
+// text is cut. The control has only the list and finds none.
 func TestWrittenForms(t *testing.T) {
 	t.Parallel()
 	value := "sk-0123456789/abcdef+ghijklmnop=qrstuvwxyz&ABCDEFGHIJKLMNOP?QRSTUV\\WXYZ-end\"<"
@@ -299,7 +299,8 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// TestValues: what a program may hold that no header can, and what is refused.
+// TestValues: values that a program can receive although no header can contain them, and values
+// that are refused.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	seed := ed25519.NewKeyFromSeed([]byte("0123456789abcdef0123456789abcdef"))
@@ -341,8 +342,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// BenchmarkValues is what scrubbing costs by what comes by: the more there is to
-// read, the more.
+// BenchmarkValues measures the cost of scrubbing for different data: it rises with the amount to
+// decode.
 func BenchmarkValues(b *testing.B) {
 	v := valuesOf(b, "ghp_0123456789abcdefghijABCDEFGHIJ", "sk-another-key-of-some-length-0123456789")
 	noise := make([]byte, 1<<19)
@@ -387,8 +388,8 @@ func (d *drops) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestIn: a text has a value also where it stands across pieces or in an encoding.
-func TestIn(t *testing.T) {
+// TestValuesAcrossPieces: a value is found also if it is split across pieces or encoded.
+func TestValuesAcrossPieces(t *testing.T) {
 	t.Parallel()
 	v := must.Get(NewValues(Value{Secret: []byte("a-value-of-16-by"), Shown: "<it>"}))(t)
 	for text, want := range map[string]bool{

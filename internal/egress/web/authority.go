@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// validity is how long certificates are valid, and backdated how long they
-	// have been, for programs whose clock is behind.
+	// validity is the lifetime of certificates, and backdated the time by which they start in the
+	// past, for programs whose clock is slow.
 	validity  = 24 * time.Hour
 	backdated = time.Hour
 	// mostLeaves bounds the certificates that are kept.
 	mostLeaves = 256
 )
 
-// Authority is a certificate authority for the programs of one session. Its
-// keys never leave memory, and nobody else has reason to trust it. It is safe
-// for concurrent use.
+// Authority is a certificate authority for the programs of one session. Its keys never leave
+// memory, and no other program trusts it. It is safe for concurrent use.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -41,7 +40,7 @@ type Authority struct {
 	leaves map[egress.Host]*tls.Certificate
 }
 
-// NewAuthority makes an authority with a key of its own.
+// NewAuthority creates an authority with its own key.
 func NewAuthority() (*Authority, error) {
 	a := &Authority{leaves: map[egress.Host]*tls.Certificate{}}
 	for _, key := range []**ecdsa.PrivateKey{&a.key, &a.leafKey} {
@@ -54,8 +53,7 @@ func NewAuthority() (*Authority, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial(),
-		// Nobody can prepare a store of certificates for a name that cannot be
-		// known before.
+		// An unpredictable name prevents a certificate store from being prepared in advance.
 		Subject:               pkix.Name{CommonName: "Palyra session " + rand.Text()},
 		NotBefore:             now.Add(-backdated),
 		NotAfter:              now.Add(validity),
@@ -84,17 +82,17 @@ func (a *Authority) Bundle(system []byte) []byte {
 	return append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})...)
 }
 
-// Config is that of a server that a program takes for the host. A handshake
-// that asks for another name fails.
+// Config returns the TLS configuration of a server that impersonates the host. A handshake with
+// another server name fails.
 func (a *Authority) Config(host egress.Host) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
-		// A resumed session would be one that nobody asked the name of.
+		// A resumed session would bypass the check of the server name.
 		SessionTicketsDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if !isNameOf(hello.ServerName, host) {
-				return nil, fmt.Errorf("the name %q is not that of %s", hello.ServerName, host)
+				return nil, fmt.Errorf("the name %q does not match %s", hello.ServerName, host)
 			}
 			return a.leaf(host)
 		},
@@ -133,8 +131,7 @@ func (a *Authority) leaf(host egress.Host) (*tls.Certificate, error) {
 	return leaf, nil
 }
 
-// serial returns a positive number that nobody can foresee, of at most 20
-// bytes (RFC 5280 section 4.1.2.2).
+// serial returns an unpredictable positive number of at most 20 bytes (RFC 5280 section 4.1.2.2).
 func serial() *big.Int {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it cannot fail
@@ -142,7 +139,7 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-// bundles are where systems keep the authorities that they trust.
+// bundles are the locations of the system's trusted authorities.
 var bundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo
 	"/etc/pki/tls/certs/ca-bundle.crt",                  // Fedora
@@ -151,9 +148,9 @@ var bundles = []string{
 	"/etc/ssl/cert.pem",                                 // Alpine, macOS, BSD
 }
 
-// SystemBundle returns what palyrad trusts, in PEM: the file that SSL_CERT_FILE
-// names, as for crypto/x509, or else the machine's. It is nil where nothing is
-// found: then programs trust the Authority alone.
+// SystemBundle returns the certificates that palyrad trusts, in PEM: the file named by
+// SSL_CERT_FILE, as in crypto/x509, or else the machine's bundle. It returns nil if none is found:
+// programs then trust the Authority only.
 func SystemBundle() []byte {
 	files := bundles
 	if own := os.Getenv("SSL_CERT_FILE"); own != "" {

@@ -21,7 +21,7 @@ type bridge struct {
 	out    *upstream
 	proxy  *httputil.ReverseProxy
 	secure bool
-	// serverName is the one of the client's TLS, "" for an address.
+	// serverName is the server name in the client's TLS hello, "" for an address.
 	serverName string
 	// tap is the client's connection, nil for HTTP/2.
 	tap *tap
@@ -31,8 +31,8 @@ type bridge struct {
 	running sync.WaitGroup
 }
 
-// enter counts a handler in, unless the connection is over: one of HTTP/2 may
-// start when the server has left already.
+// enter registers a handler, unless the connection has ended: an HTTP/2 handler may start after the
+// server has returned.
 func (b *bridge) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +43,8 @@ func (b *bridge) enter() bool {
 	return true
 }
 
-// close takes no more requests and waits for those that are carried. A
-// WebSocket is one, though the server has left it.
+// close rejects further requests and waits for the running ones. A WebSocket counts as running,
+// although the server has released it.
 func (b *bridge) close() {
 	b.mu.Lock()
 	b.over = true
@@ -52,7 +52,7 @@ func (b *bridge) close() {
 	b.running.Wait()
 }
 
-// ServeHTTP judges one request and carries it.
+// ServeHTTP checks one request and forwards it.
 func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !b.enter() {
 		return
@@ -68,7 +68,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		b.refuse(w, target, err)
-		b.hearOut(w, r)
+		b.drainBody(w, r)
 		return
 	}
 	b.forward(w, r, target)
@@ -82,7 +82,7 @@ func (b *bridge) forward(w http.ResponseWriter, r *http.Request, target egress.T
 		// An answer may begin before the body of its request has ended.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		if r.ContentLength < 0 {
-			// Where the next head begins is not known to tap.
+			// tap cannot determine where the next head begins.
 			w.Header().Set("Connection", "close")
 		}
 	}
@@ -91,16 +91,16 @@ func (b *bridge) forward(w http.ResponseWriter, r *http.Request, target egress.T
 	b.proxy.ServeHTTP(&scrubbed{w, b.front.Secrets}, r.WithContext(ctx))
 }
 
-// exchange is what is known of a request where its answer is looked at.
+// exchange is the data of a request that the processing of its answer needs.
 type exchange struct {
 	target egress.Target
-	// key is that of a client that asks for WebSocket, else "".
+	// key is the Sec-WebSocket-Key of a WebSocket client, or "".
 	key string
 }
 
 type exchangeKey struct{}
 
-// exchangeOf returns that of a request which forward made.
+// exchangeOf returns the exchange of a request created by forward.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
@@ -120,12 +120,11 @@ func (b *bridge) reverseProxy() *httputil.ReverseProxy {
 	}
 }
 
-// forwarding are the headers that ReverseProxy takes off. What a program says
-// in them is its own business, as it would be without a gateway.
+// forwarding lists the headers that ReverseProxy removes. They are passed on as the program sent
+// them, as without a gateway.
 var forwarding = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// rewrite makes the request that goes on. ReverseProxy has taken off what
-// concerns one connection alone.
+// rewrite creates the outgoing request. ReverseProxy has removed the hop-by-hop headers.
 func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 	x := exchangeOf(p.In.Context())
 	out := p.Out
@@ -133,8 +132,8 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 	out.URL.User, out.URL.Fragment = nil, ""
 	out.URL.RawQuery = p.In.URL.RawQuery
 	out.Host = b.authority(x.target)
-	// Trailers could say after the judgement what the header did not; a gateway
-	// may leave them out (RFC 9110 section 6.5.1).
+	// Trailers could contain data that the check of the header did not cover; a gateway may omit
+	// them (RFC 9110 section 6.5.1).
 	out.Trailer = nil
 	for _, name := range forwarding {
 		if values, ok := p.In.Header[name]; ok {
@@ -146,8 +145,8 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 			delete(out.Header, name)
 		}
 	}
-	// A host that answers for good without having read the body may take it for
-	// the next request. The server tells the client to go on.
+	// A host that sends a final answer without reading the body may interpret the body as the next
+	// request. The server sends the client 100 Continue.
 	out.Header.Del("Expect")
 	if x.key != "" && !b.front.Secrets.Idle() {
 		// Compressed messages could not be scrubbed.
@@ -155,7 +154,7 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// modify looks at an answer before the client gets it.
+// modify checks an answer before it is sent to the client.
 func (b *bridge) modify(res *http.Response) error {
 	x := exchangeOf(res.Request.Context())
 	res.Header.Del(reasonHeader)
@@ -180,9 +179,8 @@ func countRequest(info httptrace.GotConnInfo) {
 	}
 }
 
-// scrubbed takes secrets out of the headers of informational answers, too,
-// which are passed on as they come, and keeps package http from adding what the
-// host did not say.
+// scrubbed also removes secrets from the headers of informational answers, which are passed on
+// immediately. It also prevents package http from adding headers that the host did not send.
 type scrubbed struct {
 	http.ResponseWriter
 	secrets *secret.Exchange
@@ -202,8 +200,8 @@ func (s *scrubbed) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (s *scrubbed) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// alarmed tells of a placeholder in the body of a request, also when the
-// answer has come already and nobody looks at the error.
+// alarmed reports a placeholder in the body of a request, even if the answer has already been
+// received and the error is ignored.
 type alarmed struct {
 	io.ReadCloser
 	tell func(why string)

@@ -10,38 +10,35 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// frames reads one direction of a WebSocket (RFC 6455 section 5) and hands it
-// out again, framed anew: messages of a host are scrubbed, those of a client
-// watched for placeholders. A message does not wait for the next one, since
-// nothing that is looked for goes from one into the other. Extensions are not
-// known.
+// frames reads one direction of a WebSocket (RFC 6455 section 5) and re-frames it: messages of a
+// host are scrubbed, messages of a client are searched for placeholders. A message does not wait
+// for the next one, because a match never spans two messages. Extensions are not supported.
 type frames struct {
 	from *bufio.Reader
-	// masked is true for what clients send.
+	// masked is true for frames sent by clients.
 	masked bool
-	// messages is what messages pass, and aside control frames, which may stand
-	// in the middle of one.
+	// messages processes messages, and aside control frames, which may interrupt a message.
 	messages, aside passage
 
-	// frame is the one of a message that was begun last, left what is to come of
-	// it, and open says that more frames of the message follow.
+	// frame is the current frame, left the number of its unread bytes, and open means that more
+	// frames of the message follow.
 	frame header
 	left  uint64
 	open  bool
-	// opcode is that of the next frame that is handed out of the message.
+	// opcode is the opcode of the next outgoing frame of the message.
 	opcode byte
 
-	// piece and number are room for what is read: payload, and parts of headers.
+	// piece and number are buffers for payload and parts of headers.
 	piece  []byte
 	number [8]byte
 
-	out  []byte // what is handed out, up to sent already
+	out  []byte // outgoing bytes; the first sent bytes are already returned
 	sent int
 	err  error
 }
 
-// passage is what texts pass in pieces. What it returns is good until the next
-// piece; last says that the text ends with this one.
+// passage processes a text in pieces. The returned bytes are valid until the next piece; last marks
+// the end of the text.
 type passage interface {
 	Next(piece []byte, last bool) ([]byte, error)
 }
@@ -74,13 +71,13 @@ const (
 	mostPayload = 16 << 10 // of a frame that is handed out
 )
 
-var errFrame = errors.New("what came is no frame of a WebSocket without extensions")
+var errFrame = errors.New("the received data is not a frame of a WebSocket without extensions")
 
 func (f *frames) Read(p []byte) (int, error) {
 	if f.sent == len(f.out) {
 		f.out, f.sent = f.out[:0], 0
 	}
-	// Short frames that came together go on together.
+	// Short frames that arrived together are passed on together.
 	for f.err == nil && (len(f.out) == 0 || f.hasShort()) {
 		f.err = f.step()
 	}
@@ -91,8 +88,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	return 0, f.err
 }
 
-// hasShort reports whether the next frame is a short one that has come as a
-// whole, so that nobody has to wait for it.
+// hasShort reports whether the next frame is short and completely received, so that reading it does
+// not block.
 func (f *frames) hasShort() bool {
 	if f.left > 0 || f.from.Buffered() < 2 {
 		return false
@@ -135,8 +132,7 @@ func (f *frames) step() error {
 	return err
 }
 
-// read returns what there is of the frame, at least one byte of one that has
-// some.
+// read returns the available bytes of the frame, at least one if the frame is not empty.
 func (f *frames) read() ([]byte, error) {
 	if f.left == 0 {
 		return nil, nil
@@ -150,7 +146,7 @@ func (f *frames) read() ([]byte, error) {
 	return b[:n], unexpected(err)
 }
 
-// control hands out a control frame.
+// control passes on a control frame.
 func (f *frames) control(h header) error {
 	b := f.piece[:h.length]
 	if _, err := io.ReadFull(f.from, b); err != nil {
@@ -169,7 +165,7 @@ func (f *frames) control(h header) error {
 	return err
 }
 
-// hand hands out a part of a message. The last frame of one may be empty.
+// hand passes on a part of a message. The last frame of a message may be empty.
 func (f *frames) hand(text []byte, last bool) {
 	for len(text) > mostPayload {
 		f.write(f.opcode, text[:mostPayload])
@@ -207,14 +203,14 @@ func (f *frames) write(first byte, text []byte) {
 	toggle(f.out[at:], key, 0)
 }
 
-// toggle masks or unmasks what stands at an offset of a payload.
+// toggle masks or unmasks the bytes at an offset of a payload.
 func toggle(b []byte, key [4]byte, offset int) {
 	for i := range b {
 		b[i] ^= key[(offset+i)%4]
 	}
 }
 
-// header is that of one frame.
+// header is the header of one frame.
 type header struct {
 	first  byte
 	length uint64
@@ -225,8 +221,7 @@ func (h header) opcode() byte    { return h.first & opcodeBits }
 func (h header) isControl() bool { return h.first&controlBit != 0 }
 func (h header) isLast() bool    { return h.first&finBit != 0 }
 
-// header reads the next header. Its error is io.EOF only where nothing of it
-// has come.
+// header reads the next header. It returns io.EOF only if no byte of the header was received.
 func (f *frames) header() (header, error) {
 	first, err := f.from.ReadByte()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// cutHead splits what came over the wire behind the head of a request. It is
-// stricter than package http: every line ends in CRLF, none is folded (RFC 9112
-// sections 2.2 and 5.2). Empty lines before a request are skipped.
+// cutHead splits received bytes after the head of a request. It is stricter than package http:
+// every line ends in CRLF, and no line is folded (RFC 9112 sections 2.2 and 5.2). Empty lines
+// before a request are skipped.
 func cutHead(raw []byte) (head, rest []byte, problem string) {
 	raw = bytes.TrimLeft(raw, "\r\n")
 	rest = raw
@@ -32,8 +32,7 @@ func cutHead(raw []byte) (head, rest []byte, problem string) {
 	}
 }
 
-// checkHead holds the head of a request as it came against what package http
-// made of it.
+// checkHead compares the received head of a request with the request parsed by package http.
 func (b *bridge) checkHead(r *http.Request, t egress.Target) error {
 	if b.tap == nil {
 		return checkSize(r, t)
@@ -47,7 +46,7 @@ func (b *bridge) checkHead(r *http.Request, t egress.Target) error {
 	}
 	lines := strings.Split(string(head), "\r\n")
 	if lines[0] != r.Method+" "+r.RequestURI+" "+r.Proto {
-		return refused(t, egress.ReasonBadHTTP, "The first line cannot be told.")
+		return refused(t, egress.ReasonBadHTTP, "The first line is ambiguous.")
 	}
 	fields := http.Header{}
 	for _, line := range lines[1:] {
@@ -63,7 +62,7 @@ func (b *bridge) checkHead(r *http.Request, t egress.Target) error {
 	return nil
 }
 
-// checkSize measures a header of HTTP/2, which came compressed.
+// checkSize measures a header of HTTP/2, which is compressed on the wire.
 func checkSize(r *http.Request, t egress.Target) error {
 	size := len(r.Method) + len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {

@@ -7,9 +7,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// parseAuthority reads "host" or "host:port" as Host and :authority have it;
-// port takes the place of one that is not there. Errors carry
-// reason.HostInvalid.
+// parseAuthority parses "host" or "host:port" as in Host and :authority; port is the default.
+// Errors carry reason.HostInvalid.
 func parseAuthority(s string, port uint16) (egress.Target, error) {
 	name := s
 	if bracketed, ok := strings.CutPrefix(s, "["); ok {
@@ -28,7 +27,7 @@ func parseAuthority(s string, port uint16) (egress.Target, error) {
 	return egress.Target{Host: host, Port: port}, err
 }
 
-// scheme is that of the requests that go on.
+// scheme returns the scheme of outgoing requests.
 func (b *bridge) scheme() string {
 	if b.secure {
 		return "https"
@@ -55,8 +54,8 @@ func (b *bridge) authority(t egress.Target) string {
 	return t.Host.String()
 }
 
-// isNameOf reports whether TLS that was asked for a name is for the host. For
-// an address no name is asked for (RFC 6066 section 3).
+// isNameOf reports whether a TLS server name matches the host. TLS to an address has no server name
+// (RFC 6066 section 3).
 func isNameOf(serverName string, host egress.Host) bool {
 	if _, ok := host.Addr(); ok {
 		return serverName == ""

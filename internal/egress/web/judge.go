@@ -8,7 +8,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// judge returns where a request goes, and an error when it may not go there.
+// judge returns the target of a request, or an error if the request is not allowed.
 func (b *bridge) judge(r *http.Request) (egress.Target, error) {
 	t, err := b.target(r)
 	if wrong := b.checkHead(r, t); err == nil {
@@ -24,8 +24,8 @@ func (b *bridge) judge(r *http.Request) (egress.Target, error) {
 	return t, err
 }
 
-// target returns what the request is for. To a proxy that is what its URL
-// says, and the zero Target when that says nothing clear.
+// target returns the target of the request. For a proxy that is the target in the URL, or the zero
+// Target if the URL does not name one.
 func (b *bridge) target(r *http.Request) (egress.Target, error) {
 	if b.front.Target != (egress.Target{}) {
 		return b.front.Target, nil
@@ -44,8 +44,8 @@ func (b *bridge) target(r *http.Request) (egress.Target, error) {
 	return t, nil
 }
 
-// checkMethod refuses what is not for a server behind a gateway. TRACE would
-// send back the header as the server got it.
+// checkMethod refuses methods that a server behind a gateway must not receive. TRACE would return
+// the header as the server received it.
 func checkMethod(r *http.Request, t egress.Target) error {
 	switch {
 	case r.Method == "PRI": // the preface of HTTP/2 (RFC 9113 section 3.4)
@@ -75,13 +75,13 @@ func (b *bridge) checkForm(r *http.Request, t egress.Target) error {
 	return nil
 }
 
-// checkAuthority holds Host, or :authority, against the target and the name
-// that TLS was asked for.
+// checkAuthority compares Host, or :authority, with the target and with the server name requested
+// by TLS.
 func (b *bridge) checkAuthority(r *http.Request, t egress.Target) error {
 	if r.Host == "" && r.ProtoMajor == 1 && r.ProtoMinor == 0 {
-		return nil // HTTP/1.0 need not say; what goes on has a Host
+		return nil // HTTP/1.0 does not require Host; the outgoing request has one
 	}
-	for _, second := range r.Header["Host"] { // HTTP/2, beside :authority
+	for _, second := range r.Header["Host"] { // HTTP/2, in addition to :authority
 		if err := b.checkHost(second, t); err != nil {
 			return err
 		}
@@ -107,8 +107,7 @@ func (b *bridge) checkHost(text string, t egress.Target) error {
 	return nil
 }
 
-// checkUpgrade lets WebSocket pass and nothing else. A protocol that was
-// switched to could not be judged.
+// checkUpgrade allows only WebSocket. Other protocols could not be inspected after the switch.
 func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
 	if len(r.Header["Upgrade"]) == 0 || webSocketKey(r) != "" {
 		return nil
@@ -116,16 +115,15 @@ func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
 	return refused(t, egress.ReasonUpgrade, "Only WebSocket is possible, by a whole handshake of version 13.")
 }
 
-// overrides are headers by which some servers are told to take another method
-// or path than those of the first line. A form field or parameter that does the
-// same, as some frameworks have it, needs a POST to be allowed.
+// overrides are headers with which some servers override the method or path of the request line.
+// Some frameworks use a form field or parameter instead, which requires POST to be allowed.
 var overrides = map[string]string{
 	"X-Http-Method": egress.ReasonMethod, "X-Http-Method-Override": egress.ReasonMethod, "X-Method-Override": egress.ReasonMethod,
 	"X-Original-Method": egress.ReasonMethod, "X-Forwarded-Method": egress.ReasonMethod,
 	"X-Original-Url": egress.ReasonPath, "X-Original-Uri": egress.ReasonPath, "X-Rewrite-Url": egress.ReasonPath, "X-Forwarded-Uri": egress.ReasonPath,
 }
 
-// checkRules holds a request against the inspection of the host, if it has one.
+// checkRules checks a request by the rules of the host's inspection, if the host has one.
 func (b *bridge) checkRules(r *http.Request, t egress.Target) error {
 	rules, inspected := b.front.Inspect(t)
 	if !inspected {
@@ -153,8 +151,8 @@ func (b *bridge) checkRules(r *http.Request, t egress.Target) error {
 	return nil
 }
 
-// override returns a header of the kind. To servers that hand headers on as
-// variables (RFC 3875 section 4.1.18) an underscore is a hyphen.
+// override returns a header of the kind. Servers that pass headers on as variables (RFC 3875
+// section 4.1.18) treat an underscore as a hyphen.
 func override(r *http.Request, kind string) string {
 	for name := range r.Header {
 		if overrides[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] == kind {

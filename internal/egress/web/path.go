@@ -7,15 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// pathProblem says what is wrong with a path where rules about paths hold, ""
-// when nothing is. A rule is matched on the path with its escapes undone, so
-// that must be the one path that any server can take it for. Refused are empty
-// segments, "." and "..", backslashes and semicolons (which some servers take
-// for parameters and leave out), in the clear or escaped, and escapes of
-// characters that need none: of a slash or a percent sign, which some servers
-// undo twice or not at all, of control characters, and of what RFC 3986 section
-// 2.3 calls unreserved. What is not UTF-8 is refused, too: some servers read a
-// dot or a slash in it.
+// pathProblem returns the defect of a path to which path rules apply, or "". A rule matches the
+// unescaped path, so every server must derive the same path from it. Refused are empty segments,
+// "." and ".."; backslashes and semicolons, plain or escaped (some servers treat a semicolon as the
+// start of parameters and drop them); and escapes that are not required: of a slash or a percent
+// sign, which some servers decode twice or not at all, of control characters, and of the unreserved
+// characters of RFC 3986 section 2.3. Invalid UTF-8 is refused because some servers decode a dot or
+// a slash from it.
 func pathProblem(u *url.URL) string {
 	sent := u.EscapedPath()
 	for i := range len(sent) {
@@ -56,9 +54,8 @@ func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-// matchPath reports whether a path without escapes matches a pattern of
-// path.Match, in which a last "/**" stands for everything below. A pattern that
-// is none matches nothing.
+// matchPath reports whether a path without escapes matches a pattern of path.Match; a final "/**"
+// matches everything below. An invalid pattern matches nothing.
 func matchPath(pattern, p string) bool {
 	if p == "" {
 		p = "/"

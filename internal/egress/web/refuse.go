@@ -17,11 +17,11 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// reasonHeader holds, in answers of the gateway itself, the word that the
-// record of the connection has.
+// reasonHeader is a header of the responses that the gateway itself creates. Its value is the
+// reason in the record of the connection.
 const reasonHeader = "Palyra-Reason"
 
-// refusal is an answer of the gateway's own.
+// refusal is a response that the gateway itself creates.
 type refusal struct {
 	status int
 	why    string
@@ -30,8 +30,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// refused is a refusal of a request to a target. The detail says what would be
-// right; it may be empty.
+// refused returns the refusal of a request to a target. The detail describes the correct form; it
+// may be empty.
 func refused(t egress.Target, why, detail string, args ...any) *refusal {
 	text := sentence(t, why)
 	if detail != "" {
@@ -40,8 +40,7 @@ func refused(t egress.Target, why, detail string, args ...any) *refusal {
 	return &refusal{http.StatusForbidden, why, text}
 }
 
-// sentence says what was refused, in the words that the rest of the gateway
-// has for it.
+// sentence describes the refusal in the words used by the rest of the gateway.
 func sentence(t egress.Target, why string) string {
 	c := tool.Connection{Host: t.Host.String(), Port: int(t.Port), Verdict: egress.VerdictDenied, Reason: why}
 	if t.Host.IsZero() {
@@ -50,8 +49,8 @@ func sentence(t egress.Target, why string) string {
 	return egress.Explain(c, nil)
 }
 
-// refuse records why a request goes no further, unless that is on record, and
-// says so to the client.
+// refuse records the refusal of a request unless it is already recorded, and sends it to the
+// client.
 func (b *bridge) refuse(w http.ResponseWriter, t egress.Target, err error) {
 	no := outcome(t, err)
 	if own(err) {
@@ -60,8 +59,8 @@ func (b *bridge) refuse(w http.ResponseWriter, t egress.Target, err error) {
 	b.answer(w, no)
 }
 
-// fail is refuse for a request that was on its way. A placeholder in its body
-// is on record (alarmed).
+// fail is refuse for a request that was already being forwarded. It does not record a placeholder
+// in the body, because the type alarmed has recorded it.
 func (b *bridge) fail(w http.ResponseWriter, t egress.Target, err error) {
 	no := outcome(t, err)
 	if own(err) && secret.Word(err) == "" {
@@ -70,15 +69,15 @@ func (b *bridge) fail(w http.ResponseWriter, t egress.Target, err error) {
 	b.answer(w, no)
 }
 
-// own reports whether an error is one of this package's or of the secrets',
-// and not one of Connect or Allow, which are on record.
+// own reports whether an error originates in this package or in package secret, and not in Connect
+// or Allow, whose errors are already recorded.
 func own(err error) bool {
 	var no *refusal
 	return errors.As(err, &no) || secret.Word(err) != ""
 }
 
-// outcome is what an error means to the client. What is not known to be fit for
-// a program is not told: it may hold addresses of the gateway's network.
+// outcome converts an error to the refusal sent to the client. Errors not known to be safe are
+// replaced: they may contain addresses of the gateway's network.
 func outcome(t egress.Target, err error) *refusal {
 	var no *refusal
 	if errors.As(err, &no) {
@@ -94,14 +93,14 @@ func outcome(t egress.Target, err error) *refusal {
 			return &refusal{status, why, sentences(e.Message, e.Remedy)}
 		}
 	}
-	what := "broke the connection off, or did not answer in HTTP"
+	what := "closed the connection without a valid HTTP response"
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		what = "did not answer in time"
 	}
 	return &refusal{http.StatusBadGateway, "", fmt.Sprintf("%s %s.", t, what)}
 }
 
-// sentences joins what happened and what to do.
+// sentences joins the error and the next step.
 func sentences(what, remedy string) string {
 	if what = strings.TrimSpace(what); what != "" && !strings.HasSuffix(what, ".") {
 		what += "."
@@ -109,8 +108,8 @@ func sentences(what, remedy string) string {
 	return strings.TrimSpace(what + " " + remedy)
 }
 
-// answer writes the answer. The connection ends after a refusal; with HTTP/2,
-// after the other requests that it carries.
+// answer writes the response. The connection is closed after a refusal; an HTTP/2 connection is
+// closed after its other requests have ended.
 func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 	if b.tap != nil {
 		b.tap.end()
@@ -123,29 +122,29 @@ func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 		h.Set(reasonHeader, no.why)
 	}
 	w.WriteHeader(no.status)
-	_, _ = io.WriteString(w, no.text+"\n") // who has gone is not told
+	_, _ = io.WriteString(w, no.text+"\n") // the client may have disconnected
 }
 
-// hearOut lets a client of HTTP/2 read a refusal while it still sends: one whose
-// stream is reset with something unread in it may drop the answer.
-func (b *bridge) hearOut(w http.ResponseWriter, r *http.Request) {
+// drainBody lets an HTTP/2 client read a refusal while it is still sending: a client may drop the
+// answer if its stream is reset with unread data.
+func (b *bridge) drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 2 {
-		return // tap sees to it
+		return // with HTTP/1, tap does the same
 	}
 	c := http.NewResponseController(w)
-	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(streamFarewell)) == nil {
-		_, _ = io.CopyN(io.Discard, r.Body, mostStreamFarewell) // whatever ends it
+	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(drainTime)) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, drainLimit) // any error ends it
 	}
 }
 
-// What a refused stream of HTTP/2 may say yet, unheard.
+// Limits on the data read and discarded from a refused HTTP/2 stream.
 const (
-	streamFarewell     = time.Second
-	mostStreamFarewell = 8 << 20
+	drainTime  = time.Second
+	drainLimit = 8 << 20
 )
 
-// RefusalOf returns what a client is told of an error of Connect or Allow, as an
-// HTTP/1.1 answer that goes over the wire, after which its connection ends.
+// RefusalOf returns the HTTP/1.1 answer to a client for an error of Connect or Allow. The
+// connection ends after it.
 func RefusalOf(err error) []byte { return outcome(egress.Target{}, err).raw() }
 
 func (r *refusal) raw() []byte {
@@ -159,8 +158,7 @@ func (r *refusal) raw() []byte {
 	return b.Bytes()
 }
 
-// refuseRaw records what package http refuses by itself, and returns what the
-// client is told.
+// refuseRaw records a request refused by package http itself, and returns the answer to the client.
 func (b *bridge) refuseRaw(why, detail string) []byte {
 	b.front.Refuse(b.front.Target, why)
 	return refused(b.front.Target, why, "%s", detail).raw()

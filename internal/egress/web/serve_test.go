@@ -108,7 +108,7 @@ var refusedAlone = []struct {
 	{"long URL", "GET /" + strings.Repeat("a", 17<<10) + " HTTP/1.1\r\nHost: example.org\r\n\r\n", egress.ReasonHeaderTooLarge},
 }
 
-func TestRefusedAlone(t *testing.T) {
+func TestRequestsRefusedIndependently(t *testing.T) {
 	t.Parallel()
 	for _, test := range refusedAlone {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestRefusedAlone(t *testing.T) {
 			c := w.serve()
 			in := bufio.NewReader(c)
 			go io.WriteString(c, test.text) // more than fits may not be read
-			res, body := hear(t, in, "GET")
+			res, body := readResponse(t, in, "GET")
 			checkRefusal(t, res, body, test.why)
 			if !strings.Contains(body, "example.org:80") {
 				t.Errorf("the text does not name the host: %q", body)
@@ -165,10 +165,10 @@ func TestSecondRequest(t *testing.T) {
 				c := w.serve()
 				in := bufio.NewReader(c)
 				go io.WriteString(c, first+test.text)
-				if res, _ := hear(t, in, "GET"); res.StatusCode != http.StatusOK {
+				if res, _ := readResponse(t, in, "GET"); res.StatusCode != http.StatusOK {
 					t.Fatalf("the first request gets %d, refused %q", res.StatusCode, w.refusals())
 				}
-				res, body := hear(t, in, "GET")
+				res, body := readResponse(t, in, "GET")
 				checkRefusal(t, res, body, test.why)
 				if got := host.requests(); len(got) != 1 {
 					t.Errorf("the host saw %q", got)
@@ -187,7 +187,7 @@ func TestNoMoreAfterRefusal(t *testing.T) {
 		c := w.serve()
 		in := bufio.NewReader(c)
 		go io.WriteString(c, test.text+"GET /after HTTP/1.1\r\nHost: example.org\r\n\r\n")
-		hear(t, in, "GET")
+		readResponse(t, in, "GET")
 		if !ended(in) {
 			t.Errorf("%s: the connection goes on", test.name)
 		}
@@ -206,7 +206,7 @@ func TestRefusalIsRead(t *testing.T) {
 		c := w.serve()
 		must.Get(io.WriteString(c, text+strings.Repeat("a", 32<<10)))(t)
 		in := bufio.NewReader(c)
-		if res, _ := hear(t, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(in) {
+		if res, _ := readResponse(t, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(in) {
 			t.Errorf("%q: %d, and then a reset", text, res.StatusCode)
 		}
 	}

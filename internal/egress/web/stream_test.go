@@ -142,8 +142,8 @@ func (w *world) wire(target, answer string) <-chan string {
 	return got
 }
 
-// TestWrittenAnew shows what goes on of requests that are written oddly.
-func TestWrittenAnew(t *testing.T) {
+// TestRewrittenRequests: the forwarded form of unusually written requests.
+func TestRewrittenRequests(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, text, want string }{
 		{"chunk extensions", "POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n0;c\r\n\r\n",

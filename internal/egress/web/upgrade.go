@@ -28,26 +28,24 @@ func webSocketKey(r *http.Request) string {
 	return keys[0]
 }
 
-// withoutH2C takes the offer to go on in HTTP/2 without TLS off a request, as
-// clients make it that can do without (Java's on plain HTTP). A server need not
-// take it up (RFC 9110 section 7.8), and no host hears of it.
+// withoutH2C removes the optional upgrade to HTTP/2 without TLS from a request, which some clients
+// send (Java's on plain HTTP). A server may ignore it (RFC 9110 section 7.8), so it is not
+// forwarded.
 func withoutH2C(r *http.Request) {
 	if offers := r.Header["Upgrade"]; len(offers) == 1 && strings.EqualFold(strings.TrimSpace(offers[0]), "h2c") {
 		r.Header.Del("Upgrade") // ReverseProxy and rewrite leave out the rest
 	}
 }
 
-// acceptsWebSocket reports whether a host has understood the handshake (RFC
-// 6455 section 4.2.2). One that only says 101 would go on reading HTTP, which
-// nobody judges any more.
+// acceptsWebSocket reports whether a host has completed the handshake (RFC 6455 section 4.2.2). A
+// host that merely answers 101 would continue with HTTP, which would not be inspected.
 func acceptsWebSocket(h http.Header, key string) bool {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
 	return strings.EqualFold(h.Get("Upgrade"), "websocket") && h.Get("Sec-Websocket-Accept") == base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// watched is a WebSocket to a host while there are secrets: what the host sends
-// is scrubbed, and what the program sends is watched for placeholders, message
-// by message.
+// watched is a WebSocket to a host while secrets exist: data of the host is scrubbed, and data of
+// the program is searched for placeholders, message by message.
 type watched struct {
 	io.ReadWriteCloser
 	from    *frames
@@ -61,7 +59,7 @@ func newWatched(host io.ReadWriteCloser, secrets *secret.Exchange, tell func(why
 
 func (w *watched) Read(p []byte) (int, error) { return w.from.Read(p) }
 
-// ReadFrom is what io.Copy uses to send.
+// ReadFrom is used by io.Copy for sending.
 func (w *watched) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(w.ReadWriteCloser, newFrames(r, w.secrets, true))
 	if why := secret.Word(err); why != "" {

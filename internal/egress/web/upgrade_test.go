@@ -69,7 +69,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-func TestWebSocketNeedsLeave(t *testing.T) {
+func TestWebSocketNeedsPermission(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		methods, paths []string
@@ -128,9 +128,8 @@ func TestHalfHandshake(t *testing.T) {
 	}
 }
 
-// TestConnectionUpgradeAlone: without a protocol there is nothing to switch to,
-// and the host does not hear of it.
-func TestConnectionUpgradeAlone(t *testing.T) {
+// TestUpgradeWithoutProtocol: a connection upgrade without a protocol is not forwarded to the host.
+func TestUpgradeWithoutProtocol(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
 	host := w.host("example.org:80", nil)

@@ -20,14 +20,13 @@ const handshakeTime = 10 * time.Second
 // maxConns bounds the connections of one client to one host.
 const maxConns = 8
 
-// receiveBuffers bounds what is held of the bodies of one HTTP/2 connection,
-// when nobody reads them on.
+// receiveBuffers limits the buffered bodies of one HTTP/2 connection when no reader consumes them.
 func receiveBuffers() *http.HTTP2Config {
 	return &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20}
 }
 
-// upstream is the way out of one client's connection. Its connections serve
-// that client alone and end with it.
+// upstream holds the outgoing connections of one client's connection. They serve only that client
+// and end with it.
 type upstream struct {
 	front     Front
 	transport *http.Transport
@@ -38,12 +37,11 @@ type upstream struct {
 	dials sync.WaitGroup
 }
 
-// newUpstream returns a way out whose connections come about while ctx lasts.
+// newUpstream returns a transport whose connections are opened while ctx lasts.
 func newUpstream(ctx context.Context, f Front) *upstream {
 	u := &upstream{front: f, open: map[*pinned]struct{}{}}
-	// The context that package http hands to a dial function outlives the
-	// request, so that another one may have the connection. It must not outlive
-	// the client.
+	// The context that package http passes to a dial function outlives the request, because another
+	// request may use the connection. It must not outlive the client.
 	within := func(dial func(context.Context, egress.Target) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 		return func(dialing context.Context, _, address string) (net.Conn, error) {
 			target, err := egress.ParseTarget(address)
@@ -61,11 +59,11 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 		}
 	}
 	u.transport = &http.Transport{
-		Proxy:                  nil, // whatever the daemon's environment says
+		Proxy:                  nil, // regardless of the daemon's environment
 		DialContext:            within(u.dialPlain),
 		DialTLSContext:         within(u.dialTLS),
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // an answer goes through as it is
+		DisableCompression:     true, // answers pass unchanged
 		MaxIdleConns:           16,
 		MaxIdleConnsPerHost:    maxConns,
 		MaxConnsPerHost:        maxConns, // further requests wait
@@ -76,14 +74,14 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 	return u
 }
 
-// pinned is a connection to a host, at the address that was judged.
+// pinned is a connection to a host at the checked address.
 type pinned struct {
 	net.Conn
 	entry *egress.Entry
 	of    *upstream
 }
 
-// Close closes the connection and, by that, ends its entry.
+// Close closes the connection and thereby ends its entry.
 func (p *pinned) Close() error {
 	p.of.mu.Lock()
 	delete(p.of.open, p)
@@ -91,7 +89,7 @@ func (p *pinned) Close() error {
 	return p.Conn.Close()
 }
 
-// pinnedOf returns the connection below what package http uses.
+// pinnedOf returns the connection that package http has wrapped.
 func pinnedOf(conn net.Conn) (*pinned, bool) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -125,7 +123,7 @@ func (u *upstream) dialPlain(ctx context.Context, t egress.Target) (net.Conn, er
 	return p, nil
 }
 
-// begin counts a dial in, unless the client has gone.
+// begin counts a new dial, unless the client has disconnected.
 func (u *upstream) begin() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -136,7 +134,7 @@ func (u *upstream) begin() bool {
 	return true
 }
 
-// dialTLS connects and has the host prove that it is the target.
+// dialTLS connects and verifies by TLS that the host is the target.
 func (u *upstream) dialTLS(ctx context.Context, t egress.Target) (net.Conn, error) {
 	p, err := u.dial(ctx, t)
 	if err != nil {
@@ -157,8 +155,8 @@ func (u *upstream) dialTLS(ctx context.Context, t egress.Target) (net.Conn, erro
 	return secure, nil
 }
 
-// unverified says what is wrong with a host's certificate. Other errors are
-// about the connection, and hold its address.
+// unverified describes the defect of a host's certificate. Other errors concern the connection and
+// contain its address.
 func unverified(target egress.Target, err error) error {
 	var wrong *tls.CertificateVerificationError
 	if errors.As(err, &wrong) {
@@ -168,7 +166,7 @@ func unverified(target egress.Target, err error) error {
 	return reason.Errorf(reason.FetchFailed, "%s does not complete a TLS handshake", target).WithField("reason", egress.ReasonBadTLS)
 }
 
-// close breaks off what is left and waits for dials. No request runs any more.
+// close closes the remaining connections and waits for dials. No request may be running.
 func (u *upstream) close() {
 	u.mu.Lock()
 	u.over = true

@@ -1,8 +1,7 @@
-// Package web carries the HTTP of one client's connection to the hosts that
-// the client may reach: plain HTTP that a program sent to one host, requests in
-// absolute form to a proxy, and HTTP inside TLS that the gateway ended. Every
-// request is judged by itself, and what goes on is written anew from what was
-// understood, so that no two readers of the same bytes can disagree.
+// Package web carries the HTTP of one client's connection to the hosts that the client may reach:
+// plain HTTP to one host, requests in absolute form to a proxy, and HTTP inside TLS terminated by
+// the gateway. Every request is checked separately. The outgoing request is generated from the
+// parsed one, so that the gateway and the host cannot interpret the same bytes differently.
 package web
 
 import (
@@ -19,11 +18,11 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// What one client may take up.
+// Limits per client.
 const (
 	// MaxHeader is the size in bytes of the line and the header of a request.
 	MaxHeader = 16 << 10
-	// headerTime is how long they may take to arrive, and the TLS handshake
+	// headerTime is the timeout for receiving the line and the header, and for the TLS handshake
 	// before them.
 	headerTime = 10 * time.Second
 	// maxStreams is how many requests one HTTP/2 connection may carry at a time.
@@ -32,36 +31,34 @@ const (
 	idleTime = 2 * time.Minute
 )
 
-// Front is what Serve needs to know and to ask.
+// Front is the interface of Serve to its caller.
 type Front struct {
-	// Target is where all requests of the connection go. The zero Target is
-	// that of a proxy, where each request names its own in absolute form.
+	// Target is the target of all requests of the connection. The zero Target means a proxy, where
+	// each request names its target in absolute form.
 	Target egress.Target
-	// Connect connects to a target that the client may reach. The connection
-	// counts what goes through it into its entry, and its Close ends the entry.
-	// It is called once for every connection that is needed, also from several
-	// goroutines at once. Its errors are a *reason.Error whose message the
-	// client may read, with the word for the record in the field "reason".
+	// Connect connects to a target that the client may reach. The connection counts its bytes into
+	// its entry, and its Close ends the entry. Connect is called once for every required
+	// connection, also concurrently. Its errors are a *reason.Error with a message that is safe for
+	// the client, and the record's reason in the field "reason".
 	Connect func(ctx context.Context, t egress.Target) (net.Conn, *egress.Entry, error)
 	// Refuse records that a request was refused, with one of the words of
 	// package egress. The target is zero when the request named none.
 	Refuse func(t egress.Target, why string)
-	// Allow counts one request against the budget. Its errors are like those of
-	// Connect, and on record.
+	// Allow counts one request against the budget. Its errors are like those from Connect, and
+	// already recorded.
 	Allow func(t egress.Target) error
-	// Inspect returns what is allowed in requests to a target, and false when
-	// everything is.
+	// Inspect returns the rules for requests to a target, and false if all requests are allowed.
 	Inspect func(t egress.Target) (egress.Inspection, bool)
-	// Secrets are put into requests and taken out of answers; nil for none.
+	// Secrets are inserted into requests and removed from answers; nil for none.
 	Secrets *secret.Exchange
-	// Roots are what hosts are verified against by TLS; nil means the system's.
+	// Roots verify the TLS certificates of hosts; nil means the system's.
 	Roots *x509.CertPool
 }
 
-// Serve carries the requests of a client until either side has had enough or
-// ctx ends, and closes the connection. When conn is a *tls.Conn, made with
-// Authority.Config for the host of the target, requests go on by TLS that is
-// verified for the target; otherwise they go on as they came, in the clear.
+// Serve carries the requests of a client until either side closes or ctx ends, and closes the
+// connection. When conn is a *tls.Conn created with Authority.Config for the host of the target,
+// requests are sent by TLS verified for the target; otherwise they are sent in the clear, as
+// received.
 func Serve(ctx context.Context, conn net.Conn, f Front) {
 	raw := conn
 	secure, isTLS := conn.(*tls.Conn)
@@ -126,8 +123,8 @@ func (b *bridge) serve1(ctx context.Context, conn net.Conn) {
 	serveOne(server, b.tap, over)
 }
 
-// serve2 serves HTTP/2. Headers up to four times the size are read, so that
-// their refusal is on record.
+// serve2 serves HTTP/2. It reads headers of up to four times the allowed size, so that their
+// refusal is recorded.
 func (b *bridge) serve2(ctx context.Context, conn *tls.Conn) {
 	server, over := b.server(ctx)
 	server.MaxHeaderBytes = 4 * MaxHeader
@@ -141,6 +138,6 @@ func (b *bridge) serve2(ctx context.Context, conn *tls.Conn) {
 	serveOne(server, conn, over)
 }
 
-// harmless are the errors of package http's HTTP/2 server that a client makes
-// which had not heard yet that a stream is over, or one stream too many.
+// harmless lists errors of package http's HTTP/2 server caused by a client that had not yet
+// received the end of a stream, or that opened one stream too many.
 var harmless = map[string]bool{"closed": true, "stream_went_down": true, "over_max_streams_race": true}

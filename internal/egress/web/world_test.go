@@ -194,10 +194,10 @@ func (w *world) dials() []string {
 func say(t *testing.T, c net.Conn, in *bufio.Reader, text, method string) (*http.Response, string) {
 	t.Helper()
 	must.Get(io.WriteString(c, text))(t)
-	return hear(t, in, method)
+	return readResponse(t, in, method)
 }
 
-func hear(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
+func readResponse(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
 	for err == nil && (res.StatusCode == http.StatusEarlyHints || res.StatusCode == http.StatusContinue) {

@@ -31,14 +31,14 @@ type Stored struct {
 type Store interface {
 	// Attestation returns the one with an id, or reason.NotFound.
 	Attestation(ctx context.Context, id string) (Stored, error)
-	// AttestationByProposal returns that of a call, or reason.NotFound.
+	// AttestationByProposal returns the attestation of a call, or reason.NotFound.
 	AttestationByProposal(ctx context.Context, proposalID string) (Stored, error)
 	// Attestations lists at most limit, newest first, from before a position; 0
 	// is the first page.
 	Attestations(ctx context.Context, before int64, limit int) ([]Stored, error)
 }
 
-// Listed is a stored attestation with what its statement says.
+// Listed is a stored attestation with data of its statement.
 type Listed struct {
 	ID         string
 	ProposalID string
@@ -50,7 +50,7 @@ type Listed struct {
 	At         time.Time
 }
 
-// Archive finds attestations and says what they say.
+// Archive finds attestations and reads their statements.
 type Archive struct {
 	store  Store
 	notary *Notary
@@ -100,8 +100,8 @@ func (a *Archive) Attestations(ctx context.Context, size int, token string) ([]L
 	return list, wanted.Next(len(found), found[len(found)-1].Position), nil
 }
 
-// describe adds what the statement says. A statement that does not verify is
-// listed without it: whoever asks for it sees why.
+// describe adds the data of the statement. A statement that does not verify is listed without
+// it; reading it returns the error.
 func describe(a Stored, keys *Verifier) Listed {
 	out := Listed{
 		ID: a.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest, Envelope: a.Envelope, Seq: a.Seq, At: a.CreatedAt,
@@ -112,7 +112,7 @@ func describe(a Stored, keys *Verifier) Listed {
 	return out
 }
 
-// KeySet is what an offline verifier needs.
+// KeySet returns the input of an offline verifier.
 func (a *Archive) KeySet() (json.RawMessage, error) {
 	return a.notary.KeySet().WithCheckpointKeys(a.checkpoints()).JSON()
 }

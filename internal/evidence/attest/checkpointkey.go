@@ -11,14 +11,19 @@ import (
 )
 
 // CheckpointKey is a key that signs the journal: its checkpoints and exports.
+//
+// The certificate is checked at the time of certification only. A checkpoint has no trustworthy
+// time, and a journal lives longer than a certificate of the issuing CA. The end of a key is
+// recorded twice, by the rotation event and by the sizes: an export that begins later lacks the
+// event, and an older key set lacks the sizes. Where both exist they must agree.
 type CheckpointKey struct {
 	// Verifier is the public key as signed notes write it, name+hash+base64.
 	Verifier string `json:"verifier"`
 	// CertificateChain is PEM: the key's certificate and its issuers without the
 	// root.
 	CertificateChain string `json:"certificate_chain"`
-	// CertifiedAt is when the key was certified, and the time that the
-	// certificate is judged at: the key signs until it is replaced.
+	// CertifiedAt is the time of the certification, at which the certificate is checked: the key
+	// signs until it is replaced.
 	CertifiedAt time.Time `json:"certified_at"`
 	// FirstSize and LastSize bound the tree sizes that it signs for. The key that
 	// still signs has no last one.
@@ -50,8 +55,8 @@ func (k KeySet) checkCheckpointKeys() error {
 	return nil
 }
 
-// CheckCheckpointKey proves that the gateway's root vouches for a key: one of
-// the set, or one that the journal says took over.
+// CheckCheckpointKey proves that the gateway's root certifies a key: a key of the set, or one
+// that replaced it according to the journal.
 func (k KeySet) CheckCheckpointKey(key CheckpointKey) error {
 	roots, err := parsePEM(k.CARoot)
 	if err != nil || len(roots) != 1 {

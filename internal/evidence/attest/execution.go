@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Execution is everything that a notary is told of one decided call.
+// Execution is the input of a notary for one decided call.
 type Execution struct {
 	// AttestationID and ProposalID are ULIDs.
 	AttestationID, ProposalID, DecisionID string
@@ -34,14 +34,13 @@ type Execution struct {
 	Determining []string
 	Operands    []tool.Operand
 	Executable  tool.Executable
-	// UnboundArguments counts those that look like paths and are no operands.
+	// UnboundArguments counts the arguments that look like paths and are not operands.
 	UnboundArguments int
 	// Secrets are names of leases.
 	Secrets []string
-	// Journal is the journal as it was known to be durable when the call was
-	// proposed; nil when that is not said.
+	// Journal is the durable head of the journal at the time of the proposal; nil if unknown.
 	Journal *Journal
-	// ResultNotKept says that the result cannot be stored.
+	// ResultNotKept is true if the result cannot be stored.
 	ResultNotKept bool
 	// A zero time means that the step did not happen.
 	ProposedAt, DecidedAt, ApprovedAt time.Time
@@ -90,8 +89,8 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 	return s, s.check()
 }
 
-// check refuses an execution that could not be found again or tied to its
-// call.
+// check refuses an execution without an outcome, or without the ids and digests that identify it
+// and its call.
 func (x Execution) check() error {
 	for name, id := range map[string]string{"attestation id": x.AttestationID, "proposal id": x.ProposalID} {
 		if _, err := ulid.ParseStrict(id); err != nil {
@@ -147,8 +146,8 @@ func outputs(r tool.Report) Outputs {
 	return out
 }
 
-// lastOfEach keeps the first digest before and the last digest after of a file
-// that a call wrote more than once, so that each subject has one digest.
+// lastOfEach merges the changes of a file that a call wrote more than once: it keeps the digest
+// before the first write and the digest after the last one. Each subject then has one digest.
 func lastOfEach(files []tool.FileChange) []tool.FileChange {
 	kept := make([]tool.FileChange, 0, len(files))
 	for _, f := range files {
@@ -162,7 +161,7 @@ func lastOfEach(files []tool.FileChange) []tool.FileChange {
 	return kept
 }
 
-// unrestricted is the word of an attestation for the network of the host.
+// unrestricted is the egress mode in attestations for the network of the host.
 const unrestricted = "unrestricted"
 
 func egress(e tool.Egress) Egress {
@@ -204,7 +203,7 @@ func claim(c *tool.Claim) *tool.Claim {
 	return &out
 }
 
-// mostViolations bounds those that an attestation lists.
+// mostViolations bounds the violations that an attestation lists.
 const mostViolations = 16
 
 func violations(r tool.Report) *Violations {
@@ -220,9 +219,9 @@ func violations(r tool.Report) *Violations {
 	return out
 }
 
-// enforcement makes sure that no downgrade is silent. In Tiers B and C a layer
-// counts as applied only when something was read back from inside: without
-// that the level is none and every claimed layer is a downgrade.
+// enforcement records every downgrade. In Tiers B and C, layers count as applied only if the
+// isolation was read back from inside the sandbox. Otherwise the level is none, and every claimed
+// layer is a downgrade.
 func enforcement(r tool.Report) (level string, e Enforcement) {
 	level = r.Enforcement.Level
 	if level == "" {
@@ -249,8 +248,8 @@ func enforcement(r tool.Report) (level string, e Enforcement) {
 	return level, e
 }
 
-// addDowngrade adds a line for layer unless one names it already, alone or
-// followed by ':' or a space.
+// addDowngrade adds a line for layer unless a line already begins with its name, which must end the
+// line or be followed by ':' or a space.
 func addDowngrade(lines []string, layer, why string) []string {
 	if namesLayer(lines, layer) {
 		return lines
@@ -299,7 +298,7 @@ func isHex(s string) bool {
 	return true
 }
 
-// list copies and is never nil, so that an empty list is written [].
+// list returns a copy that is never nil, so that an empty list is encoded as [].
 func list[T any](in []T) []T { return append(make([]T, 0, len(in)), in...) }
 
 func decimals(in map[string]uint64) map[string]string {
@@ -313,7 +312,7 @@ func decimals(in map[string]uint64) map[string]string {
 	return out
 }
 
-// utc drops the monotonic reading, which has no place in a record.
+// utc converts a time to UTC without its monotonic reading, which is not part of a record.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

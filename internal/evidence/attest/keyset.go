@@ -17,7 +17,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The values of the member "format". A set of version 1 has no checkpoint keys.
+// The values of the member "format". A set of version 1 has no checkpoint keys. A verifier with
+// such a set does not accept the checkpoint certificates of a newer export, although they lead to
+// the same root: it would learn the signing keys from the file under test. It needs a new key set.
 const (
 	KeySetFormat1 = "palyra-key-set/v1"
 	KeySetFormat  = "palyra-key-set/v2"
@@ -26,9 +28,9 @@ const (
 // Ed25519 is the one signature algorithm of the format.
 const Ed25519 = "ed25519"
 
-// KeySet is all that a verifier needs besides an envelope or an export of the
-// journal. Whoever trusts the root trusts every certificate in it; compare
-// Fingerprint over another channel.
+// KeySet holds everything that a verifier needs besides an envelope or an export of the journal.
+// Trust in the root implies trust in every certificate in the set; compare Fingerprint over another
+// channel.
 type KeySet struct {
 	Format  string `json:"format"`
 	Gateway string `json:"gateway"`
@@ -39,8 +41,7 @@ type KeySet struct {
 	CARoot string `json:"ca_root"`
 }
 
-// Key is one certificate of a notary key. A key that was renewed appears once
-// for each certificate.
+// Key is one certificate of a notary key. A renewed key has one entry per certificate.
 type Key struct {
 	// KeyID is the OpenSSH fingerprint of the public key.
 	KeyID     string `json:"key_id"`
@@ -52,13 +53,13 @@ type Key struct {
 	CertificateChain string    `json:"certificate_chain"`
 	NotBefore        time.Time `json:"not_before"`
 	NotAfter         time.Time `json:"not_after"`
-	// Retired is true when the key no longer signs, RetiredAt says since when.
+	// Retired is true if the key no longer signs; RetiredAt is the time of its retirement.
 	Retired   bool      `json:"retired"`
 	RetiredAt time.Time `json:"retired_at,omitzero"`
 }
 
-// KeySet returns the public keys, the current one first, old ones after it. It
-// is of version 1: the notary does not know what signs the journal.
+// KeySet returns the public keys, the current one first, followed by the old ones. It has
+// version 1: the notary does not know the journal's signing keys.
 func (n *Notary) KeySet() KeySet {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -80,8 +81,7 @@ func keyOf(p PastKey) Key {
 	for _, c := range p.Chain[:len(p.Chain)-1] {
 		chain.WriteString(certificatePEM(c))
 	}
-	// Every chain was checked when it was taken; a key without an id would be
-	// refused by whoever reads the set.
+	// Every chain was checked when it was added; readers of the set reject a key without an id.
 	id, _ := keyID(leaf)
 	return Key{
 		KeyID: id, Algorithm: Ed25519,
@@ -95,8 +95,8 @@ func keyOf(p PastKey) Key {
 // JSON returns the key set in RFC 8785 form.
 func (k KeySet) JSON() ([]byte, error) { return canonical.Marshal(k) }
 
-// Fingerprint is "sha256:" and the digest of the root certificate's DER; two
-// people compare it. It is "" when there is no root.
+// Fingerprint is "sha256:" and the digest of the root certificate's DER, for comparison by two
+// people. It is "" without a root.
 func (k KeySet) Fingerprint() string {
 	certs, err := parsePEM(k.CARoot)
 	if err != nil || len(certs) != 1 {
@@ -127,10 +127,9 @@ type window struct{ from, to time.Time }
 
 func (w window) holds(t time.Time) bool { return !t.Before(w.from) && !t.After(w.to) }
 
-// verifyChain proves that chain[0] is a certificate for what the path says, such
-// as a notary's, and that each certificate is signed by the next, up to the
-// self-signed last. They are judged at a time when all of them were valid, never
-// at today's.
+// verifyChain proves that chain[0] is a certificate for the path, such as a notary's, and that
+// each certificate is signed by the next, up to the self-signed last. They are checked at a
+// time at which all were valid, and never at the current time.
 func verifyChain(chain []*x509.Certificate, path string) (window, error) {
 	root := chain[len(chain)-1]
 	if err := root.CheckSignatureFrom(root); err != nil {
@@ -163,7 +162,7 @@ func verifyChain(chain []*x509.Certificate, path string) (window, error) {
 	return w, isFor(leaf, path)
 }
 
-// The paths of the names of those who sign.
+// The paths in the names of signers.
 const (
 	notaryPath  = "/notary/"
 	journalPath = "/journal/"
@@ -171,8 +170,8 @@ const (
 
 func role(path string) string { return strings.Trim(path, "/") }
 
-// isFor tells a notary's certificate from that of the journal or of a device:
-// by its name spiffe://<trust domain>/notary/<name>, never by a common name.
+// isFor distinguishes a notary's certificate from certificates of the journal and of devices by its
+// name spiffe://<trust domain>/notary/<name>, never by a common name.
 func isFor(c *x509.Certificate, path string) error {
 	if c.IsCA || c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
 		return errors.New("the certificate is not one for signatures")

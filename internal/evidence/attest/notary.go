@@ -21,7 +21,7 @@ import (
 	"palyra/internal/evidence/dsse"
 )
 
-// NotaryConfig is what a notary is made of.
+// NotaryConfig is the configuration of a notary.
 type NotaryConfig struct {
 	// Signer holds an Ed25519 key.
 	Signer crypto.Signer
@@ -29,8 +29,8 @@ type NotaryConfig struct {
 	Chain []*x509.Certificate
 	// Gateway names the gateway in each attestation: its trust domain.
 	Gateway string
-	// Past are earlier certificates, so that the key set still covers what
-	// they signed. It may be empty.
+	// Past are earlier certificates, so that the key set still covers their signatures. It may
+	// be empty.
 	Past []PastKey
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -39,8 +39,8 @@ type NotaryConfig struct {
 // PastKey is a certificate that no longer signs.
 type PastKey struct {
 	Chain []*x509.Certificate
-	// RetiredAt is when the key stopped signing; zero when the key went on
-	// with a newer certificate.
+	// RetiredAt is when the key stopped signing; zero if the key continued with a newer
+	// certificate.
 	RetiredAt time.Time
 }
 
@@ -52,12 +52,13 @@ type Envelope struct {
 	JSON []byte
 	// SHA256 is the lower-case hex digest of JSON.
 	SHA256 string
-	// said is what the notary of this process signed; nil when only JSON says it.
+	// said is the statement that the notary of this process signed. It is nil for an envelope that
+	// was parsed from JSON.
 	said *Statement
 }
 
-// Statement is what the envelope says. Of one that this process signed nothing is
-// read again; any other proves nothing, as Read.
+// Statement returns the statement of the envelope. A statement signed by this process is not
+// parsed again; any other is read without verification, as by Read.
 func (e Envelope) Statement() (Statement, error) {
 	if e.said != nil {
 		return *e.said, nil
@@ -65,8 +66,8 @@ func (e Envelope) Statement() (Statement, error) {
 	return Read(e.JSON)
 }
 
-// NamesFiles reports whether the statement has digests of files: of those that the call was
-// bound to, or that it wrote. It is true for a statement that cannot be read.
+// NamesFiles reports whether the statement has digests of files that the call was bound to, or
+// that it wrote. It is true for an unreadable statement.
 func (e Envelope) NamesFiles() bool {
 	s, err := e.Statement()
 	return err != nil || len(s.Predicate.Inputs.Files)+len(s.Predicate.Outputs.Files) > 0
@@ -90,8 +91,8 @@ type seal struct {
 	window window
 }
 
-// NewNotary checks that the key is Ed25519, that the certificate is its own,
-// and that the chain leads to its root.
+// NewNotary checks that the key is Ed25519, that the certificate belongs to it, and that the chain
+// leads to its root.
 func NewNotary(c NotaryConfig) (*Notary, error) {
 	if c.Gateway == "" {
 		return nil, errors.New("making notary: it needs the gateway's name")
@@ -136,8 +137,8 @@ func newSeal(signer crypto.Signer, chain []*x509.Certificate) (seal, error) {
 	return s, s.tryOut(pub)
 }
 
-// tryOut signs once, so that a signer that cannot sign is found at start and
-// not after a call has run.
+// tryOut signs once, so that a signer that does not work is detected at the start instead of after
+// a call has run.
 func (s seal) tryOut(pub ed25519.PublicKey) error {
 	msg := []byte("palyra notary self-test")
 	sig, err := s.signer.Sign(rand.Reader, msg, crypto.Hash(0))
@@ -150,9 +151,8 @@ func (s seal) tryOut(pub ed25519.PublicKey) error {
 	return nil
 }
 
-// Use continues with another certificate or key, as after a renewal or a
-// rotation. The one before stays in the key set; when the key is a new one,
-// the old one counts as retired now.
+// Use continues with another certificate or key, for example after a renewal or a rotation. The
+// previous certificate remains in the key set. If the key is new, the old key is retired as of now.
 func (n *Notary) Use(signer crypto.Signer, chain []*x509.Certificate) error {
 	next, err := newSeal(signer, chain)
 	if err != nil {
@@ -176,7 +176,7 @@ func (n *Notary) Use(signer crypto.Signer, chain []*x509.Certificate) error {
 	return nil
 }
 
-// retire marks the earlier certificates of a key that signs no more.
+// retire marks the earlier certificates of a key that no longer signs.
 func retire(past []PastKey, c *x509.Certificate, at time.Time) {
 	for i := range past {
 		if past[i].RetiredAt.IsZero() && bytes.Equal(past[i].Chain[0].RawSubjectPublicKeyInfo, c.RawSubjectPublicKeyInfo) {
@@ -188,8 +188,8 @@ func retire(past []PastKey, c *x509.Certificate, at time.Time) {
 // Sign builds and signs the attestation of one execution. Its error has the
 // reason AttestationFailed; the caller must then fail the call.
 func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
-	// The time is taken under the lock: a key that Use retires meanwhile
-	// never signs a later time than its retirement.
+	// The time is taken under the lock, so that a key retired by Use never signs a time after its
+	// retirement.
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	at := n.now().UTC()
@@ -206,7 +206,7 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}
-	// Before it is signed: what the journal redacts afterwards has no signature.
+	// Redact before signing: a redacted statement would have no valid signature.
 	signed, _, err := tool.Redact(payload, nil)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
@@ -217,14 +217,14 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 	}
 	sum := sha256.Sum256(text)
 	out := Envelope{ID: x.AttestationID, JSON: text, SHA256: hex.EncodeToString(sum[:])}
-	// What was redacted, and a text that was no UTF-8, is not in the envelope as it is here.
+	// Redacted data and text that is not UTF-8 differ between the envelope and this statement.
 	if bytes.Equal(signed, payload) && !bytes.Contains(payload, []byte(replacement)) {
 		out.said = &s
 	}
 	return out, nil
 }
 
-// replacement stands in JSON for what is no UTF-8.
+// replacement replaces invalid UTF-8 in JSON.
 const replacement = "\uFFFD"
 
 // keyID is the id of the certificate's key.

@@ -6,16 +6,16 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Names of the format.
+// Identifiers of the format.
 const (
 	// PredicateType identifies the predicate; its specification is
 	// docs/format/attestation.md.
 	PredicateType = "https://palyra.dev/attestation/tool-execution/v1"
 	// PayloadType is the DSSE payload type of an in-toto statement.
 	PayloadType = "application/vnd.in-toto+json"
-	// CallSubject comes before the proposal's ULID in the first subject's name.
+	// CallSubject is the prefix of the proposal's ULID in the name of the first subject.
 	CallSubject = "palyra:tool-call/"
-	// FileSubject comes before "<workspace>/<path>" in an output file's name.
+	// FileSubject is the prefix of "<workspace>/<path>" in the name of an output file.
 	FileSubject = "palyra:file/"
 )
 
@@ -40,8 +40,8 @@ type Digest struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Predicate says what ran. Members named "...sha256" and members of Digest
-// are lower-case hex; members named "...digest" are "sha256:" and hex.
+// Predicate describes the execution. Members named "...sha256" and members of Digest are
+// lower-case hex; members named "...digest" are "sha256:" and hex.
 type Predicate struct {
 	AttestationID string     `json:"attestation_id"`
 	Gateway       string     `json:"gateway"`
@@ -51,7 +51,7 @@ type Predicate struct {
 	// SandboxEnforcement is one word: none, preflight, strict.
 	SandboxEnforcement string      `json:"sandbox_enforcement"`
 	Enforcement        Enforcement `json:"enforcement"`
-	// Isolation is nil when nothing was read back from inside.
+	// Isolation is nil if no values were read back from inside the sandbox.
 	Isolation *Isolation `json:"isolation,omitempty"`
 	Egress    Egress     `json:"egress"`
 	Inputs    Inputs     `json:"inputs"`
@@ -60,16 +60,16 @@ type Predicate struct {
 	Changes *Changes `json:"changes,omitempty"`
 	// Violations is nil when the sandbox denied nothing.
 	Violations *Violations `json:"violations,omitempty"`
-	// Claim is set for a call that an agent ran itself: it was decided here and executed
-	// elsewhere, and this is the agent's word alone.
+	// Claim is set for a call that an agent ran itself: the gateway decided the call and did not
+	// execute it, and only the agent vouches for the contents of the claim.
 	Claim *tool.Claim `json:"claim,omitempty"`
-	// Grants are what a WebAssembly guest used of what it was granted, and what it tried to
-	// use and did not get; nil for other calls.
+	// Grants are the grants that a WebAssembly guest used, and the accesses that it tried and
+	// was denied; nil for other calls.
 	Grants []GrantUse `json:"grants,omitempty"`
-	// Secrets are the names of those that the call could use, never their values.
+	// Secrets are the names of the secrets that the call could use, never their values.
 	Secrets []string `json:"secrets"`
-	// Journal is the journal as it was known to be durable when the call was
-	// proposed; nil in statements of older gateways.
+	// Journal is the durable head of the journal at the time of the proposal; nil in statements of
+	// older gateways.
 	Journal *Journal `json:"journal,omitempty"`
 	Result  Result   `json:"result"`
 	Usage   Usage    `json:"usage"`
@@ -78,29 +78,30 @@ type Predicate struct {
 	ExecutionSHA256 string `json:"execution_sha256"`
 }
 
-// What a statement says in the words of the report is the report's type. The
-// other types differ from the report's: in digests, which are hex here and
-// "sha256:" and hex there, and in numbers that may not fit a double.
+// Types that are identical in the report. The other types differ from the report's in digests,
+// which are hex here and "sha256:" and hex there, and in numbers that may not fit a double.
 type (
-	// Executor is what ran the call.
+	// Executor identifies the executor of the call.
 	Executor = tool.ExecutorInfo
-	// Egress is what the call could and did reach. Mode is strict, preflight, or
-	// unrestricted for the network of the host, which a report calls none.
+	// Egress describes the hosts that the call could reach and did reach. Mode is strict, preflight
+	// or unrestricted. Unrestricted is the network of the host; a report calls it none.
 	Egress = tool.Egress
 	// Connection is one observed connection; sizes are in bytes.
 	Connection = tool.Connection
-	// GrantUse is how often a guest used one grant.
+	// GrantUse counts a guest's uses of one grant.
 	GrantUse = tool.GrantUse
 )
 
-// Journal is a place in the journal: how many events it had, and the hash of the
-// last of them. With 0 events the hash is all zeros.
+// Journal is a place in the journal: how many events it had, and the hash of the last of them. With
+// 0 events the hash is all zeros. The proposal contains it as well: a verifier compares both, and
+// then needs only a bounded window of event hashes for proposals, instead of all hashes until the
+// last pending call ends.
 type Journal struct {
 	Size       int64  `json:"size"`
 	HeadSHA256 string `json:"head_sha256"`
 }
 
-// Invocation is the call and what allowed it.
+// Invocation is the call and its authorization.
 type Invocation struct {
 	ProposalID string `json:"proposal_id"`
 	DecisionID string `json:"decision_id"`
@@ -116,24 +117,24 @@ type Invocation struct {
 	CallDigest           string `json:"call_digest"`
 }
 
-// Policy is what decided: version, configuration and determining policies.
+// Policy identifies the deciding policy: version, configuration and determining policies.
 type Policy struct {
 	Version        string   `json:"version"`
 	SnapshotDigest string   `json:"snapshot_digest"`
 	Determining    []string `json:"determining"`
 }
 
-// Enforcement compares the layers asked for with the layers reached. Each
-// layer that was asked for and is not in Applied has a line in Downgrades.
+// Enforcement compares the requested layers with the applied ones. Each requested layer that is not
+// in Applied has a line in Downgrades.
 type Enforcement struct {
 	Requested  []string `json:"requested"`
 	Applied    []string `json:"applied"`
 	Downgrades []string `json:"downgrades"`
 }
 
-// Isolation is what was read back from inside the sandbox. Numbers that may
-// not fit a double (inode numbers, rlimits) are decimal strings; an unlimited
-// rlimit is "unlimited".
+// Isolation has the values that were read back from inside the sandbox. Numbers that may not
+// fit a double (inode numbers, rlimits) are decimal strings; an unlimited rlimit is
+// "unlimited".
 type Isolation struct {
 	tool.Measured
 	Namespaces      map[string]string `json:"namespaces"`
@@ -141,11 +142,11 @@ type Isolation struct {
 	SeccompSHA256   string            `json:"seccomp_sha256,omitempty"`
 	HelperSHA256    string            `json:"helper_sha256"`
 	ArgumentsSHA256 string            `json:"arguments_sha256"`
-	// BackendSHA256 is of the backend's program.
+	// BackendSHA256 is the digest of the backend's program.
 	BackendSHA256 string `json:"backend_sha256,omitempty"`
 }
 
-// Changes is what became of what the call wrote to its copy of a workspace.
+// Changes is the outcome of the call's changes to its copy of a workspace.
 type Changes struct {
 	// State is unchanged, committed, discarded, conflicted or dry_run.
 	State     string `json:"state"`
@@ -158,8 +159,8 @@ type Changes struct {
 	Bytes      int64  `json:"bytes"`
 	// Protected are the protected paths among them.
 	Protected []string `json:"protected"`
-	// ApprovalID and GrantID are "" when policy alone let them through; Reason
-	// is that of changes that were not committed.
+	// ApprovalID and GrantID are "" if policy alone allowed the changes; Reason is set for
+	// changes that were not committed.
 	ApprovalID string `json:"approval_id,omitempty"`
 	GrantID    string `json:"grant_id,omitempty"`
 	Reason     string `json:"reason,omitempty"`
@@ -167,13 +168,12 @@ type Changes struct {
 
 // Violations are the system calls that the sandbox denied.
 type Violations struct {
-	// Count includes those that First has no room for.
+	// Count includes the items that do not fit in First.
 	Count int         `json:"count"`
 	First []Violation `json:"first"`
 }
 
-// Violation is one system call that was denied. Arguments are hexadecimal and
-// those in registers.
+// Violation is one denied system call. Arguments are hexadecimal register values.
 type Violation struct {
 	At         time.Time `json:"at"`
 	Syscall    string    `json:"syscall"`
@@ -182,15 +182,15 @@ type Violation struct {
 	Errno      string    `json:"errno"`
 }
 
-// Inputs are the digests of what went in.
+// Inputs are the digests of the inputs.
 type Inputs struct {
 	ArgumentsDigest string `json:"arguments_digest"`
 	// Executable is nil for a call that starts no program.
 	Executable *File `json:"executable,omitempty"`
 	// Files are the bound operands.
 	Files []File `json:"files"`
-	// UnboundArguments counts the arguments that look like paths and led to no
-	// file that could be bound. Older gateways do not state it.
+	// UnboundArguments counts the arguments that look like paths but do not name a file that could
+	// be bound. Older gateways omit it.
 	UnboundArguments int `json:"unbound_arguments,omitempty"`
 }
 
@@ -200,21 +200,21 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Outputs are the digests of what came out; sizes are in bytes and count all
-// that the tool wrote, kept or not.
+// Outputs are the digests of the outputs; sizes are in bytes and count all written bytes,
+// stored or not.
 type Outputs struct {
 	StdoutSHA256 string `json:"stdout_sha256,omitempty"`
 	StderrSHA256 string `json:"stderr_sha256,omitempty"`
-	// These are over the bytes that were kept of a stream when some were left
-	// out: what the result holds of it, before anything was redacted.
+	// These cover the stored bytes of a stream if some were omitted: the part in the result,
+	// before redaction.
 	StdoutKeptSHA256 string `json:"stdout_kept_sha256,omitempty"`
 	StderrKeptSHA256 string `json:"stderr_kept_sha256,omitempty"`
 	StdoutBytes      int64  `json:"stdout_bytes"`
 	StderrBytes      int64  `json:"stderr_bytes"`
 	ResultSHA256     string `json:"result_sha256"`
 	ResultBytes      int64  `json:"result_bytes"`
-	// ResultNotKept is true when the gateway could not store the result: nobody
-	// but the client has it, and the digest is what there is.
+	// ResultNotKept is true if the gateway could not store the result: only the client has it,
+	// and the gateway only has its digest.
 	ResultNotKept bool     `json:"result_not_kept,omitempty"`
 	Truncated     bool     `json:"truncated"`
 	Redactions    []string `json:"redactions"`
@@ -222,8 +222,8 @@ type Outputs struct {
 	Files []FileChange `json:"files"`
 }
 
-// FileChange is one written file: its digests before and after, in hex; ""
-// means that there was or is no file.
+// FileChange is one written file: its digests before and after, in hex; "" means that no file
+// existed.
 type FileChange struct {
 	Workspace string `json:"workspace"`
 	Path      string `json:"path"`
@@ -231,8 +231,8 @@ type FileChange struct {
 	Is        string `json:"is"`
 }
 
-// Result is how the call ended. The text of an error is not in it: the result
-// digest covers what the client was told.
+// Result is the outcome of the call. It does not have the text of an error: the result digest
+// covers the text that was sent to the client.
 type Result struct {
 	Outcome  string `json:"outcome"`
 	Reason   string `json:"reason,omitempty"`
@@ -241,15 +241,15 @@ type Result struct {
 	TimedOut bool   `json:"timed_out"`
 }
 
-// Usage is what the call consumed.
+// Usage lists the resources consumed by the call.
 type Usage struct {
 	// WallNS and CPUNS are nanoseconds.
 	WallNS          int64 `json:"wall_ns"`
 	CPUNS           int64 `json:"cpu_ns"`
 	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
 	Processes       int   `json:"processes"`
-	// FuelReported is what a WebAssembly guest used. Its worker says so, which is not
-	// trusted; 0 for other calls.
+	// FuelReported is the fuel that a WebAssembly guest used according to its worker, which is
+	// not trusted; 0 for other calls.
 	FuelReported int64 `json:"fuel_reported,omitempty"`
 }
 
@@ -260,6 +260,6 @@ type Times struct {
 	ApprovedAt time.Time `json:"approved_at,omitzero"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
-	// AttestedAt is when the notary signed; the certificate is judged at it.
+	// AttestedAt is the time of the notary's signature. The certificate must be valid at this time.
 	AttestedAt time.Time `json:"attested_at"`
 }

@@ -11,9 +11,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// check proves that a statement is whole and that its parts agree. The notary
-// runs it before it signs and Verify after, so that nothing is signed which
-// would not verify.
+// check verifies that a statement is complete and that its parts agree. The notary calls it before
+// it signs, and Verify calls it afterwards, so that no signed statement fails verification.
 func (s Statement) check() error {
 	if s.Type != spb.StatementTypeUri {
 		return fmt.Errorf("statement type is %q, want %q", s.Type, spb.StatementTypeUri)
@@ -35,7 +34,7 @@ func (s Statement) check() error {
 	return s.checkSubjects()
 }
 
-// checkSubjects compares the subjects with what the predicate says they are.
+// checkSubjects compares the subjects with the predicate.
 func (s Statement) checkSubjects() error {
 	want := subjects(s.Predicate)
 	if len(want) != len(s.Subject) {

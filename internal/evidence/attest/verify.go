@@ -20,20 +20,19 @@ import (
 // MaxEnvelope is the largest envelope that is read: 8 MiB.
 const MaxEnvelope = 8 << 20
 
-// Verified is an attestation whose signature and form were proven.
+// Verified is an attestation with a verified signature and form.
 type Verified struct {
 	Statement Statement
-	// Predicate is the statement's.
+	// Predicate is the predicate of the statement.
 	Predicate Predicate
 	KeyID     string
-	// Certificate is the notary's.
+	// Certificate is the certificate of the notary.
 	Certificate *x509.Certificate
-	// SHA256 is the lower-case hex digest of the envelope as it was given.
+	// SHA256 is the lower-case hex digest of the envelope as received.
 	SHA256 string
 }
 
-// CheckResult proves that result is, byte for byte, what the attestation
-// covers.
+// CheckResult proves that the attestation covers exactly the bytes of result.
 func (v Verified) CheckResult(result []byte) error {
 	sum := sha256.Sum256(result)
 	if got := hex.EncodeToString(sum[:]); got != v.Predicate.ExecutionSHA256 {
@@ -42,11 +41,11 @@ func (v Verified) CheckResult(result []byte) error {
 	return nil
 }
 
-// Verify checks one envelope against an exported key set, offline. It is
-// strict: an unknown member, another payload or predicate type, more than one
-// signature, a chain that does not lead to the set's root, a time outside the
-// certificates' validity or after the key's retirement, and parts that do not
-// agree are all refused, with the reason VerificationFailed and what is wrong.
+// Verify checks one envelope against an exported key set, offline. It is strict and rejects
+// unknown members, other payload or predicate types, more than one signature, a chain that does
+// not lead to the set's root, a time outside the certificates' validity or after the key's
+// retirement, and inconsistent parts. The error has the reason VerificationFailed and describes
+// the fault.
 func Verify(envelope []byte, keys KeySet) (Verified, error) {
 	v, err := NewVerifier(keys)
 	if err != nil {
@@ -55,8 +54,8 @@ func Verify(envelope []byte, keys KeySet) (Verified, error) {
 	return v.Verify(envelope)
 }
 
-// Verifier checks many envelopes against one key set whose certificates it
-// proved once. It is safe for concurrent use.
+// Verifier checks many envelopes against one key set, whose certificates are verified once. It
+// is safe for concurrent use.
 type Verifier struct {
 	gateway string
 	keys    map[string][]trusted
@@ -70,15 +69,15 @@ type trusted struct {
 	retiredAt time.Time
 }
 
-// NewVerifier proves the key set: every certificate leads to the root and
-// every member says what the certificate says.
+// NewVerifier verifies the key set: every certificate leads to the root and every member agrees
+// with the certificate.
 func NewVerifier(set KeySet) (*Verifier, error) {
 	roots, err := parsePEM(set.CARoot)
 	if err != nil || len(roots) != 1 {
 		return nil, reason.Errorf(reason.VerificationFailed, "key set: ca_root is not one certificate in PEM")
 	}
 	if len(set.Keys) == 0 {
-		return nil, reason.Errorf(reason.VerificationFailed, "key set: there are no keys")
+		return nil, reason.Errorf(reason.VerificationFailed, "key set: it contains no keys")
 	}
 	v := &Verifier{gateway: set.Gateway, keys: make(map[string][]trusted, len(set.Keys))}
 	for _, k := range set.Keys {
@@ -171,8 +170,8 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 	}, nil
 }
 
-// Read returns the statement of an envelope and proves nothing: it shows what a
-// gateway sent to those who take its word.
+// Read returns the statement of an envelope without verifying it, for readers that trust the
+// gateway.
 func Read(envelope []byte) (Statement, error) {
 	signed, err := dsse.Open(envelope, PayloadType, MaxEnvelope)
 	if err != nil {
@@ -189,9 +188,9 @@ func readStatement(payload []byte) (Statement, error) {
 	return s, s.check()
 }
 
-// validAt finds the certificate that vouched for the key at the given time.
-// Refusing a time after the retirement keeps a stolen old key from signing
-// under today's date; that it cannot back-date is the journal's part.
+// validAt finds the certificate that was valid for the key at the given time. A time after the
+// retirement is refused, so that a thief of an old key cannot sign with a later date. The journal
+// prevents an earlier date.
 func validAt(certs []trusted, at time.Time) (*x509.Certificate, error) {
 	err := errors.New("the key has no certificate")
 	for _, c := range certs {

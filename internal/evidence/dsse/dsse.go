@@ -1,5 +1,5 @@
-// Package dsse signs payloads and reads what was signed: DSSE envelopes with one Ed25519
-// signature, read strictly. It is a leaf.
+// Package dsse signs payloads and reads signed payloads: DSSE envelopes with one Ed25519 signature,
+// read strictly. It is a leaf.
 //
 // Source: DSSE v1.0.2, protocol and envelope (secure-systems-lab/dsse).
 package dsse
@@ -33,8 +33,8 @@ type signature struct {
 	Sig   string `json:"sig"`
 }
 
-// What an envelope with one signature has before each of its strings in RFC 8785 form,
-// and after the last.
+// The fixed text of an envelope with one signature, in RFC 8785 form: the parts before each of its
+// strings, and the part after the last.
 const (
 	beforePayload = `{"payload":"`
 	beforeType    = `","payloadType":"`
@@ -43,8 +43,8 @@ const (
 	afterSig      = `"}]}`
 )
 
-// Sign makes the envelope of a payload, in RFC 8785 form; signer holds an Ed25519 key.
-// Payload type and key id are in ASCII, and hold nothing that JSON escapes.
+// Sign returns the envelope of a payload in RFC 8785 form. signer holds an Ed25519 key. Payload
+// type and key id must be ASCII without characters that JSON escapes.
 func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) ([]byte, error) {
 	for _, s := range []string{payloadType, keyID} {
 		if !plain(s) || strings.ContainsAny(s, `"\`) {
@@ -65,10 +65,9 @@ func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer
 	return append(text, afterSig...), nil
 }
 
-// KeyID is the key's OpenSSH fingerprint, "SHA256:" and base64: verifiers made
-// with go-securesystemslib give that id to a bare public key and skip
-// signatures that carry another. The digest is over the type and the key, each
-// behind its length (RFC 8709 section 4).
+// KeyID is the key's OpenSSH fingerprint, "SHA256:" and base64. Verifiers built with
+// go-securesystemslib give that id to a bare public key and skip signatures with another id. The
+// digest covers the key type and the key, each preceded by its length (RFC 8709 section 4).
 func KeyID(public ed25519.PublicKey) string {
 	const kind = "ssh-ed25519"
 	text := append(binary.BigEndian.AppendUint32(nil, uint32(len(kind))), kind...)
@@ -77,17 +76,17 @@ func KeyID(public ed25519.PublicKey) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// Opened is an envelope whose form is in order. Nothing is proven before Verify.
+// Opened is an envelope with a valid form. Its signature is unverified before Verify.
 type Opened struct {
 	Payload []byte
-	// KeyID is the key that the envelope says it was signed with.
+	// KeyID is the key that the envelope names as its signer.
 	KeyID string
 
 	payloadType, sig string
 }
 
-// Open reads an envelope of at most so many bytes, with one signature over a payload of
-// the type.
+// Open reads an envelope of at most the given size in bytes, with one signature over a payload of
+// the given type.
 func Open(text []byte, payloadType string, most int) (Opened, error) {
 	if len(text) > most {
 		return Opened{}, fmt.Errorf("envelope has %d bytes, the limit is %d", len(text), most)
@@ -121,8 +120,8 @@ func (o Opened) Verify(public ed25519.PublicKey) error {
 	return nil
 }
 
-// read reads the form that an envelope has in RFC 8785 by cutting it to pieces, and
-// every other with the JSON library.
+// read parses an envelope in RFC 8785 form by cutting the text, and any other envelope with the
+// JSON library.
 func read(text []byte) (envelope, error) {
 	if e, ok := cut(string(text)); ok {
 		return e, nil
@@ -132,8 +131,8 @@ func read(text []byte) (envelope, error) {
 	return e, err
 }
 
-// cut reads an envelope in RFC 8785 form with one signature and no
-// escapes; ok is false for every other.
+// cut parses an envelope in RFC 8785 form with one signature and no escapes. ok is false for any
+// other text.
 func cut(text string) (e envelope, ok bool) {
 	if strings.Contains(text, `\`) {
 		return envelope{}, false
@@ -158,8 +157,8 @@ func cut(text string) (e envelope, ok bool) {
 	return e, text == afterSig
 }
 
-// plain reports whether a JSON string without escapes is in order as it is. The
-// payload needs no such look: what is not base64 is refused later.
+// plain reports whether a JSON string without escapes is valid unchanged. The payload does not
+// need this check: invalid base64 is rejected later.
 func plain(s string) bool {
 	for _, c := range []byte(s) {
 		if c < ' ' || c >= utf8.RuneSelf {
@@ -169,8 +168,7 @@ func plain(s string) bool {
 	return true
 }
 
-// preAuthentication is the text that a signature is over (DSSE, protocol
-// section).
+// preAuthentication returns the text that the signature covers (DSSE, protocol section).
 func preAuthentication(payloadType string, payload []byte) []byte {
 	text := make([]byte, 0, len(payloadType)+len(payload)+64)
 	text = append(text, "DSSEv1 "...)
@@ -180,8 +178,8 @@ func preAuthentication(payloadType string, payload []byte) []byte {
 	return append(text, payload...)
 }
 
-// decode reads standard base64 of which there is only one spelling: the
-// decoder alone would skip line breaks.
+// decode reads standard base64 in its only canonical encoding. The decoder alone would ignore line
+// breaks.
 func decode(text string) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil {

@@ -18,12 +18,11 @@ const (
 	maxWorkers = 3
 )
 
-// link is what following a chain needs of an event that was verified.
+// link has the fields of a verified event that are required to follow the chain.
 type link struct {
 	head   Head
 	erased bool
-	// signed is a copy of the whole event if it is a checkpoint or a rotation of
-	// the key that signs them.
+	// signed is a copy of the whole event if it is a checkpoint or a rotation of the signing key.
 	signed *Event
 }
 
@@ -37,22 +36,21 @@ func linkOf(e *Event) link {
 	return l
 }
 
-// stretch is a part of the chain, verified apart from what comes before it.
+// stretch is a part of the chain, verified independently of the parts before it.
 type stretch struct {
 	after, upTo int64
 	done        chan struct{}
-	// first is the first event as it was read, for the link to the stretch
-	// before; nil when there is none.
+	// first is the first event as read, for checking its link to the previous stretch. It is nil if
+	// the stretch is empty.
 	first *Event
 	links []link
 	// err is the first fault; links end before it.
 	err error
 }
 
-// verifyChain checks every event after a sequence number up to a head, and hands
-// each to visit (which may be nil) in order. Several stretches of the chain are
-// verified in parallel, but the error is always the one with the lowest sequence
-// number. The meter of ctx counts events.
+// verifyChain checks every event after a sequence number up to a head, and passes each to visit
+// (which may be nil) in order. Several stretches of the chain are verified in parallel, but the
+// error is always the one with the lowest sequence number. The meter of ctx counts events.
 func verifyChain(ctx context.Context, src Source, after int64, head Head, visit func(link) error) error {
 	prev, err := headAt(ctx, src, after)
 	if err != nil {
@@ -86,7 +84,7 @@ func verifyChain(ctx context.Context, src Source, after int64, head Head, visit 
 	return checkEnd(ctx, prev, head, after)
 }
 
-// divide hands out stretches until the end or until ctx ends.
+// divide sends stretches to the workers until the chain ends or ctx ends.
 func divide(ctx context.Context, after, upTo int64, todo, ordered chan<- *stretch) {
 	defer close(ordered)
 	defer close(todo)
@@ -121,7 +119,7 @@ func (s *stretch) verify(ctx context.Context, src Source) {
 	})
 }
 
-// join links the stretch to what comes before it and visits its events.
+// join checks the link to the previous stretch and visits the events of this one.
 func (s *stretch) join(prev Head, visit func(link) error) (Head, error) {
 	if s.first != nil {
 		if err := s.first.CheckAfter(prev); err != nil {
@@ -139,7 +137,7 @@ func (s *stretch) join(prev Head, visit func(link) error) (Head, error) {
 	return prev, s.err
 }
 
-// checkEnd compares the end of the chain with the head that it should have.
+// checkEnd compares the end of the chain with the expected head.
 func checkEnd(ctx context.Context, prev, head Head, after int64) error {
 	switch {
 	case ctx.Err() != nil:

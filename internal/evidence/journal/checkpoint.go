@@ -19,7 +19,7 @@ type Checkpoint struct {
 	// Size is the number of events that it covers.
 	Size int64
 	Root [32]byte
-	// Note is the signed note that says so.
+	// Note is the signed note of the checkpoint.
 	Note string
 }
 
@@ -38,10 +38,9 @@ func checkpointText(origin string, size int64, root [32]byte) string {
 	return origin + "\n" + strconv.FormatInt(size, 10) + "\n" + base64.StdEncoding.EncodeToString(root[:]) + "\n"
 }
 
-// ParseCheckpoint reads a note, verifies its signature and checks the origin; an
-// empty origin accepts any. When known is a *Signers, the size must be one that the
-// key may sign for. The note must be in canonical form: one signature, nothing
-// else, every byte as SignCheckpoint writes it.
+// ParseCheckpoint reads a note, verifies its signature and checks the origin; an empty origin
+// accepts any. If known is a *Signers, the key must be permitted to sign the size. The note must be
+// in canonical form: exactly one signature, and byte for byte as SignCheckpoint writes it.
 func ParseCheckpoint(text, origin string, known note.Verifiers) (Checkpoint, error) {
 	n, err := openNote(text, known)
 	if err != nil {
@@ -66,7 +65,7 @@ func ParseCheckpoint(text, origin string, known note.Verifiers) (Checkpoint, err
 	return c, nil
 }
 
-// ParseUnverified reads what a note says without verifying who signed it.
+// ParseUnverified reads a note without verifying its signature.
 func ParseUnverified(text string) (Checkpoint, error) {
 	said, _, found := strings.Cut(text, "\n\n")
 	if !found {
@@ -97,13 +96,13 @@ func parseCheckpointText(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// openNote verifies a note that must have exactly one signature, by a known key,
-// and must be the same bytes when it is encoded again. Otherwise somebody could
-// change a note without breaking its signature: base64 has unused bits, and the
-// format ignores signature lines of unknown keys.
+// openNote verifies a note that must have exactly one signature, by a known key, and must have
+// the same bytes when it is encoded again. Otherwise a note could be changed without breaking
+// its signature: base64 has unused bits, and the format ignores signature lines of unknown
+// keys.
 func openNote(text string, known note.Verifiers) (*note.Note, error) {
 	if known == nil {
-		return nil, fmt.Errorf("there is no key to verify it with")
+		return nil, fmt.Errorf("no key to verify it is given")
 	}
 	n, err := note.Open([]byte(text), known)
 	if err != nil {

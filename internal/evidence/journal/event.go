@@ -38,8 +38,8 @@ type Event struct {
 	Subject string
 	// Payload is one JSON object in RFC 8785 form, or nil when it was erased.
 	Payload json.RawMessage
-	// Salt is kept and erased with the payload, so that nobody can test
-	// guesses of an erased payload against PayloadSHA256.
+	// Salt is kept and erased with the payload, so that guesses of an erased payload cannot be
+	// tested against PayloadSHA256.
 	Salt          []byte
 	PayloadSHA256 [32]byte
 	PrevHash      [32]byte
@@ -57,22 +57,22 @@ type Head struct {
 	At   time.Time
 }
 
-// Head returns the head that e is.
+// Head returns the head of a chain that ends with e.
 func (e *Event) Head() Head { return Head{Seq: e.Seq, Hash: e.Hash, At: e.At} }
 
-// Nonce holds what can be worked out of an event before its place in the chain is
-// known: the random bytes and the payload's digest. It is made before the writer's
-// critical section, to keep that short.
+// Nonce has the parts of an event that do not depend on its place in the chain: the random
+// bytes and the payload's digest. It is computed before the writer's critical section, to keep
+// that short.
 type Nonce struct {
 	Salt [SaltSize]byte
 	// ID is the random part of the event's ULID.
 	ID [10]byte
-	// digest is of Salt and the payload, once Prepare computed it.
+	// digest covers Salt and the payload. Prepare computes it.
 	digest   [32]byte
 	prepared bool
 }
 
-// NewNonce draws a Nonce from the system's generator.
+// NewNonce generates a Nonce from the system's random generator.
 func NewNonce() Nonce {
 	var n Nonce
 	var buf [SaltSize + 10]byte
@@ -82,18 +82,17 @@ func NewNonce() Nonce {
 	return n
 }
 
-// Prepare draws the Nonce of one draft and digests its payload, which must not
-// change any more.
+// Prepare generates the Nonce of one draft and digests its payload, which must not change
+// afterwards.
 func Prepare(d *event.Draft) Nonce {
 	n := NewNonce()
 	n.digest, n.prepared = payloadDigest(n.Salt[:], d.Payload), true
 	return n
 }
 
-// Seal turns a draft into the event that follows prev. The time is at, or
-// prev's when at lies before it. The nonce must have been made for this draft
-// or by NewNonce. Seal does no I/O and keeps a reference to the draft's
-// payload.
+// Seal turns a draft into the event that follows prev. The event's time is at, or the time of prev
+// if at is earlier. The nonce must come from Prepare with this draft, or from NewNonce. Seal does
+// no I/O and keeps a reference to the draft's payload.
 func Seal(prev Head, d event.Draft, at time.Time, nonce Nonce) Event {
 	at = Instant(at)
 	if at.Before(prev.At) {
@@ -111,7 +110,7 @@ func Seal(prev Head, d event.Draft, at time.Time, nonce Nonce) Event {
 	return e
 }
 
-// Instant cuts t to what the journal keeps: UTC, microseconds.
+// Instant truncates t to the precision of the journal: UTC, microseconds.
 func Instant(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC() }
 
 func newID(at time.Time, nonce Nonce) string {
@@ -134,8 +133,8 @@ func payloadDigest(salt, payload []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// headerDigest hashes what is in the event beside payload and place. Every
-// text is preceded by its length, so no two headers have the same encoding.
+// headerDigest hashes the event except its payload and place. Every text is preceded by its
+// length, so no two headers have the same encoding.
 func (e *Event) headerDigest() [32]byte {
 	var stack [512]byte
 	b := appendText(stack[:0], headerTag)
@@ -169,7 +168,7 @@ func (e *Event) CheckSelf() error {
 	switch {
 	case e.Erased():
 	case e.Payload == nil || len(e.Salt) != SaltSize:
-		return corrupt(e.Seq, "payload and salt are not both there or both erased")
+		return corrupt(e.Seq, "payload and salt must both be present or both be erased")
 	case payloadDigest(e.Salt, e.Payload) != e.PayloadSHA256:
 		return corrupt(e.Seq, "the payload does not match its digest")
 	}
@@ -179,8 +178,8 @@ func (e *Event) CheckSelf() error {
 	return nil
 }
 
-// CheckAfter checks that e follows prev in the chain. It returns a
-// CorruptError that names the first sequence number that is wrong.
+// CheckAfter checks that e follows prev in the chain. It returns a CorruptError with the first
+// wrong sequence number.
 func (e *Event) CheckAfter(prev Head) error {
 	switch want := prev.Seq + 1; {
 	case e.Seq > want:

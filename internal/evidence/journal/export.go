@@ -22,12 +22,11 @@ import (
 // ExportFormat names the format and its version.
 const ExportFormat = "palyra-journal-export/1"
 
-// sealTag begins the text that an export's seal signs. It cannot be mistaken
-// for a checkpoint, which has three lines.
+// sealTag begins the text that the seal of an export signs. The text cannot be mistaken for a
+// checkpoint, which has three lines.
 const sealTag = "palyra.dev/journal/export/v1"
 
-// exportPage is how many events are read at once: a slow reader must not hold
-// a snapshot open.
+// exportPage is the number of events read at once: a slow reader must not hold a snapshot open.
 const exportPage = 512
 
 // exportHeader is line 1.
@@ -39,8 +38,8 @@ type exportHeader struct {
 	// After, largest first, in hex.
 	Frontier []string `json:"frontier"`
 	Gateway  string   `json:"gateway"`
-	// Keys is what the caller of Export handed in, opaque here: certificates
-	// and keys that verify the attestations.
+	// Keys is opaque data from the caller of Export: certificates and keys that verify the
+	// attestations.
 	Keys json.RawMessage `json:"keys"`
 	Kind string          `json:"kind"`
 	// PrevHash is the hash of event After, in hex; zeros for 0.
@@ -61,7 +60,7 @@ type exportTrailer struct {
 	SHA256 string `json:"sha256"`
 }
 
-// sealed is what the seal signs.
+// sealed is the signed content of the seal.
 type sealed struct {
 	gateway    string
 	after      int64
@@ -78,10 +77,9 @@ func (s sealed) text() string {
 	}, "\n")
 }
 
-// Export writes the events after a sequence number as NDJSON: a header, one line
-// per event, a trailer. It covers the events that are durable when it begins, and
-// signs a checkpoint over them. keys is any JSON and goes into the header; nil is
-// null.
+// Export writes the events after a sequence number as NDJSON: a header, one line per event, and a
+// trailer. It covers the events that are durable when it starts, and signs a checkpoint over them.
+// keys is any JSON value for the header; nil is written as null.
 func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.RawMessage) error {
 	head, key, verifiers := l.exportPoint()
 	if after < 0 || after > head.Seq {
@@ -109,8 +107,8 @@ func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.Ra
 	return nil
 }
 
-// exportPoint is where an export ends and the key that signs it: one that is
-// replaced meanwhile signs no size that is larger than when it was.
+// exportPoint returns the end of an export and the key that signs it. A key that is replaced
+// meanwhile signs no size larger than at its replacement.
 func (l *Log) exportPoint() (Head, *Key, []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +182,7 @@ func (l *Log) exportTrailer(ctx context.Context, out *exportWriter, key *Key, se
 	})
 }
 
-// exportWriter hashes what it writes.
+// exportWriter hashes the bytes that it writes.
 type exportWriter struct {
 	w   *bufio.Writer
 	sum hash.Hash

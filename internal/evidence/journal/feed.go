@@ -8,15 +8,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What a Feed keeps of the newest events, so that followers who keep up do not
-// read the store.
+// The newest events in a Feed, so that followers that keep up do not read the store.
 const (
 	feedEvents = 1024
 	feedBytes  = 4 << 20
 )
 
-// Feed tells followers of new durable events. The writer publishes to it after
-// a commit; nothing polls. It is safe for concurrent use.
+// Feed notifies followers of new durable events. The writer publishes to it after a commit; there
+// is no polling. It is safe for concurrent use.
 type Feed struct {
 	mu     sync.Mutex
 	head   Head
@@ -26,7 +25,7 @@ type Feed struct {
 	closed bool
 }
 
-// wait is somebody who waits for the head to be past after.
+// wait is a waiter for a head past after.
 type wait struct {
 	after int64
 	wake  chan struct{} // closed when it is
@@ -69,8 +68,8 @@ func (f *Feed) trim() {
 	f.recent = slices.Delete(f.recent, 0, drop)
 }
 
-// broadcast wakes those whose wait is over. Who waits for many events, as what makes
-// checkpoints does, is not woken for each.
+// broadcast wakes the waiters whose condition is met. A waiter for many events, such as the
+// checkpointer, is not woken for each.
 func (f *Feed) broadcast() {
 	f.waits = slices.DeleteFunc(f.waits, func(w wait) bool {
 		over := f.closed || f.head.Seq > w.after
@@ -81,7 +80,7 @@ func (f *Feed) broadcast() {
 	})
 }
 
-// Close wakes all who wait; their Wait returns reason.ShuttingDown.
+// Close wakes all waiters; their Wait returns reason.ShuttingDown.
 func (f *Feed) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

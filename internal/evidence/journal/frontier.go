@@ -37,7 +37,7 @@ func treeFrontier(t *Tree) (frontier, error) {
 	return f, nil
 }
 
-// valid reports whether the number of roots is that of the size.
+// valid reports whether the number of roots matches the size.
 func (f *frontier) valid() bool {
 	return f.size >= 0 && len(f.roots) == bits.OnesCount64(uint64(f.size))
 }
@@ -65,8 +65,8 @@ func (f *frontier) root() [32]byte {
 	return r.root
 }
 
-// roots follows a chain and answers what the tree's root was at the sizes that
-// checkpoints name, which lie a little behind the event that carries them.
+// roots follows a chain and returns the tree's root at the sizes of checkpoints, which lie
+// slightly behind the event that carries them.
 type roots struct {
 	base  frontier
 	queue [][32]byte // hashes of the events after base

@@ -1,7 +1,7 @@
-// Package journal is the append-only log of everything the gateway does: a
-// hash chain over events, a Merkle tree over their hashes, signed checkpoints,
-// proofs, following, verification and export. It knows bytes, not domains, and
-// keeps its data in a Store. docs/format/journal.md specifies the format.
+// Package journal is the append-only log of all actions of the gateway: a hash chain over events, a
+// Merkle tree over their hashes, signed checkpoints, proofs, following, verification and export. It
+// does not interpret the payloads of events, and keeps its data in a Store. docs/format/journal.md
+// specifies the format.
 package journal
 
 import (
@@ -10,14 +10,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// CorruptError says that the journal is not what was written.
+// CorruptError means that the journal differs from the journal that was written.
 type CorruptError struct {
 	// Seq is the first sequence number that is wrong or missing.
 	Seq  int64
 	What string
 }
 
-// Error names the sequence number and what is wrong with it.
+// Error names the sequence number and the error.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal is damaged at sequence number %d: %s", e.Seq, e.What)
 }

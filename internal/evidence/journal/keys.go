@@ -35,8 +35,8 @@ func NewKey(gateway string, private crypto.Signer) (*Key, error) {
 	return &Key{verifier: verifier, text: text, private: private}, nil
 }
 
-// VerifierKey returns the text form of a public key, name+hash+base64, which
-// verifies what the gateway's Key signs.
+// VerifierKey returns the text form of a public key, name+hash+base64, for verifying signatures
+// of the gateway's Key.
 func VerifierKey(gateway string, public ed25519.PublicKey) (string, error) {
 	text, err := note.NewEd25519VerifierKey(gateway, public)
 	if err != nil {

@@ -18,7 +18,7 @@ func ParseKey(text string) (*Key, error) {
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "the checkpoint key is malformed")
 	}
-	// The base64 may hold a '+' of its own: it is all that follows the fourth.
+	// The base64 may itself contain a '+', so it is everything after the fourth one.
 	parts := strings.SplitN(text, "+", 5)
 	raw, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
 	// note.NewSigner has checked the algorithm byte in front of the seed.

@@ -14,9 +14,8 @@ import (
 	"palyra/internal/core/event"
 )
 
-// AppendLine appends the canonical line of an event, without a line feed: one
-// RFC 8785 object with all keys always there. The payload stands in it as it
-// is, or null when erased.
+// AppendLine appends the canonical line of an event, without a line feed: one RFC 8785 object that
+// always has all keys. The payload is included verbatim, or is null if it was erased.
 func (e *Event) AppendLine(b []byte) ([]byte, error) {
 	w := lineWriter{b: b}
 	w.text(`{"actor":`, e.Actor)
@@ -82,14 +81,14 @@ func ParseLine(line []byte) (Event, error) {
 	return e, checkForm(&e, line)
 }
 
-// checkForm checks what the reader cannot see: that the line is the one form
-// of the event.
+// checkForm checks the property that the reader cannot check: that the line is the canonical
+// form of the event.
 func checkForm(e *Event, line []byte) error {
 	if _, err := ulid.ParseStrict(e.ID); err != nil {
 		return fmt.Errorf("id %q is not a ULID", e.ID)
 	}
 	if (e.Payload == nil) != (e.Salt == nil) {
-		return errors.New("payload and salt are not both there or both erased")
+		return errors.New("payload and salt must both be present or both be erased")
 	}
 	if e.Payload != nil && !canonical.Is(e.Payload) {
 		return errors.New("the payload is not in canonical form")
@@ -133,8 +132,8 @@ func (w *lineWriter) hex(key string, value []byte) {
 	w.b = append(hex.AppendEncode(w.b, value), '"')
 }
 
-// lineReader reads a line in its one form: literal text between values. After
-// the first error it does nothing.
+// lineReader reads the canonical form of a line: values with literal text between them. After the
+// first error its methods do nothing.
 type lineReader struct {
 	rest []byte
 	err  error

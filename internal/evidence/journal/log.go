@@ -16,13 +16,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// When a checkpoint is made.
+// The limits that determine when a checkpoint is created.
 const (
-	// CheckpointEvery is how many events may pass without one.
+	// CheckpointEvery is the maximum number of events between checkpoints.
 	CheckpointEvery = 1000
-	// CheckpointAfter is how long an event waits for one.
+	// CheckpointAfter is the maximum time from an event to its checkpoint.
 	CheckpointAfter = 60 * time.Second
-	// retryAfter is the pause after a checkpoint that could not be written.
+	// retryAfter is the pause after a failed attempt to write a checkpoint.
 	retryAfter = 5 * time.Second
 )
 
@@ -30,10 +30,10 @@ const (
 type Options struct {
 	// Key signs checkpoints and exports; its name is the gateway's id.
 	Key *Key
-	// Keys are Key's and earlier keys with the sizes that they sign for. Without
-	// them Key signs for all.
+	// Keys are Key and the earlier keys, each with the sizes that it signs. If Keys is empty, Key
+	// signs all sizes.
 	Keys []SigningKey
-	// Logger hears of checkpoints that could not be made; nil discards.
+	// Logger receives failures to create a checkpoint; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -73,7 +73,7 @@ func New(store Store, opts Options) (*Log, error) {
 // Gateway returns the gateway's id.
 func (l *Log) Gateway() string { return l.gateway }
 
-// Keys returns the verifier keys in text form, the one that signs first.
+// Keys returns the verifier keys in text form. The current signing key is the first.
 func (l *Log) Keys() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,13 +97,13 @@ func (l *Log) verifiers() note.Verifiers {
 // Head returns the newest durable head.
 func (l *Log) Head() Head { return l.store.Head() }
 
-// Append appends events and returns them when they are durable. A failed
-// append MUST fail the operation that asked for it.
+// Append appends events and returns them when they are durable. If an append fails, the operation
+// that requested it MUST fail.
 func (l *Log) Append(ctx context.Context, drafts ...event.Draft) ([]Event, error) {
 	return l.store.Append(ctx, drafts...)
 }
 
-// Record appends one event, whose payload it makes canonical.
+// Record appends one event, after converting its payload to canonical form.
 func (l *Log) Record(ctx context.Context, code event.Code, actor, subject string, payload any) error {
 	draft, err := event.DraftOf(code, actor, subject, payload)
 	if err != nil {
@@ -131,9 +131,9 @@ func (l *Log) Get(ctx context.Context, seq int64) (Event, error) {
 // List returns a page of the events that match the filter.
 func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.store.Events(ctx, f) }
 
-// Follow calls fn for every event after a sequence number, in order, without
-// gap or repeat, and goes on with new events as they become durable. It ends
-// with fn's error, ctx's, or reason.ShuttingDown when the store closes.
+// Follow calls fn for every event after a sequence number, in order, without gap or repeat, and
+// continues with new events as they become durable. It returns the error of fn or ctx, or
+// reason.ShuttingDown when the store closes.
 func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
 	for {
 		if err := l.Wait(ctx, after); err != nil {
@@ -147,13 +147,13 @@ func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) err
 }
 
 // Wait returns when the head is past a sequence number, with ctx's error, or with
-// reason.ShuttingDown when the store closes. Who can bear to be late waits for several
-// events at a time: each wake-up costs the call that caused it.
+// reason.ShuttingDown when the store closes. A caller that tolerates delay should wait for several
+// events at a time, because each wake-up delays the call that caused it.
 func (l *Log) Wait(ctx context.Context, past int64) error { return l.store.Wait(ctx, past) }
 
-// CatchUp calls fn for every event after a sequence number that is durable now, in
-// order, without gap or repeat. It returns the number of the last that fn took, and
-// ends early with fn's error or ctx's.
+// CatchUp calls fn for every event after a sequence number that is durable now, in order, without
+// gap or repeat. It returns the number of the last event that fn accepted. It ends early with the
+// error of fn or ctx.
 func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (int64, error) {
 	for head := l.Head().Seq; after < head; {
 		page, err := l.page(ctx, after)
@@ -176,7 +176,8 @@ func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (i
 	return after, nil
 }
 
-// page returns events after a sequence number that the head is past, at least one.
+// page returns events after a sequence number. The head must be past that number, so there is at
+// least one.
 func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
 	if page, ok := l.store.Recent(after); ok && len(page) > 0 {
 		return page, nil
@@ -188,8 +189,8 @@ func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
 	return page, err
 }
 
-// Verify verifies the chain from a sequence number to the head: every event
-// and link. VerifyFull also verifies checkpoints and tree.
+// Verify verifies every event and link of the chain from a sequence number to the head. VerifyFull
+// also verifies checkpoints and tree.
 func (l *Log) Verify(ctx context.Context, from int64) error {
 	return verifyChain(ctx, l.store, max(from-1, 0), l.store.Head(), nil)
 }
@@ -199,13 +200,12 @@ func (l *Log) VerifyFull(ctx context.Context, remembered ...Checkpoint) (Summary
 	return VerifyAll(ctx, l.store, l.Gateway(), l.verifiers(), remembered...)
 }
 
-// ParseCheckpoint opens a checkpoint of this gateway, by any of its keys.
+// ParseCheckpoint parses and verifies a checkpoint of this gateway, signed by any of its keys.
 func (l *Log) ParseCheckpoint(text string) (Checkpoint, error) {
 	return ParseCheckpoint(text, l.Gateway(), l.verifiers())
 }
 
-// Latest returns the newest journaled checkpoint; its Size is 0 when there is
-// none.
+// Latest returns the newest journaled checkpoint; its Size is 0 if none exists.
 func (l *Log) Latest(ctx context.Context) (Checkpoint, error) {
 	cp, _, err := l.latest(ctx, l.verifiers())
 	return cp, err
@@ -220,9 +220,9 @@ func (l *Log) latest(ctx context.Context, known note.Verifiers) (Checkpoint, int
 	return cp, page[0].Seq, err
 }
 
-// Checkpoint journals a signed checkpoint over all events and returns it. When
-// nothing but a checkpoint was journaled since the newest one, that one is
-// returned and nothing is written.
+// Checkpoint journals a signed checkpoint over all events and returns it. If no event other than a
+// checkpoint was journaled since the newest checkpoint, Checkpoint returns that one and writes
+// nothing.
 func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +255,7 @@ func (l *Log) checkpoint(ctx context.Context) (Checkpoint, error) {
 	return cp, nil
 }
 
-// sign makes a checkpoint over the first size events without journaling it.
+// sign creates a checkpoint over the first size events without journaling it.
 func (l *Log) sign(ctx context.Context, key *Key, size int64) (Checkpoint, error) {
 	return signSize(ctx, l.store, key, size)
 }
@@ -275,10 +275,10 @@ func signSize(ctx context.Context, src Source, key *Key, size int64) (cp Checkpo
 	return cp, nil
 }
 
-// Run makes checkpoints until ctx ends or the store closes: after
-// CheckpointEvery events, or CheckpointAfter after an event that is not one.
-// An idle journal does not grow. A checkpoint that cannot be written is tried
-// again; Run returns an error only when the newest one cannot be read.
+// Run creates checkpoints until ctx ends or the store closes: after CheckpointEvery events, or
+// CheckpointAfter after an event that is not a checkpoint. An idle journal does not grow. Run
+// retries a checkpoint that cannot be written, and returns an error only if the newest checkpoint
+// cannot be read.
 func (l *Log) Run(ctx context.Context) error {
 	_, seq, err := l.latest(ctx, l.verifiers())
 	if err != nil {
@@ -300,13 +300,13 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// waitDue waits until a checkpoint is due that follows the one at last.
+// waitDue waits until the next checkpoint after the one at last is due.
 func (l *Log) waitDue(ctx context.Context, last int64) error {
 	due, cancel := context.WithTimeout(ctx, CheckpointAfter)
 	defer cancel()
 	err := l.store.Wait(due, last+CheckpointEvery-1)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = ctx.Err() // that the time is over is what was waited for
+		err = ctx.Err() // reaching the deadline is the expected end
 	}
 	return err
 }
@@ -332,7 +332,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ended turns the ways in which a loop is told to stop into nil.
+// ended converts the errors of a regular stop of a loop to nil.
 func ended(ctx context.Context, err error) error {
 	told := ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown
 	if told {

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Proof shows that an event is in the tree of a signed checkpoint, by an audit path
-// (RFC 6962, 2.1.1). VerifyProof needs nothing else but the public key.
+// Proof shows that an event is in the tree of a signed checkpoint, by an audit path (RFC 6962,
+// 2.1.1). VerifyProof needs only the proof and the public key.
 type Proof struct {
 	Event      Event
 	Checkpoint Checkpoint
@@ -20,8 +20,8 @@ type Proof struct {
 	Hashes []tlog.Hash
 }
 
-// Consistency shows that a newer tree holds all events of an older one in
-// their places (RFC 6962 consistency proof).
+// Consistency shows that a newer tree contains all events of an older one in the same places (RFC
+// 6962 consistency proof).
 type Consistency struct {
 	Old int64
 	New int64
@@ -29,8 +29,8 @@ type Consistency struct {
 	Hashes []tlog.Hash
 }
 
-// Prove proves one event against the newest checkpoint, and journals one first
-// when none covers it.
+// Prove proves one event against the newest checkpoint. If no checkpoint covers the event, Prove
+// first journals one.
 func (l *Log) Prove(ctx context.Context, seq int64) (Proof, error) {
 	e, err := l.Get(ctx, seq)
 	if err != nil {
@@ -54,10 +54,9 @@ func (l *Log) Prove(ctx context.Context, seq int64) (Proof, error) {
 	return p, nil
 }
 
-// covering returns a checkpoint that covers seq, and journals one if need be. When
-// seq is itself the checkpoint event at the end of the journal, the checkpoint that
-// covers it is signed but not journaled: else every proof of the newest event would
-// add another one.
+// covering returns a checkpoint that covers seq, and journals one if necessary. If seq is itself
+// the checkpoint event at the end of the journal, the checkpoint that covers it is signed but not
+// journaled. Otherwise every proof of the newest event would add another event.
 func (l *Log) covering(ctx context.Context, seq int64) (Checkpoint, error) {
 	cp, err := l.Checkpoint(ctx)
 	if err != nil || cp.Size >= seq {
@@ -68,8 +67,8 @@ func (l *Log) covering(ctx context.Context, seq int64) (Checkpoint, error) {
 	return l.sign(ctx, l.key, max(seq, l.keys[0].First))
 }
 
-// VerifyProof verifies the event's own digests, the checkpoint's signature and
-// the audit path. An empty gateway accepts any that the keys know.
+// VerifyProof verifies the event's own digests, the checkpoint's signature and the audit path. An
+// empty gateway accepts every gateway of the known keys.
 func VerifyProof(p Proof, gateway string, known note.Verifiers) error {
 	if err := p.Event.CheckSelf(); err != nil {
 		return err
@@ -87,7 +86,7 @@ func VerifyProof(p Proof, gateway string, known note.Verifiers) error {
 	return nil
 }
 
-// Consistency proves that the tree of size newer extends that of size older.
+// Consistency proves that the tree of size newer extends the tree of size older.
 func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency, error) {
 	c := Consistency{Old: older, New: newer}
 	head := l.store.Head().Seq
@@ -110,9 +109,9 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 	return c, nil
 }
 
-// Extending returns the newest checkpoint, with the proof that it extends one over
-// known events. One that covers them but is not journaled is signed for a reader that
-// has seen such a one, too. When the journal has fewer events there is no proof.
+// Extending returns the newest checkpoint with the proof that it extends a checkpoint over
+// known events. If a checkpoint covers them but is not journaled, one is signed for a reader
+// that has seen such a checkpoint. If the journal has fewer events, no proof exists.
 func (l *Log) Extending(ctx context.Context, known int64) (cp Checkpoint, c Consistency, err error) {
 	if cp, err = l.Latest(ctx); err != nil {
 		return cp, c, err
@@ -144,5 +143,5 @@ func VerifyConsistency(older, newer Checkpoint, hashes []tlog.Hash) error {
 	case newer.Size > older.Size && tlog.CheckTree(hashes, newer.Size, newer.Root, older.Size, older.Root) == nil:
 		return nil
 	}
-	return corrupt(1, fmt.Sprintf("the journal was forked: its events 1 to %d are not those that the older checkpoint covers", older.Size))
+	return corrupt(1, fmt.Sprintf("the journal was forked: its events 1 to %d differ from the events that the older checkpoint covers", older.Size))
 }

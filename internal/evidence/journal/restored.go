@@ -8,26 +8,26 @@ import (
 	"palyra/internal/core/event"
 )
 
-// Restored is the payload of event.Restored: a gateway goes on from a backup, and
-// what its journal had after the head of the backup is lost to it.
+// Restored is the payload of event.Restored: a gateway was restored from a backup, and the
+// events after the head of the backup are lost.
 type Restored struct {
 	// MadeAt and Release are when the backup was made, and by which release.
 	MadeAt  time.Time `json:"made_at"`
 	Release string    `json:"release"`
-	// RestoredAt is when the backup was put into the directory that started.
+	// RestoredAt is the time at which the backup was restored into the state directory.
 	RestoredAt time.Time `json:"restored_at"`
 	// Backup is the head of the backup, a signed checkpoint; the event comes after it.
 	Backup RestoredHead `json:"backup"`
 	// Newest is the newest head that the operator knew of the journal that was lost;
 	// nil when they knew of none.
 	Newest *RestoredHead `json:"newest,omitempty"`
-	// Ended counts what the restore ended.
+	// Ended counts the items that the restore ended.
 	Ended RestoredEnds `json:"ended"`
-	// Valid counts what is valid in the backup, and may have been revoked since.
+	// Valid counts the items that are valid in the backup, and may have been revoked since.
 	Valid RestoredValid `json:"valid"`
 }
 
-// RestoredHead is a head of a journal as a signed checkpoint says it.
+// RestoredHead is a head of a journal according to a signed checkpoint.
 type RestoredHead struct {
 	Size int64 `json:"size"`
 	// Root is in hex, Checkpoint the signed note.
@@ -37,7 +37,7 @@ type RestoredHead struct {
 	Proven bool `json:"proven"`
 }
 
-// RestoredEnds counts what a restore ended.
+// RestoredEnds counts the items that a restore ended.
 type RestoredEnds struct {
 	Grants    int `json:"grants"`
 	Cancelled int `json:"approvals_cancelled"`
@@ -57,9 +57,8 @@ func SignHead(ctx context.Context, src Source, key *Key) (Checkpoint, error) {
 	return signSize(ctx, src, key, src.Head().Seq)
 }
 
-// LastRestored returns the newest event of a restore with its payload; ok is false
-// when the journal was never restored. The payload is that of a journal that is
-// verified already.
+// LastRestored returns the newest event of a restore with its payload; ok is false if the
+// journal was never restored. The journal must have been verified.
 func LastRestored(ctx context.Context, src Source) (e Event, r Restored, ok bool, err error) {
 	page, err := src.Events(ctx, Filter{Code: string(event.Restored), Newest: true, Limit: 1})
 	if err != nil || len(page) == 0 {

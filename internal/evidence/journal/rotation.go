@@ -19,20 +19,20 @@ import (
 	"palyra/internal/core/text"
 )
 
-// rotationTag begins the text that both keys of a rotation sign. It cannot be
-// mistaken for a checkpoint, which has three lines, nor for a seal.
+// rotationTag begins the text that both keys of a rotation sign. The text cannot be mistaken for a
+// checkpoint, which has three lines, or for a seal.
 const rotationTag = "palyra.dev/journal/key-rotation/v1"
 
-// Rotation says that one checkpoint key took over from another.
+// Rotation is the replacement of one checkpoint key by another.
 type Rotation struct {
 	// Old and New are verifier keys in text form.
 	Old, New string
-	// Last is the largest size that Old signs for; New signs for what is larger.
+	// Last is the largest size that Old signs; New signs larger sizes.
 	Last int64
-	// At is the gateway's clock when it happened. New's certificate is judged at
-	// it.
+	// At is the time of the rotation by the gateway's clock. New's certificate is checked at this
+	// time.
 	At time.Time
-	// Certificate vouches for New, opaque here: PEM, the key's own first.
+	// Certificate certifies New. It is opaque here: PEM, with the certificate of the key first.
 	Certificate string
 }
 
@@ -50,8 +50,8 @@ func (r Rotation) text(gateway string) string {
 	}, "\n")
 }
 
-// parseRotation reads the statement and verifies both signatures with the keys that
-// the statement itself names. The caller has to check that it trusts the old key.
+// parseRotation reads the statement and verifies both signatures with the keys that the statement
+// itself contains. The caller must check that it trusts the old key.
 func parseRotation(p rotationPayload, gateway string) (Rotation, error) {
 	lines := strings.Split(p.Note, "\n")
 	if len(lines) != 11 || lines[0] != rotationTag {
@@ -86,7 +86,7 @@ func parseRotation(p rotationPayload, gateway string) (Rotation, error) {
 	return r, nil
 }
 
-// rotationNote writes the one form of a signed statement.
+// rotationNote returns the canonical form of a signed statement.
 func rotationNote(text string, sigs []note.Signature) string {
 	out := text + "\n"
 	for _, s := range sigs {
@@ -99,9 +99,9 @@ func rotationNote(text string, sigs []note.Signature) string {
 	return out
 }
 
-// Rotate replaces the key that signs: a last checkpoint by the old key, then an
-// event that both keys sign. What Rotate returns is durable; the caller keeps
-// the old public key with its last size. The new key signs from then on.
+// Rotate replaces the signing key: it writes a last checkpoint by the old key, then an event signed
+// by both keys. The returned Rotation is durable; the caller keeps the old public key with its last
+// size. The new key signs from then on.
 func (l *Log) Rotate(ctx context.Context, next *Key, certificate string, at time.Time) (Rotation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +111,8 @@ func (l *Log) Rotate(ctx context.Context, next *Key, certificate string, at time
 	if _, err := l.checkpoint(ctx); err != nil {
 		return Rotation{}, fmt.Errorf("rotating the checkpoint key: %w", err)
 	}
-	// Nothing that the old key signed, an export included, is larger: who takes
-	// the key and a size takes them under the lock.
+	// The old key signs no larger size, not even in an export: signers read the key and the size
+	// together under the lock.
 	r := Rotation{Old: l.key.Verifier(), New: next.Verifier(), Last: l.store.Head().Seq, At: Instant(at), Certificate: certificate}
 	signed, err := note.Sign(&note.Note{Text: r.text(l.Gateway())}, l.key, next)
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *Log) Rotate(ctx context.Context, next *Key, certificate string, at time
 	return r, nil
 }
 
-// endedKeys are the keys with the one that a rotation ends.
+// endedKeys returns a copy of the keys in which the old key of a rotation has its last size.
 func endedKeys(keys []SigningKey, r Rotation) []SigningKey {
 	out := make([]SigningKey, len(keys))
 	for i, k := range keys {
@@ -145,8 +145,8 @@ func endedKeys(keys []SigningKey, r Rotation) []SigningKey {
 	return out
 }
 
-// LastRotation returns the newest rotation of a journal, verified by its two
-// keys; ok is false when there is none.
+// LastRotation returns the newest rotation of a journal, verified by its two keys; ok is false
+// if none exists.
 func LastRotation(ctx context.Context, src Source, gateway string) (r Rotation, ok bool, err error) {
 	page, err := src.Events(ctx, Filter{Code: string(event.KeyRotated), Newest: true, Limit: 1})
 	if err != nil || len(page) == 0 {
@@ -179,7 +179,7 @@ func eventRotation(e *Event, gateway string) (Rotation, error) {
 	return r, nil
 }
 
-// rotation notes what a rotation in the chain says of the keys.
+// rotation stores the keys of a rotation in the chain.
 func (w *walker) rotation(e *Event) error {
 	r, err := eventRotation(e, w.gateway)
 	if err != nil {

@@ -19,23 +19,23 @@ type SigningKey struct {
 	Last  int64 `json:"last_size,omitempty"`
 }
 
-// Signers are checkpoint keys with the tree sizes that each of them may sign for.
-// It implements note.Verifiers; ParseCheckpoint and the verifications of this
-// package also refuse a checkpoint whose size its key may not sign for.
+// Signers are checkpoint keys with the tree sizes that each of them may sign. It implements
+// note.Verifiers; ParseCheckpoint and the verifications of this package also reject a
+// checkpoint whose size its key may not sign.
 type Signers struct {
 	list []signer
-	// other knows keys that sign for every size; it may be nil.
+	// other holds keys that sign for every size; it may be nil.
 	other note.Verifiers
 }
 
 type signer struct {
 	SigningKey
 	verifier note.Verifier
-	// rotated is true once the journal itself was seen to end the key.
+	// rotated is true once a verification has found the end of the key in the journal itself.
 	rotated bool
-	// due is true for a key that the journal has yet to bring in.
+	// due is true for a key that a later rotation in the journal must introduce.
 	due bool
-	// loose is true for a key of whose sizes nothing was said.
+	// loose is true for a key without declared sizes.
 	loose bool
 }
 
@@ -93,7 +93,7 @@ func (s *Signers) find(text string) *signer {
 	return &s.list[i]
 }
 
-// knows reports whether a key, in text form, is among them.
+// knows reports whether the signers include a key in text form.
 func (s *Signers) knows(text string) bool {
 	if s.find(text) != nil {
 		return true
@@ -122,10 +122,9 @@ func (s *Signers) allows(sig note.Signature, size int64) error {
 	return nil
 }
 
-// walkSigners copies known for one verification of the events after a sequence
-// number; the verification notes in the copy which rotations it has seen. A key
-// that took over after that number counts only once a rotation event has introduced
-// it.
+// walkSigners copies known for one verification of the events after a sequence number. The
+// verification records in the copy which rotations it has found. A key that took over after that
+// number is valid only once a rotation event has introduced it.
 func walkSigners(known note.Verifiers, after int64) *Signers {
 	given, ok := known.(*Signers)
 	if !ok || given == nil {

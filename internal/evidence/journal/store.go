@@ -30,7 +30,7 @@ type Filter struct {
 	// does not bound.
 	After int64
 	UpTo  int64
-	// Limit is how many at most; 0 means DefaultLimit.
+	// Limit is the maximum number of events; 0 means DefaultLimit.
 	Limit int
 	// Newest gives the newest first.
 	Newest bool
@@ -39,7 +39,7 @@ type Filter struct {
 // DefaultLimit is the page size when a Filter names none.
 const DefaultLimit = 1000
 
-// Source is where a journal is read from.
+// Source is the read interface of a journal.
 type Source interface {
 	// Head is the newest durable head.
 	Head() Head
@@ -53,8 +53,8 @@ type Source interface {
 	Tree(ctx context.Context, size int64, fn func(*Tree) error) error
 }
 
-// Store is where a journal lives. Append returns when the events are durable;
-// an event is never visible to Head, Events or Wait before that.
+// Store is the storage of a journal. Append returns when the events are durable; an event is never
+// visible to Head, Events or Wait before that.
 type Store interface {
 	Source
 	Append(ctx context.Context, drafts ...event.Draft) ([]Event, error)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Tiles reads what is stored of the Merkle tree. Indexes count from 0: index i
-// of level 0 is the event with sequence number i+1.
+// Tiles reads the stored part of the Merkle tree. Indexes count from 0: index i of level 0 is
+// the event with sequence number i+1.
 type Tiles interface {
 	// Tile returns the TileWidth hashes of a complete tile.
 	Tile(level int, n int64) ([]byte, error)
@@ -17,8 +17,8 @@ type Tiles interface {
 	EventHashes(from, to int64) ([][32]byte, error)
 }
 
-// Tree is the Merkle tree over the first size events, read from its tiles. It
-// is not safe for concurrent use.
+// Tree is the Merkle tree over the first size events, read from its tiles. It is not safe for
+// concurrent use.
 type Tree struct {
 	size  int64
 	tiles Tiles
@@ -41,7 +41,7 @@ func (t *Tree) Size() int64 { return t.size }
 // Root returns the RFC 6962 hash of the tree.
 func (t *Tree) Root() ([32]byte, error) { return tlog.TreeHash(t.size, t) }
 
-// Edge rebuilds the growing edge, from which a writer goes on.
+// Edge rebuilds the growing edge, from which a writer continues.
 func (t *Tree) Edge() (*Edge, error) {
 	partial := make([][][32]byte, 0, 4)
 	for level, width := range PartialTiles(t.size) {

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// The tree is stored in tiles: tile (level, n) holds the 256 node hashes at
-// height 8*level from index 256*n. Only complete tiles are stored, so an
-// append writes one 8 KiB row per 256 events; what lies beyond the last
-// complete tile is derived from the events themselves.
+// The tree is stored in tiles: tile (level, n) holds the 256 node hashes at height 8*level from
+// index 256*n. Only complete tiles are stored, so an append writes one 8 KiB row per 256
+// events. The nodes after the last complete tile are derived from the events themselves.
 const (
 	tileHeight = 8
 	// TileWidth is the number of hashes in a tile.

@@ -14,35 +14,33 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Summary says what a verification covered.
+// Summary describes the coverage of a verification.
 type Summary struct {
 	// Gateway is the gateway's id.
 	Gateway string
-	// First and Last bound the sequence numbers that were verified; 0 when
-	// there were none.
+	// First and Last are the first and last verified sequence numbers; 0 if no event was verified.
 	First int64
 	Last  int64
-	// Events, Checkpoints and Erased count events, checkpoints among them, and
-	// events whose payload was erased.
+	// Events, Checkpoints and Erased count events, checkpoints among them, and events whose
+	// payload was erased.
 	Events      int64
 	Checkpoints int64
 	Erased      int64
-	// Rotations counts how often the key that signs was replaced.
+	// Rotations counts the replacements of the signing key.
 	Rotations int64
-	// Signed is the newest verified checkpoint; its Size is 0 when there is
-	// none. Events after it are chained but not signed yet.
+	// Signed is the newest verified checkpoint; its Size is 0 if none exists. Events after it
+	// are chained but not signed yet.
 	Signed Checkpoint
 	// Head is the end of the chain.
 	Head Head
-	// Keys are those that the checkpoints were verified with, and the sizes that
-	// they sign for by what the caller and the journal's rotations say. It is
-	// empty when the caller gave keys without sizes.
+	// Keys are the keys that verified the checkpoints, with the sizes that they sign according
+	// to the caller and the journal's rotations. It is empty if the caller gave keys without
+	// sizes.
 	Keys []SigningKey
 	// Key is the verifier key that signed an export.
 	Key string
-	// KeyPinned is true when the caller gave the key. When it came from the file
-	// itself, the signature proves only that the file is undamaged, and not which
-	// gateway wrote it.
+	// KeyPinned is true if the caller supplied the key. If the key came from the file itself, the
+	// signature proves that the file is undamaged, but not which gateway wrote it.
 	KeyPinned bool
 }
 
@@ -76,7 +74,7 @@ func VerifyTail(ctx context.Context, src Source, gateway string, known note.Veri
 	return verifyChain(ctx, src, max(covered-1, 0), src.Head(), nil)
 }
 
-// locate looks for the first bad event once the tree said that there is one.
+// locate finds the first bad event after the tree check has failed.
 func locate(ctx context.Context, src Source, gateway string, known note.Verifiers, found error) error {
 	var exact *CorruptError
 	if _, err := VerifyAll(ctx, src, gateway, known); errors.As(err, &exact) {
@@ -137,16 +135,16 @@ func checkTiles(ctx context.Context, src Source, size int64, tiles []Tile) error
 	})
 }
 
-// walker follows the events of a chain that already verified, and verifies the
-// checkpoints in it.
+// walker follows the events of a chain that is already verified, and verifies the checkpoints in
+// it.
 type walker struct {
 	gateway string
 	signers *Signers
-	// admit is asked about a key that a rotation brings in and that is not among
-	// the signers; nil admits it.
+	// admit is called for a key that a rotation introduces and that is not among the signers. nil
+	// admits every key.
 	admit      func(Rotation) error
 	roots      roots
-	signed     int64 // the newest size whose root was found signed
+	signed     int64 // the newest size with a signed root
 	sum        Summary
 	remembered []Checkpoint
 }
@@ -198,9 +196,9 @@ func (w *walker) checkpoint(e *Event) error {
 	return nil
 }
 
-// checkRoot compares a verified note with the root over the events. The events up
-// to the last good checkpoint have been proved, so the error names the one after it
-// as the first that may be bad.
+// checkRoot compares a verified note with the root over the events. The events up to the last good
+// checkpoint have been proved, so the error names the event after that checkpoint as the first that
+// may be bad.
 func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	root, err := w.roots.at(cp.Size)
 	if err != nil {
@@ -212,8 +210,8 @@ func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	return nil
 }
 
-// end puts the keys into the summary, and reports remembered checkpoints that cover
-// more events than the chain has.
+// end fills the keys of the summary, and reports remembered checkpoints that cover more events than
+// the chain has.
 func (w *walker) end(whole bool) error {
 	if !slices.ContainsFunc(w.signers.list, func(k signer) bool { return k.loose }) {
 		w.sum.Keys = w.signers.Keys()
@@ -266,7 +264,7 @@ func checkStoredRoot(ctx context.Context, src Source, cp Checkpoint) error {
 	})
 }
 
-// headAt returns the head that the event with a sequence number was.
+// headAt returns the head of the chain that ends with the event with this sequence number.
 func headAt(ctx context.Context, src Source, seq int64) (Head, error) {
 	if seq == 0 {
 		return Head{}, nil

@@ -21,20 +21,21 @@ import (
 // maxLine is the longest line of an export in bytes: 64 MiB.
 const maxLine = 64 << 20
 
-// ExportError says where an export is wrong.
+// ExportError locates an error in an export.
 type ExportError struct {
 	// Line counts from 1.
 	Line  int
 	Cause error
 }
 
-// Error names the line, and the sequence number where there is one.
+// Error contains the line and, if known, the sequence number.
 func (e *ExportError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Cause) }
 
-// Unwrap returns the cause: a CorruptError where the line belongs to an event.
+// Unwrap returns the cause, which is a CorruptError if the line belongs to an event.
 func (e *ExportError) Unwrap() error { return e.Cause }
 
-// ExportOptions say what VerifyExport trusts and compares an export with.
+// ExportOptions are the trusted keys and the checkpoints that VerifyExport compares an export
+// with.
 type ExportOptions struct {
 	// Key is the verifier key, in text form, that must have signed the export.
 	Key string
@@ -42,29 +43,28 @@ type ExportOptions struct {
 	// the verifier keys of the header. Without Key and Trust, the keys of the file
 	// itself are used, and Summary.KeyPinned is false.
 	Trust func(keys json.RawMessage, verifiers []string) (Trust, error)
-	// Remembered are checkpoints that the caller saw before. Those whose size
-	// lies within the export must agree with it.
+	// Remembered are checkpoints that the caller saw earlier. If their size lies within the
+	// export, they must agree with it.
 	Remembered []Checkpoint
-	// Visit, if set, sees the opaque keys of the header once and every event
-	// once it verified (with a nil event for the header). It must not keep the
-	// event's payload. An error ends the verification.
+	// Visit, if set, is called once with the opaque keys of the header and a nil event, and then
+	// with each event after its verification. It must not keep the event's payload. An error ends
+	// the verification.
 	Visit func(keys json.RawMessage, e *Event) error
 }
 
-// Trust is what the caller knows of a gateway's keys from elsewhere than the export
-// that is verified.
+// Trust has the keys of a gateway that the caller obtained independently of the verified
+// export.
 type Trust struct {
-	// Keys are those that may have signed; when empty, the keys of the file are
-	// used.
+	// Keys are the permitted signers; if empty, the keys of the file are used.
 	Keys []SigningKey
-	// Pinned is true when they did not come from the file itself.
+	// Pinned is true if the keys did not come from the file itself.
 	Pinned bool
-	// Admit is asked about each rotation in the export that leads from one of Keys
-	// to a new key; its error refuses the new key. nil admits all.
+	// Admit is called for each rotation in the export that leads from one of Keys to a new key. An
+	// error refuses the new key; nil admits all.
 	Admit func(Rotation) error
 }
 
-// UnknownKeyError says that an export is signed by a key that is not known.
+// UnknownKeyError means that an export is signed by an unknown key.
 type UnknownKeyError struct {
 	// Key is the verifier key in text form.
 	Key string
@@ -75,9 +75,9 @@ func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("it is signed by the key %s, which is not known as a key of this gateway", e.Key)
 }
 
-// VerifyExport verifies an export with nothing but the file: the form of every
-// byte, every event's digests and links, every checkpoint, and the seal that
-// binds the whole. The error is an ExportError that names the first bad line.
+// VerifyExport verifies an export without access to a gateway: the form of every byte, every
+// event's digests and links, every checkpoint, and the seal over the whole file. The error is an
+// ExportError with the first bad line.
 func VerifyExport(r io.Reader, opts ExportOptions) (Summary, error) {
 	v := exportReader{r: bufio.NewReaderSize(r, 256<<10), sum: sha256.New(), opts: opts}
 	err := v.run()
@@ -183,8 +183,7 @@ func (v *exportReader) readHeader(line []byte) error {
 	return v.visit(nil)
 }
 
-// startChain takes up the chain and the tree where the header says that the
-// export begins.
+// startChain initializes the chain and the tree at the position in the header.
 func (v *exportReader) startChain() error {
 	h := &v.header
 	f := frontier{size: h.After}
@@ -208,7 +207,7 @@ func (v *exportReader) startChain() error {
 	return nil
 }
 
-// startKeys reads the header's verifier keys and finds out which keys may sign.
+// startKeys reads the header's verifier keys and determines the keys that may sign.
 func (v *exportReader) startKeys() error {
 	h := &v.header
 	if len(h.Verifiers) == 0 {
@@ -247,8 +246,8 @@ func (v *exportReader) startKeys() error {
 	return nil
 }
 
-// trust is what the caller knows, or else what the header says: keys, and
-// nothing of the sizes that they sign for, which makes them loose.
+// trust returns the caller's keys, or else the keys of the header, which have no sizes and are
+// therefore loose.
 func (v *exportReader) trust() (t Trust, loose bool, err error) {
 	if v.opts.Trust != nil {
 		if t, err = v.opts.Trust(v.header.Keys, v.header.Verifiers); err != nil || len(t.Keys) > 0 {
@@ -308,8 +307,8 @@ func (v *exportReader) readTrailer(line []byte) error {
 	return v.walk.end(false)
 }
 
-// checkSeal verifies the seal's signature by the header's first key, and then
-// everything that it covers, so that the message names what differs.
+// checkSeal verifies the seal's signature by the header's first key, and then all sealed parts,
+// so that the error names the difference.
 func (v *exportReader) checkSeal(t *exportTrailer) error {
 	if !v.walk.signers.knows(v.header.Verifiers[0]) {
 		return &UnknownKeyError{Key: v.header.Verifiers[0]}
@@ -335,7 +334,7 @@ func (v *exportReader) checkSeal(t *exportTrailer) error {
 	return v.compareSeal(have, n.Text)
 }
 
-// compareSeal says which part of the export is not what the seal covers.
+// compareSeal returns the part of the export that differs from the seal.
 func (v *exportReader) compareSeal(have sealed, text string) error {
 	if have.text() == text {
 		return nil
@@ -376,8 +375,8 @@ func (v *exportReader) checkLast(content string) error {
 	return nil
 }
 
-// decodeLine reads a canonical JSON line into a struct; the line must be
-// exactly what the struct encodes to.
+// decodeLine reads a canonical JSON line into a struct; the line must equal the encoding of the
+// struct.
 func decodeLine(line []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()

@@ -60,8 +60,8 @@ func verdict(export []byte) (seq int64, line int) {
 	return seq, line
 }
 
-// falsified is an honest export with its events exchanged for others.
-func falsified(t *testing.T, honest []byte, events []journal.Event) []byte {
+// forgedExport is an honest export with its events exchanged for others.
+func forgedExport(t *testing.T, honest []byte, events []journal.Event) []byte {
 	t.Helper()
 	lines := bytes.SplitAfter(honest, []byte("\n"))
 	out := bytes.Clone(lines[0])
@@ -78,7 +78,7 @@ func makeWebCorpus(t *testing.T) webCorpus {
 	c.add(t, "honest", honest)
 	c.add(t, "honest, after event 7", export(t, log, 7))
 	for _, k := range tampers() {
-		c.add(t, k.name, falsified(t, honest, k.change(t, slices.Clone(s.events))))
+		c.add(t, k.name, forgedExport(t, honest, k.change(t, slices.Clone(s.events))))
 	}
 	long := func(seed byte) (*memStore, *journal.Log) {
 		s := newMemStore(testClock())
@@ -96,7 +96,7 @@ func makeWebCorpus(t *testing.T) webCorpus {
 	honest = export(t, log, 0)
 	c.add(t, "honest, with three checkpoints", honest)
 	for _, k := range must.Get(falsify.Corpus(s.events, other.events))(t) {
-		c.add(t, k.Kind+": "+k.Name, falsified(t, honest, k.Events))
+		c.add(t, k.Kind+": "+k.Name, forgedExport(t, honest, k.Events))
 	}
 	return c
 }

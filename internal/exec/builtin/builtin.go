@@ -1,7 +1,7 @@
-// Package builtin holds the daemon's own tools: files of a workspace, HTTP,
-// programs and lines for a shell in the sandbox, and two that do nothing (echo and sleep). They are part
-// of palyrad, and run only by a permit like any other tool. Each is a small type
-// that plans a call without effect and then runs exactly what it planned.
+// Package builtin implements the daemon's own tools: files of a workspace, HTTP, programs and
+// shell lines in the sandbox, and two without effect (echo and sleep). They are part of palyrad
+// and, like any other tool, run only by a permit. Each tool plans a call without effect and then
+// runs exactly that plan.
 package builtin
 
 import (
@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/exec/builtin/pure"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
 	"palyra/internal/exec/workspace/overlay"
@@ -21,114 +22,114 @@ import (
 // Tool is one of this package's tools.
 type Tool interface {
 	Descriptor() tool.Descriptor
-	// Plan works out what a call would do. It has no effect; a refusal is a
+	// Plan determines the effects of a call. It has no effect itself; a refusal is a
 	// *reason.Error.
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
-	// Prepare plans the call once more and holds what it looked at, so that what
-	// runs is what was planned.
+	// Prepare plans the call once more and holds the inspected files open, so that the run
+	// matches the plan.
 	Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error)
 }
 
-// Config is what the tools need.
+// Config configures the tools.
 type Config struct {
 	Workspaces *workspace.Set
-	// Runner starts programs; nil means that there is no sandbox, and
-	// process.run and shell.run are refused.
+	// Runner starts programs; nil means that no sandbox is available, and process.run and
+	// shell.run are refused.
 	Runner sandbox.Runner
-	// Sandbox is what a probe of Runner measured. Both are refused, before anybody is
-	// asked, when it is not available.
+	// Sandbox is the measured status of Runner. If it is not available, both tools refuse calls
+	// before any approval is requested.
 	Sandbox sandbox.Status
 	Process ProcessPolicy
 	HTTP    HTTPPolicy
-	// Lender has secrets beside those of Process and HTTP; nil means none.
+	// Lender provides secrets in addition to the secrets of Process and HTTP; nil means none.
 	Lender Lender
-	// MaxTimeout is the longest that a call may ask for; 0 is two minutes.
+	// MaxTimeout is the maximum timeout of a call; 0 is two minutes.
 	MaxTimeout time.Duration
 	// Version is the daemon's version for reports.
 	Version string
 }
 
-// ProcessPolicy is what the operator allows process.run and shell.run. Its zero value
-// allows nothing.
+// ProcessPolicy holds the operator's settings for process.run and shell.run. Its zero value allows
+// nothing.
 type ProcessPolicy struct {
 	Enabled bool
-	// AllowedExecutables are base names, which mean programs of SearchPath, or
-	// absolute paths. Empty means every program that is not denied.
+	// AllowedExecutables are base names, which refer to programs of SearchPath, or absolute
+	// paths. An empty list allows every program that is not denied.
 	AllowedExecutables []string
-	// AllowInterpreters lets interpreters run files (true), or refuses them
-	// (false). Where it is not set, policy decides on interpreters and shells if
-	// the sandbox is of Tier C; elsewhere they are refused.
+	// AllowInterpreters allows (true) or refuses (false) interpreters that run files. If it is nil,
+	// policy decides on interpreters and shells in a sandbox of Tier C; in other tiers they are
+	// refused. In Tier C a shell is treated like a compiler, and a person must approve the call. A
+	// value that is set keeps its earlier meaning: true still refuses shells and inline code.
+	// Programs that start others (env, timeout, sudo) are always refused, because rules would not
+	// see the started program.
 	AllowInterpreters *bool
 	Limits            sandbox.Limits
-	// SearchPath lists absolute directories in which names are looked up;
-	// empty means the usual ones.
+	// SearchPath lists absolute directories for looking up names; an empty list selects the
+	// default directories.
 	SearchPath []string
-	// Toolchains are what people installed beside the system, as of now; their
-	// programs are looked for after those of SearchPath. nil means none.
-	Toolchains func() []sandbox.Toolchain
-	// Author is whom git names in commits, as of now. nil means nobody.
-	Author func() sandbox.Author
-	// Egress is how far the network of programs is bounded.
+	// Toolchains returns the currently installed toolchains outside of the system directories.
+	// Their programs are looked up after SearchPath. nil means none.
+	Toolchains func() []command.Toolchain
+	// Author returns the current author for git commits. nil means none.
+	Author func() command.Author
+	// Egress is the restriction of the programs' network.
 	Egress egress.Mode
-	// Reach is what programs may reach in the mode egress.Strict. A call may ask
-	// for less of it. In the mode egress.Preflight its rules have to allow the
-	// hosts that a call names, and hold nothing while the program runs.
+	// Reach lists the hosts that programs may reach in the mode egress.Strict. A call may request
+	// fewer. In the mode egress.Preflight its rules must allow the hosts that a call names, but
+	// nothing enforces them while the program runs.
 	Reach egress.Reach
-	// Resolver and Interfaces are the system's when nil.
+	// Resolver and Interfaces default to the system's.
 	Resolver   egress.Resolver
 	Interfaces InterfaceLister
-	// Required are layers without which nothing runs.
+	// Required are the sandbox layers without which no program runs.
 	Required []string
-	// Turns has a place for each program that may run at once, those that a
-	// program starts not counted. Nil is DefaultConcurrent places.
+	// Turns limits the number of programs that run at once, not counting their child processes. nil
+	// selects a limit of DefaultConcurrent.
 	Turns *limit.Queue
-	// Workspaces are the settings of workspaces by name; one that is missing has
-	// the zero value.
+	// Workspaces are the settings of workspaces by name; a missing workspace has the zero value.
 	Workspaces map[string]WorkspacePolicy
-	// History keeps what commits replace.
+	// History stores the files that commits replace.
 	History overlay.History
-	// Caches are the tools whose caches runs see. OpenCaches returns those of a
-	// workspace and a function that ends their use; both are empty together.
+	// Caches are the names of tools whose caches are mounted in runs. OpenCaches returns the
+	// caches of a workspace and a function that ends their use. Either both are set or neither.
 	Caches     []string
 	OpenCaches func(workspace string) ([]sandbox.Cache, func(), error)
 }
 
-// DefaultConcurrent is how many programs run at once unless the operator says
-// otherwise.
+// DefaultConcurrent is the default number of programs that run at once.
 const DefaultConcurrent = 32
 
-// WorkspacePolicy is how programs write to one workspace.
+// WorkspacePolicy configures how programs write to a workspace.
 type WorkspacePolicy struct {
-	// Direct lets programs write to the files themselves instead of a copy.
+	// Direct lets programs write to the workspace itself instead of a copy.
 	Direct bool
-	// Protected are further patterns of protected paths (overlay.Config).
+	// Protected are additional patterns of protected paths (overlay.Config).
 	Protected []string
 }
 
-// HTTPPolicy is what the operator allows http.fetch.
+// HTTPPolicy holds the operator's settings for http.fetch.
 type HTTPPolicy struct {
-	// Allowed empty means any public host. Private addresses need a rule that
-	// names the address or its block.
+	// Allowed lists the allowed hosts; an empty list allows every public host. A private address
+	// requires a rule that names the address or its block.
 	Allowed []egress.Rule
-	// Denied wins over Allowed.
+	// Denied takes precedence over Allowed.
 	Denied []egress.Rule
-	// Gateway is never reached.
+	// Gateway is the listener of the gateway, which is never reachable.
 	Gateway *egress.Gateway
-	// MaxBytes bounds the response body; 0 is 4 MiB.
+	// MaxBytes is the maximum size of the response body; 0 is 4 MiB.
 	MaxBytes int64
-	// Timeout bounds one call, redirects included; 0 is 30 s.
+	// Timeout limits one call, redirects included; 0 is 30 s.
 	Timeout time.Duration
-	// Secrets are what calls may use by their placeholders.
+	// Secrets are the secrets that calls may use by placeholder.
 	Secrets []egress.Secret
-	// Roots are the certificate authorities that are trusted; nil means the
-	// system's.
+	// Roots are the trusted certificate authorities; nil selects the system's.
 	Roots *x509.CertPool
-	// Resolver and Interfaces are the system's when nil.
+	// Resolver and Interfaces default to the system's.
 	Resolver   egress.Resolver
 	Interfaces InterfaceLister
 }
 
-// New returns all tools in the order of their names.
+// New returns all tools, sorted by name.
 func New(cfg Config) []Tool {
 	cfg = withDefaults(cfg)
 	files := files{set: cfg.Workspaces, version: cfg.Version, policies: cfg.Process.Workspaces}

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// bench is a set of tools over one workspace.
+// bench is a set of tools for one workspace.
 type bench struct {
 	t     *testing.T
 	dir   string
@@ -80,7 +80,7 @@ func (b *bench) plan(name string, input any) (tool.Plan, error) {
 	return plan, tool.Disclose(err, everything)
 }
 
-// everything is what a caller may see who may read all files.
+// everything is the access of a caller that may read all files.
 func everything([]tool.FileAccess) bool { return true }
 
 // anyCommit allows every change of a workspace.
@@ -103,8 +103,8 @@ func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, 
 	return report, b.result(report)
 }
 
-// run does what dispatch does with a decided call: it is planned once more, and
-// runs when that is the plan that was decided.
+// run does what dispatch does with a decided call: it plans the call again, and runs it if the
+// plan is the decided one.
 func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	b.t.Helper()
 	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
@@ -212,15 +212,18 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestDocumentation holds that docs/tools.md has every tool and property.
+// TestDocumentation checks that the documents of tools contain every tool and property.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../../docs/tools.md"))(t)
+	var text strings.Builder
+	for _, name := range []string{"../../../docs/tools.md", "../../../docs/tools-files.md", "../../../docs/tools-fetch.md", "../../../docs/tools-programs.md"} {
+		text.Write(must.Get(os.ReadFile(name))(t))
+	}
 	for _, tl := range New(Config{}) {
 		d := tl.Descriptor()
-		_, section, ok := strings.Cut(string(text), "\n## `"+d.Name+"`\n")
+		_, section, ok := strings.Cut(text.String(), "\n## `"+d.Name+"`\n")
 		if !ok {
-			t.Errorf("docs/tools.md has no section for %s", d.Name)
+			t.Errorf("docs/tools*.md have no section for %s", d.Name)
 			continue
 		}
 		section, _, _ = strings.Cut(section, "\n## ")
@@ -230,7 +233,7 @@ func TestDocumentation(t *testing.T) {
 		must.Do(t, json.Unmarshal(d.InputSchema, &s))
 		for property := range s.Properties {
 			if !strings.Contains(section, "| `"+property+"` |") {
-				t.Errorf("docs/tools.md: %s has no row for %s", d.Name, property)
+				t.Errorf("docs/tools*.md: %s has no row for %s", d.Name, property)
 			}
 		}
 	}

@@ -7,28 +7,28 @@ import (
 
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// shownCommand is how many characters of a command line a summary shows.
+// shownCommand is the length of a command line in a summary, in characters.
 const shownCommand = 120
 
-// commandLine is the command line of a call. A long one is cut at its end, and says how much is
-// missing. A gap in the middle could hide an argument between two that look complete.
+// commandLine formats the command line of a call. A long line is truncated at its end and states
+// the number of missing characters. A gap in the middle could hide an argument between two that
+// look complete.
 func commandLine(argv []string, most int) string {
 	line := []rune(text.ShellQuote(argv))
 	if len(line) <= most {
 		return string(line)
 	}
-	shown := most - len(" ... (1000000 more characters)")
-	return fmt.Sprintf("%s ... (%d more characters)", string(line[:shown]), len(line)-shown)
+	limit := most - len(" ... (1000000 more characters)")
+	return fmt.Sprintf("%s ... (%d more characters)", string(line[:limit]), len(line)-limit)
 }
 
-// variables are the names of those that the call sets and that are not on the allow list,
-// sorted.
-func (c command) variables() []string {
+// variables returns the names of the call's variables that are not on the allow list, sorted.
+func (c programCall) variables() []string {
 	var names []string
-	for _, pair := range sandbox.Unlisted(c.env) {
+	for _, pair := range command.Unlisted(c.env) {
 		name, _, _ := strings.Cut(pair, "=")
 		names = append(names, name)
 	}
@@ -39,27 +39,28 @@ func (c command) variables() []string {
 	return slices.Compact(names)
 }
 
-// starts are the commands that the arguments have the program start. Git may start some
-// by a repository of the workspace, too, also in a line for a shell; of a call as its
-// arguments give it (process.named), repositories are not looked for.
-func (c command) starts() []string {
-	starts := sandbox.Starts(c.program.Names(), c.in.Argv)
-	var programs []sandbox.Started
+// starts returns the commands that the arguments make the program start. It includes the commands
+// that git may run because of a repository of the workspace, also in a shell line. For a call as
+// its arguments give it (process.named), repositories are not searched for.
+func (c programCall) starts() []string {
+	starts := command.Starts(c.program.Names(), c.in.Argv)
+	var programs []command.Started
 	if c.line != nil {
 		programs = c.line.Programs
 	} else {
 		for _, name := range c.program.Names() {
-			programs = append(programs, sandbox.Started{Argv: c.in.Argv, Basename: name})
+			programs = append(programs, command.Started{Argv: c.in.Argv, Basename: name})
 		}
 	}
-	if c.root != "" && sandbox.ObeysRepository(c.root, c.cwd, programs...) && !slices.Contains(starts, tool.StartsUnknown) {
+	if c.root != "" && command.ObeysRepository(c.root, c.cwd, programs...) && !slices.Contains(starts, tool.StartsUnknown) {
 		starts = append([]string{tool.StartsUnknown}, starts...)
 	}
 	return starts
 }
 
-// more says why the call may run more than its command line shows, "" where it does not.
-func (c command) more() string {
+// more returns the reason why the call may run more than its command line shows, "" if it does
+// not.
+func (c programCall) more() string {
 	if names := c.variables(); len(names) > 0 {
 		return "it sets " + few(names) + ", which may change what runs"
 	}
@@ -69,7 +70,7 @@ func (c command) more() string {
 	return ""
 }
 
-// few names some of many; unknown ones are others.
+// few lists the first names; unknown ones are counted as others.
 func few(names []string) string {
 	const most = 5
 	names = slices.Clone(names)
@@ -82,9 +83,9 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// moreNotes show the variables that are not on the allow list, with their values, and the
-// inner commands.
-func (c command) moreNotes() []string {
+// moreNotes lists the variables that are not on the allow list, with their values, and the inner
+// commands.
+func (c programCall) moreNotes() []string {
 	var notes []string
 	if pairs := c.shownVariables(); len(pairs) > 0 {
 		notes = append(notes, "The call sets variables that may change what runs: "+text.ShellQuote(pairs)+".")
@@ -98,14 +99,15 @@ func (c command) moreNotes() []string {
 	return notes
 }
 
-// shownVariables are those of the call that are not on the allow list, as people see them.
-func (c command) shownVariables() []string {
-	pairs := sandbox.Unlisted(c.env)
+// shownVariables formats the call's variables that are not on the allow list, for display.
+func (c programCall) shownVariables() []string {
+	pairs := command.Unlisted(c.env)
 	for i, pair := range pairs {
 		pairs[i] = text.Ellipsis(tool.RedactText(pair), shownVariable)
 	}
 	return pairs
 }
 
-// shownVariable is how many bytes of a variable a note shows; the arguments have all.
+// shownVariable is the displayed length of a variable in bytes; the arguments contain the whole
+// value.
 const shownVariable = 256

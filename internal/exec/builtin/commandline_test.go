@@ -27,7 +27,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestLongCommandLine: a long line is cut at its end, never in the middle, and says that it was.
+// TestLongCommandLine: a long line is truncated at its end, never in the middle, and states that.
 func TestLongCommandLine(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{

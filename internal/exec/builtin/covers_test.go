@@ -10,9 +10,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestGrantsOfPrograms: what a grant for a program covers is said with what the
-// operator's rules add to it, and for programs that run whatever they are given
-// there is none but for that very call.
+// TestGrantsOfPrograms: the description of a grant for a program includes the reach by the
+// operator's rules. For programs that run arbitrary code, a grant covers only the exact call.
 func TestGrantsOfPrograms(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
@@ -21,7 +20,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 	b.write("tool", "\x7fELFown")
 	must.Do(t, os.Chmod(filepath.Join(b.dir, "tool"), 0o755))
 	for argv0, why := range map[string]string{
-		"git": "", "python3": "python3 runs whatever code it is given", "find": "find starts whatever program it is given",
+		"git": "", "python3": "python3 runs any code that it is given", "find": "find starts any program that it is given",
 		"./tool": "./tool is a file of the workspace, which may be another by then",
 	} {
 		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0, "help"}}))(t)
@@ -29,11 +28,11 @@ func TestGrantsOfPrograms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", argv0, plan.ExactOnly, why)
 		}
 	}
-	want := "any git command, any arguments but those that start other programs, without variables that may change what runs, in workspace default"
+	want := "any git programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace default"
 	if plan := must.Get(b.plan("process.run", object{"argv": []string{"git", "status"}}))(t); plan.SubjectCovers != want {
 		t.Errorf("offline: %q", plan.SubjectCovers)
 	}
-	// Of a call that asks for no network, the grant covers calls that have it.
+	// For a call that requests no network, the grant also covers calls with network.
 	open, _, _ := processBench(t, func(c *Config) { c.Process.Egress = egress.Preflight })
 	plan := must.Get(open.plan("process.run", object{"argv": []string{"git", "status"}, "hosts": []string{}}))(t)
 	if !strings.HasPrefix(plan.SubjectCovers, want+", with the network") {
@@ -41,9 +40,9 @@ func TestGrantsOfPrograms(t *testing.T) {
 	}
 }
 
-// TestMoreThanTheLine: a call that sets variables which may change what runs, or has its
-// program start another one, says so to policy and to people, and grants are for that very
-// call.
+// TestMoreThanTheLine: a call that sets variables which may change what runs, or makes its
+// program start another one, reports that to policy and approvers, and grants cover only the
+// exact call.
 func TestMoreThanTheLine(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)
@@ -66,10 +65,10 @@ func TestMoreThanTheLine(t *testing.T) {
 		"tar": {"process.run", object{"argv": []string{"tar", "--to-command=./a", "-xf", "b"}}, "", "?", "its arguments start other programs: some that are not known",
 			"The arguments have the program start some that are not known."},
 		"other repository":         {"process.run", object{"argv": []string{"git", "-C", "eg", "status"}}, "", "?", "its arguments start other programs: some that are not known", "start some that are not known."},
-		"line in other repository": {"shell.run", object{"command": "cd eg && git status"}, "", "?", "bash starts whatever program it is given", "start some that are not known."},
-		"line":                     {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts whatever program it is given", "The line sets variables that may change what runs: A."},
-		"plain line":               {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts whatever program it is given", ""},
-		"unknown line":             {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts whatever program it is given", "may change what runs: some that are not known."},
+		"line in other repository": {"shell.run", object{"command": "cd eg && git status"}, "", "?", "bash starts any program that it is given", "start some that are not known."},
+		"line":                     {"shell.run", object{"command": "A=b git status", "env": object{"GOROOT": "c"}}, "A GOROOT", "", "bash starts any program that it is given", "The line sets variables that may change what runs: A."},
+		"plain line":               {"shell.run", object{"command": "LC_ALL=C git status"}, "", "", "bash starts any program that it is given", ""},
+		"unknown line":             {"shell.run", object{"command": "export $A; git status"}, "?", "", "bash starts any program that it is given", "may change what runs: some that are not known."},
 	} {
 		plan := must.Get(b.plan(c.tool, c.in))(t)
 		exec := plan.Facts.Exec
@@ -89,7 +88,7 @@ func TestMoreThanTheLine(t *testing.T) {
 	}
 }
 
-// TestGrantsOfFiles: the files are named, or counted where they are too many.
+// TestGrantsOfFiles: the files are named, or counted if there are too many.
 func TestGrantsOfFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

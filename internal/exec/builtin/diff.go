@@ -7,10 +7,10 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// previewBytes bounds the diffs of one preview.
+// previewBytes is the maximum size of the diffs of one preview.
 const previewBytes = 256 << 10
 
-// previewDiff joins the diffs of a call and says when it leaves something out.
+// previewDiff joins the diffs of a call. A note reports truncation.
 func previewDiff(diffs []unified.File) (text string, notes []string) {
 	var b bytes.Buffer
 	for _, d := range diffs {

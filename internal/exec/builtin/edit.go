@@ -13,24 +13,24 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/core/unified"
-	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/program/commitgate"
 	"palyra/internal/exec/workspace"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// edit is a set of changes to the files of one workspace, worked out and not
-// made yet.
+// edit is a planned set of changes to the files of one workspace.
 type edit struct {
-	// tool and version are those of the tool that makes them; summary says in a
-	// sentence what they are.
+	// tool and version identify the tool that makes the changes; summary describes them in one
+	// sentence.
 	tool, version string
 	summary       func(*edit) string
 
 	root *workspace.Root
 	// protected are the operator's patterns of protected paths.
 	protected []string
-	// targets are the resolved paths of the call, names as it gives them. declaredRisk is the risk by the arguments
-	// alone. Both are known before any file is read.
+	// targets are the resolved paths of the call, and names the paths in its arguments.
+	// declaredRisk is the risk that follows from the arguments alone. All three are known before
+	// any file is read.
 	targets      []string
 	names        []string
 	declaredRisk int
@@ -40,8 +40,8 @@ type edit struct {
 	risk    int
 }
 
-// addTarget records a resolved path of the call, and the risk that follows from the
-// arguments alone.
+// addTarget records a resolved path of the call and the risk that follows from the arguments
+// alone.
 func (e *edit) addTarget(real string, risk int, executable *bool) {
 	if executable != nil && *executable {
 		risk += riskExecutable
@@ -50,8 +50,8 @@ func (e *edit) addTarget(real string, risk int, executable *bool) {
 	e.declaredRisk = max(e.declaredRisk, risk)
 }
 
-// resolveTarget resolves a path of the call. Errors about the path as written are returned
-// as they are; errors about the location that it leads to are restricted.
+// resolveTarget resolves a path of the call. Errors about the path in the arguments are returned
+// unchanged; errors about the location to which it resolves are restricted.
 func (e *edit) resolveTarget(name string, risk int, executable *bool) (string, error) {
 	e.names = append(e.names, path.Clean(name))
 	real, err := e.root.Target(name)
@@ -106,7 +106,7 @@ func (e *edit) planFor(paths []string, links, risk int) tool.Plan {
 	}
 }
 
-// present is a file as it is now.
+// present is the current state of a file.
 type present struct {
 	exists  bool
 	content []byte
@@ -114,7 +114,7 @@ type present struct {
 	mode    fs.FileMode
 }
 
-// now reads the file that a change is about. Its name has been resolved.
+// now reads the file to change. Its name has been resolved.
 func (e *edit) now(ctx context.Context, real string) (present, error) {
 	content, err := e.root.ReadFile(ctx, real, 0, -1)
 	if reason.Of(err) == reason.FileNotFound {
@@ -130,7 +130,7 @@ func (e *edit) now(ctx context.Context, real string) (present, error) {
 	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode}, nil
 }
 
-// writable refuses a read-only workspace before anything is asked of a human.
+// writable refuses a read-only workspace before any approval is requested.
 func (e *edit) writable() error {
 	if e.root.ReadOnly() {
 		return reason.Errorf(reason.WorkspaceScope, "workspace %q is read-only", e.root.Name()).
@@ -139,7 +139,7 @@ func (e *edit) writable() error {
 	return nil
 }
 
-// put adds the writing of one file.
+// put adds a write of one file.
 func (e *edit) put(real string, was present, content []byte, executable *bool) {
 	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Content: content, Executable: executable})
 	d := unified.File{NewPath: real, New: content, NewMode: gitMode(was.mode, executable)}
@@ -179,8 +179,8 @@ func (e *edit) paths() []string {
 	return list
 }
 
-// plan describes the edit: the operands are the files that would change with
-// their digests now, "" for one that does not exist.
+// plan describes the edit. The operands are the files to change with their current digests, ""
+// for a file that does not exist.
 func (e *edit) plan() tool.Plan {
 	operands := make([]tool.Operand, 0, len(e.changes))
 	for _, c := range e.changes {
@@ -194,8 +194,8 @@ func (e *edit) plan() tool.Plan {
 	return p
 }
 
-// links is the number of names of the one file that is there to change: files
-// with more are refused (now).
+// links returns 1, the number of hard links, if the edit changes exactly one file and the file
+// exists; otherwise 0. Method now refuses files with several hard links.
 func (e *edit) links() int {
 	if len(e.changes) == 1 && e.changes[0].Was != "" {
 		return 1
@@ -203,11 +203,11 @@ func (e *edit) links() int {
 	return 0
 }
 
-// mostCovered is how many characters of paths a grant names one by one.
+// mostCovered is the maximum length of the paths that a grant names one by one, in characters.
 const mostCovered = 200
 
-// namedOrCounted names the paths, or counts them where they are too many to read;
-// the diff shows them all.
+// namedOrCounted lists the paths, or counts them if the list is too long to read; the diff shows
+// all of them.
 func namedOrCounted(paths []string) string {
 	if text := strings.Join(paths, ", "); len(text) <= mostCovered {
 		return text
@@ -223,8 +223,8 @@ func pathsSubject(paths []string) string {
 	return strings.Join(parts, ",")
 }
 
-// commonPath is the path itself when there is one, else the directory that all
-// share, "." for the workspace.
+// commonPath returns the path if there is only one, otherwise the deepest common directory, "."
+// for the workspace.
 func commonPath(paths []string) string {
 	if len(paths) == 1 {
 		return paths[0]
@@ -291,10 +291,10 @@ func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool
 	return succeed(report, result)
 }
 
-// askToCommit asks whether the changes may reach the workspace, as those of programs do. Files
-// that the gateway itself protects are refused before; those that the operator's patterns
-// protect are said to be. What other programs run of it, such as a Makefile, the call itself
-// was decided on.
+// askToCommit requests the commit of the changes, like the commit of a program's changes. Files
+// that the gateway itself protects were refused earlier; files that match the operator's patterns
+// are reported as protected. Changed files that other programs run, such as a Makefile, were part
+// of the decision on the call.
 func (e *edit) askToCommit(ctx context.Context, call tool.Call) error {
 	changes := make([]overlay.Change, len(e.changes))
 	for i, c := range e.changes {
@@ -311,14 +311,14 @@ func (e *edit) askToCommit(ctx context.Context, call tool.Call) error {
 	if err != nil {
 		return err
 	}
-	r := committing.Request(set)
+	r := commitgate.Request(set)
 	r.Preview.Summary = e.summary(e)
 	r.Preview.Diff, r.Preview.Notes = previewDiff(e.diffs)
-	_, err = committing.Ask(ctx, call, set, r)
+	_, err = commitgate.Ask(ctx, call, set, r)
 	return err
 }
 
-// planEdit is the plan of changes that were worked out, which it closes.
+// planEdit returns the plan of an edit and closes the edit.
 func planEdit(e *edit, err error) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
@@ -327,7 +327,7 @@ func planEdit(e *edit, err error) (tool.Plan, error) {
 	return e.plan(), nil
 }
 
-// prepareEdit is the call that makes just these changes.
+// prepareEdit returns the call that makes exactly these changes.
 func prepareEdit(e *edit, err error) (tool.Prepared, error) {
 	if err != nil {
 		return tool.Prepared{}, err

@@ -25,7 +25,7 @@ type InterfaceLister = func() ([]netip.Addr, error)
 
 const fetchName = "http.fetch"
 
-// Risk of a fetch; docs/tools.md has the table.
+// The risk of a fetch; see the table in docs/tools.md.
 const (
 	riskFetch       = 30
 	riskSend        = 50
@@ -41,14 +41,14 @@ type fetch struct {
 	lender  Lender
 	version string
 	most    time.Duration
-	// headers are those that a call may set without a placeholder, credentials
-	// those of them that are redacted in the record and do not follow a redirect to
-	// another host. Both are in lower case.
+	// headers are the headers that a call may set without a placeholder. credentials are those of
+	// them that are redacted in the record and are not sent to another host on a redirect. Both
+	// are in lower case.
 	headers, credentials []string
-	// within are the hosts to which the call is bound beyond the rules, none for those
-	// that were decided on.
+	// within are the hosts to which the call is restricted in addition to the rules. It is empty
+	// for calls that were decided with their own target.
 	within []egress.Rule
-	// dial is the dialer's own when nil.
+	// dial replaces the dialer's own function unless nil.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -62,7 +62,7 @@ func newFetch(cfg Config) fetch {
 	return t
 }
 
-// union is sorted and without repeats.
+// union returns the sorted union without duplicates.
 func union(lists ...[]string) []string {
 	all := slices.Concat(lists...)
 	slices.Sort(all)
@@ -79,23 +79,23 @@ type fetchInput struct {
 	MaxBytes   int64             `json:"max_bytes"`
 }
 
-// requestHeaders are the headers that a call may set, beside those of the
-// operator's secrets, and those that hold the placeholder of a lent one. Host, forwarding and connection headers are not among
-// them: they would say something else than the URL that was judged.
+// requestHeaders are the headers that a call may set, in addition to the headers of the operator's
+// secrets and the headers that hold the placeholder of a lent secret. Host, forwarding and
+// connection headers are excluded, because they could contradict the URL that was decided on.
 var requestHeaders = []string{
 	"accept", "accept-language", "authorization", "cache-control", "content-language", "content-type", "idempotency-key",
 	"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "prefer", "range", "user-agent", "x-api-key", "x-request-id", "x-requested-with",
 }
 
-// credentialHeaders are those of them that carry credentials.
+// credentialHeaders are the request headers that carry credentials.
 var credentialHeaders = []string{"authorization", "x-api-key"}
 
-// headerForm is a name of a header, in lower case. Which of them a call may set is
-// judged when it is planned: it depends on who calls.
+// headerForm matches a header name in lower case. Which headers a call may set depends on the
+// caller, so the plan checks it.
 const headerForm = "^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$"
 
-// secretPaths are all headers but those that carry no credentials: which the others
-// are that a secret travels in depends on who calls.
+// secretPaths are all headers except the ones without credentials. Which other headers
+// carry a secret depends on the caller.
 func (t fetch) secretPaths() []string {
 	paths := []string{"/headers/*"}
 	for _, name := range t.headers {
@@ -126,7 +126,7 @@ func (t fetch) Descriptor() tool.Descriptor {
 	}
 }
 
-// request is a checked input.
+// request is a validated input.
 type request struct {
 	method  string
 	url     *url.URL
@@ -136,10 +136,10 @@ type request struct {
 	body    []byte
 	timeout time.Duration
 	bytes   int64
-	// secrets are what its placeholders stand for.
+	// secrets are the secrets behind its placeholders.
 	secrets []secret.Use
-	// credentials are its headers that carry credentials: those that always do, and
-	// those of its secrets.
+	// credentials are its headers that carry credentials: the usual ones, and the headers of its
+	// secrets.
 	credentials []string
 }
 
@@ -188,13 +188,13 @@ func (t fetch) check(ctx context.Context, p tool.Proposal) (request, error) {
 	return r, t.judgeHeaders(r)
 }
 
-// judgeHeaders refuses a header that no call may set, unless it holds the placeholder
-// of a secret that belongs into it.
+// judgeHeaders refuses a header that calls must not set, unless it holds the placeholder of a
+// secret for that header.
 func (t fetch) judgeHeaders(r request) error {
 	for _, name := range slices.Sorted(maps.Keys(r.headers)) {
 		if !slices.Contains(t.headers, name) && !slices.Contains(r.credentials, name) {
-			return reason.Errorf(reason.InvalidInput, "input at /headers/%s: the header can only be set with the placeholder of a secret that belongs into it", name).
-				WithRemedy("List what may be used with the tool %s; the headers that take any value are in the schema of %s.", listSecretsName, fetchName).
+			return reason.Errorf(reason.InvalidInput, "input at /headers/%s: the header can be set only with the placeholder of a secret for that header", name).
+				WithRemedy("List the usable secrets with the tool %s; the headers that accept any value are in the schema of %s.", listSecretsName, fetchName).
 				WithField("pointer", "/headers/"+name)
 		}
 	}
@@ -223,7 +223,7 @@ func judgeURL(u *url.URL) (egress.Host, uint16, error) {
 		return egress.Host{}, 0, reason.Errorf(reason.InvalidInput, "scheme %s is not supported; use https or http", quoteLine(u.Scheme)).WithField("pointer", "/url")
 	}
 	if u.User != nil {
-		return egress.Host{}, 0, reason.Errorf(reason.InvalidInput, "the URL holds a user or password").
+		return egress.Host{}, 0, reason.Errorf(reason.InvalidInput, "the URL contains a user or password").
 			WithRemedy("Send credentials in the authorization header.").WithField("pointer", "/url")
 	}
 	if u.Opaque != "" || u.Host == "" {
@@ -253,12 +253,12 @@ func (t fetch) rules() egress.Rules {
 	return egress.Rules{Allow: t.policy.Allowed, Deny: t.policy.Denied, Gateway: t.policy.Gateway}
 }
 
-// judgeTarget refuses before anything is resolved what the rules, or the
-// address itself, already rule out.
+// judgeTarget refuses a target that the rules or its address exclude, before any name is
+// resolved.
 func (t fetch) judgeTarget(host egress.Host, port uint16) error {
 	if len(t.within) > 0 {
 		if err := (egress.Rules{Allow: t.within}).Check(host, port); err != nil {
-			return reason.Errorf(reason.EgressDenied, "%s is not what was granted: %s", host.Join(port), egress.Named(texts(t.within)))
+			return reason.Errorf(reason.EgressDenied, "%s is not covered by the grant: %s", host.Join(port), egress.Named(texts(t.within)))
 		}
 	}
 	if err := t.rules().Check(host, port); err != nil {
@@ -274,10 +274,10 @@ func texts(rules []egress.Rule) (list []string) {
 	return list
 }
 
-// maySend is the most bytes that the request can send: with every redirect it
-// may be sent once more.
+// maySend returns the maximum number of bytes that the request can send. Each redirect may send
+// it again.
 func (r request) maySend() int64 {
-	const handshake = 16 << 10 // what the connection takes beside, with room
+	const handshake = 16 << 10 // the overhead of a connection, with a margin
 	size := len(r.url.String()) + len(r.body)
 	for name, value := range r.headers {
 		size += len(name) + len(value)
@@ -293,7 +293,7 @@ func (t fetch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return t.plan(r), nil
 }
 
-// Prepare has nothing to hold: where a name leads is judged when it is dialed.
+// Prepare holds nothing: a name's addresses are checked when they are dialed.
 func (t fetch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	r, err := t.check(ctx, p)
 	if err != nil {
@@ -334,7 +334,7 @@ func (t fetch) plan(r request) tool.Plan {
 		plan.Preview.Notes = append(plan.Preview.Notes, "The request is not encrypted.")
 	}
 	if len(r.secrets) > 0 {
-		// A grant for the same request without them does not cover this.
+		// A grant for the same request without secrets does not cover this request.
 		plan.Subject += " (with secret " + strings.Join(secretNames(r.secrets), ", ") + ")"
 		plan.Preview.Notes = append(plan.Preview.Notes, secretNotes(r.secrets, r.host.Join(r.port))...)
 	}

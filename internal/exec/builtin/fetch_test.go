@@ -33,8 +33,8 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return out, nil
 }
 
-// internet is a server that answers for every public address, and a private
-// one that nobody may reach.
+// internet is a server that answers for every public address, and for a private one that must not
+// be reached.
 type internet struct {
 	bench   *bench
 	private int
@@ -193,7 +193,7 @@ func rules(t *testing.T, list ...string) []egress.Rule {
 	return must.Get(egress.ParseRules(list))(t)
 }
 
-func TestFetchNamesThatLeadInside(t *testing.T) {
+func TestFetchNamesOfPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t, page("secret"), nil)
 	for _, host := range []string{"evil", "meta", "ten", "nat"} {
@@ -210,15 +210,15 @@ func TestFetchNamesThatLeadInside(t *testing.T) {
 	if n.private != 0 {
 		t.Errorf("private addresses were dialled %d times", n.private)
 	}
-	// Of several answers the public one is used.
+	// With several answers the public one is used.
 	r := n.bench.ok("http.fetch", object{"url": "http://mixed.example.com/"})
 	if r["content"] != "secret" || n.private != 0 {
 		t.Errorf("mixed: %v, private %d", r, n.private)
 	}
 }
 
-// TestFetchNegativeControl switches the address check off, by rules that name
-// the addresses, and shows that the attacks above would then arrive.
+// TestFetchNegativeControl disables the address check, by rules that name the addresses, and
+// shows that the attacks above would then succeed.
 func TestFetchNegativeControl(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t, page("secret"), func(p *HTTPPolicy) { p.Allowed = rules(t, "*.example.com", "127.0.0.0/8", "10.0.0.1") })
@@ -307,8 +307,8 @@ func TestFetchRedirects(t *testing.T) {
 	}
 }
 
-// TestFetchRedirectControls switches the fence of each redirect case off and
-// shows that the same redirect then arrives.
+// TestFetchRedirectControls disables the restriction of each redirect case and shows that the
+// same redirect then succeeds.
 func TestFetchRedirectControls(t *testing.T) {
 	t.Parallel()
 	target := ""
@@ -321,7 +321,7 @@ func TestFetchRedirectControls(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, from, to string
-		// fenced and open are the operator's hosts with the fence and without.
+		// fenced and open are the operator's hosts with the restriction and without.
 		fenced, open []string
 		want         reason.Code
 		notFollowed  bool
@@ -333,7 +333,7 @@ func TestFetchRedirectControls(t *testing.T) {
 			open: []string{"example.com", "*.example.com", "127.0.0.0/8"}, want: reason.EgressDenied, private: 1},
 		{name: "other host", from: "https", to: "https://www.example.com/end", open: []string{"example.com", "www.example.com"}, notFollowed: true},
 		{name: "other port", from: "https", to: "https://example.com:8443/end", open: []string{"example.com:443", "example.com:8443"}, notFollowed: true},
-		// The fence of the next ones is the scheme; the control starts behind it.
+		// The restriction of the next cases is the scheme; the control starts after it.
 		{name: "to plain http", from: "https", to: "http://example.com/end", want: reason.EgressDenied},
 		{name: "to plain http: control", from: "http", to: "http://example.com/end"},
 	} {
@@ -359,12 +359,10 @@ func TestFetchRedirectControls(t *testing.T) {
 	}
 }
 
-// TestFetchCountsWhatWasSent: the bytes that left are in the report, also of a
-// call that came to nothing.
+// TestFetchCountsWhatWasSent: the sent bytes are in the report, also for a failed call.
 func TestFetchCountsWhatWasSent(t *testing.T) {
 	t.Parallel()
-	// The server reads everything first: a client stops sending when it is
-	// answered.
+	// The server reads everything first, because a client stops sending after the answer.
 	n := newInternet(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
 		func(p *HTTPPolicy) { p.Roots = x509.NewCertPool() })
 	sent := func(in object) (total int64) {

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// Fetcher makes requests of calls that http.fetch is not the tool of, such as those of
-// WebAssembly guests: with its rules, its input and its result, and within what the call
-// was granted.
+// Fetcher makes requests for calls of other tools than http.fetch, such as calls of WebAssembly
+// guests. It applies the rules, the input and the result of http.fetch, within the grant of the
+// call.
 type Fetcher struct {
 	fetch  fetch
 	schema *tool.Schema
@@ -21,7 +21,8 @@ type Fetcher struct {
 // NewFetcher returns a fetcher.
 func NewFetcher(cfg Config) (Fetcher, error) {
 	t := newFetch(withDefaults(cfg))
-	// The operator's own secrets are for calls of http.fetch: a guest names what it wants.
+	// The operator's own secrets are for calls of http.fetch: a guest names its secrets
+	// explicitly.
 	t.policy.Secrets = nil
 	schema, err := tool.CompileSchema(t.Descriptor().InputSchema)
 	if err != nil {
@@ -30,9 +31,9 @@ func NewFetcher(cfg Config) (Fetcher, error) {
 	return Fetcher{t, schema}, nil
 }
 
-// Fetch makes one request for a decided call. It goes to a host that within names, if it
-// names any, and that the gateway's rules allow; it may carry the secrets of within, each
-// where that belongs; and it sends at most the bytes of its budget.
+// Fetch makes one request for a decided call. The host must be allowed by the gateway's rules
+// and, if within names hosts, be one of them. The request may carry the secrets of within, each
+// only to its hosts, and must not send more bytes than the remaining budget.
 func (f Fetcher) Fetch(ctx context.Context, c tool.Call, input json.RawMessage, within egress.Reach) tool.Report {
 	t := f.fetch
 	t.within = within.Rules.Allow
@@ -51,12 +52,12 @@ func (f Fetcher) Fetch(ctx context.Context, c tool.Call, input json.RawMessage, 
 		return report.Fail(ctx, err)
 	}
 	if most := within.Budget.BytesOut; r.maySend() > most {
-		return report.Fail(ctx, reason.Errorf(reason.QuotaExceeded, "the request may send %d bytes, and the call has %d left", r.maySend(), most))
+		return report.Fail(ctx, reason.Errorf(reason.QuotaExceeded, "the request may send %d bytes, but the call has %d left", r.maySend(), most))
 	}
 	return t.run(ctx, c, r)
 }
 
-// narrowed is a lender that offers nothing beyond what a call was granted.
+// narrowed is a lender that offers only the secrets granted to a call.
 type narrowed struct {
 	Lender
 	offers []egress.Secret

@@ -19,11 +19,10 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// maxRedirects is how many redirects one call follows.
+// maxRedirects is the maximum number of redirects of one call.
 const maxRedirects = 5
 
-// responseHeaders are the headers that a result shows. Cookies are not among
-// them.
+// responseHeaders are the response headers in a result. Cookies are excluded.
 var responseHeaders = []string{
 	"Cache-Control", "Content-Language", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Link", "Location", "Retry-After",
 	"Server", "Vary", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
@@ -31,7 +30,7 @@ var responseHeaders = []string{
 
 type fetchResult struct {
 	Status int `json:"status"`
-	// URL is where the answer came from.
+	// URL is the URL of the final response.
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
 	body
@@ -40,14 +39,14 @@ type fetchResult struct {
 	Truncated bool   `json:"truncated"`
 	// Redirects are the URLs that were followed.
 	Redirects []string `json:"redirects"`
-	// NotFollowed is the target of a redirect that was not followed, since its
-	// host is neither the one that was decided on nor in http.allowed_hosts.
+	// NotFollowed is the target of a redirect that was not followed, because its host is neither
+	// the decided one nor in http.allowed_hosts.
 	NotFollowed string `json:"not_followed,omitempty"`
 }
 
 func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	report := begin(t.version)
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, reason.Errorf(reason.TimedOut, "no complete answer within %d ms", r.timeout.Milliseconds()))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, reason.Errorf(reason.TimedOut, "no complete response within %d ms", r.timeout.Milliseconds()))
 	defer cancel()
 	log := egress.NewConnectionLog(time.Now())
 	dialer := &egress.Dialer{
@@ -59,8 +58,8 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	defer secrets.Close()
 	result, err := t.do(ctx, r, dialer, secrets)
 	if err == nil {
-		// A server may end a body because the deadline took the request away;
-		// what came until then is no complete answer.
+		// A server may end a body because the deadline cancelled the request; the part received
+		// until then is not a complete response.
 		err = ctx.Err()
 	}
 	report.Egress.Allowed = slices.Clone(c.Plan.Binding.Egress)
@@ -72,7 +71,8 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 }
 
 func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets *secret.Exchange) (fetchResult, error) {
-	// The context bounds the time; a limit here would race it and be no TIMED_OUT.
+	// The context limits the time. A second limit here would race with it and would not report
+	// TIMED_OUT.
 	transport := &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: t.policy.Roots, MinVersion: tls.VersionTLS12},
@@ -112,7 +112,7 @@ func (r request) http(ctx context.Context) (*http.Request, error) {
 	return request, nil
 }
 
-// read takes the answer up to most bytes of its body.
+// read reads a response, with up to most bytes of its body.
 func read(response *http.Response, most int64) (fetchResult, error) {
 	data, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	if err != nil {
@@ -135,8 +135,8 @@ func read(response *http.Response, most int64) (fetchResult, error) {
 	return result, nil
 }
 
-// fetchError gives an error of the client its reason. The client wraps what
-// the dialer and the redirect check say.
+// fetchError maps an error of the client to a reason. The client wraps the errors of the dialer
+// and of the redirect check.
 func fetchError(err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {
@@ -149,11 +149,11 @@ func fetchError(err error) error {
 	return reason.Errorf(reason.FetchFailed, "fetching: %w", err)
 }
 
-// redirects judges every hop of one call.
+// redirects checks every hop of one call.
 type redirects struct {
 	fetch   fetch
 	request request
-	// followed is never nil, stopped is "" unless a redirect was not followed.
+	// followed is never nil; stopped is "" unless a redirect was not followed.
 	followed []string
 	stopped  string
 }
@@ -164,7 +164,7 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 	}
 	previous := via[len(via)-1]
 	if previous.URL.Scheme == "https" && next.URL.Scheme == "http" {
-		return reason.Errorf(reason.EgressDenied, "a redirect leads from https to plain http")
+		return reason.Errorf(reason.EgressDenied, "a redirect goes from https to plain http")
 	}
 	host, port, err := judgeURL(next.URL)
 	if err != nil {
@@ -173,8 +173,8 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 	if err := h.fetch.judgeTarget(host, port); err != nil && !h.unlisted(host, port) {
 		return err
 	}
-	// The approval was for the first host. Others are followed only when the
-	// operator named them; then the binding shows them too.
+	// The approval was for the first host. Another host is followed only if the operator's rules
+	// name it; the binding includes those rules.
 	answer, _ := h.fetch.rules().Match(host, port)
 	if !h.covered(host, port) && answer != egress.Allowed {
 		h.stopped = next.URL.String()
@@ -191,15 +191,14 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// covered reports whether the call's own target, or its move to https, is
-// meant.
+// covered reports whether a redirect stays on the call's own target or moves it to https.
 func (h *redirects) covered(host egress.Host, port uint16) bool {
 	r := h.request
 	return host == r.host && (port == r.port || r.port == 80 && port == 443)
 }
 
-// unlisted reports whether a host is merely not on the allowlist, rather than
-// denied or at an address that is never reached.
+// unlisted reports whether a host is only missing from the allowlist, not denied or at an address
+// that is never reachable.
 func (h *redirects) unlisted(host egress.Host, port uint16) bool {
 	answer, _ := h.fetch.rules().Match(host, port)
 	return answer == egress.Unlisted && h.fetch.rules().CheckAddress(host, port) == nil

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// secretHeaders are the headers of the operator's secrets, in lower case,
-// sorted and without repeats.
+// secretHeaders returns the headers of the operator's secrets, in lower case, sorted and without
+// duplicates.
 func secretHeaders(secrets []egress.Secret) []string {
 	var list []string
 	for _, s := range secrets {
@@ -25,8 +25,8 @@ func secretHeaders(secrets []egress.Secret) []string {
 	return slices.Compact(list)
 }
 
-// secretsToldOf describes the secrets to a model, "" when there are none. Their
-// placeholders are the same in every call, or a model could not know them.
+// secretsToldOf describes the secrets for the tool description, "" if there are none. Their
+// placeholders are the same in every call, so that a model can use them.
 func secretsToldOf(secrets []egress.Secret) string {
 	if len(secrets) == 0 {
 		return ""
@@ -45,9 +45,9 @@ func secretsToldOf(secrets []egress.Secret) string {
 	return b.String()
 }
 
-// uses returns the secrets that a request asks for by their placeholders, and
-// refuses a placeholder in any other place. No value is read, and no vault is asked
-// for a request without placeholders.
+// uses returns the secrets whose placeholders a request contains, and refuses a placeholder in
+// any other place. It reads no value, and does not query the vault for a request without
+// placeholders.
 func (t fetch) uses(ctx context.Context, p tool.Proposal, r request) ([]secret.Use, error) {
 	known := t.policy.Secrets
 	if t.lender != nil && r.marked() {
@@ -59,8 +59,8 @@ func (t fetch) uses(ctx context.Context, p tool.Proposal, r request) ([]secret.U
 			return nil, err
 		}
 		if known = slices.Concat(known, offers); len(known) == 0 {
-			return nil, reason.Errorf(reason.EgressDenied, "the request holds a text that looks like a placeholder and is none of this call: there is none that this caller may use by that name").
-				WithRemedy("List what may be used with the tool %s, and write the placeholder alone or after a scheme such as Bearer; or have the secret stored with `palyra vault put`.", listSecretsName)
+			return nil, reason.Errorf(reason.EgressDenied, "the request contains a placeholder that this caller cannot use").
+				WithRemedy("List the usable secrets with the tool %s, and write the placeholder alone or after a scheme such as Bearer; or have the secret stored with `palyra vault put`.", listSecretsName)
 		}
 	}
 	x := secret.New("", known)
@@ -79,8 +79,8 @@ func (t fetch) uses(ctx context.Context, p tool.Proposal, r request) ([]secret.U
 	return uses, err
 }
 
-// marked reports whether something in a request looks like a placeholder, wherever it
-// stands: that of a vault is refused in the same places as that of the operator.
+// marked reports whether any part of a request looks like a placeholder. Placeholders of a vault
+// are refused in the same places as the operator's.
 func (r request) marked() bool {
 	var body secret.Watcher
 	if _, err := body.Next(r.body, true); err != nil || secret.Marked(r.url.String()) {
@@ -94,7 +94,7 @@ func (r request) marked() bool {
 	return false
 }
 
-// asked are the placeholders in the headers of a request.
+// asked returns the placeholders in the headers of a request.
 func (r request) asked() (list []string) {
 	for _, value := range r.headers {
 		if placeholder := secret.Asked(value); placeholder != "" {
@@ -104,8 +104,8 @@ func (r request) asked() (list []string) {
 	return list
 }
 
-// lent are the secrets that a decided request may send and that are looked for in
-// its answer: those of the configuration, and of others the ones that it asks for.
+// lent returns the secrets that a decided request may send and whose values are removed from its
+// response: the secrets of the configuration, and the requested ones of the vault.
 func (t fetch) lent(c tool.Call, r request) ([]egress.Secret, func()) {
 	var asked []egress.Secret
 	for _, u := range r.secrets {
@@ -120,8 +120,8 @@ func (t fetch) lent(c tool.Call, r request) ([]egress.Secret, func()) {
 	return slices.Concat(t.policy.Secrets, lent), end
 }
 
-// secretNames are sorted and without repeats, secretBinding is what an approval
-// binds to, and secretNotes are what the person who approves sees.
+// secretNames returns the names, sorted and without duplicates. secretBinding is the part of the
+// approval's binding, and secretNotes are displayed to the approver.
 func secretNames(uses []secret.Use) (names []string) {
 	for _, u := range uses {
 		names = append(names, u.Secret.Name)

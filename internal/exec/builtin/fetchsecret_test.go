@@ -21,7 +21,7 @@ import (
 
 const planted = "ghp_planted/Value+0123456789=="
 
-// planter is a source of two secrets that counts how often it is asked.
+// planter is a source of two secrets that counts its calls.
 type planter struct{ asked int }
 
 func (p *planter) Secret(_ context.Context, name string) ([]byte, error) {
@@ -42,8 +42,8 @@ func withSecrets(t *testing.T, source *planter) func(*HTTPPolicy) {
 	}
 }
 
-// TestFetchWithSecret: the server gets the value, the caller sees the
-// placeholder, and policy, the approval and the person who approves are told.
+// TestFetchWithSecret: the server receives the value, the caller sees the placeholder, and
+// policy, the approval and the approver see the name of the secret.
 func TestFetchWithSecret(t *testing.T) {
 	t.Parallel()
 	source := &planter{}
@@ -82,15 +82,14 @@ func TestFetchWithSecret(t *testing.T) {
 		t.Errorf("the model is told %q", d.Description)
 	}
 	checkRedacted(t, d, "authorization", "x-api-key", "private-token", "Authorization", "x-unheard-of")
-	// The control: a call without placeholders uses none, and its approval is
-	// another.
+	// The control: a call without placeholders uses no secret, and has a different approval.
 	if plan, err = n.bench.plan("http.fetch", object{"url": "https://example.com/user"}); err != nil || len(plan.Facts.Secrets)+len(plan.Binding.Environment) > 0 || strings.Contains(plan.Subject, "secret") {
 		t.Errorf("without: %+v, %v", plan, err)
 	}
 }
 
-// checkRedacted: records and people who approve see no value of these headers. The
-// control is a header that carries no credential.
+// checkRedacted: records and approvers see no value of these headers. The control is a header
+// without a credential.
 func checkRedacted(t *testing.T, d tool.Descriptor, headers ...string) {
 	t.Helper()
 	given := object{"accept": "text/html"}
@@ -104,7 +103,7 @@ func checkRedacted(t *testing.T, d tool.Descriptor, headers ...string) {
 	}
 }
 
-// TestFetchRefusesMisplacedPlaceholders: nobody is asked about such a call.
+// TestFetchRefusesMisplacedPlaceholders: such a call is refused before an approval.
 func TestFetchRefusesMisplacedPlaceholders(t *testing.T) {
 	t.Parallel()
 	source := &planter{}
@@ -150,8 +149,8 @@ func asReason(err error, to **reason.Error) bool {
 	return ok
 }
 
-// TestFetchSecretStaysWithItsHost: a redirect takes the credential along on
-// the same host and port alone, although the secret is for the other host, too.
+// TestFetchSecretStaysWithItsHost: a redirect keeps the credential only on the same host and
+// port, even if the secret is valid for the other host as well.
 func TestFetchSecretStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	target := ""
@@ -175,7 +174,7 @@ func TestFetchSecretStaysWithItsHost(t *testing.T) {
 			t.Errorf("%s: %q", test.to, seen)
 		}
 	}
-	// A server that wants its own credential carried on in a URL.
+	// A server that requests its credential in a URL.
 	target = "https://www.example.com/?stolen=ECHO"
 	clear(seen)
 	report, _ := n.bench.call(t.Context(), "http.fetch", in)
@@ -184,7 +183,7 @@ func TestFetchSecretStaysWithItsHost(t *testing.T) {
 	}
 }
 
-// forms are what a server may send a value as.
+// forms are encodings in which a server may return a value.
 func forms(value string) []string {
 	quoted, _ := json.Marshal(value)
 	return []string{
@@ -193,9 +192,9 @@ func forms(value string) []string {
 	}
 }
 
-// TestFetchTellsNoSecretOfAnotherCall has a host that keeps what a call sent,
-// and shows it to one that uses no secret. The control has none configured.
-func TestFetchTellsNoSecretOfAnotherCall(t *testing.T) {
+// TestFetchHidesSecretsOfOtherCalls: a host stores the credential of one call and returns it to
+// another call without secrets. The control has no secrets configured.
+func TestFetchHidesSecretsOfOtherCalls(t *testing.T) {
 	t.Parallel()
 	kept := ""
 	host := func(w http.ResponseWriter, r *http.Request) {
@@ -223,10 +222,10 @@ func TestFetchTellsNoSecretOfAnotherCall(t *testing.T) {
 	}
 }
 
-// TestFetchTellsNoSecret: whatever a server makes of the value, neither the
-// report nor the result nor the error has it. The control, without secrets, sends
-// it as it is and finds it in each.
-func TestFetchTellsNoSecret(t *testing.T) {
+// TestFetchHidesSecrets: in any encoding that a server uses for the value, the report, the
+// result and the error do not contain it. The control, without secrets, sends the value directly
+// and finds it in each.
+func TestFetchHidesSecrets(t *testing.T) {
 	t.Parallel()
 	host := func(w http.ResponseWriter, r *http.Request) {
 		got := r.Header.Get("Private-Token") + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")

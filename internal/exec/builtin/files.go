@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// files is what the file tools share.
+// files is the common part of the file tools.
 type files struct {
 	set     *workspace.Set
 	version string
@@ -31,7 +31,7 @@ type target struct {
 	Workspace string `json:"workspace"`
 }
 
-// workspaceProperty is in the schema of every tool that uses a workspace.
+// workspaceProperty is part of the schema of every tool that uses a workspace.
 const workspaceProperty = `"workspace": {"type": "string", "maxLength": 64, "description": "Name of the declared workspace. Leave it out for that of the run; without one, for the only one or the one named default."}`
 
 func schema(required string, properties ...string) json.RawMessage {
@@ -57,7 +57,7 @@ const (
 	riskExecutable = 10
 )
 
-// fileFacts are the facts of a call about one path, which has that many names.
+// fileFacts returns the facts of a call about one path; links is the number of names of the file.
 func fileFacts(in, real string, links, risk int) tool.Facts {
 	facts := tool.Facts{
 		Workspace: in, Path: real, Protected: workspace.Protected(real),
@@ -70,11 +70,11 @@ func fileFacts(in, real string, links, risk int) tool.Facts {
 	return facts
 }
 
-// seen is what a reading tool looks at. It is held open, so that the facts of
-// the plan and what is read are of the same file.
+// seen is the file that a reading tool inspects. It stays open, so that the plan's facts and the
+// read data are from the same file.
 type seen struct {
 	root *workspace.Root
-	// handle is nil when there is no such file; missing says so then.
+	// handle is nil if the file does not exist; missing is the error then.
 	handle  *workspace.Handle
 	missing error
 	plan    tool.Plan
@@ -87,7 +87,7 @@ func (s *seen) close() {
 	s.root.Close()
 }
 
-// see plans a call that reads below one path. The caller closes what it returns.
+// see plans a call that reads at or below one path. The caller closes the result.
 func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	root, err := f.set.Open(t.Workspace)
 	if err != nil {
@@ -110,8 +110,8 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	return s, nil
 }
 
-// isContentError reports whether an error describes files of a workspace. Errors about the
-// input, the end of the call, and exhausted resources of the machine do not.
+// isContentError reports whether an error describes files of a workspace. Errors about the input,
+// the end of the call, and exhausted resources of the machine do not.
 func isContentError(err error) bool {
 	switch code := reason.Of(err); code {
 	case reason.InvalidInput, reason.Internal, reason.Cancelled, reason.TimedOut:
@@ -121,8 +121,8 @@ func isContentError(err error) bool {
 		func(e error) bool { return errors.Is(err, e) })
 }
 
-// find holds the file. A path that leads to nothing has facts all the same: a
-// rule about its name decides before anybody learns that there is no such file.
+// find opens the file. A path that does not exist has facts as well: a rule about its name
+// decides before the caller learns that the file does not exist.
 func (s *seen) find(name string) error {
 	var err error
 	if s.handle, err = s.root.Open(name); err == nil {
@@ -137,8 +137,8 @@ func (s *seen) find(name string) error {
 	return err
 }
 
-// describe fills the plan. An approval binds to the workspace and the resolved
-// path, beside the arguments; which file has that path is for the permit alone.
+// describe fills the plan. An approval binds to the workspace and the resolved path, in addition
+// to the arguments. The identity of the file at that path is bound only by the permit.
 func (s *seen) describe(name, verb string, risk int) {
 	real, links := s.plan.Facts.Path, 0
 	if s.handle != nil {
@@ -157,8 +157,7 @@ func (s *seen) describe(name, verb string, risk int) {
 	}
 }
 
-// identityOf leaves out when a directory changed: what is found in it is judged
-// file by file.
+// identityOf omits a directory's change time: its entries are checked one by one.
 func identityOf(info workspace.Info) tool.FileIdentity {
 	id := tool.FileIdentity{Device: info.Identity.Device, Inode: info.Identity.Inode}
 	if info.Kind != workspace.Dir {
@@ -167,7 +166,7 @@ func identityOf(info workspace.Info) tool.FileIdentity {
 	return id
 }
 
-// prepared is a call about what was seen, whose result do returns.
+// prepared returns a call on the inspected file, with the result of do.
 func (s *seen) prepared(version string, do func(context.Context, tool.Call) (any, error)) tool.Prepared {
 	return tool.Prepared{Plan: s.plan, Close: s.close, Run: func(ctx context.Context, c tool.Call) tool.Report {
 		report := begin(version)
@@ -179,7 +178,7 @@ func (s *seen) prepared(version string, do func(context.Context, tool.Call) (any
 	}}
 }
 
-// planned is the plan alone.
+// planned returns only the plan.
 func (s *seen) planned(err error) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err

@@ -14,12 +14,12 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// keeps is a policy that lets a call read all but the named files, and notes
-// what it was asked.
+// keeps is a policy that lets a call read all files except the named ones, and records its
+// queries.
 type keeps struct {
 	names []string
 	asked []string
-	// only, unless empty, is the tool whose reading is forbidden.
+	// only, unless empty, is the tool that may not read the files.
 	only string
 }
 
@@ -40,9 +40,9 @@ func (b *bench) find(name string, in object, k *keeps) map[string]any {
 	return b.result(report)
 }
 
-// TestSearchLeavesOutWhatMayNotBeRead: a file that a rule keeps from the tool, or
-// from fs.read, is in no result, and what is counted says nothing of what is in
-// it: it is the same whatever is looked for.
+// TestSearchLeavesOutWhatMayNotBeRead: a file that a rule protects from the tool, or from
+// fs.read, is in no result. The count of omitted files discloses nothing about their content,
+// because it does not depend on the pattern.
 func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -67,15 +67,14 @@ func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
 	if got := b.find(fsSearchName, object{"pattern": "two"}, &keeps{}); len(got["matches"].([]any)) != 1 || got["left_out"] != 0.0 {
 		t.Errorf("%v", got)
 	}
-	// One file by its name is judged like one that is found.
+	// A single file named by the call is checked like one that is found.
 	if got := b.find(fsSearchName, object{"pattern": "two", "path": "private/key.txt"}, &keeps{names: []string{"private/key.txt"}}); got["left_out"] != 1.0 {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestSearchJudgesBeforeItOpens: what takes the place of a file that was judged
-// is judged itself.
-func TestSearchJudgesBeforeItOpens(t *testing.T) {
+// TestSearchChecksBeforeItOpens: a file that replaces a checked file is checked itself.
+func TestSearchChecksBeforeItOpens(t *testing.T) {
 	t.Parallel()
 	for name, swap := range map[string]func(b *bench){
 		"another file": func(b *bench) { _ = os.Rename(filepath.Join(b.dir, "secret"), filepath.Join(b.dir, "a.txt")) },
@@ -94,11 +93,11 @@ func TestSearchJudgesBeforeItOpens(t *testing.T) {
 			report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan, MayRead: func(a tool.FileAccess) bool {
 				if a.Facts.Path == "secret" {
 					if judged++; judged == 1 {
-						swap(b) // everything has been judged once
+						swap(b) // every file was checked once
 					}
 					return false
 				}
-				return judged == 0 // what is judged again is not the file that may be read
+				return judged == 0 // the checked file is no longer the readable one
 			}})
 			if strings.Contains(string(report.Result), "needle") {
 				t.Errorf("%s", report.Result)
@@ -107,10 +106,9 @@ func TestSearchJudgesBeforeItOpens(t *testing.T) {
 	}
 }
 
-// TestSearchIsOfWhatWasHeld: a file that the call names is searched as it was
-// judged, whatever has its name by now; a file that was found has to be where it
-// was found.
-func TestSearchIsOfWhatWasHeld(t *testing.T) {
+// TestSearchReadsTheCheckedFile: a file that the call names is searched in its checked state, even if
+// another file has its name by then; a file that was found must still be at its path.
+func TestSearchReadsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		path  string
@@ -143,7 +141,8 @@ func TestSearchIsOfWhatWasHeld(t *testing.T) {
 	}
 }
 
-// TestListShowsNoSizeOfWhatMayNotBeRead: and leaves out what may not be listed.
+// TestListShowsNoSizeOfWhatMayNotBeRead: the size of an unreadable file is omitted, and unlisted
+// files are omitted.
 func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -166,9 +165,9 @@ func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestReadIsOfWhatWasJudged: a link that is turned between plan and run stops
-// the call; after the last look the file is held, and it is the one that is read.
-func TestReadIsOfWhatWasJudged(t *testing.T) {
+// TestReadReturnsTheCheckedFile: a link that changes between plan and run stops the call. After the
+// last check the file is held open, and that file is read.
+func TestReadReturnsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.write("plain", "plain\n")
@@ -201,7 +200,7 @@ func TestReadIsOfWhatWasJudged(t *testing.T) {
 	if result := b.result(report); result["content"] != "plain\n" || result["path"] != "plain" {
 		t.Errorf("%v", result)
 	}
-	// An edit makes another state of the same file, and the same call of it.
+	// An edit results in another state of the same file, and in the same call.
 	turn("plain")
 	plan, _ = read.Plan(t.Context(), p)
 	b.write("plain", "edited\n")

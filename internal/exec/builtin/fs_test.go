@@ -196,7 +196,7 @@ func TestFSWriteRunsOnlyWhatWasPlanned(t *testing.T) {
 	if report.Reason != string(reason.BindingMismatch) || b.read("f") != "somebody's edit" {
 		t.Errorf("%+v", report)
 	}
-	// Negative control: with the plan of the file as it is, the call runs.
+	// Negative control: with an unchanged file the call runs.
 	if report := b.run(context.Background(), tool.Call{Proposal: p, Plan: again}); report.Outcome != tool.Succeeded {
 		t.Errorf("%+v", report)
 	}
@@ -311,7 +311,7 @@ func TestReadOnlyWorkspaceIsRefusedBeforeAsking(t *testing.T) {
 	b.refused("fs.patch", object{"patch": "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+x\n"}, reason.WorkspaceScope)
 }
 
-// TestNoRepositoryIsMade: the bare-repository trick, tool by tool.
+// TestNoRepositoryIsMade: attempts to create a bare repository, tool by tool.
 func TestNoRepositoryIsMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -322,13 +322,13 @@ func TestNoRepositoryIsMade(t *testing.T) {
 		b.refused("fs.write", object{"path": name, "content": "x"}, reason.ProtectedPath)
 		b.refused("fs.patch", object{"patch": create(name)}, reason.ProtectedPath)
 	}
-	// The whole set is judged, before a human is asked.
+	// The whole set is checked before an approval.
 	b.write("bare/HEAD", "x")
 	b.refused("fs.patch", object{"patch": create("bare/config") + create("bare/refs/k")}, reason.ProtectedPath)
 	b.refused("fs.write", object{"path": "bare/objects/k", "content": "x"}, reason.ProtectedPath)
 	b.write("bare/refs/k", "x")
 	b.refused("fs.write", object{"path": "bare/hooks/pre-commit", "content": "x"}, reason.ProtectedPath)
-	// Negative control: the same without HEAD beside it.
+	// Negative control: the same without HEAD in the directory.
 	for _, in := range []object{{"patch": create("plain/config") + create("plain/refs/k")}, {"patch": create("bare/notes")}} {
 		if _, err := b.plan("fs.patch", in); err != nil {
 			t.Errorf("%v: %v", in, err)
@@ -336,8 +336,8 @@ func TestNoRepositoryIsMade(t *testing.T) {
 	}
 }
 
-// TestEditsPassTheGate: what fs.write and fs.patch change is asked about as a commit, with
-// its paths and sizes, and a no leaves the files as they are.
+// TestEditsPassTheGate: changes of fs.write and fs.patch pass the commit gate, with their paths
+// and sizes, and a refusal leaves the files unchanged.
 func TestEditsPassTheGate(t *testing.T) {
 	t.Parallel()
 	for name, input := range map[string]any{

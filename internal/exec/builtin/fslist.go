@@ -29,10 +29,10 @@ type listInput struct {
 
 type listEntry struct {
 	Path string `json:"path"`
-	// PathBase64 is the exact path when it is not valid UTF-8.
+	// PathBase64 is the exact path if it is not valid UTF-8.
 	PathBase64 string `json:"path_base64,omitempty"`
 	Kind       string `json:"kind"`
-	// Size is left out of a file that may not be read.
+	// Size is omitted for a file that the caller may not read.
 	Size     *int64 `json:"size,omitempty"`
 	Mode     string `json:"mode"`
 	Modified string `json:"modified"`
@@ -42,7 +42,7 @@ type listResult struct {
 	Workspace string      `json:"workspace"`
 	Path      string      `json:"path"`
 	Entries   []listEntry `json:"entries"`
-	// LeftOut counts the entries that policy does not let the caller see.
+	// LeftOut counts the entries that policy hides from the caller.
 	LeftOut   int  `json:"left_out"`
 	Truncated bool `json:"truncated"`
 }
@@ -77,7 +77,7 @@ func (t fsList) see(p tool.Proposal) (listInput, *seen, error) {
 	return in, s, err
 }
 
-// Prepare looks at the directory once more; what is in it is judged name by name.
+// Prepare opens the directory once more; its entries are checked one by one.
 func (t fsList) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
 	in, s, err := t.see(p)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *seen) list(ctx context.Context, c tool.Call, in listInput) (listResult,
 	return result, err
 }
 
-// level is how many names stand below top in p: 1 for an entry of top itself.
+// level returns the depth of p below top: 1 for an entry of top itself.
 func level(top, p string) int {
 	if top == "." {
 		return strings.Count(p, "/") + 1

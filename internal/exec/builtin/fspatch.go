@@ -40,7 +40,7 @@ func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the changes out anew; Run makes these.
+// Prepare computes the changes again; Run makes these.
 func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }
@@ -54,7 +54,7 @@ func patchSummary(e *edit) string {
 	return summary
 }
 
-// edit works out the changes. The caller closes its root.
+// edit computes the changes. The caller closes its root.
 func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	in, err := decode[patchInput](p.Input)
 	if err != nil {

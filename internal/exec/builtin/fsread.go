@@ -8,7 +8,8 @@ import (
 
 const (
 	fsReadName = tool.ReadFile
-	// readDefault and readMost bound how much of a file one call returns.
+	// readDefault and readMost are the default and the maximum size of the part that one call
+	// returns.
 	readDefault = 256 << 10
 	readMost    = 4 << 20
 )
@@ -27,7 +28,7 @@ type readResult struct {
 	Path      string `json:"path"`
 	body
 	Offset int64 `json:"offset"`
-	// Bytes is the length of the part, Size that of the file.
+	// Bytes is the length of the returned part, Size the length of the file.
 	Bytes     int    `json:"bytes"`
 	Size      int64  `json:"size"`
 	SHA256    string `json:"sha256"`
@@ -40,7 +41,7 @@ func (fsRead) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: fsReadName, Title: "Read a file",
 		Description: "Read a file of a workspace. Returns the content as text, or as base64 when it is not text, with the SHA-256 of the whole file. " +
-			"Pass that digest to fs.write as expected_sha256 to be sure that nobody changed the file in between.",
+			"Pass that digest to fs.write as expected_sha256 to detect changes of the file in between.",
 		InputSchema: schema(`"path"`,
 			`"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "Path of the file, relative to the workspace."}`,
 			workspaceProperty,
@@ -65,7 +66,7 @@ func (t fsRead) see(p tool.Proposal) (readInput, *seen, error) {
 	return in, s, err
 }
 
-// Prepare holds the file open: what is read is what was judged.
+// Prepare holds the file open, so that the read data is from the decided file.
 func (t fsRead) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
 	in, s, err := t.see(p)
 	if err != nil {
@@ -74,7 +75,7 @@ func (t fsRead) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, erro
 	return s.prepared(t.version, func(ctx context.Context, _ tool.Call) (any, error) { return s.read(ctx, in) }), nil
 }
 
-// read returns the part of the file that the call asks for.
+// read returns the requested part of the file.
 func (s *seen) read(ctx context.Context, in readInput) (readResult, error) {
 	if s.handle == nil {
 		return readResult{}, s.missing

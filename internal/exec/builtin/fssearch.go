@@ -18,16 +18,16 @@ import (
 
 const (
 	fsSearchName = "fs.search"
-	// Bounds of one search.
+	// Limits of one search.
 	searchMatches   = 100
 	searchFileBytes = 8 << 20
 	searchBytes     = 256 << 20
 	searchFiles     = 50_000
-	// searchLine is how much of a line is returned, in bytes.
+	// searchLine is the length of a line in a result, in bytes.
 	searchLine = 500
 )
 
-// fsSearch looks for lines.
+// fsSearch searches for lines.
 type fsSearch struct{ files }
 
 type searchInput struct {
@@ -55,12 +55,12 @@ type searchResult struct {
 	Workspace string        `json:"workspace"`
 	Path      string        `json:"path"`
 	Matches   []searchMatch `json:"matches"`
-	// FilesSearched and FilesSkipped count files; skipped ones are binary, too
-	// large or cannot be read.
+	// FilesSearched and FilesSkipped count files; skipped files are binary, too large or
+	// unreadable.
 	FilesSearched int `json:"files_searched"`
 	FilesSkipped  int `json:"files_skipped"`
-	// LeftOut counts the files that policy does not let the caller read. It says
-	// nothing of what is in them, and does not depend on the pattern.
+	// LeftOut counts the files that policy hides from the caller. It does not depend on the
+	// pattern, so it discloses nothing about their content.
 	LeftOut   int  `json:"left_out"`
 	Truncated bool `json:"truncated"`
 }
@@ -102,7 +102,7 @@ func (t fsSearch) see(p tool.Proposal) (searchInput, *seen, error) {
 	return in, s, err
 }
 
-// Prepare looks at the path once more; the files below it are judged one by one.
+// Prepare opens the path once more; the files below it are checked one by one.
 func (t fsSearch) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
 	in, s, err := t.see(p)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *seen) search(ctx context.Context, c tool.Call, in searchInput) (searchR
 	return one.result, err
 }
 
-// search is one search under way.
+// search is one search in progress.
 type search struct {
 	*seen
 	in     searchInput
@@ -160,8 +160,8 @@ type search struct {
 	result searchResult
 }
 
-// run judges all files that might be searched, and then searches those that may
-// be: what is left out does not depend on what is found.
+// run checks access to all candidate files first and then searches the readable ones. The number
+// of omitted files therefore does not depend on the matches.
 func (s *search) run(ctx context.Context) error {
 	candidates, err := s.candidates(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *search) run(ctx context.Context) error {
 	return nil
 }
 
-// candidates are the one file, or those below the directory, that may be read.
+// candidates returns the readable files: the named file, or the files below the named directory.
 func (s *search) candidates(ctx context.Context) ([]workspace.Info, error) {
 	var list []workspace.Info
 	add := func(info workspace.Info) error {
@@ -250,10 +250,9 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	return s.lines(ctx, info.Path, content.Data)
 }
 
-// open reads a file that was judged: the one that the call names, which is open
-// already, or one that was found below it. If another file took the place of one
-// that was found, or it got or lost a hard link, policy is asked again before
-// anything is read. If its path now leads elsewhere, it is not read.
+// open reads a checked file: the file that the call names, which is open already, or a file found
+// below it. If the file was replaced since, or its number of hard links changed, policy decides
+// again before it is read. If its path now leads elsewhere, it is not read.
 func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Content, error) {
 	if s.handle.Info().Kind == workspace.File {
 		return s.handle.Read(ctx, 0, searchFileBytes)
@@ -270,8 +269,8 @@ func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Con
 	return found.Read(ctx, 0, searchFileBytes)
 }
 
-// errNotJudged is of a file that was put in the place of one that may be read.
-var errNotJudged = errors.New("another file took the place of the one that was judged")
+// errNotJudged reports that a checked file was replaced by another one.
+var errNotJudged = errors.New("the file was replaced after the access check")
 
 func (s *search) lines(ctx context.Context, name string, data []byte) error {
 	lines := bytes.Split(data, []byte("\n"))
@@ -306,8 +305,7 @@ func around(lines [][]byte, from, to int) []string {
 	return out
 }
 
-// lineText is a line as a result shows it: clipped, and with what is not text
-// replaced.
+// lineText formats a line for a result: truncated, with invalid UTF-8 replaced.
 func lineText(line []byte) string {
 	content := string(bytes.TrimSuffix(line, []byte("\r")))
 	content = strings.ToValidUTF8(strings.ReplaceAll(content, "\x00", "\ufffd"), "\ufffd")

@@ -44,7 +44,7 @@ func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the change out anew; Run makes this one.
+// Prepare computes the change again; Run makes this one.
 func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }
@@ -58,7 +58,7 @@ func writeSummary(e *edit) string {
 	return fmt.Sprintf("%s %q in workspace %s (%d bytes).", verb, c.Path, e.root.Name(), len(c.Content))
 }
 
-// edit works out the change. The caller closes its root.
+// edit computes the change. The caller closes its root.
 func (t fsWrite) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	in, err := decode[writeInput](p.Input)
 	if err != nil {
@@ -91,7 +91,7 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 	if in.Mode == "overwrite" {
 		risk = riskChange
 	} else if in.ExpectedSHA256 != "" {
-		return reason.Errorf(reason.InvalidInput, "expected_sha256 only goes with mode overwrite").WithField("pointer", "/expected_sha256")
+		return reason.Errorf(reason.InvalidInput, "expected_sha256 requires mode overwrite").WithField("pointer", "/expected_sha256")
 	}
 	real, err := e.resolveTarget(in.Path, risk, in.Executable)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 	return e.restrict(e.write(ctx, real, in, content))
 }
 
-// write adds the writing of the file as it is now.
+// write adds the write of the file in its current state.
 func (e *edit) write(ctx context.Context, real string, in writeInput, content []byte) error {
 	was, err := e.now(ctx, real)
 	if err != nil {
@@ -111,7 +111,7 @@ func (e *edit) write(ctx context.Context, real string, in writeInput, content []
 		return reason.Errorf(reason.PatchConflict, "%q exists already", real).
 			WithRemedy("Choose another name, or read it and send mode overwrite with its expected_sha256.")
 	case in.ExpectedSHA256 != "" && in.ExpectedSHA256 != was.sha256:
-		return reason.Errorf(reason.PatchConflict, "%q is not the file that the change was made from", real).
+		return reason.Errorf(reason.PatchConflict, "%q has changed since it was read: its digest is not expected_sha256", real).
 			WithField("expected_sha256", in.ExpectedSHA256).WithField("found_sha256", was.sha256)
 	}
 	e.put(real, was, content, in.Executable)

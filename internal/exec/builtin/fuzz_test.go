@@ -17,7 +17,7 @@ func link(t *testing.T, target, name string) {
 
 func toolCall(p tool.Proposal, plan tool.Plan) tool.Call { return tool.Call{Proposal: p, Plan: plan} }
 
-// siblings names what stands beside a directory.
+// siblings lists the names in the parent of a directory.
 func siblings(t *testing.T, dir string) string {
 	t.Helper()
 	entries := must.Get(os.ReadDir(filepath.Dir(dir)))(t)

@@ -14,18 +14,18 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// canary is what no call of these rows may bring out.
+// canary is the text that no call of these rows may disclose.
 const canary = "canary-of-this-test"
 
-// gatewayRow is an attack on a rule about files, by a call that runs if policy
-// allows it, and its control, in which one protection is switched off.
+// gatewayRow is an attack on a rule about files, by a call that runs if policy allows it, and its
+// control, in which one protection is disabled.
 type gatewayRow struct {
 	id, variant string
 	prepare     func(*bench)
 	tool        string
 	in          object
 	policies    func(*testing.T) policy.Source
-	// off takes the protection out of the policies, or unsee out of the facts.
+	// off removes the protection from the policies, or unsee from the facts.
 	off   func(string) string
 	unsee func(*tool.Facts)
 }
@@ -34,19 +34,19 @@ func own(text string) func(*testing.T) policy.Source {
 	return func(*testing.T) policy.Source { return policy.Source{Name: "own.cedar", Text: text} }
 }
 
-func ofLaptop(t *testing.T) policy.Source { return laptop(t) }
+func laptopPolicy(t *testing.T) policy.Source { return laptop(t) }
 
-// byPath makes a rule about the folded path one about the path.
+// byPath changes a rule about the folded path into one about the path.
 func byPath(text string) string { return strings.ReplaceAll(text, "path_folded", "path") }
 
-// without takes words out of a text, or puts others in their place.
+// without removes words from a text, or replaces them.
 func without(old, instead string) func(string) string {
 	return func(text string) string { return strings.ReplaceAll(text, old, instead) }
 }
 
 func secretAt(name string) func(*bench) { return func(b *bench) { b.write(name, canary+"\n") } }
 
-// linking gives a secret beside the workspace a name in it.
+// linking links a secret outside of the workspace into it.
 func linkedSecret(name string) func(*bench) {
 	return func(b *bench) {
 		secret, full := filepath.Join(filepath.Dir(b.dir), "secret"), filepath.Join(b.dir, name)
@@ -69,21 +69,21 @@ var gatewayRows = []gatewayRow{
 	{id: "GW-08", variant: "secret with a character that is not seen", prepare: secretAt("cl\u00e9\u200ds/token"), tool: fsReadName, in: object{"path": "cl\u00e9\u200ds/token"},
 		policies: own(noSecrets), off: byPath},
 	{id: "GW-08", variant: "secret file of the profile in capitals", prepare: secretAt("SECRETS/.ENV"), tool: fsReadName, in: object{"path": "SECRETS/.ENV"},
-		policies: ofLaptop, off: byPath},
+		policies: laptopPolicy, off: byPath},
 	{id: "GW-08", variant: "secret file of the profile, searched", prepare: secretAt(".env"), tool: fsSearchName, in: object{"path": ".env", "pattern": "canary"},
-		policies: ofLaptop, off: without(`"*.env"`, `"*.envs"`)},
+		policies: laptopPolicy, off: without(`"*.env"`, `"*.envs"`)},
 	{id: "GW-08", variant: "secret file of the profile, found in capitals", prepare: secretAt("app/PROD.ENV"), tool: fsSearchName, in: object{"pattern": "canary"},
-		policies: ofLaptop, off: byPath},
+		policies: laptopPolicy, off: byPath},
 	{id: "GW-08", variant: "key that was put aside", prepare: secretAt("tls/server.pem.bak"), tool: fsReadName, in: object{"path": "tls/server.pem.bak"},
-		policies: ofLaptop, off: without(`"*.pem*"`, `"*.pem"`)},
+		policies: laptopPolicy, off: without(`"*.pem*"`, `"*.pem"`)},
 	{id: "GW-09", variant: "another name of a secret outside", prepare: linkedSecret("notes.txt"), tool: fsReadName, in: object{"path": "notes.txt"},
-		policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
+		policies: laptopPolicy, off: without("context.hard_links > 1", "context.hard_links > 99")},
 	{id: "GW-09", variant: "another name of a secret outside, searched", prepare: linkedSecret("docs/notes.txt"), tool: fsSearchName,
-		in: object{"path": "docs/notes.txt", "pattern": "canary"}, policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
+		in: object{"path": "docs/notes.txt", "pattern": "canary"}, policies: laptopPolicy, off: without("context.hard_links > 1", "context.hard_links > 99")},
 	{id: "GW-09", variant: "another name of a secret outside, found", prepare: linkedSecret("docs/notes.txt"), tool: fsSearchName,
-		in: object{"pattern": "canary"}, policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
+		in: object{"pattern": "canary"}, policies: laptopPolicy, off: without("context.hard_links > 1", "context.hard_links > 99")},
 	{id: "GW-09", variant: "another name below a name like packages", prepare: linkedSecret("my_node_modules/notes.txt"), tool: fsReadName,
-		in: object{"path": "my_node_modules/notes.txt"}, policies: ofLaptop, off: without(`"*/node_modules/*"`, `"*node_modules/*"`)},
+		in: object{"path": "my_node_modules/notes.txt"}, policies: laptopPolicy, off: without(`"*/node_modules/*"`, `"*node_modules/*"`)},
 	{id: "GW-09", variant: "another name by a link among packages", tool: fsReadName, in: object{"path": "node_modules/notes.txt"},
 		prepare: func(b *bench) {
 			linkedSecret("notes.txt")(b)
@@ -92,17 +92,17 @@ var gatewayRows = []gatewayRow{
 				b.t.Fatal(err)
 			}
 		},
-		policies: ofLaptop, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/notes.txt", "node_modules/notes.txt" }},
+		policies: laptopPolicy, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/notes.txt", "node_modules/notes.txt" }},
 	{id: "GW-09", variant: "another name through a parent of packages", tool: fsReadName, in: object{"path": "node_modules/../notes.txt"},
 		prepare: func(b *bench) {
 			linkedSecret("notes.txt")(b)
 			b.write("node_modules/a/index.js", "")
 		},
-		policies: ofLaptop, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/../notes.txt", "node_modules/../notes.txt" }},
+		policies: laptopPolicy, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/../notes.txt", "node_modules/../notes.txt" }},
 }
 
-// TestGatewayRows runs the attacks: none brings out what it is after without a
-// person's yes, and each does when its protection is off.
+// TestGatewayRows runs the attacks: none discloses the canary without an approval, and each does
+// if its protection is disabled.
 func TestGatewayRows(t *testing.T) {
 	t.Parallel()
 	for _, row := range gatewayRows {
@@ -127,8 +127,8 @@ func TestGatewayRows(t *testing.T) {
 	}
 }
 
-// attacked makes the call if policy allows it as it is, and reports whether its
-// result holds the canary.
+// attacked makes the call if policy allows it without an approval, and reports whether its result
+// contains the canary.
 func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 	j.t.Helper()
 	p := must.Get(j.propose(row.tool, row.in))(j.t)
@@ -148,8 +148,8 @@ func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 	return strings.Contains(string(report.Result), canary)
 }
 
-// TestGatewayRowOfPatch: GW-08, the second file of a patch under another
-// spelling. The rule forbids what a person could otherwise approve.
+// TestGatewayRowOfPatch: GW-08, the second file of a patch under another spelling. The rule
+// forbids a call that could otherwise be approved.
 func TestGatewayRowOfPatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -11,9 +11,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestFetchNeverReachesTheGateway: neither asked for, nor by a name, nor by a redirect,
-// though the operator's rules allow the very address. The control is the same fetch
-// without the gateway's listener.
+// TestFetchNeverReachesTheGateway: a fetch cannot reach the gateway directly, by a name, or by a
+// redirect, even if the operator's rules allow its address. The control is the same fetch without
+// the gateway's listener.
 func TestFetchNeverReachesTheGateway(t *testing.T) {
 	t.Parallel()
 	target := ""
@@ -43,7 +43,7 @@ func TestFetchNeverReachesTheGateway(t *testing.T) {
 			if n, report := fetch(gateway); report.Reason != string(reason.EgressDenied) || n.private != 0 {
 				t.Errorf("%+v, %d connections to the gateway", report, n.private)
 			}
-			// A literal address is refused before anybody is asked.
+			// A literal address is refused before an approval.
 			n := newInternet(t, handler, func(p *HTTPPolicy) { p.Allowed, p.Gateway = rules(t, "127.0.0.1"), gateway })
 			n.bench.refused("http.fetch", object{"url": "http://127.0.0.1/"}, reason.EgressDenied)
 			if n, report := fetch(nil); report.Outcome != tool.Succeeded || n.private != 1 {

@@ -18,8 +18,8 @@ import (
 
 const injectedValue = "s3cr3t-Value/of+the=key"
 
-// bank lends two secrets that programs can have as they are.
-func bank() *pawnshop {
+// newSecretLender lends two secrets that programs can receive as plain values.
+func newSecretLender() *pawnshop {
 	return &pawnshop{value: injectedValue, injections: []tool.Injection{
 		{Secret: "global/aws", Version: 3, Env: "AWS_KEY", Note: "for deployments"},
 		{Secret: "user:alice/deploy", Version: 1, Env: "DEPLOY_FILE", File: "deploy.json"},
@@ -30,11 +30,11 @@ func lendsFrom(shop *pawnshop) func(*Config) {
 	return func(c *Config) { c.Lender = shop }
 }
 
-// TestSecretsForAProgram: the plan says where each goes and holds no value; the sandbox
-// gets the values, and they are given back.
+// TestSecretsForAProgram: the plan contains the place of each secret and no value; the sandbox
+// receives the values, and their leases end.
 func TestSecretsForAProgram(t *testing.T) {
 	t.Parallel()
-	shop := bank()
+	shop := newSecretLender()
 	b, r, bin := processBench(t, lendsFrom(shop))
 	in := object{"argv": []string{"git"}, "secrets": []string{"vault://user:alice/deploy", "global/aws"}}
 	plan := must.Get(b.plan("process.run", in))(t)
@@ -58,11 +58,10 @@ func TestSecretsForAProgram(t *testing.T) {
 	}
 }
 
-// TestSecretsInReports: no text of a report tells a value, whatever part of the run it
-// comes from.
+// TestSecretsInReports: no text of a report contains a value, in any part of the run.
 func TestSecretsInReports(t *testing.T) {
 	t.Parallel()
-	b, r, _ := processBench(t, lendsFrom(bank()))
+	b, r, _ := processBench(t, lendsFrom(newSecretLender()))
 	r.report.Connections = []tool.Connection{{Host: injectedValue + ".example.org"}}
 	r.report.Quarantined = []string{injectedValue}
 	r.report.Downgrades = []string{"operand " + injectedValue}
@@ -77,7 +76,7 @@ func TestSecretsInReports(t *testing.T) {
 	}
 }
 
-// TestSecretsRefused: before anybody is asked.
+// TestSecretsRefused: invalid requests are refused before an approval.
 func TestSecretsRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -96,7 +95,7 @@ func TestSecretsRefused(t *testing.T) {
 		}, reason.InvalidInput},
 		"a file in Tier B": {object{"secrets": []string{"user:alice/deploy"}}, func(c *Config, _ *pawnshop) { c.Sandbox.Tier = sandbox.TierB }, reason.SandboxUnavailable},
 	} {
-		shop := bank()
+		shop := newSecretLender()
 		b, _, _ := processBench(t, func(c *Config) {
 			c.Lender = shop
 			if row.change != nil {
@@ -111,7 +110,7 @@ func TestSecretsRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, row.want)
 		}
 	}
-	shop := bank()
+	shop := newSecretLender()
 	shop.value = "a\nb\nshort\n"
 	b, r, _ := processBench(t, lendsFrom(shop))
 	if report, _ := b.call(t.Context(), "process.run", object{"argv": []string{"git"}, "secrets": []string{"global/aws"}}); report.Reason != string(reason.InvalidInput) || len(r.specs) != 0 || shop.out != 0 {
@@ -119,8 +118,8 @@ func TestSecretsRefused(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotCommitted: a copy of the workspace that holds a value, plain or
-// encoded, in a file, a name or a link, is thrown away.
+// TestSecretsAreNotCommitted: a copy of the workspace that contains a value, plain or encoded, in
+// a file, a name or a link, is discarded.
 func TestSecretsAreNotCommitted(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ file, content string }{
@@ -129,7 +128,7 @@ func TestSecretsAreNotCommitted(t *testing.T) {
 		"a name":  {"s3cr3t-Value/of+the=key", "x"},
 		"control": {"out.txt", "nothing"},
 	} {
-		c := newCopies(t, lendsFrom(bank()))
+		c := newCopies(t, lendsFrom(newSecretLender()))
 		c.writes = func(upper string) { put(t, upper, row.file, row.content) }
 		report, _ := c.run(t.Context(), object{"secrets": []string{"global/aws"}})
 		if name == "control" {
@@ -145,12 +144,13 @@ func TestSecretsAreNotCommitted(t *testing.T) {
 	}
 }
 
-// TestNoCachesWithSecrets: later programs see caches.
+// TestNoCachesWithSecrets: a program with secrets has no caches, because later programs could
+// read them there.
 func TestNoCachesWithSecrets(t *testing.T) {
 	t.Parallel()
 	opened := 0
 	b, r, _ := processBench(t, func(c *Config) {
-		c.Lender, c.Process.Caches = bank(), []string{"go"}
+		c.Lender, c.Process.Caches = newSecretLender(), []string{"go"}
 		c.Process.OpenCaches = func(string) ([]sandbox.Cache, func(), error) {
 			opened++
 			return []sandbox.Cache{{Name: "go"}}, func() {}, nil
@@ -163,10 +163,11 @@ func TestNoCachesWithSecrets(t *testing.T) {
 	}
 }
 
-// TestListInjectable: secrets.list says what a program can have, and where.
+// TestListInjectable: secrets.list returns the secrets that a program can receive, and their
+// places.
 func TestListInjectable(t *testing.T) {
 	t.Parallel()
-	b, _, _ := processBench(t, lendsFrom(bank()))
+	b, _, _ := processBench(t, lendsFrom(newSecretLender()))
 	report := b.run(context.Background(), tool.Call{Proposal: must.Get(b.propose(listSecretsName, object{}))(t)})
 	for _, want := range []string{`"secret":"global/aws"`, `"env":"AWS_KEY"`, `"file":"/home/tool/.secrets/deploy.json"`, `"note":"for deployments"`} {
 		if !strings.Contains(string(report.Result), want) {

@@ -16,16 +16,16 @@ import (
 	"palyra/internal/egress"
 )
 
-// pawnshop lends secrets of its own, and remembers what it did.
+// pawnshop lends its own secrets and records its calls.
 type pawnshop struct {
 	offers []egress.Secret
 	err    error
 	asked  int
-	// lent are the names lent to calls that still run.
+	// lent are the names of secrets lent to running calls.
 	lent  []string
 	given []string
-	// injections are what programs could get, of the value; out is how many values
-	// are out.
+	// injections are the secrets that programs could receive, all with the same value; out is the
+	// number of lent values.
 	injections []tool.Injection
 	value      string
 	out        int
@@ -41,7 +41,7 @@ func (p *pawnshop) Injectable(_ context.Context, _ tool.Proposal, name string) (
 			return i, p.err
 		}
 	}
-	return tool.Injection{}, reason.Errorf(reason.NotFound, "there is no secret %s", name)
+	return tool.Injection{}, reason.Errorf(reason.NotFound, "secret %s not found", name)
 }
 
 func (p *pawnshop) Inject(_ context.Context, _ tool.Call, list []tool.Injection, program string) (values [][]byte, end func(), err error) {
@@ -104,9 +104,8 @@ func withLender(t *testing.T, shop *pawnshop, handler http.HandlerFunc) *interne
 	return n
 }
 
-// TestFetchWithLentSecret: the server gets the value of the one secret that the
-// request asks for, for as long as the call runs; everybody else is told its name
-// and version.
+// TestFetchWithLentSecret: the server receives the value of the secret in the request, while the
+// call runs; all others see only its name and version.
 func TestFetchWithLentSecret(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)
@@ -134,8 +133,8 @@ func TestFetchWithLentSecret(t *testing.T) {
 	}
 }
 
-// TestFetchRefusesMisplacedLent: a placeholder of the vault is refused where none
-// belongs, also when no header holds one.
+// TestFetchRefusesMisplacedLent: a placeholder of the vault is refused in a wrong place, also if
+// no header contains one.
 func TestFetchRefusesMisplacedLent(t *testing.T) {
 	t.Parallel()
 	const token = "palyra-sec-global~maps"
@@ -159,16 +158,16 @@ func TestFetchRefusesMisplacedLent(t *testing.T) {
 	}
 }
 
-// withHeader offers a secret for a header that no call could set otherwise, beside
-// another one.
+// withHeader offers a secret for a header that calls cannot set otherwise, in addition to another
+// one.
 func withHeader(t *testing.T) *pawnshop {
 	shop := vaultOf(t)
 	shop.offers = append(shop.offers, egress.Secret{Name: "global/gitlab", Version: 2, Header: "Private-Token", Hosts: rules(t, "example.com:443", "www.example.com:443")})
 	return shop
 }
 
-// TestFetchWithLentHeader: the header of a lent secret can be set, by its placeholder
-// alone, and is a credential like those that every call may set.
+// TestFetchWithLentHeader: the header of a lent secret can be set only with its placeholder, and
+// is a credential like those that every call may set.
 func TestFetchWithLentHeader(t *testing.T) {
 	t.Parallel()
 	shop := withHeader(t)
@@ -194,8 +193,8 @@ func TestFetchWithLentHeader(t *testing.T) {
 	checkRedacted(t, n.bench.tools["http.fetch"].Descriptor(), "authorization", "private-token", "Private-Token")
 }
 
-// TestFetchRefusesOtherHeaders: what else is in such a header is refused, without
-// asking a vault unless there is a placeholder.
+// TestFetchRefusesOtherHeaders: any other content of such a header is refused. The vault is
+// queried only if there is a placeholder.
 func TestFetchRefusesOtherHeaders(t *testing.T) {
 	t.Parallel()
 	const placeholder = "palyra-sec-global~gitlab"
@@ -205,12 +204,12 @@ func TestFetchRefusesOtherHeaders(t *testing.T) {
 		asked   int
 	}{
 		"a raw value":                       {object{"private-token": "glpat"}, reason.InvalidInput, 0},
-		"a raw value beside a placeholder":  {object{"private-token": "glpat", "authorization": "palyra-sec-user~alice~github"}, reason.InvalidInput, 1},
+		"a raw value next to a placeholder": {object{"private-token": "glpat", "authorization": "palyra-sec-user~alice~github"}, reason.InvalidInput, 1},
 		"a header that steers the request":  {object{"host": "evil.example"}, reason.InvalidInput, 0},
-		"the same beside a placeholder":     {object{"transfer-encoding": "chunked", "private-token": placeholder}, reason.InvalidInput, 1},
+		"the same next to a placeholder":    {object{"transfer-encoding": "chunked", "private-token": placeholder}, reason.InvalidInput, 1},
 		"a placeholder in another's header": {object{"private-token": "palyra-sec-global~maps"}, reason.EgressDenied, 1},
 		"a placeholder in any other header": {object{"x-other-token": placeholder}, reason.EgressDenied, 1},
-		"a value beside its placeholder":    {object{"private-token": "glpat " + placeholder + " glpat"}, reason.EgressDenied, 1},
+		"a value next to its placeholder":   {object{"private-token": "glpat " + placeholder + " glpat"}, reason.EgressDenied, 1},
 		"a name in capitals":                {object{"Private-Token": placeholder}, reason.InvalidInput, 0},
 		"the control":                       {object{"private-token": placeholder, "authorization": "palyra-sec-user~alice~github"}, "", 1},
 	} {
@@ -223,8 +222,8 @@ func TestFetchRefusesOtherHeaders(t *testing.T) {
 	}
 }
 
-// TestLentHeaderStaysWithItsHost: a redirect takes it along on the same host and port
-// alone, although the secret is for the other host, too.
+// TestLentHeaderStaysWithItsHost: a redirect keeps the header only on the same host and port,
+// even if the secret is valid for the other host as well.
 func TestLentHeaderStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	target, seen := "", map[string]string{}
@@ -253,7 +252,7 @@ func TestLentHeaderStaysWithItsHost(t *testing.T) {
 	}
 }
 
-// TestAnotherVersionIsAnotherCall: what was decided on is one value.
+// TestAnotherVersionIsAnotherCall: a decision is bound to one version of the value.
 func TestAnotherVersionIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)
@@ -266,9 +265,9 @@ func TestAnotherVersionIsAnotherCall(t *testing.T) {
 	}
 }
 
-// TestNothingIsOffered: nobody is asked about a request without placeholders; a
-// placeholder of nothing is refused, and so is one while nothing is known.
-func TestNothingIsOffered(t *testing.T) {
+// TestNoSecretsOffered: the vault is not queried for a request without placeholders; an unknown
+// placeholder is refused, and so is any placeholder while the vault is not available.
+func TestNoSecretsOffered(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		value string
@@ -276,12 +275,12 @@ func TestNothingIsOffered(t *testing.T) {
 		want  reason.Code
 		asked int
 	}{
-		"no placeholder":     {"Bearer abcdefgh", pawnshop{err: errors.New("no")}, "", 0},
-		"nothing is there":   {"Bearer palyra-sec-global~maps", pawnshop{}, reason.EgressDenied, 1},
-		"it is another's":    {"Bearer palyra-sec-global~other", *vaultOf(t), reason.EgressDenied, 1},
-		"its header is not":  {"Bearer palyra-sec-global~maps", *vaultOf(t), reason.EgressDenied, 1},
-		"nothing is told":    {"Bearer palyra-sec-global~maps", pawnshop{err: reason.Errorf(reason.NotConnected, "locked")}, reason.NotConnected, 1},
-		"nothing is written": {"Bearer PALYRA-SEC-global~maps", pawnshop{}, reason.EgressDenied, 1},
+		"no placeholder":         {"Bearer abcdefgh", pawnshop{err: errors.New("no")}, "", 0},
+		"nothing is there":       {"Bearer palyra-sec-global~maps", pawnshop{}, reason.EgressDenied, 1},
+		"it is another's":        {"Bearer palyra-sec-global~other", *vaultOf(t), reason.EgressDenied, 1},
+		"its header is not":      {"Bearer palyra-sec-global~maps", *vaultOf(t), reason.EgressDenied, 1},
+		"no secret is disclosed": {"Bearer palyra-sec-global~maps", pawnshop{err: reason.Errorf(reason.NotConnected, "locked")}, reason.NotConnected, 1},
+		"nothing is written":     {"Bearer PALYRA-SEC-global~maps", pawnshop{}, reason.EgressDenied, 1},
 	} {
 		n := withLender(t, &row.shop, func(http.ResponseWriter, *http.Request) { t.Errorf("%s: the request was sent", name) })
 		_, err := n.bench.plan("http.fetch", object{"url": "https://example.com/", "headers": object{"authorization": row.value}})
@@ -291,8 +290,8 @@ func TestNothingIsOffered(t *testing.T) {
 	}
 }
 
-// TestProgramWithLentSecret: a program finds placeholders of what its caller may
-// use for the hosts that it reaches; the operator's own come first.
+// TestProgramWithLentSecret: a program receives placeholders for the secrets of its caller that
+// are valid for the hosts in its reach; the operator's own take precedence.
 func TestProgramWithLentSecret(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -336,7 +335,7 @@ func TestProgramWithLentSecret(t *testing.T) {
 	}
 }
 
-// TestListSecrets: a caller is told what it needs to use them, and no value.
+// TestListSecrets: a caller receives the data needed to use the secrets, and no value.
 func TestListSecrets(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)
@@ -356,8 +355,8 @@ func TestListSecrets(t *testing.T) {
 	}
 }
 
-// TestProgramWithManySecrets: of a vault that has more a program gets some, and the
-// person who approves is told.
+// TestProgramWithManySecrets: a program receives only the first secrets of a large vault, and a
+// note informs the approver.
 func TestProgramWithManySecrets(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)

@@ -9,28 +9,28 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/program/envsecret"
 )
 
 const listSecretsName = "secrets.list"
 
-// listSecrets tells a caller which secrets its calls may use without seeing them.
+// listSecrets lists the secrets that a caller's calls may use by placeholder.
 type listSecrets struct {
 	lender  Lender
 	known   []egress.Secret
 	version string
 }
 
-// mostListed is how many secrets are listed.
+// mostListed is the maximum number of listed secrets.
 const mostListed = 1000
 
 func tooMany() error {
-	return reason.Errorf(reason.QuotaExceeded, "there are more than %d secrets, and no more are listed", mostListed).
-		WithRemedy("Have those removed that are not needed, or put into narrower scopes: `palyra vault list`.")
+	return reason.Errorf(reason.QuotaExceeded, "more than %d secrets exist, which is the limit of a list", mostListed).
+		WithRemedy("Remove secrets that are not needed, or move them into narrower scopes: `palyra vault list`.")
 }
 
-// listedSecret is one of them. A program finds the placeholder in its variable;
-// http.fetch takes the one that is listed.
+// listedSecret is a secret for use by placeholder. A program reads its placeholder from the
+// variable; http.fetch takes the listed placeholder.
 type listedSecret struct {
 	Name        string   `json:"name"`
 	Placeholder string   `json:"placeholder"`
@@ -40,7 +40,7 @@ type listedSecret struct {
 	Note        string   `json:"note"`
 }
 
-// listedInjection is a secret that a program may get as it is.
+// listedInjection is a secret that a program may receive as a plain value.
 type listedInjection struct {
 	Secret string `json:"secret"`
 	Env    string `json:"env"`
@@ -52,7 +52,7 @@ func (listSecrets) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: listSecretsName, Title: "List usable secrets",
 		Description: "List the credentials that you may use without seeing them: the placeholder of each, the one header that it belongs into, and the hosts that it is for. " +
-			"http.fetch takes the placeholder in that header, whatever its name, alone or after a scheme such as Bearer; a program finds a placeholder of its own in the variable env. " +
+			"http.fetch takes the placeholder in that header, regardless of its name, alone or after a scheme such as Bearer; a program finds a placeholder of its own in the variable env. " +
 			"Under injectable are secrets that a program can have as they are, if process.run names them in secrets and a person says yes: in the variable env, or in the file, whose path env then has.",
 		InputSchema:  schema(``),
 		Capabilities: []tool.Capability{}, Executor: tool.Builtin, ReadOnly: true,
@@ -67,7 +67,7 @@ func (l listSecrets) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare has nothing to hold.
+// Prepare holds nothing.
 func (l listSecrets) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := l.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: l.run}, err
@@ -90,7 +90,7 @@ func (l listSecrets) run(ctx context.Context, c tool.Call) tool.Report {
 			return report.Fail(ctx, err)
 		}
 		for _, i := range injections {
-			i = injecting.Inside(i)
+			i = envsecret.Inside(i)
 			injectable = append(injectable, listedInjection{Secret: i.Secret, Env: i.Env, File: i.File, Note: i.Note})
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// TestOddFilesAreRefused: what is no plain file, or too large, is not read and
-// not written. Each has the plain file beside it as the control.
+// TestOddFilesAreRefused: special files and files that are too large are neither read nor
+// written. For each, a regular file is the control.
 func TestOddFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -24,7 +24,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 	b.write("plain", "hello")
 	must.Do(t, unix.Mkfifo(at("fifo"), 0o666))
 	odd := map[string]reason.Code{"fifo": reason.ToolFailed, "huge": reason.InputTooLarge}
-	// Not every user may make a device.
+	// Creating a device requires privileges.
 	if err := unix.Mknod(at("device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
 		odd["device"] = reason.ToolFailed
 	}
@@ -32,7 +32,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 	defer unix.Close(fd)
 	dir := must.Get(os.Open(b.dir))(t)
 	defer dir.Close()
-	// The path of a socket is short.
+	// The path of a socket is limited in length.
 	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	odd["socket"] = reason.ToolFailed
 	sparse := must.Get(os.Create(at("huge")))(t)
@@ -62,15 +62,15 @@ func TestOddFilesAreRefused(t *testing.T) {
 			t.Errorf("control: %s of a file like any other gives %s", name, got)
 		}
 	}
-	// One byte less is not too large.
+	// The control: one byte less is allowed.
 	must.Do(t, os.Truncate(at("huge"), workspace.MaxFile))
 	if got := refused("fs.read", object{"path": "huge", "limit": 1}); got != "" {
 		t.Errorf("control: the largest file gives %s", got)
 	}
 }
 
-// TestOddNames: names with spaces, quotes, line breaks and letters beyond
-// ASCII are files like any other when they are valid UTF-8.
+// TestOddNames: files whose names contain spaces, quotes, line breaks and letters beyond ASCII
+// are ordinary files if the names are valid UTF-8.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -11,12 +11,11 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// TestToolsNameTheLimitOfFiles: however few files a tool may still open, it either
-// works, or what its caller is told to do next is about that limit. The limit is that
-// of a child.
+// TestToolsNameTheLimitOfFiles: for every remaining number of descriptors, a tool either works,
+// or its error names the limit of open files. The limit is set in a child process.
 func TestToolsNameTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	if !reasontest.FewFiles(t) {
@@ -37,7 +36,7 @@ func TestToolsNameTheLimitOfFiles(t *testing.T) {
 		})
 	}
 	sweepFiles(t, "finding a program", func() tool.Report {
-		_, err := (&sandbox.Resolver{}).ResolveExecutable("sh", []string{"/bin"})
+		_, err := (&command.Resolver{}).ResolveExecutable("sh", []string{"/bin"})
 		if err != nil {
 			return begin("").Fail(t.Context(), err)
 		}
@@ -53,7 +52,7 @@ func sweepFiles(t *testing.T, name string, do func() tool.Report) {
 	})
 }
 
-// callWithin is how the router and the pipeline call a tool.
+// callWithin calls a tool like the router and the pipeline.
 func callWithin(b *bench, p tool.Proposal) tool.Report {
 	plan, err := b.tools[p.Tool.Name].Plan(b.t.Context(), p)
 	if err != nil {
@@ -62,7 +61,8 @@ func callWithin(b *bench, p tool.Proposal) tool.Report {
 	return b.run(b.t.Context(), tool.Call{Proposal: p, Plan: plan})
 }
 
-// TestResultNamesTheLimitOfFiles: the model reads the result, and not the report.
+// TestResultNamesTheLimitOfFiles: the result names the limit as well, because the model does not
+// read the report.
 func TestResultNamesTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	r := begin("").Fail(t.Context(), reason.Errorf(reason.SpawnFailed, "the program cannot be read").WithCause(&os.PathError{Op: "open", Path: "/secret/place", Err: syscall.EMFILE}))

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestOutputThatIsNearlyText: bytes that are text but for a few come as text and as exact bytes.
-// The controls are text, which comes once, and bytes that are none.
+// TestOutputThatIsNearlyText: text with a few invalid bytes is returned both as text and as exact
+// bytes. The controls are valid text, which is returned once, and binary data.
 func TestOutputThatIsNearlyText(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ data, content string }{
@@ -41,7 +41,7 @@ func TestOutputThatIsNearlyText(t *testing.T) {
 	if out.Encoding != encodingText || out.Tail != "der Wiesen, sch\ufffdn" || out.Exact == "" || string(must.Get(base64.StdEncoding.DecodeString(out.ExactTail))(t)) != "der Wiesen, sch\xf6n" {
 		t.Errorf("both ends: %+v", out)
 	}
-	// What is written back keeps its bytes: a file that is read comes as text or as bytes alone.
+	// A file is returned either as text or as bytes, because its content may be written back.
 	if got := asBody([]byte("gr\xfcn ist die Farbe\n"), false); got.Encoding != encodingBase64 {
 		t.Errorf("a file: %+v", got)
 	}

@@ -11,23 +11,22 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Bounds of one patch.
+// Limits of one patch.
 const (
 	patchFiles = 200
 	patchHunks = 5000
 )
 
-// filePatch is what a unified diff does to one file.
+// filePatch is the change of one file in a unified diff.
 type filePatch struct {
-	// oldPath is "" for a new file, newPath for a deleted one; they differ for
-	// a rename.
+	// oldPath is "" for a new file, newPath for a deleted one; they differ for a rename.
 	oldPath, newPath string
 	executable       *bool
 	hunks            []patchHunk
 }
 
 type patchHunk struct {
-	// line is where the hunk's header stands in the patch, from 1.
+	// line is the line number of the hunk's header in the patch, from 1.
 	line int
 	// oldStart counts from 1; with oldCount 0 it is the line after which the
 	// hunk adds.
@@ -40,9 +39,9 @@ type patchLine struct {
 	text string
 }
 
-// parsePatch reads a unified diff as git writes it, or a plain one with
-// "---" and "+++" lines. It refuses what it would have to guess about: binary
-// patches, copies, symbolic links, text between files, counts that do not match.
+// parsePatch parses a unified diff as git writes it, or a plain one with "---" and "+++" lines.
+// It refuses anything ambiguous or unsupported: binary patches, copies, symbolic links, text
+// between files, counts that do not match.
 func parsePatch(text string) ([]filePatch, error) {
 	p := &patchParser{lines: strings.SplitAfter(text, "\n")}
 	if p.lines[len(p.lines)-1] == "" {
@@ -63,7 +62,7 @@ func parsePatch(text string) ([]filePatch, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, p.bad("it holds no file header (diff --git, or --- and +++)")
+		return nil, p.bad("it has no file header (diff --git, or --- and +++)")
 	}
 	return files, nil
 }
@@ -119,7 +118,7 @@ func (p *patchParser) file() (filePatch, error) {
 			return filePatch{}, err
 		}
 	} else if h.git == "" {
-		return filePatch{}, p.bad("want the header of a file or a hunk, found %s", quoteLine(p.line()))
+		return filePatch{}, p.bad("expected the header of a file or a hunk, found %s", quoteLine(p.line()))
 	}
 	f, err := h.patch(p)
 	if err != nil {
@@ -135,11 +134,11 @@ func (p *patchParser) file() (filePatch, error) {
 	return f, f.check(p)
 }
 
-// patchHeader is what stands before the hunks of a file.
+// patchHeader is the header of a file, before its hunks.
 type patchHeader struct {
 	git                  string // the line diff --git
 	old, new             string // from --- and +++
-	named                bool   // --- and +++ were there
+	named                bool   // the lines --- and +++ exist
 	renameFrom, renameTo string
 	created, deleted     bool
 	mode                 string
@@ -205,7 +204,7 @@ func (p *patchParser) names(h *patchHeader) error {
 	old := strings.TrimPrefix(p.line(), "--- ")
 	p.at++
 	if !strings.HasPrefix(p.line(), "+++ ") {
-		return p.bad("want a line that begins with +++")
+		return p.bad("expected a line that begins with +++")
 	}
 	now := strings.TrimPrefix(p.line(), "+++ ")
 	var err error
@@ -217,8 +216,8 @@ func (p *patchParser) names(h *patchHeader) error {
 	return err
 }
 
-// unquote reads a name: in quotes with C escapes, or plain up to a tab, after
-// which diff writes a time.
+// unquote parses a name: in quotes with C escapes, or plain up to a tab, after which diff writes
+// a time.
 func (p *patchParser) unquote(s string) (string, error) {
 	s = strings.TrimSuffix(s, "\r")
 	if strings.HasPrefix(s, `"`) {
@@ -241,7 +240,7 @@ func (p *patchParser) unquote(s string) (string, error) {
 
 const devNull = "/dev/null"
 
-// patch works out which file the header means.
+// patch determines the file that the header names.
 func (h patchHeader) patch(p *patchParser) (filePatch, error) {
 	f := filePatch{}
 	if h.mode != "" {
@@ -252,14 +251,14 @@ func (h patchHeader) patch(p *patchParser) (filePatch, error) {
 	case h.renameFrom != "" && h.renameTo != "":
 		f.oldPath, f.newPath = h.renameFrom, h.renameTo
 		if h.named && (stripped(h.old, "a/") != f.oldPath || stripped(h.new, "b/") != f.newPath) {
-			return f, p.bad("the names after --- and +++ are not those of the rename")
+			return f, p.bad("the names after --- and +++ differ from the names of the rename")
 		}
 	case h.named:
 		f.oldPath, f.newPath = h.strip()
 	default:
 		name, ok := sameName(strings.TrimPrefix(h.git, "diff --git "))
 		if !ok {
-			return f, p.bad("the header does not say which file is meant; add --- and +++ lines")
+			return f, p.bad("the header does not identify the file; add --- and +++ lines")
 		}
 		f.oldPath, f.newPath = name, name
 		if h.created {
@@ -279,12 +278,12 @@ func (h patchHeader) agree(p *patchParser, f filePatch) error {
 	case h.created && f.oldPath != "", h.deleted && f.newPath != "":
 		return p.bad("the mode lines and the names disagree on whether the file is created or deleted")
 	case f.oldPath != "" && f.newPath != "" && f.oldPath != f.newPath && h.renameFrom == "":
-		return p.bad("the names differ (%s, %s) and there are no rename lines", quoteLine(f.oldPath), quoteLine(f.newPath))
+		return p.bad("the names differ (%s, %s) but rename lines are missing", quoteLine(f.oldPath), quoteLine(f.newPath))
 	}
 	return nil
 }
 
-// strip takes off the prefixes a/ and b/, which both names have or neither.
+// strip removes the prefixes a/ and b/ if both names have them.
 func (h patchHeader) strip() (old, now string) {
 	old, now = h.old, h.new
 	prefixed := (old == devNull || strings.HasPrefix(old, "a/")) && (now == devNull || strings.HasPrefix(now, "b/"))
@@ -302,7 +301,7 @@ func (h patchHeader) strip() (old, now string) {
 
 func stripped(name, prefix string) string { return strings.TrimPrefix(name, prefix) }
 
-// sameName reads "a/NAME b/NAME", where NAME may hold spaces.
+// sameName parses "a/NAME b/NAME", where NAME may contain spaces.
 func sameName(s string) (string, bool) {
 	half := len(s) / 2
 	if len(s) < 7 || len(s)%2 == 0 || s[half] != ' ' {
@@ -318,7 +317,7 @@ var hunkForm = lazyregexp.New(`^@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9}
 func (p *patchParser) hunk() (patchHunk, error) {
 	m := hunkForm.FindStringSubmatch(p.line())
 	if m == nil {
-		return patchHunk{}, p.bad("want a hunk header such as @@ -1,3 +1,4 @@")
+		return patchHunk{}, p.bad("expected a hunk header such as @@ -1,3 +1,4 @@")
 	}
 	h := patchHunk{line: p.at + 1, oldStart: number(m[1], 0), oldCount: number(m[2], 1), newCount: number(m[4], 1)}
 	p.at++
@@ -359,18 +358,17 @@ func number(s string, missing int) int {
 	return n
 }
 
-// op reads one line of a hunk, and the mark after it that its line end is
-// missing.
+// op reads one line of a hunk, and the marker after it for a missing line end.
 func (p *patchParser) op() (patchLine, error) {
 	line := p.lines[p.at]
 	kind, text := byte(' '), line
 	switch {
 	case line == "\n", line == "\r\n":
-		// An empty context line whose blank an editor took away.
+		// An editor removed the blank of an empty context line.
 	case line[0] == ' ', line[0] == '-', line[0] == '+':
 		kind, text = line[0], line[1:]
 	default:
-		return patchLine{}, p.bad("a line of a hunk begins with a blank, + or -, found %s", quoteLine(p.line()))
+		return patchLine{}, p.bad("a line of a hunk must begin with a blank, + or -, found %s", quoteLine(p.line()))
 	}
 	if !strings.HasSuffix(text, "\n") {
 		// The patch itself lacks its last line end.
@@ -384,7 +382,7 @@ func (p *patchParser) op() (patchLine, error) {
 	return patchLine{kind, text}, nil
 }
 
-// check refuses patches that do nothing or say two things.
+// check refuses patches that do nothing or contradict themselves.
 func (f filePatch) check(p *patchParser) error {
 	creates, deletes := f.oldPath == "", f.newPath == ""
 	for _, h := range f.hunks {

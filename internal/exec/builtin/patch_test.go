@@ -25,7 +25,7 @@ func readOnlyTools(t *testing.T, dir string) map[string]Tool {
 	return tools
 }
 
-// randomText makes text of few different lines, so that edits meet repeats.
+// randomText returns text of a few different lines, so that edits encounter repeated lines.
 func randomText(r *rand.Rand) string {
 	words := []string{"a", "b", "c", "", "-- x", "++ y", "@@ -1 +1 @@", "\\ No newline", " d", "e\r"}
 	var b strings.Builder
@@ -57,8 +57,8 @@ func edited(r *rand.Rand, text string) string {
 	return strings.ReplaceAll(joined, "no endnew", "no end\nnew")
 }
 
-// TestPatchAgainstOracle makes edits, writes them as diffs, and holds that
-// applying gives the edit back, here and with another implementation.
+// TestPatchAgainstOracle makes edits, encodes them as diffs, and checks that applying a diff
+// reproduces the edit, here and with another implementation.
 func TestPatchAgainstOracle(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -94,8 +94,7 @@ func TestPatchAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestDiffIsShort holds that a change of one line in a large file is shown as
-// one line.
+// TestDiffIsShort checks that a change of one line in a large file is displayed as one line.
 func TestDiffIsShort(t *testing.T) {
 	t.Parallel()
 	old := strings.Repeat("same\n", 5000) + "x\n" + strings.Repeat("same\n", 5000)
@@ -114,8 +113,8 @@ func TestPreviewDiffSaysWhenItIsCut(t *testing.T) {
 	}
 }
 
-// FuzzPatch holds that no patch panics, and that what applies here and can be
-// read by another implementation gives the same there.
+// FuzzPatch checks that no patch panics, and that a patch that applies here has the same result
+// in another implementation that accepts it.
 func FuzzPatch(f *testing.F) {
 	f.Add("1\n2\n3\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n 1\n-2\n+x\n 3\n")
 	f.Add("1", "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+2\n")
@@ -143,7 +142,7 @@ func FuzzPatch(f *testing.F) {
 			if len(got) > len(old)+len(patch) {
 				t.Fatalf("%d bytes of %d and %d", len(got), len(old), len(patch))
 			}
-			// What was applied is what the diff of the result says.
+			// The diff in the result equals the applied patch.
 			if string(got) != old && file.oldPath != "" && file.newPath != "" && !unified.Binary([]byte(old)) && !unified.Binary(got) {
 				diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: got}.Diff()
 				again, err := parsePatch(diff)
@@ -165,8 +164,8 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzPatchStaysInside applies patches to a workspace and looks for anything
-// that changed beside it.
+// FuzzPatchStaysInside applies patches to a workspace and checks that nothing outside of it
+// changes.
 func FuzzPatchStaysInside(f *testing.F) {
 	f.Add("--- /dev/null\n+++ b/../canary\n@@ -0,0 +1 @@\n+x\n")
 	f.Add("--- a/../canary\n+++ b/../canary\n@@ -1 +1 @@\n-canary\n+x\n")

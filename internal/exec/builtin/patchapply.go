@@ -8,13 +8,13 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// apply returns the content after the patch. Context and removed lines must be
-// in the file exactly where the hunk says, to the byte; a hunk that would fit
-// elsewhere does not fit. Errors carry reason.PatchConflict.
+// apply returns the patched content. Context and removed lines must be in the file exactly at the
+// line of the hunk, byte for byte; a hunk that would fit elsewhere is refused. Errors carry
+// reason.PatchConflict.
 func (f filePatch) apply(old []byte) ([]byte, error) {
 	lines := unified.Lines(old)
 	var out []string
-	next := 0 // index of the first line that is not copied yet
+	next := 0 // index of the first line not copied yet
 	for _, h := range f.hunks {
 		start := h.oldStart - 1
 		if h.oldCount == 0 {
@@ -44,12 +44,12 @@ func (f filePatch) apply(old []byte) ([]byte, error) {
 	return f.joinLines(out)
 }
 
-// joinLines refuses a result in which a line without its end stands before
-// another: it would join the two.
+// joinLines refuses a result in which a line without a line end precedes another line, because
+// the two would be joined.
 func (f filePatch) joinLines(lines []string) ([]byte, error) {
 	for i, line := range lines {
 		if i < len(lines)-1 && !strings.HasSuffix(line, "\n") {
-			return nil, reason.Errorf(reason.PatchConflict, "%s: line %d would have no line end, but the file goes on after it",
+			return nil, reason.Errorf(reason.PatchConflict, "%s: line %d would have no line end, but is not the last line",
 				quoteLine(cmp.Or(f.newPath, f.oldPath)), i+1)
 		}
 	}
@@ -63,9 +63,9 @@ func (f filePatch) conflict(h patchHunk, at int, lines []string, want string) er
 		found = quoteLine(lines[at])
 	}
 	if want == "" {
-		return reason.Errorf(reason.PatchConflict, "%s: the hunk of patch line %d begins at line %d, which is before the end of the hunk before it or beyond the file's %d lines",
+		return reason.Errorf(reason.PatchConflict, "%s: the hunk of patch line %d begins at line %d, which is before the end of the previous hunk or beyond the file's %d lines",
 			quoteLine(name), h.line, h.oldStart, len(lines))
 	}
-	return reason.Errorf(reason.PatchConflict, "%s line %d: the hunk of patch line %d wants %s, the file has %s",
+	return reason.Errorf(reason.PatchConflict, "%s line %d: the hunk of patch line %d expects %s, the file has %s",
 		quoteLine(name), at+1, h.line, quoteLine(want), found)
 }

@@ -13,7 +13,8 @@ import (
 	"palyra/internal/core/limit"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
 )
@@ -32,10 +33,10 @@ const (
 	riskHosts         = 10
 )
 
-// process runs one program in the sandbox: the one that a call of process.run names, or
-// the shell of a call of shell.run.
+// process runs one program in the sandbox: the program of a process.run call, or the shell of a
+// shell.run call.
 type process struct {
-	// toolName is whose calls these are, and read decodes the input of one.
+	// toolName is the name of the tool, and read decodes its input.
 	toolName string
 	read     func(p tool.Proposal) (processInput, *line, error)
 	set      *workspace.Set
@@ -45,7 +46,7 @@ type process struct {
 	lender   Lender
 	version  string
 	most     time.Duration
-	resolver *sandbox.Resolver
+	resolver *command.Resolver
 	// turns has a place for each program that may run.
 	turns *limit.Queue
 }
@@ -54,13 +55,13 @@ func newProcess(cfg Config) process {
 	policy := cfg.Process
 	policy.Limits = policy.Limits.OrDefault()
 	if len(policy.SearchPath) == 0 {
-		policy.SearchPath = sandbox.SearchPath()
+		policy.SearchPath = command.SearchPath()
 	}
 	if policy.Toolchains == nil {
-		policy.Toolchains = func() []sandbox.Toolchain { return nil }
+		policy.Toolchains = func() []command.Toolchain { return nil }
 	}
 	if policy.Author == nil {
-		policy.Author = func() sandbox.Author { return sandbox.Author{} }
+		policy.Author = func() command.Author { return command.Author{} }
 	}
 	if policy.Turns == nil {
 		const waiting = 1024
@@ -69,12 +70,13 @@ func newProcess(cfg Config) process {
 	return process{
 		toolName: processName, read: readProcess,
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, lender: cfg.Lender, version: cfg.Version,
-		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
+		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(command.Resolver),
 		turns: policy.Turns,
 	}
 }
 
-// asMeasured is the tool with the sandbox as it is now: one look for a whole plan.
+// asMeasured returns the tool with the current sandbox status, so that one plan uses one
+// measurement.
 func (t process) asMeasured() process {
 	if follows, ok := t.runner.(interface{ Status() sandbox.Status }); ok {
 		t.measured = follows.Status()
@@ -87,8 +89,7 @@ type processInput struct {
 	runInput
 }
 
-// runInput is what a call says beside the program: where it runs, with what, and for
-// how long.
+// runInput is the common part of the inputs: directory, environment, input, limits and access.
 type runInput struct {
 	Workspace   string            `json:"workspace"`
 	Cwd         string            `json:"cwd"`
@@ -117,8 +118,8 @@ func (process) Descriptor() tool.Descriptor {
 	}
 }
 
-// programSchema is the schema of a tool that runs programs: what is its own, and where
-// they run, with what and for how long.
+// programSchema returns the schema of a tool that runs programs: its own properties and the
+// common ones.
 func programSchema(required string, own ...string) json.RawMessage {
 	return schema(required, append(own,
 		workspaceProperty,
@@ -143,13 +144,13 @@ func processExecutor() tool.Executor {
 	return executorOn(runtime.GOOS)
 }
 
-// executorOn is what runs programs on a system when nothing stands in for it.
+// executorOn returns the executor for programs on a system without another backend.
 func executorOn(system string) tool.Executor {
 	switch system {
 	case "darwin":
 		return tool.TierCSeatbelt
 	case "windows":
-		return tool.TierB // a job object bounds a program and isolates nothing
+		return tool.TierB // a job object limits a program but does not isolate it
 	}
 	return tool.TierCBubblewrap
 }
@@ -163,9 +164,9 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return t.plan(c)
 }
 
-// Prepare checks the call once more: the program, its working directory and the
-// files that it names are what starts. The sandbox looks at the program again
-// when it opens it, and pins the files where the workspace is a copy.
+// Prepare checks the call again: the program, its working directory and the named files are the
+// ones that start. The sandbox checks the program once more when it opens it, and pins the files
+// if the workspace is a copy.
 func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	t = t.asMeasured()
 	c, err := t.check(ctx, p)
@@ -177,7 +178,7 @@ func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, e
 	return tool.Prepared{Plan: plan, Run: run}, err
 }
 
-func (t process) plan(c command) (tool.Plan, error) {
+func (t process) plan(c programCall) (tool.Plan, error) {
 	named, err := c.operands()
 	if err != nil {
 		return tool.Plan{}, t.restrict(c, err)
@@ -187,7 +188,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	return tool.Plan{
 		Contents: contents, Unlisted: more, Named: t.namedFacts(c, facts),
 		Binding: tool.Binding{
-			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), injecting.Bound(c.injections)), Executable: c.program.Executable,
+			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), envsecret.Bound(c.injections)), Executable: c.program.Executable,
 			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
 		},
 		Facts: facts,
@@ -200,7 +201,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	}, nil
 }
 
-func (t process) facts(c command) tool.Facts {
+func (t process) facts(c programCall) tool.Facts {
 	return tool.Facts{
 		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Shell: c.shellFacts(), Risk: t.risk(c),
 		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
@@ -209,13 +210,13 @@ func (t process) facts(c command) tool.Facts {
 	}
 }
 
-// tier is the measured one; without a measurement no call gets this far.
+// tier returns the measured tier; calls without a measurement are refused earlier.
 func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(sandbox.TierC)) }
 
-// summary is the command line, where it runs, and what is unusual about it:
+// summary describes the command line, the place where it runs, and unusual settings:
 //
 //	git push --force in here, writing to the workspace itself, which may reach github.com:443 and nothing else
-func (t process) summary(c command) string {
+func (t process) summary(c programCall) string {
 	text := commandLine(c.typed(), shownCommand) + " in " + c.name
 	if c.cwd != "." {
 		text += ":" + c.cwd
@@ -238,19 +239,19 @@ func (t process) summary(c command) string {
 	return text
 }
 
-// anyCall says what a grant for the program covers. It is for the program with
-// whatever arguments and hosts, so that what the operator's rules let it reach is
-// part of it, also where this call asks for less.
-func (t process) anyCall(c command) string {
-	text := fmt.Sprintf("any %s command, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
+// anyCall describes the scope of a grant for the program. The grant covers all arguments and
+// hosts, so it includes everything that the operator's rules let the program reach, even if this
+// call asks for less.
+func (t process) anyCall(c programCall) string {
+	text := fmt.Sprintf("any %s programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
 	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {
 		text += ", with the network that programs may use here"
 	}
 	return text
 }
 
-// exactOnly says why a grant for the program would be one for anything.
-func (c command) exactOnly() string {
+// exactOnly returns the reason why a grant for the program would cover arbitrary code.
+func (c programCall) exactOnly() string {
 	if c.own != "" {
 		return c.own + " is a file of the workspace, which may be another by then"
 	}
@@ -260,19 +261,19 @@ func (c command) exactOnly() string {
 	return c.more()
 }
 
-// notes are what the person who approves should know beside the operands.
-func (t process) notes(c command) []string {
+// notes are displayed to the approver in addition to the operands.
+func (t process) notes(c programCall) []string {
 	notes := []string{"Files that the program reads by itself, beyond those named here, are not bound to the approval."}
 	switch {
 	case c.in.DryRun:
 		notes = append(notes, "Nothing that the program changes is committed.")
 	case c.mode == sandbox.CopyOnWrite:
-		notes = append(notes, "What the program changes reaches the workspace only if policy allows the changes when it has ended; by default git hooks, agent configuration and other protected files ask again.")
+		notes = append(notes, "The changes of the program reach the workspace only if policy allows them after it has ended; by default git hooks, agent configuration and other protected files ask again.")
 	case c.mode == sandbox.Direct:
-		notes = append(notes, "The workspace is writable: the program may change any file of the workspace while it runs. Protected files that exist are pinned, and new ones are put aside only after it has ended.")
+		notes = append(notes, "The workspace is writable: the program may change any file of the workspace while it runs. Protected files that exist are pinned, and new ones are moved away only after it has ended.")
 	}
 	if len(c.caches) > 0 {
-		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
+		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and their content is not inspected.")
 	}
 	notes = append(notes, c.namesakes()...)
 	notes = append(notes, c.throughNotes()...)
@@ -286,22 +287,21 @@ func (t process) notes(c command) []string {
 	return notes
 }
 
-// namesakes say which other programs of the same name there are: the one that runs
-// may not be the one that a person means.
-func (c command) namesakes() []string {
+// namesakes lists other programs of the same name, because the approver may expect one of those.
+func (c programCall) namesakes() []string {
 	name := c.in.Argv[0]
 	if c.own != "" || strings.Contains(name, "/") {
 		return nil
 	}
-	found := sandbox.Namesakes(name, c.search, c.toolchains)
+	found := command.Namesakes(name, c.search, c.toolchains)
 	if len(found) < 2 {
 		return nil
 	}
-	return []string{fmt.Sprintf("There is more than one %s: %s runs, and not %s.", name, c.program.Path, strings.Join(found[1:], " or "))}
+	return []string{fmt.Sprintf("There is more than one %s: %s runs, not %s.", name, c.program.Path, strings.Join(found[1:], " or "))}
 }
 
-// shownToolchains names what of the toolchains is seen inside.
-func (c command) shownToolchains() string {
+// shownToolchains names the toolchain directories that are visible in the sandbox.
+func (c programCall) shownToolchains() string {
 	var bins []string
 	for _, chain := range c.toolchains {
 		bins = append(bins, chain.Bins...)
@@ -309,13 +309,13 @@ func (c command) shownToolchains() string {
 	return strings.Join(bins, ":")
 }
 
-// lowerRung reports whether the program gets less than Tier C has on Linux.
+// lowerRung reports whether the program gets less isolation than Tier C on Linux.
 func (t process) lowerRung() bool {
 	return t.measured.Rung != "" && t.measured.Rung != sandbox.Full
 }
 
-// profile names everything of the sandbox that the call or the settings decide.
-func (t process) profile(c command) string {
+// profile lists all sandbox settings that the call or the configuration determines.
+func (t process) profile(c programCall) string {
 	l := c.limits
 	repository := ""
 	if c.repository.dir != "" {
@@ -326,7 +326,7 @@ func (t process) profile(c command) string {
 		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files, repository)
 }
 
-func (t process) risk(c command) int {
+func (t process) risk(c programCall) int {
 	risk := riskProcess
 	for _, part := range []struct {
 		applies bool

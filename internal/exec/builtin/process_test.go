@@ -18,10 +18,8 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// runner is a sandbox that behaves: it notes the spec, passes output on as it
-
-// comes, and reports what it is told to.
-
+// runner is a sandbox that behaves correctly: it records the spec, passes output on as it
+// comes, and reports the given result.
 type runner struct {
 	specs  []sandbox.Spec
 	report sandbox.Report
@@ -146,42 +144,6 @@ func TestProcessRun(t *testing.T) {
 	}
 }
 
-// TestOperandsChangeDuringTheRun: an attestation must not state a digest of what
-
-// did not run.
-
-// TestOwnProgramsAreNoSystemPrograms: a workspace file has no name that a policy
-
-// gives to a program of the machine, and a copy of a shell is a shell.
-
-// TestNpmIsItsScript: what policies of npm read, as docs/policy.md has it, in the
-
-// layouts of Debian's package and of nodejs.org and nvm, where npm is a link to a
-
-// script for node, and where npm is a script of that name.
-
-// TestModes: the prompt says what a run may change, and the sandbox, facts,
-
-// profile and risk agree with it.
-
-// TestCopiesNeedTheLayer: a machine without overlays runs nothing on a copy, and
-
-// says so before anybody is asked.
-
-// following is a runner whose status follows the machine.
-
-// What the machine gives now counts, and not what it gave at the start.
-
-// TestLowerRungIsAFact: what a machine gives instead of Tier C is never silent.
-
-// TestOrderOfErrors: a call with every fault is refused for the first of them,
-
-// and mending one shows the next.
-
-// TestProcessIsRefusedBeforeAsking: what the probe found missing refuses the
-
-// plan, so that no human is asked about a call that cannot run.
-
 func TestProcessEndings(t *testing.T) {
 	t.Parallel()
 	in := object{"argv": []string{"git"}}
@@ -236,14 +198,7 @@ func TestProcessEndings(t *testing.T) {
 	})
 }
 
-// TestProcessInterpretersByPolicy: in Tier C, what nobody set is for policy to
-
-// say, which sees what it is. In Tier B it is refused.
-
-// TestProcessCommandLine: no other program reads like one that is found by its
-
-// name.
-
+// TestProcessCommandLine: no other program is displayed like one that the search path finds.
 func TestProcessCommandLine(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)
@@ -270,7 +225,3 @@ func TestProcessCommandLine(t *testing.T) {
 		}
 	}
 }
-
-// TestExecutorOfEachSystem: what a definition promises is what the best sandbox
-
-// of the system is.

@@ -15,82 +15,81 @@ import (
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
 )
 
-// layerCopyOnWrite is the layer without which a workspace has no copies.
+// layerCopyOnWrite is the layer that provides copies of a workspace.
 const layerCopyOnWrite = string(sandbox.CopyOnWrite)
 
-// command is a checked input.
-type command struct {
+// programCall is a validated input.
+type programCall struct {
 	in processInput
-	// line is what the shell is to run; nil for another program.
+	// line is the shell line; nil for process.run.
 	line    *line
 	root    string
 	name    string
 	cwd     string
 	mode    sandbox.WorkspaceMode
-	program sandbox.Program
-	// missing says why there is no such program; other faults come first.
+	program command.Program
+	// missing is the error for a program that was not found; other errors take precedence.
 	missing error
-	// own is "./" and the workspace-relative path of a program that is a file
-	// of the workspace, "" for others.
+	// own is "./" and the workspace-relative path of a program in the workspace, "" for others.
 	own string
-	// asked is argv as the call gives it, where in.Argv is another: see find. nil for others.
+	// asked is argv as the call gives it if in.Argv differs from it (see find), otherwise nil.
 	asked []string
-	// through are the files of the workspace that led to a program outside it.
+	// through are the workspace files that led to a program outside the workspace.
 	through []string
-	// repository is the directory of git of a workspace that is a worktree beside its repository.
+	// repository is the git directory of a worktree whose repository is in another workspace.
 	repository repository
-	// called is the program as the command line names it.
+	// called is the program's name in the command line.
 	called string
 	env    []string
 	stdin  []byte
 	limits sandbox.Limits
 	// protected are the operator's patterns for the workspace.
 	protected []string
-	// hosts are canonical, sorted and without repeats: in mode strict those that
-	// the program may reach, in mode preflight those that were checked.
+	// hosts are canonical, sorted and without duplicates: in mode strict the hosts that the
+	// program may reach, in mode preflight the hosts that were checked.
 	hosts []string
-	// grant is what the program may reach in mode strict.
+	// grant is the reach of the program in mode strict.
 	grant egress.Reach
-	// moreSecrets is true where the vault has more than the grant does.
+	// moreSecrets reports that the vault has more secrets than the grant.
 	moreSecrets bool
-	// caches are names of tools, those of the operator's list.
+	// caches are names of tools from the operator's list.
 	caches []string
-	// toolchains are those of the moment, and search is where programs are looked
-	// for.
-	toolchains []sandbox.Toolchain
+	// toolchains are the current toolchains, and search is the search path of programs.
+	toolchains []command.Toolchain
 	search     []string
-	// injections are the secrets that the program gets as they are.
+	// injections are the secrets that the program receives as plain values.
 	injections []tool.Injection
 }
 
-// check judges the input step by step, so that a call with several faults is
-// always refused for the same one: switched off, no such platform, bad input,
-// program, inline code, workspace, egress, and only then what the machine lacks.
-func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
+// check validates the input in a fixed order, so that a call with several errors always reports
+// the same one: disabled, unsupported platform, bad input, program, inline code, workspace,
+// egress, and finally missing features of the machine.
+func (t process) check(ctx context.Context, p tool.Proposal) (programCall, error) {
 	c, err := t.parse(p)
 	if err != nil {
 		return c, err
 	}
-	for _, step := range []func(*command) error{
+	for _, step := range []func(*programCall) error{
 		t.known,
 		t.resolveCwd,
 		t.readLine,
 		t.checkHosts,
-		func(c *command) error { return t.offerSecrets(ctx, p, c) },
+		func(c *programCall) error { return t.offerSecrets(ctx, p, c) },
 		t.available,
 		t.confined,
-		func(c *command) error { return t.checkSecrets(ctx, p, c) },
-		func(c *command) error {
+		func(c *programCall) error { return t.checkSecrets(ctx, p, c) },
+		func(c *programCall) error {
 			if c.missing != nil && ofWorkspace(c.given()[0]) {
 				return t.restrict(*c, c.missing)
 			}
 			return c.missing
 		},
-		func(c *command) error { return sandbox.CheckRustup(c.program, c.in.Argv, c.toolchains) },
+		func(c *programCall) error { return command.CheckRustup(c.program, c.in.Argv, c.toolchains) },
 	} {
 		if err := step(&c); err != nil {
 			return c, err
@@ -100,20 +99,20 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 	return c, nil
 }
 
-// Unusable says why no program can run here at present.
+// Unusable returns the reason why no program can run here, nil if programs can run.
 func (t process) Unusable() error { return cmp.Or(t.offered(), t.asMeasured().probed()) }
 
-// offered says why the gateway runs no programs whatever the machine gives.
+// offered returns the reason why the gateway runs no programs, independently of the machine.
 func (t process) offered() error {
 	if !t.policy.Enabled {
-		return reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+		return reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled)")
 	}
 	return supported(runtime.GOOS)
 }
 
-// parse reads the input and judges all of it that needs no look at the machine.
-func (t process) parse(p tool.Proposal) (command, error) {
-	c := command{limits: t.policy.Limits, caches: t.policy.Caches, toolchains: t.policy.Toolchains(), search: slices.Clone(t.policy.SearchPath)}
+// parse decodes the input and runs all checks that do not depend on the machine.
+func (t process) parse(p tool.Proposal) (programCall, error) {
+	c := programCall{limits: t.policy.Limits, caches: t.policy.Caches, toolchains: t.policy.Toolchains(), search: slices.Clone(t.policy.SearchPath)}
 	for _, chain := range c.toolchains {
 		c.search = append(c.search, chain.Bins...)
 	}
@@ -124,13 +123,13 @@ func (t process) parse(p tool.Proposal) (command, error) {
 	if c.in, c.line, err = t.read(p); err != nil {
 		return c, err
 	}
-	if err := sandbox.CheckArgv(c.in.Argv); err != nil {
+	if err := command.CheckArgv(c.in.Argv); err != nil {
 		return c, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.in.Env)) {
 		c.env = append(c.env, name+"="+c.in.Env[name])
 	}
-	if err := sandbox.CheckEnv(c.env); err != nil {
+	if err := command.CheckEnv(c.env); err != nil {
 		return c, err
 	}
 	if c.stdin, err = given(c.in.Stdin, c.in.StdinBase64, "stdin"); err != nil {
@@ -146,19 +145,19 @@ func (t process) parse(p tool.Proposal) (command, error) {
 	return c, nil
 }
 
-// supported refuses where there is no backend at all.
+// supported refuses a platform without a backend.
 func supported(goos string) error {
 	if slices.Contains([]string{"linux", "darwin", "windows"}, goos) {
 		return nil
 	}
-	return reason.Errorf(reason.PlatformUnknown, "there is no sandbox for %s", goos)
+	return reason.Errorf(reason.PlatformUnknown, "no sandbox is available on %s", goos)
 }
 
-// known judges the program by its name, and one of the machine by what it is.
-// A program of the workspace is looked at when the workspace is open.
-func (t process) known(c *command) error {
+// known checks the program by its name, and a program of the machine by its file. A program of
+// the workspace is checked when the workspace is open.
+func (t process) known(c *programCall) error {
 	name := c.in.Argv[0]
-	if err := sandbox.Denied(path.Base(name), t.interpreters()); err != nil {
+	if err := command.Denied(path.Base(name), t.interpreters()); err != nil {
 		return err
 	}
 	if ofWorkspace(name) {
@@ -175,15 +174,14 @@ func (t process) known(c *command) error {
 	return t.judge(c)
 }
 
-// ofWorkspace reports whether argv[0] names a file of the workspace by how it
-// is written.
+// ofWorkspace reports whether argv[0] is written as a file of the workspace.
 func ofWorkspace(name string) bool {
-	_, is := sandbox.Inside(name, "", "")
+	_, is := command.Inside(name, "", "")
 	return is
 }
 
-// resolveCwd finds workspace, working directory and a program of the workspace.
-func (t process) resolveCwd(c *command) error {
+// resolveCwd resolves the workspace, the working directory and a program of the workspace.
+func (t process) resolveCwd(c *programCall) error {
 	root, err := t.set.Open(c.in.Workspace)
 	if err != nil {
 		return err
@@ -201,7 +199,7 @@ func (t process) resolveCwd(c *command) error {
 	default:
 		c.mode = sandbox.CopyOnWrite
 	}
-	info, err := root.Stat(sandbox.TrimMount(c.in.Cwd))
+	info, err := root.Stat(command.TrimMount(c.in.Cwd))
 	if err == nil && info.Kind != workspace.Dir {
 		err = reason.Errorf(reason.InvalidInput, "the working directory %q is a %s", info.Path, info.Kind).WithField("pointer", "/cwd")
 	}
@@ -215,9 +213,9 @@ func (t process) resolveCwd(c *command) error {
 	return nil
 }
 
-// restrict wraps an error that depends on which files a workspace has in a
-// tool.RestrictedError, whose plan has of the files only the names that the call gives.
-func (t process) restrict(c command, err error) error {
+// restrict wraps an error that depends on the files of a workspace in a tool.RestrictedError. The
+// plan of that error contains only the file names that the call gives.
+func (t process) restrict(c programCall, err error) error {
 	if wrong := t.readLine(&c); wrong != nil {
 		return wrong
 	}
@@ -232,26 +230,25 @@ func (t process) restrict(c command, err error) error {
 	return &tool.RestrictedError{Plan: plan, Detail: err}
 }
 
-// named is the call as its arguments give it, without a look at the files, and false for one
-// that names what is outside the workspace.
-func (t process) named(c command) (command, bool) {
+// named returns the call as its arguments give it, without file access. It returns false for a
+// call that names files outside the workspace.
+func (t process) named(c programCall) (programCall, bool) {
 	c.in.Argv, c.asked, c.through = c.given(), nil, nil
-	cwd := path.Clean(sandbox.TrimMount(c.in.Cwd))
-	inside, own := sandbox.Inside(c.in.Argv[0], c.root, cwd)
+	cwd := path.Clean(command.TrimMount(c.in.Cwd))
+	inside, own := command.Inside(c.in.Argv[0], c.root, cwd)
 	c.root, c.cwd = "", cwd
 	if !own {
 		t.name(&c)
 		return c, filepath.IsLocal(c.cwd)
 	}
-	c.own, c.program = "./"+inside, sandbox.Program{Executable: tool.Executable{Path: "./" + inside}, Basename: path.Base(inside)}
+	c.own, c.program = "./"+inside, command.Program{Executable: tool.Executable{Path: "./" + inside}, Basename: path.Base(inside)}
 	t.name(&c)
 	return c, filepath.IsLocal(c.cwd) && filepath.IsLocal(inside)
 }
 
-// namedFacts are the facts of the call as its arguments give it, nil where those are all that
-// the facts say.
-func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
-	if c.own == "" && len(c.through) == 0 && c.cwd == path.Clean(sandbox.TrimMount(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
+// namedFacts returns the facts of the call as its arguments give it, nil if they equal facts.
+func (t process) namedFacts(c programCall, facts tool.Facts) *tool.Facts {
+	if c.own == "" && len(c.through) == 0 && c.cwd == path.Clean(command.TrimMount(c.in.Cwd)) && len(facts.Exec.Starts) == 0 {
 		return nil
 	}
 	only, local := t.named(c)
@@ -262,21 +259,22 @@ func (t process) namedFacts(c command, facts tool.Facts) *tool.Facts {
 	return &named
 }
 
-// mostContents bounds the names of a call at which policy is asked who may know of files.
+// mostContents limits the number of file names for which policy decides whether the caller may
+// learn about the files.
 const mostContents = 64
 
-// given is argv as the call gives it.
-func (c command) given() []string {
+// given returns argv as the call gives it.
+func (c programCall) given() []string {
 	if c.asked != nil {
 		return c.asked
 	}
 	return c.in.Argv
 }
 
-// contents are the files at which a call was looked for: its working directory, the program of
-// the workspace or what led to another, and looked, which are the names in its arguments. There are more where it
-// returns true.
-func (c command) contents(looked []string) (list []tool.FileAccess, more bool) {
+// contents returns the files that a plan inspected: the working directory, the program of the
+// workspace or the files that led to another program, and looked, the names in the arguments.
+// more reports that the list is truncated.
+func (c programCall) contents(looked []string) (list []tool.FileAccess, more bool) {
 	names := slices.Concat(looked, c.through)
 	if c.cwd != "." {
 		names = append(names, c.cwd)
@@ -292,9 +290,9 @@ func (c command) contents(looked []string) (list []tool.FileAccess, more bool) {
 	return list, len(names) > mostContents
 }
 
-// judge applies the operator's lists and the guards, in the order of their
-// errors: the program first, then inline code.
-func (t process) judge(c *command) error {
+// judge applies the operator's lists and the guards, in the order of their errors: first the
+// program, then inline code.
+func (t process) judge(c *programCall) error {
 	if err := c.program.Check(t.interpreters()); err != nil {
 		return err
 	}
@@ -302,36 +300,36 @@ func (t process) judge(c *command) error {
 		return reason.Errorf(reason.ExecutableDenied, "the program %s is not in process_runner.allowed_executables", c.program.Path)
 	}
 	switch {
-	case t.interpreters() == sandbox.InterpretersByPolicy:
+	case t.interpreters() == command.InterpretersByPolicy:
 		return nil
 	case c.program.Facts(c.in.Argv).InlineCode:
 		return reason.Errorf(reason.InlineCode, "inline code for %s is refused", c.program.Basename)
 	case c.codeFromStdin():
-		return reason.Errorf(reason.InlineCode, "%s would take its program from standard input", c.program.Basename)
+		return reason.Errorf(reason.InlineCode, "%s would read its program from standard input", c.program.Basename)
 	}
 	return nil
 }
 
-// codeFromStdin reports whether the input of the call is the program itself.
-func (c command) codeFromStdin() bool {
+// codeFromStdin reports whether the standard input of the call is the program itself.
+func (c programCall) codeFromStdin() bool {
 	return len(c.stdin) > 0 && c.program.ReadsCodeFromStdin(c.in.Argv)
 }
 
-// interpreters are those that the operator lets through. In Tier C they are no
-// danger that the sandbox does not hold, and policy sees what they are.
-func (t process) interpreters() sandbox.Interpreters {
+// interpreters returns the rule for interpreters. In Tier C the sandbox contains them, and policy
+// receives them as facts.
+func (t process) interpreters() command.Interpreters {
 	switch allow := t.policy.AllowInterpreters; {
 	case allow == nil && t.tier() == string(sandbox.TierC):
-		return sandbox.InterpretersByPolicy
+		return command.InterpretersByPolicy
 	case allow != nil && *allow:
-		return sandbox.InterpretersOfFiles
+		return command.InterpretersOfFiles
 	}
-	return sandbox.NoInterpreters
+	return command.NoInterpreters
 }
 
-// allowed matches the program with the operator's list. A base name means a
-// program of the search path, never a file of the same name in the workspace.
-func (t process) allowed(c *command) bool {
+// allowed matches the program with the operator's list. A base name means a program of the search
+// path, never a file of the same name in the workspace.
+func (t process) allowed(c *programCall) bool {
 	if len(t.policy.AllowedExecutables) == 0 {
 		return true
 	}
@@ -348,19 +346,19 @@ func (t process) allowed(c *command) bool {
 	})
 }
 
-// available says what the probe found wanting. Nobody is asked about a call that
-// cannot run.
-func (t process) available(c *command) error {
+// available returns an error if the probe found a required part missing. No approval is requested
+// for a call that cannot run.
+func (t process) available(c *programCall) error {
 	if err := t.probed(); err != nil {
 		return err
 	}
 	return t.required(c)
 }
 
-// probed says why the last probe found that no sandbox works.
+// probed returns the reason of the last probe why no sandbox works.
 func (t process) probed() error {
 	if t.runner == nil {
-		return reason.Errorf(reason.SandboxUnavailable, "there is no sandbox on this machine")
+		return reason.Errorf(reason.SandboxUnavailable, "no sandbox is available on this machine")
 	}
 	if t.measured.Available {
 		return nil
@@ -368,48 +366,48 @@ func (t process) probed() error {
 	problem := cmp.Or(t.measured.Problem, "the sandbox was not probed")
 	remedy := cmp.Or(t.measured.Remedy, reason.Lookup(reason.SandboxUnavailable).Remedy)
 	return reason.Errorf(reason.SandboxUnavailable, "%s", problem).
-		WithRemedy("%s palyrad tries again by itself; restart it when something was installed.", remedy)
+		WithRemedy("%s palyrad retries automatically; restart it after installing software.", remedy)
 }
 
-// required refuses when the probe did not prove a layer that has to be there.
-func (t process) required(c *command) error {
+// required returns an error if the probe did not confirm a required layer.
+func (t process) required(c *programCall) error {
 	if c.mode == sandbox.CopyOnWrite && !slices.Contains(t.measured.Layers, layerCopyOnWrite) {
 		return reason.Errorf(reason.SandboxUnavailable, "this machine cannot give a program a copy of its workspace").
-			WithRemedy("Ask for read_only. The operator may set mode = \"direct\" for the workspace, which has weaker guarantees (docs/sandbox.md), and restart palyrad.").
+			WithRemedy("Ask for read_only. The operator may set mode = \"direct\" for the workspace, which has weaker guarantees (docs/workspaces.md), and restart palyrad.").
 			WithField("layer", layerCopyOnWrite)
 	}
 	for _, layer := range t.requiredFor(*c) {
 		if !slices.Contains(t.measured.Layers, layer) || layer == layerCopyOnWrite && c.mode != sandbox.CopyOnWrite {
-			return reason.Errorf(reason.SandboxUnavailable, "the layer %s is required, and the program would run without it", layer).
-				WithRemedy("See what is missing with `palyrad doctor`, or take the layer out of process_runner.required_layers. Then restart palyrad.").
+			return reason.Errorf(reason.SandboxUnavailable, "the layer %s is required, but not available", layer).
+				WithRemedy("See `palyrad doctor` for missing layers, or remove the layer from process_runner.required_layers. Then restart palyrad.").
 				WithField("layer", layer)
 		}
 	}
 	return nil
 }
 
-// requiredFor are the layers without which the program must not run. One that
-// cannot write needs no copy.
-func (t process) requiredFor(c command) []string {
+// requiredFor returns the layers required for the call. A program that cannot write needs no
+// copy.
+func (t process) requiredFor(c programCall) []string {
 	return slices.DeleteFunc(slices.Clone(t.policy.Required), func(layer string) bool {
 		return layer == layerCopyOnWrite && c.mode == sandbox.ReadOnly
 	})
 }
 
-// location is the working directory as a binding names it.
-func (c command) location() string { return c.name + ":" + c.cwd }
+// location names the working directory for a binding.
+func (c programCall) location() string { return c.name + ":" + c.cwd }
 
-// operands are the workspace files that the call is bound to.
-func (c command) operands() (sandbox.Named, error) {
+// operands returns the workspace files to which the call is bound.
+func (c programCall) operands() (command.Named, error) {
 	if c.line != nil {
 		return c.line.operands(c.root, c.cwd)
 	}
-	return sandbox.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
+	return command.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
 }
 
-// facts names a program of the workspace by its path, so that a policy about
-// git is not about a file of that name.
-func (c command) facts() *tool.ExecFacts {
+// facts names a program of the workspace by its path, so that a policy about git does not match a
+// workspace file named git.
+func (c programCall) facts() *tool.ExecFacts {
 	facts := c.program.Facts(c.in.Argv)
 	if c.own != "" {
 		facts.Basename, facts.InWorkspace, facts.Origin = c.own, true, tool.OriginWorkspace
@@ -422,14 +420,14 @@ func (c command) facts() *tool.ExecFacts {
 	return facts
 }
 
-// longestLine is the longest command line that policy reads, in bytes. It stands
-// in the journal with each decision, beside the arguments.
+// longestLine is the maximum length of a command line for policies, in bytes. The journal records
+// the line with each decision, in addition to the arguments.
 const longestLine = 16 << 10
 
-// name says what a command line calls the program: "./tools/git" for one of the
-// workspace, "git" for the one that is found by that name, and the whole path for
-// all others, so that another program of a trusted name does not read like it.
-func (t process) name(c *command) {
+// name sets the program's name in the command line: "./tools/git" for a program of the workspace,
+// "git" for the program that the search path finds under that name, and the whole path for all
+// others. A different program must not appear under a trusted name.
+func (t process) name(c *programCall) {
 	c.called = cmp.Or(c.own, c.in.Argv[0])
 	if base := path.Base(c.called); c.own == "" && len(c.through) == 0 && base != c.called {
 		if found, err := t.resolver.ResolveExecutable(base, t.policy.SearchPath); err == nil && found.Path == c.program.Path {

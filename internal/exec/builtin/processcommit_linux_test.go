@@ -17,12 +17,12 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// gate is a commit gate that notes what it was asked.
+// gate is a commit gate that records its requests.
 type gate struct {
 	asked  []tool.CommitRequest
 	ruling tool.CommitRuling
 	err    error
-	// during happens while people think.
+	// during runs while the approval is pending.
 	during func()
 }
 
@@ -34,13 +34,13 @@ func (g *gate) commit(_ context.Context, r tool.CommitRequest) (tool.CommitRulin
 	return g.ruling, g.err
 }
 
-// copies is a bench whose fake sandbox gives runs a real layer, into which the
-// "program" writes as an overlay would.
+// copies is a bench whose fake sandbox gives runs a real layer, into which the "program" writes
+// as an overlay would.
 type copies struct {
 	*bench
 	gate   *gate
 	runner *runner
-	// writes is what the program changes: names below the workspace.
+	// writes is the program's changes: names below the workspace.
 	writes  func(upper string)
 	holder  string
 	history overlay.History
@@ -104,7 +104,7 @@ func TestChangesAreCommitted(t *testing.T) {
 		t.Errorf("facts %+v", f)
 	}
 	if p := asked.Preview; !strings.Contains(p.Summary, "2 added, 1 modified, 0 deleted, 0 of them protected") || !strings.Contains(p.Diff, "-old\n+new\n") ||
-		len(p.Notes) != 0 || len(asked.Files) != 3 { // the pipeline makes the notes of the facts
+		len(p.Notes) != 0 || len(asked.Files) != 3 { // the pipeline derives the notes from the facts
 		t.Errorf("request %+v", asked)
 	}
 	if ch := report.Changes; ch.State != tool.Committed || ch.Root != asked.Facts.Root || ch.ApprovalID != "a-1" || ch.GrantID != "g-1" || ch.Modified != 1 || len(report.Files) != 3 {
@@ -119,8 +119,8 @@ func TestChangesAreCommitted(t *testing.T) {
 	}
 }
 
-// TestChangesStayOut: whatever keeps a change set out leaves the workspace as it
-// was, says so with its reason, and gives back what the program said.
+// TestChangesStayOut: every reason for not committing a change set leaves the workspace
+// unchanged, is reported, and keeps the output of the program.
 func TestChangesStayOut(t *testing.T) {
 	t.Parallel()
 	refusal := func(code reason.Code) func(*copies) {
@@ -138,8 +138,8 @@ func TestChangesStayOut(t *testing.T) {
 		asked   int
 	}{
 		{"no", refusal(""), object{}, tool.Failed, reason.CommitRefused, tool.Discarded, 1},
-		{"a person said no", refusal(reason.ApprovalDenied), object{}, tool.Failed, reason.ApprovalDenied, tool.Discarded, 1},
-		{"nobody answered", refusal(reason.ApprovalExpired), object{}, tool.Failed, reason.ApprovalExpired, tool.Discarded, 1},
+		{"denied", refusal(reason.ApprovalDenied), object{}, tool.Failed, reason.ApprovalDenied, tool.Discarded, 1},
+		{"unanswered", refusal(reason.ApprovalExpired), object{}, tool.Failed, reason.ApprovalExpired, tool.Discarded, 1},
 		{"the gate failed", func(c *copies) { c.gate.err = errors.New("disk full") }, object{}, tool.Failed, reason.Internal, tool.Discarded, 1},
 		{"conflict", func(c *copies) { c.gate.during = func() { c.bench.write("kept.txt", "somebody else\n") } }, object{}, tool.Failed, reason.CommitConflict, tool.Conflicted, 1},
 		{"dry run", func(*copies) {}, object{"dry_run": true}, tool.Succeeded, "", tool.DryRun, 0},
@@ -180,7 +180,7 @@ func TestChangesStayOut(t *testing.T) {
 	}
 }
 
-// TestProtectedChangesAreNamed: people see what is protected, and why, first.
+// TestProtectedChangesAreNamed: approvers see the protected changes and their reasons first.
 func TestProtectedChangesAreNamed(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -199,8 +199,7 @@ func TestProtectedChangesAreNamed(t *testing.T) {
 	}
 }
 
-// TestNobodyToAsk: without a gate nothing is committed, and nothing needs to be
-// when nothing changed.
+// TestNobodyToAsk: without a gate nothing is committed; without changes no gate is needed.
 func TestNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -215,16 +214,16 @@ func TestNobodyToAsk(t *testing.T) {
 	}
 }
 
-// TestTurnEndsWithTheProgram: people who look at changes keep no other program
-// from running.
-func TestTurnEndsWithTheProgram(t *testing.T) {
+// TestSlotIsFreedWithTheProgram: a pending approval of changes does not prevent other programs from
+// running.
+func TestSlotIsFreedWithTheProgram(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t, func(cfg *Config) { cfg.Process.Turns = limit.NewQueue(1, 100) })
 	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n") }
 	var other tool.Report
 	c.gate.during = func() {
 		c.writes = nil
-		ctx, cancel := context.WithTimeout(t.Context(), must.Patience) // it would wait for ever
+		ctx, cancel := context.WithTimeout(t.Context(), must.Patience) // otherwise it would wait forever
 		defer cancel()
 		other, _ = c.bench.call(ctx, "process.run", object{"argv": []string{"git"}})
 	}
@@ -236,8 +235,8 @@ func TestTurnEndsWithTheProgram(t *testing.T) {
 	}
 }
 
-// TestACancelledRunIsDiscarded: who goes away while the program runs commits
-// nothing; who goes away once it was allowed does.
+// TestACancelledRunIsDiscarded: a call cancelled while the program runs commits nothing; a call
+// cancelled after the commit was allowed does.
 func TestACancelledRunIsDiscarded(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
@@ -261,7 +260,7 @@ func TestACancelledRunIsDiscarded(t *testing.T) {
 	}
 }
 
-// TestOperandsOfACopy: what was pinned needs no second look, what was not does.
+// TestOperandsOfACopy: pinned operands are not checked again after the run; other operands are.
 func TestOperandsOfACopy(t *testing.T) {
 	t.Parallel()
 	for _, unpinned := range []bool{false, true} {

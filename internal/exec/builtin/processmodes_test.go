@@ -13,6 +13,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
+// TestModes: the prompt states what a run may change, and the sandbox, facts, profile and risk
+// agree with it.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	direct := func(c *Config) {
@@ -27,7 +29,7 @@ func TestModes(t *testing.T) {
 		note   string
 		risk   int
 	}{
-		{"copy", nil, object{}, sandbox.CopyOnWrite, "git in default", "reaches the workspace only if policy allows", riskProcess + riskCopy},
+		{"copy", nil, object{}, sandbox.CopyOnWrite, "git in default", "reach the workspace only if policy allows", riskProcess + riskCopy},
 		{"read only", nil, object{"read_only": true}, sandbox.ReadOnly, "git in default", "", riskProcess},
 		{"dry run", nil, object{"dry_run": true}, sandbox.CopyOnWrite, "git in default, on a copy that is thrown away", "Nothing that the program changes is committed", riskProcess},
 		{"direct", direct, object{}, sandbox.Direct, "git in default, writing to the workspace itself", "may change any file of the workspace", riskProcess + riskDirect},
@@ -56,6 +58,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestCopiesNeedTheLayer: a machine without overlays runs nothing on a copy, and refuses such a
+// call before an approval.
 func TestCopiesNeedTheLayer(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Sandbox.Layers = []string{"network_namespace"} })
@@ -66,6 +70,7 @@ func TestCopiesNeedTheLayer(t *testing.T) {
 	}
 }
 
+// following is a runner whose status follows the current state of the machine.
 type following struct {
 	sandbox.Runner
 	status sandbox.Status
@@ -73,7 +78,7 @@ type following struct {
 
 func (f *following) Status() sandbox.Status { return f.status }
 
-func TestStatusIsTheMachines(t *testing.T) {
+func TestStatusReportsTheRunner(t *testing.T) {
 	t.Parallel()
 	var now *following
 	b, _, _ := processBench(t, func(c *Config) {
@@ -108,7 +113,8 @@ func TestRequiredLayers(t *testing.T) {
 	}
 }
 
-func TestLowerRungIsAFact(t *testing.T) {
+// TestLowerIsolationIsReported: an isolation lower than Tier C is always reported.
+func TestLowerIsolationIsReported(t *testing.T) {
 	t.Parallel()
 	b, r, _ := processBench(t, func(c *Config) {
 		c.Sandbox.Tier, c.Sandbox.Rung, c.Sandbox.Limits = sandbox.TierB, sandbox.UserNamespaces, "rlimit"
@@ -128,6 +134,7 @@ func TestLowerRungIsAFact(t *testing.T) {
 	}
 }
 
+// TestExecutorOfEachSystem: a definition names the best sandbox of the system.
 func TestExecutorOfEachSystem(t *testing.T) {
 	t.Parallel()
 	for system, want := range map[string]tool.Executor{"linux": tool.TierCBubblewrap, "darwin": tool.TierCSeatbelt, "windows": tool.TierB} {

@@ -12,14 +12,13 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// checkHosts judges the hosts that the call names, and works out what the program
-// may reach. No name is looked up: a DNS query tells whoever runs the name server
-// about the call, and nothing has been decided yet.
-func (t process) checkHosts(c *command) error {
+// checkHosts checks the hosts that the call names and determines the program's reach. It resolves
+// no names: a DNS query would disclose the call to the name server before a decision.
+func (t process) checkHosts(c *programCall) error {
 	switch {
 	case t.policy.Egress == egress.Unrestricted && c.in.Hosts != nil:
-		return reason.Errorf(reason.InvalidInput, "nothing holds a program to hosts in the egress mode unrestricted, which the operator set").
-			WithRemedy("Leave hosts out: the program has the network of the machine.").WithField("pointer", "/hosts")
+		return reason.Errorf(reason.InvalidInput, "the egress mode unrestricted, which the operator set, cannot restrict a program to hosts").
+			WithRemedy("Omit hosts: the program has the network of the machine.").WithField("pointer", "/hosts")
 	case t.policy.Egress == egress.Strict && c.in.Hosts == nil:
 		c.grant = t.policy.Reach.Reachable()
 		c.hosts = c.grant.Hosts()
@@ -40,7 +39,7 @@ func (t process) checkHosts(c *command) error {
 	return nil
 }
 
-// targets are the hosts of a call, each of which is allowed.
+// targets parses the hosts of a call and checks that each is allowed.
 func (t process) targets(hosts []string) ([]egress.Target, error) {
 	var targets []egress.Target
 	for _, host := range hosts {
@@ -51,7 +50,7 @@ func (t process) targets(hosts []string) ([]egress.Target, error) {
 		switch answer, rule := t.policy.Reach.Rules.Match(target.Host, target.Port); answer {
 		case egress.Denied:
 			return nil, reason.Errorf(reason.EgressDenied, "the operator denies %s to programs", target).WithField("pointer", "/hosts").
-				WithField("rule", rule.String()).WithRemedy("Leave the host out: process_runner.denied_egress_hosts names it.")
+				WithField("rule", rule.String()).WithRemedy("Omit the host: process_runner.denied_egress_hosts names it.")
 		case egress.Unlisted:
 			return nil, t.unlisted(target)
 		}
@@ -63,9 +62,9 @@ func (t process) targets(hosts []string) ([]egress.Target, error) {
 	return targets, nil
 }
 
-// preflight looks the hosts of a decided call up, in the mode that holds a
-// program to nothing later on.
-func (t process) preflight(ctx context.Context, c command) error {
+// preflight resolves the hosts of a decided call, in the mode that does not enforce them while
+// the program runs.
+func (t process) preflight(ctx context.Context, c programCall) error {
 	if t.policy.Egress != egress.Preflight {
 		return nil
 	}
@@ -78,50 +77,50 @@ func (t process) preflight(ctx context.Context, c command) error {
 	return nil
 }
 
-// unlisted refuses a host, and says which ones there are.
+// unlisted returns the error for a host that is not allowed. It names the allowed hosts.
 func (t process) unlisted(target egress.Target) error {
 	refused := reason.Errorf(reason.EgressDenied, "programs may not reach %s", target).WithField("pointer", "/hosts")
 	allowed := t.policy.Reach.Hosts()
 	if len(allowed) == 0 {
-		return refused.WithRemedy("Leave hosts out: programs run offline. Fetch with http.fetch, or ask the operator to add the host to process_runner.allowed_egress_hosts.")
+		return refused.WithRemedy("Omit hosts: programs run offline. Fetch with http.fetch, or ask the operator to add the host to process_runner.allowed_egress_hosts.")
 	}
 	return refused.WithRemedy("Name hosts that programs may reach (%s), or ask the operator to add this one to process_runner.allowed_egress_hosts.", egress.Named(allowed))
 }
 
-// confined refuses hosts where nothing would hold the program to them.
-func (t process) confined(c *command) error {
+// confined refuses hosts if nothing would restrict the program to them.
+func (t process) confined(c *programCall) error {
 	if t.offline(*c) || slices.Contains(t.measured.Layers, sandbox.NetworkNamespace) {
 		return nil
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "this machine cannot hold a program to the hosts that it may reach, as it gives no network namespace").
-		WithRemedy("Ask for no hosts (\"hosts\": []), and the program runs offline. What the machine lacks is in `palyrad doctor`.").
+	return reason.Errorf(reason.SandboxUnavailable, "this machine cannot restrict a program to hosts, because network namespaces are not available").
+		WithRemedy("Request no hosts (\"hosts\": []) to run the program offline. `palyrad doctor` shows missing features of the machine.").
 		WithField("layer", sandbox.NetworkNamespace)
 }
 
-// offline reports whether the program reaches nothing.
-func (t process) offline(c command) bool {
+// offline reports whether the program has no network access.
+func (t process) offline(c programCall) bool {
 	return t.policy.Egress == egress.Strict && len(c.grant.Rules.Allow) == 0
 }
 
-// maySend is the most bytes that the program can send to hosts.
-func (t process) maySend(c command) int64 {
+// maySend returns the maximum number of bytes that the program can send to hosts.
+func (t process) maySend(c programCall) int64 {
 	if t.offline(c) {
 		return 0
 	}
 	return c.grant.Budget.OrDefault().BytesOut
 }
 
-// granted is what the sandbox lets through, nil for nothing.
-func (t process) granted(c command) *egress.Reach {
+// granted returns the reach for the sandbox, nil for none.
+func (t process) granted(c programCall) *egress.Reach {
 	if t.policy.Egress != egress.Strict || t.offline(c) {
 		return nil
 	}
 	return &c.grant
 }
 
-// reach is the egress mode, and everything that decides what the program may
-// exchange with whom: an approval of less is none of this.
-func (t process) reach(c command) []string {
+// reach lists the egress mode and everything that determines the program's network exchange. An
+// approval of a smaller reach does not cover it.
+func (t process) reach(c programCall) []string {
 	lines := c.hosts
 	if t.policy.Egress == egress.Strict {
 		lines = c.grant.Lines()
@@ -129,8 +128,8 @@ func (t process) reach(c command) []string {
 	return append([]string{t.policy.Egress.String()}, lines...)
 }
 
-// network says in words what a program can reach that is not offline.
-func (t process) network(c command) string {
+// network describes the network access of a program that is not offline.
+func (t process) network(c programCall) string {
 	switch t.policy.Egress {
 	case egress.Strict:
 		return "which may reach " + egress.Named(c.hosts) + " and nothing else"
@@ -140,30 +139,30 @@ func (t process) network(c command) string {
 	return "with the unrestricted network of the machine"
 }
 
-// networkNotes are what the person who approves should know of the network.
-func (t process) networkNotes(c command) []string {
+// networkNotes are displayed to the approver.
+func (t process) networkNotes(c programCall) []string {
 	switch {
 	case t.offline(c):
 		return nil
 	case t.policy.Egress == egress.Preflight:
 		return []string{"The program has the network of the machine, its private addresses included. The hosts that the call names were checked; nothing holds the program to them."}
 	case t.policy.Egress == egress.Unrestricted:
-		return []string{"The program has the network of the machine, its private addresses included, and nothing bounds what it sends."}
+		return []string{"The program has the network of the machine, its private addresses included, and its traffic is not limited."}
 	}
-	notes := []string{fmt.Sprintf("What the program can read can leave to the hosts that it may reach, at most %s of it.", inBytes(c.grant.Budget.OrDefault().BytesOut))}
+	notes := []string{fmt.Sprintf("The program can send any data that it can read to the hosts that it may reach, at most %s.", inBytes(c.grant.Budget.OrDefault().BytesOut))}
 	for _, i := range c.grant.Inspect {
-		notes = append(notes, fmt.Sprintf("Requests to %s are looked into: %s, %s.", i.Host.Canonical(), anyOf("method", i.Methods), anyOf("path", i.Paths)))
+		notes = append(notes, fmt.Sprintf("Requests to %s are inspected: %s, %s.", i.Host.Canonical(), anyOf("method", i.Methods), anyOf("path", i.Paths)))
 	}
 	for _, s := range c.grant.Secrets {
 		notes = append(notes, fmt.Sprintf("The program may use the secret %s in the header %s, for %s alone; it sees a placeholder.", s.Called(), s.Header, egress.Named(s.Reach())))
 	}
 	if c.moreSecrets {
-		notes = append(notes, fmt.Sprintf("The vault has more secrets for the hosts that the program may reach, and it gets these %d alone.", programSecrets))
+		notes = append(notes, fmt.Sprintf("The vault has more secrets for the hosts that the program may reach, but it receives only these %d.", programSecrets))
 	}
 	return notes
 }
 
-// inBytes writes a number of bytes in the largest unit that tells it exactly.
+// inBytes formats a number of bytes in the largest unit that is exact.
 func inBytes(n int64) string {
 	for _, unit := range []struct {
 		size int64
@@ -176,8 +175,8 @@ func inBytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// secrets are the names of those that the program may use.
-func (c command) secrets() []string {
+// secrets returns the names of the secrets that the program may use.
+func (c programCall) secrets() []string {
 	var names []string
 	for _, s := range c.grant.Secrets {
 		names = append(names, s.Name)
@@ -189,9 +188,8 @@ func (c command) secrets() []string {
 	return names
 }
 
-// placeholders are the variables in which the program finds placeholders, as a
-// binding names them.
-func (c command) placeholders() []string {
+// placeholders returns the variables that contain placeholders, as a binding names them.
+func (c programCall) placeholders() []string {
 	var env []string
 	for _, s := range c.grant.Secrets {
 		env = append(env, s.Env+"="+s.Bound())
@@ -207,9 +205,9 @@ func anyOf(what string, list []string) string {
 	return what + " " + strings.Join(list, ", ")
 }
 
-// egressOf is what a call may reach. Nobody watches a network that is open, so
-// nothing is ever observed there.
-func (t process) egressOf(c command) tool.Egress {
+// egressOf describes the network access of a call. An unrestricted network is not monitored, so
+// it never has observations.
+func (t process) egressOf(c programCall) tool.Egress {
 	mode := t.policy.Egress.String()
 	if t.policy.Egress == egress.Unrestricted {
 		mode = "unrestricted"
@@ -217,7 +215,7 @@ func (t process) egressOf(c command) tool.Egress {
 	return tool.Egress{Mode: mode, Allowed: list(c.hosts), Observed: []tool.Connection{}}
 }
 
-// observed adds what the program tried to reach.
+// observed adds the connection attempts of the program.
 func observed(e *tool.Egress, ran sandbox.Report) {
 	if ran.Connections != nil {
 		e.Observed = ran.Connections

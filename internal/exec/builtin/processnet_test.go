@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// networked sets an egress mode with a world of its own.
+// networked sets an egress mode with a simulated network.
 func networked(mode egress.Mode, rules ...string) func(*Config) {
 	return func(c *Config) {
 		allowed, err := egress.ParseRules(rules)
@@ -69,8 +69,8 @@ func TestHostsOfAProgram(t *testing.T) {
 	}
 }
 
-// TestNamesAreLookedUpLate: a name is looked up when the call is decided, and
-// not while it is planned; a program whose name has a bad address never starts.
+// TestNamesAreLookedUpLate: a name is resolved after the decision on the call, not during
+// planning; a program with a name that resolves to a forbidden address never starts.
 func TestNamesAreLookedUpLate(t *testing.T) {
 	t.Parallel()
 	for host, addr := range map[string]string{"inside.example.org:443": "private", "meta.example.org:80": "metadata"} {
@@ -90,7 +90,7 @@ func TestNamesAreLookedUpLate(t *testing.T) {
 	}
 }
 
-// counted counts the questions to a resolver.
+// counted counts the queries to a resolver.
 type counted struct {
 	egress.Resolver
 	questions int
@@ -101,8 +101,8 @@ func (c *counted) LookupNetIP(ctx context.Context, network, host string) ([]neti
 	return c.Resolver.LookupNetIP(ctx, network, host)
 }
 
-// TestNetworkIsSaid: facts, prompt, risk and attestation agree about the network.
-func TestNetworkIsSaid(t *testing.T) {
+// TestNetworkIsReported: facts, prompt, risk and attestation agree about the network.
+func TestNetworkIsReported(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[egress.Mode]struct {
 		attested, level, summary, note string
@@ -110,7 +110,7 @@ func TestNetworkIsSaid(t *testing.T) {
 	}{
 		egress.Strict:       {"strict", sandbox.LevelStrict, "git in default", "", riskProcess}, // nothing is allowed
 		egress.Preflight:    {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
-		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
+		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "its traffic is not limited", riskProcess + riskNetwork},
 	} {
 		b, r, _ := processBench(t, networked(mode))
 		layers := []string{"network_namespace", "seccomp"}
@@ -131,7 +131,7 @@ func TestNetworkIsSaid(t *testing.T) {
 	}
 }
 
-// strictly sets the mode strict with everything that an operator can say.
+// strictly sets the mode strict with all settings of an operator.
 func strictly(c *Config) {
 	networked(egress.Strict, "api.example.org:443", "*.example.org:80", "db.test:5432", "10.0.0.7:5432")(c)
 	c.Process.Resolver = names{"api.example.org": {"93.184.216.34"}, "www.example.org": {"93.184.216.35"}, "db.test": {"10.0.0.7"}, "inside.example.org": {"10.0.0.8"}}
@@ -148,8 +148,8 @@ func strictly(c *Config) {
 	c.Process.Reach.Budget.BytesOut = 1000
 }
 
-// TestStrictHosts: a program reaches all that the operator allows, or what its
-// call names of it, or nothing; binding, facts, prompt and grant agree.
+// TestStrictHosts: a program reaches all hosts that the operator allows, or those of them that
+// its call names, or none; binding, facts, prompt and grant agree.
 func TestStrictHosts(t *testing.T) {
 	t.Parallel()
 	all := []string{"*.example.org:80", "10.0.0.7:5432", "api.example.org:443", "db.test:5432"}
@@ -165,7 +165,7 @@ func TestStrictHosts(t *testing.T) {
 	}{
 		{"all that is allowed", nil, all, slices.Concat([]string{"strict"}, all, []string{deny, inspect, secret, budget}),
 			", which may reach *.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432 and nothing else, with the secrets token",
-			[]string{"at most 1000 bytes", "Requests to api.example.org:443 are looked into: method GET, path /repos/**.", "may use the secret token in the header Authorization, for api.example.org:443 alone"}},
+			[]string{"at most 1000 bytes", "Requests to api.example.org:443 are inspected: method GET, path /repos/**.", "may use the secret token in the header Authorization, for api.example.org:443 alone"}},
 		{"some of it", []string{"WWW.example.org:80", "www.example.org.:80"}, []string{"www.example.org:80"},
 			[]string{"strict", "www.example.org:80", deny, "unlock 10.0.0.7:5432", budget},
 			"git in default, which may reach www.example.org:80 and nothing else", []string{"at most 1000 bytes"}},
@@ -218,8 +218,8 @@ func TestStrictHosts(t *testing.T) {
 	}
 }
 
-// TestStrictRefusals: what could not be reached is refused before anybody is
-// asked, and the refusal says what there is.
+// TestStrictRefusals: an unreachable host is refused before an approval, and the error lists the
+// allowed hosts.
 func TestStrictRefusals(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -231,7 +231,7 @@ func TestStrictRefusals(t *testing.T) {
 		{"api.example.org:80", "", ""}, // control: the wildcard
 		{"api.example.org:22", reason.EgressDenied, "api.example.org:443"},
 		{"evil.example.org:80", reason.EgressDenied, "process_runner.denied_egress_hosts"},
-		{"inside.example.org:80", "", ""}, // has a private address: the sandbox refuses it, nobody looks it up before
+		{"inside.example.org:80", "", ""}, // has a private address: the sandbox refuses it, and nothing resolves it before
 		{"api.example.org", reason.HostInvalid, "Write host and port"},
 		{"https://api.example.org/", reason.HostInvalid, "Leave out scheme"},
 		{"0x7f.1:80", reason.HostInvalid, ""},
@@ -249,7 +249,7 @@ func TestStrictRefusals(t *testing.T) {
 	if !errors.As(err, &known) || known.Code != reason.EgressDenied || !strings.Contains(known.Remedy, "programs run offline") {
 		t.Errorf("where nothing is allowed: %v", err)
 	}
-	// A machine that cannot hold programs to hosts runs them offline or not at all.
+	// A machine that cannot restrict programs to hosts runs them offline or not at all.
 	open, _, _ := processBench(t, func(c *Config) { strictly(c); c.Sandbox.Layers = []string{"copy_on_write"} })
 	open.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
 	open.refused("process.run", object{"argv": []string{"git"}, "hosts": []string{"www.example.org:80"}}, reason.SandboxUnavailable)
@@ -258,9 +258,9 @@ func TestStrictRefusals(t *testing.T) {
 	}
 }
 
-// TestDenialsAreNotes: a model learns what its program could not reach, and
-// where it could; the record has every connection.
-func TestDenialsAreNotes(t *testing.T) {
+// TestDenialsAreInTheNotes: the notes list denied and allowed hosts for the model; the record contains
+// every connection.
+func TestDenialsAreInTheNotes(t *testing.T) {
 	t.Parallel()
 	b, r, _ := processBench(t, strictly)
 	denied := tool.Connection{Host: "x.org", Port: 443, Verdict: egress.VerdictDenied, Reason: egress.ReasonUnlisted, Leg: egress.LegTransparent}
@@ -277,7 +277,7 @@ func TestDenialsAreNotes(t *testing.T) {
 	if notes, _ := result["notes"].([]any); !slices.Equal(notes, want) || !slices.Equal(report.Egress.Observed, r.report.Connections) {
 		t.Errorf("notes %q, egress %+v", result["notes"], report.Egress)
 	}
-	// However many there are, the notes are few.
+	// The number of notes is limited.
 	r.report.Connections = nil
 	for i := range 20 {
 		denied.Port = i + 1
@@ -291,7 +291,7 @@ func TestDenialsAreNotes(t *testing.T) {
 	}
 }
 
-// TestEgressBinds: an approval of one reach is none of another.
+// TestEgressBinds: an approval of one reach does not cover another.
 func TestEgressBinds(t *testing.T) {
 	t.Parallel()
 	lines := func(change func(*Config), hosts ...string) string {
@@ -322,9 +322,9 @@ func TestEgressBinds(t *testing.T) {
 	}
 }
 
-// TestViolationsAreNotes: a model learns what its program tried in vain, and the
-// record has every one.
-func TestViolationsAreNotes(t *testing.T) {
+// TestViolationsAreInTheNotes: the notes list denied system calls for the model, and the record
+// contains every one.
+func TestViolationsAreInTheNotes(t *testing.T) {
 	t.Parallel()
 	b, r, _ := processBench(t, nil)
 	r.report.Violations = []tool.Violation{{Syscall: "mount"}, {Syscall: "unshare"}, {Syscall: "mount"}}
@@ -339,16 +339,16 @@ func TestViolationsAreNotes(t *testing.T) {
 		"The program tried mount 2 times, which is not allowed in the sandbox.",
 		"The program tried unshare, which is not allowed in the sandbox.",
 		"More was denied: 0 other system calls, and 7 attempts that were not recorded one by one.",
-		"These protected files are new and were put aside, out of the workspace: .git/hooks/post-merge",
+		"These protected files are new and were moved out of the workspace: .git/hooks/post-merge",
 	}
 	if !slices.Equal(notes, want) || len(report.Violations) != 3 || report.ViolationsMissed != 7 {
 		t.Errorf("notes %q, report %+v", notes, report)
 	}
 }
 
-// TestCachesAreSharedKnowingly: the binding and the prompt name the caches, and
-// their use ends with the run.
-func TestCachesAreSharedKnowingly(t *testing.T) {
+// TestSharedCachesAreDeclared: the binding and the prompt name the caches, and their use ends
+// with the run.
+func TestSharedCachesAreDeclared(t *testing.T) {
 	t.Parallel()
 	released := 0
 	b, r, _ := processBench(t, func(c *Config) {

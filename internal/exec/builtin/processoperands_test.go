@@ -41,6 +41,8 @@ func TestProcessBindingChanges(t *testing.T) {
 	}
 }
 
+// TestOperandsChangeDuringTheRun: an attestation must not contain a digest of bytes that did
+// not run.
 func TestOperandsChangeDuringTheRun(t *testing.T) {
 	t.Parallel()
 	in := object{"argv": []string{"git", "sub/script", "other", "later"}, "cwd": ".", "read_only": true}
@@ -52,7 +54,7 @@ func TestOperandsChangeDuringTheRun(t *testing.T) {
 		"gone":    {func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "other")) }, []string{"other"}},
 		"both":    {func(b *bench) { b.write("sub/script", "two"); b.write("other", "2") }, []string{"other", "sub/script"}},
 		"appears": {func(b *bench) { b.write("later", "x") }, []string{"later"}},
-		// Negative control: nothing that is bound changes.
+		// Negative control: no bound file changes.
 		"nothing": {func(b *bench) { b.write("new", "x"); b.write("sub/script", "one") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +113,8 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 	}
 }
 
+// TestOwnProgramsAreNoSystemPrograms: a workspace file never has a name that a policy uses for
+// a program of the machine, and a copy of a shell is a shell.
 func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
@@ -140,8 +144,8 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 }
 
 // TestProgramsThroughTheWorkspace: a link to a program outside the workspace, and a script whose
-// interpreter is named by the workspace's path on the machine, start under the rules of what they
-// resolve to. The controls are links that lead to no program, and one that stays inside.
+// interpreter is named by the workspace's path on the machine, start under the rules of the
+// resolved program. The controls are links that lead to no program, and one that stays inside.
 func TestProgramsThroughTheWorkspace(t *testing.T) {
 	t.Parallel()
 	b, r, bin := processBench(t, nil)
@@ -191,7 +195,7 @@ func TestProgramsThroughTheWorkspace(t *testing.T) {
 		if through && (plan.Named == nil || !strings.HasPrefix(plan.Named.Exec.Basename, "./") || len(plan.Contents) == 0) {
 			t.Errorf("%q: for people who may not read its files it is %+v, with the files %v", row.argv, plan.Named, plan.Contents)
 		}
-		noted := slices.ContainsFunc(plan.Preview.Notes, func(note string) bool { return strings.Contains(note, row.argv[0]+" stands for "+row.path) })
+		noted := slices.ContainsFunc(plan.Preview.Notes, func(note string) bool { return strings.Contains(note, row.argv[0]+" runs "+row.path) })
 		if noted != through {
 			t.Errorf("%q: the notes %q", row.argv, plan.Preview.Notes)
 		}
@@ -213,6 +217,9 @@ func TestProgramsThroughTheWorkspace(t *testing.T) {
 	listed.refused("process.run", object{"argv": []string{"./tool"}}, reason.ExecutableDenied)
 }
 
+// TestNpmIsItsScript: the facts for policies about npm, as in docs/policy-recipes-tested.md, in
+// the layouts of Debian's package and of nodejs.org and nvm, where npm is a link to a script for
+// node, and where npm is a script with that name.
 func TestNpmIsItsScript(t *testing.T) {
 	t.Parallel()
 	for layout, row := range map[string]struct{ file, target, basename string }{
@@ -234,8 +241,8 @@ func TestNpmIsItsScript(t *testing.T) {
 			if e := plan.Facts.Exec; e.Basename != row.basename || e.Path != file || e.Shebang != "node" || e.Line != "npm install" {
 				t.Errorf("policy reads %+v", e)
 			}
-			if !strings.Contains(string(must.Get(os.ReadFile("../../../docs/policy.md"))(t)), "basename: "+row.basename+", ") {
-				t.Errorf("docs/policy.md has no test of %s", row.basename)
+			if !strings.Contains(string(must.Get(os.ReadFile("../../../docs/policy-recipes-tested.md"))(t)), "basename: "+row.basename+", ") {
+				t.Errorf("docs/policy-recipes-tested.md has no test of %s", row.basename)
 			}
 		})
 	}

@@ -14,6 +14,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
+// TestOrderOfErrors: a call with every error is refused for the first of them, and fixing one
+// shows the next.
 func TestOrderOfErrors(t *testing.T) {
 	t.Parallel()
 	settings := func(c *Config) { c.Process.Enabled, c.Sandbox.Available = false, false }
@@ -118,7 +120,7 @@ func TestProcessAllowedExecutables(t *testing.T) {
 			t.Errorf("%v: %v", argv, err)
 		}
 	}
-	// A workspace file of an allowed name is another program.
+	// A workspace file with an allowed name is a different program.
 	b.write("git", "\x7fELFevil")
 	b.write("other/git", "\x7fELFevil")
 	for _, name := range []string{"git", "other/git"} {
@@ -127,7 +129,7 @@ func TestProcessAllowedExecutables(t *testing.T) {
 	for _, argv := range [][]string{{"./git"}, {"other/git"}, {"/workspace/git"}, {filepath.Join(b.dir, "git")}} {
 		b.refused("process.run", object{"argv": argv}, reason.ExecutableDenied)
 	}
-	// Negative control: without a list the same file may run, and says so.
+	// Negative control: without a list the same file may run, and the facts show it.
 	open, _, _ := processBench(t, nil)
 	open.write("git", "\x7fELF")
 	must.Do(t, os.Chmod(filepath.Join(open.dir, "git"), 0o755))
@@ -163,6 +165,8 @@ func TestProcessUnavailable(t *testing.T) {
 	must.Check(t, b.unusable())
 }
 
+// TestProcessIsRefusedBeforeAsking: a missing feature of the machine refuses the plan, so that
+// no approval is requested for a call that cannot run.
 func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	t.Parallel()
 	in := object{"argv": []string{"git"}}
@@ -172,13 +176,12 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	_, err := b.plan("process.run", in)
 	var refused *reason.Error
 	if !errors.As(err, &refused) || refused.Code != reason.SandboxUnavailable || refused.Message != "bubblewrap is not installed" ||
-		!strings.HasPrefix(refused.NextStep(), "Install it. palyrad tries again by itself") || len(r.specs) != 0 {
+		!strings.HasPrefix(refused.NextStep(), "Install it. palyrad retries automatically") || len(r.specs) != 0 {
 		t.Errorf("planning without a sandbox gives %v", err)
 	}
 	b, _, _ = processBench(t, func(c *Config) { c.Sandbox = sandbox.Status{} })
 	b.refused("process.run", in, reason.SandboxUnavailable)
-	// Control: with one the same call is planned, and its level is the measured
-	// one.
+	// Control: with a sandbox the same call is planned, and its level is the measured one.
 	for level, layers := range map[string][]string{sandbox.LevelStrict: {"network_namespace", "landlock"}, sandbox.LevelNone: {"network_namespace"}} {
 		b, _, _ = processBench(t, func(c *Config) {
 			c.Sandbox.Requested = []string{"network_namespace", "landlock", sandbox.ControlGroup, "copy_on_write"}
@@ -190,6 +193,8 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	}
 }
 
+// TestProcessInterpretersByPolicy: in Tier C, policy decides on interpreters unless the setting
+// is set. In Tier B they are refused.
 func TestProcessInterpretersByPolicy(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)
@@ -232,7 +237,7 @@ func TestProcessInterpretersByPolicy(t *testing.T) {
 			tierB.refused("process.run", c.in, reason.ExecutableDenied)
 		}
 	}
-	// What starts other programs is refused everywhere.
+	// Launchers are always refused.
 	must.Do(t, os.WriteFile(filepath.Join(bin, "env"), []byte("\x7fELFenv"), 0o755))
 	b.refused("process.run", object{"argv": []string{"env", "git"}}, reason.ExecutableDenied)
 	if bound := must.Get(b.plan("process.run", object{"argv": []string{"bash", "tool.sh"}}))(t).Binding.Operands; len(bound) != 1 || bound[0].Path != "tool.sh" {

@@ -7,15 +7,14 @@ import (
 
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/program/commitgate"
 	"palyra/internal/exec/sandbox"
 )
 
 // stream is stdout or stderr in a result.
 type stream struct {
 	body
-	// Tail is the end of the stream when bytes before it are missing, in the
-	// same encoding.
+	// Tail is the end of the stream if bytes before it are missing, in the same encoding.
 	Tail       string `json:"tail,omitempty"`
 	ExactTail  string `json:"tail_base64,omitempty"`
 	TotalBytes int64  `json:"total_bytes"`
@@ -31,17 +30,17 @@ type processResult struct {
 	Stdout     stream  `json:"stdout"`
 	Stderr     stream  `json:"stderr"`
 	DurationMS float64 `json:"duration_ms"`
-	// Changes is set when the program worked on a copy of the workspace.
-	Changes *committing.Shown `json:"changes,omitempty"`
-	// Notes are what the caller should know of the run.
+	// Changes is set if the program worked on a copy of the workspace.
+	Changes *commitgate.Summary `json:"changes,omitempty"`
+	// Notes describe the run for the caller.
 	Notes []string `json:"notes,omitempty"`
-	// Error says why the call failed although the program ran.
+	// Error is the reason why the call failed although the program ran.
 	Error *tool.Failure `json:"error,omitempty"`
 }
 
-// unbound records that operands changed while the program ran. Nobody knows then
-// which bytes the program read, so the level of the run becomes none, whoever
-// changed them. It returns the notes for the caller.
+// unbound records that operands changed while the program ran. It is then unknown which bytes the
+// program read, so the level of the run becomes none, regardless of the cause of the change. It
+// returns the notes for the caller.
 func unbound(e *tool.Enforcement, changed []string) []string {
 	if len(changed) == 0 {
 		return nil
@@ -50,11 +49,11 @@ func unbound(e *tool.Enforcement, changed []string) []string {
 		e.Downgrades = append(slices.Clip(e.Downgrades), "operand changed during the run: "+name)
 	}
 	e.Level = sandbox.LevelNone
-	return []string{"These files changed while the program ran, by the program or by another, so what it read of them is not attested: " + strings.Join(changed, ", ")}
+	return []string{"These files changed while the program ran, by the program or by another, so the bytes that it read are not attested: " + strings.Join(changed, ", ")}
 }
 
-// violationNotes say which system calls the sandbox denied, so that a model
-// does not look for the fault elsewhere. Each is told once.
+// violationNotes lists the system calls that the sandbox denied, each once, so that a model does
+// not search for the error elsewhere.
 func violationNotes(ran sandbox.Report) []string {
 	const most = 8
 	var order []string
@@ -79,12 +78,12 @@ func violationNotes(ran sandbox.Report) []string {
 	return notes
 }
 
-// quarantineNotes name what a direct run made and must not keep.
+// quarantineNotes lists the protected files that a direct run created and that were moved out of the workspace.
 func quarantineNotes(ran sandbox.Report) []string {
 	if len(ran.Quarantined) == 0 {
 		return nil
 	}
-	return []string{"These protected files are new and were put aside, out of the workspace: " + strings.Join(ran.Quarantined, ", ")}
+	return []string{"These protected files are new and were moved out of the workspace: " + strings.Join(ran.Quarantined, ", ")}
 }
 
 func list(s []string) []string {
@@ -94,7 +93,7 @@ func list(s []string) []string {
 	return s
 }
 
-// keptSHA256 is the digest of what is left of a stream, "" when all of it is there.
+// keptSHA256 returns the digest of the kept part of a stream, "" if the stream is complete.
 func keptSHA256(s sandbox.Stream) string {
 	if !s.Truncated {
 		return ""
@@ -102,7 +101,7 @@ func keptSHA256(s sandbox.Stream) string {
 	return s.KeptSHA256
 }
 
-// streamOf encodes both ends of a stream the same way.
+// streamOf encodes both ends of a stream in the same encoding.
 func streamOf(s sandbox.Stream) stream {
 	head := asOutput(s.Head, s.Truncated)
 	out := stream{body: head, TotalBytes: s.Total, SHA256: s.SHA256, Truncated: s.Truncated}
@@ -118,7 +117,7 @@ func streamOf(s sandbox.Stream) stream {
 	return out
 }
 
-// trimStart leaves out the rest of a character that the cut went through.
+// trimStart drops an incomplete character at the start.
 func trimStart(tail []byte) []byte {
 	for i := 0; i < len(tail) && i < 3; i++ {
 		if tail[i]&0xc0 != 0x80 {

@@ -14,13 +14,14 @@ import (
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/exec/program/committing"
-	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/program/commitgate"
+	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
 )
 
-func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
+func (t process) run(ctx context.Context, c tool.Call, cmd programCall) tool.Report {
 	report := begin(t.version)
 	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: t.tier()}
 	if t.tier() == string(sandbox.TierB) {
@@ -38,8 +39,8 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 	return given.Clean(t.runWith(ctx, c, cmd, given, report))
 }
 
-// runWith runs the program with the secrets that it gets.
-func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given injecting.Given, report tool.Report) tool.Report {
+// runWith runs the program with its secrets.
+func (t process) runWith(ctx context.Context, c tool.Call, cmd programCall, given envsecret.Secrets, report tool.Report) tool.Report {
 	end := t.lend(c, &cmd)
 	defer end()
 	spec := t.spec(cmd, c)
@@ -64,12 +65,12 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given in
 		return report
 	}
 	o := outcome{ran: ran, err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
-	// What the sandbox says comes before the state of the context: a deadline of
-	// its own is not a cancellation.
+	// An end by the sandbox takes precedence over the state of the context: the sandbox's own
+	// deadline is not a cancellation.
 	if ran.TimedOut || ran.Quota != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
-	o.changes, o.err = committing.Settle(ctx, committing.Work{
+	o.changes, o.err = commitgate.Settle(ctx, commitgate.Work{
 		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: t.policy.History,
 		Judge: given.Judge,
 	}, o.err)
@@ -79,35 +80,34 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd command, given in
 	return t.report(ctx, report, o)
 }
 
-// spec is what the sandbox is asked to run.
-func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
+// spec returns the sandbox specification.
+func (t process) spec(cmd programCall, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, HostPath: workspace.HasWorktrees(cmd.root, cmd.cwd), Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.shown(c)), Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
+		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.mounts(c)), Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
 }
 
-// changedOperands are the operands whose bytes are no longer those that were
-// decided on. In mode CopyOnWrite only the unpinned ones are looked at: of the
-// others, the program saw the approved bytes in its copy, whatever became of the
-// files.
-func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
+// changedOperands returns the operands whose bytes differ from the decided ones. In mode
+// CopyOnWrite it checks only the unpinned ones: of the others the program saw the approved bytes
+// in its copy, regardless of later changes.
+func (c programCall) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
 	if c.mode == sandbox.CopyOnWrite {
 		operands = slices.DeleteFunc(slices.Clone(operands), func(o tool.Operand) bool { return !slices.Contains(ran.Unpinned, o.Path) })
 	}
-	changed, err := sandbox.Changed(c.root, operands)
+	changed, err := command.Changed(c.root, operands)
 	if err != nil {
 		return []string{"all"}
 	}
 	return changed
 }
 
-// appeared are files that the call names and that did not exist when it was
-// decided on, so that the approval does not bind them. In mode Direct there are
-// none, since the program may have made them itself.
-func (c command) appeared(bound []tool.Operand) []string {
+// appeared returns files that the call names and that did not exist at the decision, so that the
+// approval does not bind them. In mode Direct it returns none, because the program may have
+// created them itself.
+func (c programCall) appeared(bound []tool.Operand) []string {
 	if c.mode == sandbox.Direct {
 		return nil
 	}
@@ -131,28 +131,28 @@ func closeLayer(ran sandbox.Report) error {
 	return ran.Layer.Close()
 }
 
-// ended is the error of a run that did not end by itself.
+// ended returns the error of a run that was ended by the sandbox.
 func ended(ran sandbox.Report, err error) error {
 	switch {
 	case ran.TimedOut:
-		return reason.Errorf(reason.TimedOut, "the program ran into its deadline and was killed with everything it had started")
+		return reason.Errorf(reason.TimedOut, "the program exceeded its deadline and was killed with all its processes")
 	case ran.Quota != "":
-		return reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).WithField("quota", ran.Quota)
+		return reason.Errorf(reason.QuotaExceeded, "the program exceeded its limit of %s and was killed", ran.Quota).WithField("quota", ran.Quota)
 	}
 	return err
 }
 
-// outcome is everything that came of a run.
+// outcome is the complete result of a run.
 type outcome struct {
 	ran sandbox.Report
 	err error
-	// changed are operands that changed under the program.
+	// changed are operands that changed during the run.
 	changed []string
-	changes committing.Outcome
+	changes commitgate.Outcome
 	notes   []string
 }
 
-// report turns what the sandbox says into what the gateway says.
+// report converts the sandbox's report into a tool report.
 func (t process) report(ctx context.Context, report tool.Report, o outcome) tool.Report {
 	ran := o.ran
 	isolation := ran.Isolation
@@ -175,7 +175,7 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
 		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
-		Notes:      notes, Changes: o.changes.Shown,
+		Notes:      notes, Changes: o.changes.Summary,
 	}
 	if o.err != nil {
 		var text tool.Failure
@@ -195,17 +195,17 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	return report
 }
 
-// errNotStarted says that a program was never started.
-var errNotStarted = errors.New("waited for other programs to end")
+// errNotStarted reports that a program was never started.
+var errNotStarted = errors.New("was waiting for other programs to end")
 
-// inTurn runs a program when it is its caller's turn. What the program
-// wrote may wait for people afterwards, without a place.
+// inTurn runs a program when its caller's turn comes. The commit of its changes may wait for an
+// approval afterwards; it does not occupy a place then.
 func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.Spec) (sandbox.Report, error) {
 	leave, err := t.turns.Enter(ctx, limit.Who{Owner: caller.OnBehalfOf.String(), Principal: caller.Principal.String()})
 	var full *limit.Full
 	switch {
 	case errors.As(err, &full):
-		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%s wait already for other programs to end; try again in %s",
+		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%s are already waiting for other programs to end; try again in %s",
 			text.Plural(full.Waiting, "call"), full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
 			WithRemedy("Try again later, or ask the operator to raise process_runner.max_concurrent or max_waiting.")
 	case err != nil:

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestProcessTurns: no more programs than the most run at once, and whoever
-// waits gives up with its call.
-func TestProcessTurns(t *testing.T) {
+// TestProcessConcurrency: the number of concurrent programs is limited, and a waiting call gives up
+// when it ends.
+func TestProcessConcurrency(t *testing.T) {
 	t.Parallel()
 	for most, refused := range map[int]bool{1: true, 2: false} { // the second is the control
 		b, r, _ := processBench(t, func(c *Config) { c.Process.Turns = limit.NewQueue(most, 100) })
@@ -29,7 +29,7 @@ func TestProcessTurns(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			if refused {
-				cancel() // nobody will make room
+				cancel() // no place will become free
 			}
 			second, _ = b.call(ctx, "process.run", in)
 		}
@@ -46,7 +46,7 @@ func TestProcessTurns(t *testing.T) {
 	}
 }
 
-// holding is a sandbox whose programs run until they are let go.
+// holding is a sandbox whose programs run until they are released.
 type holding struct {
 	runner
 	begun atomic.Int32
@@ -59,9 +59,8 @@ func (h *holding) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 	return sandbox.Report{}, nil
 }
 
-// TestProcessTurnsInOrder: each program that ends makes room for one that waits,
-// and for no more.
-func TestProcessTurnsInOrder(t *testing.T) {
+// TestProcessQueueIsOrdered: each program that ends frees a place for exactly one waiting call.
+func TestProcessQueueIsOrdered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most, calls = 2, 5
@@ -87,8 +86,8 @@ func TestProcessTurnsInOrder(t *testing.T) {
 	})
 }
 
-// TestProcessQueueIsBounded: a call that finds no room to wait is refused before it
-// starts, with a time. With room it waits, until its own end.
+// TestProcessQueueIsBounded: a call that finds the queue full is refused before it starts, with a
+// retry time. Otherwise it waits until its own end.
 func TestProcessQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	for waiting := range 2 {
@@ -100,7 +99,7 @@ func TestProcessQueueIsBounded(t *testing.T) {
 			ctx := context.Background()
 			if waiting > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, time.Millisecond) // nobody will make room
+				ctx, cancel = context.WithTimeout(ctx, time.Millisecond) // no place will become free
 				defer cancel()
 			}
 			second, _ = b.call(ctx, "process.run", in)

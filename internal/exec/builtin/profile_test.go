@@ -17,13 +17,13 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// judged is a bench whose calls are put to policy with the facts of their plans.
+// judged is a bench that evaluates its calls by policy with the facts of their plans.
 type judged struct {
 	*bench
 	set *policy.Set
 }
 
-// under loads policies beside the defaults, over the tools of the bench.
+// under loads policies in addition to the defaults, for the tools of the bench.
 func (b *bench) under(sources ...policy.Source) judged {
 	b.t.Helper()
 	var tools []tool.Descriptor
@@ -39,7 +39,7 @@ func (b *bench) under(sources ...policy.Source) judged {
 	return judged{b, set}
 }
 
-// laptop are the policies of that profile, without those that are left out.
+// laptop returns the policies of that profile, except the given ones.
 func laptop(t *testing.T, without ...string) policy.Source {
 	t.Helper()
 	text := profile.All()[0].Files[0].Text
@@ -54,7 +54,7 @@ func laptop(t *testing.T, without ...string) policy.Source {
 	return policy.Source{Name: "laptop.cedar", Text: text}
 }
 
-// verdict is what policy says of a call.
+// verdict returns the decision of policy on a call.
 func (j judged) verdict(name string, in object) policy.Effect {
 	j.t.Helper()
 	p := must.Get(j.propose(name, in))(j.t)
@@ -64,8 +64,8 @@ func (j judged) verdict(name string, in object) policy.Effect {
 	return j.set.Evaluate(r, nil).Effect()
 }
 
-// tree makes files in a store beside the workspace and links them below some
-// directories of it, as a package manager does.
+// tree creates files in a store outside of the workspace and links them below some directories of
+// it, as a package manager does.
 func (b *bench) tree(n int, dirs ...string) []string {
 	b.t.Helper()
 	store := filepath.Join(filepath.Dir(b.dir), "store")
@@ -88,9 +88,9 @@ func (b *bench) tree(n int, dirs ...string) []string {
 	return names
 }
 
-// TestLinkedPackagesAreFree shows that reading 100 files of a tree that pnpm
-// linked asks 0 times, and that reading the same files elsewhere asks each time.
-func TestLinkedPackagesAreFree(t *testing.T) {
+// TestLinkedPackagesNeedNoApproval: reading 100 files of a tree that pnpm linked requires no approval,
+// and reading the same files elsewhere requires one each time.
+func TestLinkedPackagesNeedNoApproval(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	const packages, elsewhere = "node_modules/.pnpm/all@1.0.0/node_modules", "src"
@@ -116,7 +116,7 @@ func TestLinkedPackagesAreFree(t *testing.T) {
 	if got := asks(guarded, packages); got != 0 {
 		t.Errorf("reading and searching 100 files of packages asks %d times", got)
 	}
-	// Control: what is linked elsewhere asks, and only because of the links.
+	// Control: links elsewhere require an approval, and only because they are links.
 	if got := asks(guarded, elsewhere); got != 200 {
 		t.Errorf("reading and searching 100 files elsewhere asks %d times, want 200", got)
 	}

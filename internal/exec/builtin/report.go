@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// decode reads the input of a proposal, which was checked against the schema.
+// decode decodes the input of a proposal, which was validated against the schema.
 func decode[T any](input json.RawMessage) (T, error) {
 	var in T
 	if len(input) == 0 {
@@ -25,7 +25,7 @@ func decode[T any](input json.RawMessage) (T, error) {
 	return in, nil
 }
 
-// begin returns a report with what is known before a call runs.
+// begin returns a report with the parts that are known before a call runs.
 func begin(version string) tool.Report {
 	return tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: version, Tier: "builtin"},
@@ -35,7 +35,7 @@ func begin(version string) tool.Report {
 	}
 }
 
-// succeed ends a report with a result.
+// succeed completes a report with a result.
 func succeed(r tool.Report, result any) tool.Report {
 	text, err := canonical.Marshal(result)
 	if err != nil {
@@ -51,16 +51,16 @@ const (
 	encodingBase64 = "base64"
 )
 
-// body is bytes in a result: as text when they are text, else as base64.
+// body is a byte string in a result: as text if it is valid text, otherwise as base64.
 type body struct {
 	Content  string `json:"content"`
 	Encoding string `json:"encoding"`
-	// Exact are the bytes as base64, where Content has replacement characters.
+	// Exact holds the bytes as base64 if Content has replacement characters.
 	Exact string `json:"content_base64,omitempty"`
 }
 
-// asBody encodes bytes. When data was cut, a character that the cut went
-// through does not make it binary: it is left out.
+// asBody encodes bytes. If data was truncated, a character split by the cut is dropped and does
+// not make the data binary.
 func asBody(data []byte, cut bool) body {
 	if cut {
 		data = trimEnd(data)
@@ -68,8 +68,8 @@ func asBody(data []byte, cut bool) body {
 	return encodeAs(data, isText(data))
 }
 
-// asOutput is asBody for what is read and not written back. Bytes that are text but for a few are
-// text with replacement characters, and come as base64 beside it.
+// asOutput is like asBody, for data that is never written back. Text with a few invalid bytes is
+// returned as text with replacement characters, plus the exact bytes as base64.
 func asOutput(data []byte, cut bool) body {
 	if cut {
 		data = trimEnd(data)
@@ -80,7 +80,7 @@ func asOutput(data []byte, cut bool) body {
 	return body{Content: replaced(data), Encoding: encodingText, Exact: encodeAs(data, false).Content}
 }
 
-// trimEnd leaves out the beginning of a character that the cut went through.
+// trimEnd drops an incomplete character at the end.
 func trimEnd(data []byte) []byte {
 	n := len(data)
 	for back := 1; back <= min(utf8.UTFMax-1, n); back++ {
@@ -94,8 +94,8 @@ func trimEnd(data []byte) []byte {
 	return data
 }
 
-// mostlyText reports whether at most a tenth of the bytes are not UTF-8, as in text in another
-// encoding, and none is a NUL.
+// mostlyText reports whether data contains no NUL and at most a tenth of its bytes are invalid
+// UTF-8, as in text of another encoding.
 func mostlyText(data []byte) bool {
 	wrong := 0
 	for rest := data; len(rest) > 0; {
@@ -111,7 +111,7 @@ func mostlyText(data []byte) bool {
 	return 10*wrong <= len(data)
 }
 
-// replaced is text with one replacement character for each byte that is not UTF-8.
+// replaced returns text with one replacement character for each invalid byte.
 func replaced(data []byte) string { return string([]rune(string(data))) }
 
 func isText(data []byte) bool {
@@ -125,7 +125,7 @@ func encodeAs(data []byte, text bool) body {
 	return body{Content: base64.StdEncoding.EncodeToString(data), Encoding: encodingBase64}
 }
 
-// given reads the bytes that a call passes either as text or as base64.
+// given decodes the bytes that a call passes either as text or as base64.
 func given(text, encoded *string, name string) ([]byte, error) {
 	switch {
 	case text != nil && encoded != nil:
@@ -142,8 +142,7 @@ func given(text, encoded *string, name string) ([]byte, error) {
 	return data, nil
 }
 
-// subjectPart writes text so that it cannot be taken for two parts of a
-// subject.
+// subjectPart escapes text so that it cannot be mistaken for two parts of a subject.
 func subjectPart(s string) string {
 	return strings.NewReplacer("%", "%25", ",", "%2C", "\n", "%0A", "\r", "%0D", "\t", "%09").Replace(s)
 }

@@ -10,27 +10,27 @@ import (
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/program/injecting"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/workspace"
 )
 
-// changeAct is the act of all tools that give files a content: what was refused
-// as a write is not asked again as a patch.
+// changeAct is the act of all tools that set file contents: a change refused as a write is not
+// asked again as a patch.
 const changeAct = "change"
 
-// resolved is what a call about one path comes to.
+// resolved returns the resolved form of a call about one path.
 func (f files) resolved(act string, plan tool.Plan, what map[string]any) (tool.Resolved, error) {
 	location, err := f.set.HostPath(plan.Facts.Workspace, plan.Facts.Path)
 	return tool.Resolved{Act: act, Places: []string{location}, What: what}, err
 }
 
-// Resolve says what is read: the file, whatever part of it.
+// Resolve returns the file that is read, regardless of the part.
 func (t fsRead) Resolve(_ context.Context, _ tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	return t.resolved(fsReadName, plan, nil)
 }
 
-// Resolve says what is listed: the directory, however much of it.
+// Resolve returns the directory that is listed, regardless of the number of entries.
 func (t fsList) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	in, err := decode[listInput](p.Input)
 	if err != nil {
@@ -39,7 +39,7 @@ func (t fsList) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (too
 	return t.resolved(fsListName, plan, map[string]any{"hidden": in.Hidden})
 }
 
-// Resolve says what is looked for and where.
+// Resolve returns the search pattern and its path.
 func (t fsSearch) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	in, err := decode[searchInput](p.Input)
 	if err != nil {
@@ -52,17 +52,17 @@ func (t fsSearch) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (t
 	return t.resolved(fsSearchName, plan, map[string]any{"pattern": re.String(), "glob": in.Glob, "hidden": in.Hidden})
 }
 
-// Resolve says what the file becomes.
+// Resolve returns the new content of the file.
 func (t fsWrite) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	return t.resolvedEdit(ctx, p, t.edit)
 }
 
-// Resolve says what the files become.
+// Resolve returns the new contents of the files.
 func (t fsPatch) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	return t.resolvedEdit(ctx, p, t.edit)
 }
 
-// resolvedEdit names each file with the digest and mode that it gets.
+// resolvedEdit returns each file with its new digest and mode.
 func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(context.Context, tool.Proposal) (*edit, error)) (tool.Resolved, error) {
 	e, err := plan(ctx, p)
 	if err != nil {
@@ -87,9 +87,8 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 	return tool.Resolved{Act: changeAct, Places: slices.Sorted(maps.Keys(what)), What: what}, nil
 }
 
-// Resolve says what is requested. Of the headers it has only Content-Type and
-// those that hold credentials: with another Accept or User-Agent it is the same
-// request.
+// Resolve returns the request. It includes only the headers Content-Type and those with
+// credentials: a different Accept or User-Agent does not make it another request.
 func (t fetch) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	r, err := t.check(ctx, p)
 	if err != nil {
@@ -112,7 +111,7 @@ func (t fetch) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.
 	}}, nil
 }
 
-// Resolve says which program runs where and on what.
+// Resolve returns the program, its directory and its arguments.
 func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	c, err := t.check(ctx, p)
 	if err != nil {
@@ -130,14 +129,13 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	}
 	return tool.Resolved{Act: t.toolName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
-		"environment": slices.Concat([]string{}, c.env, c.placeholders(), injecting.Bound(c.injections)), "stdin": canonical.Digest(c.stdin),
+		"environment": slices.Concat([]string{}, c.env, c.placeholders(), envsecret.Bound(c.injections)), "stdin": canonical.Digest(c.stdin),
 		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),
 	}}, nil
 }
 
-// words are the arguments with what names a file of the workspace in one
-// spelling.
-func (t process) words(c command) ([]string, error) {
+// words returns the arguments, with names of workspace files in one spelling.
+func (t process) words(c programCall) ([]string, error) {
 	root, err := t.set.Open(c.name)
 	if err != nil {
 		return nil, err
@@ -158,13 +156,13 @@ func (t process) words(c command) ([]string, error) {
 	return words, nil
 }
 
-// oneSpelling is a word as a path of the machine when it is one of something in
-// the workspace, and without detours when it could be one.
-func (t process) oneSpelling(root *workspace.Root, c command, word string) string {
+// oneSpelling returns a word in canonical spelling: a name in the workspace as a path of the
+// machine, and any other possible path without detours.
+func (t process) oneSpelling(root *workspace.Root, c programCall, word string) string {
 	if word == "" || strings.HasPrefix(word, "-") || strings.Contains(word, "://") || strings.ContainsRune(word, 0) {
 		return word
 	}
-	inside := sandbox.TrimMount(word)
+	inside := command.TrimMount(word)
 	if inside == word {
 		if path.IsAbs(word) {
 			return path.Clean(word)
@@ -184,7 +182,7 @@ func (t process) oneSpelling(root *workspace.Root, c command, word string) strin
 	return word
 }
 
-// Resolve says how long it waits.
+// Resolve returns the waiting time.
 func (s sleep) Resolve(_ context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	in, err := decode[sleepInput](p.Input)
 	return tool.Resolved{Act: sleepName, What: map[string]any{"ms": in.DurationMS}}, err

@@ -19,8 +19,8 @@ type resolver interface {
 	Resolve(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 }
 
-// resolvedBench has one directory under three names, one of them above it, and
-// a link and directories to make detours by.
+// resolvedBench has one directory under three names, one of them a parent of it, and a link and
+// directories for detours.
 func resolvedBench(t *testing.T) *bench {
 	b, _, _ := processBench(t, func(c *Config) {
 		ws := must.Get(c.Workspaces.Open("default"))(t)
@@ -43,14 +43,14 @@ func resolvedBench(t *testing.T) *bench {
 	return b
 }
 
-// TestResolved: what comes to the same is the same, and what does not is not.
+// TestResolved: equivalent calls resolve to equal values, and different calls to different ones.
 func TestResolved(t *testing.T) {
 	t.Parallel()
 	diff := func(path, to string) object {
 		return object{"patch": fmt.Sprintf("--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-one\n+%s\n", path, path, to)}
 	}
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-	// Each list holds spellings of one thing; all lists of a tool differ.
+	// Each list contains spellings of one thing; all lists of a tool differ.
 	table := map[string][][]any{
 		"fs.read": {
 			{
@@ -175,8 +175,7 @@ func (b *bench) resolve(name string, input any) string {
 	return digest
 }
 
-// TestWriteAndPatchResolveAlike: what was refused as a write is not asked again
-// as a patch.
+// TestWriteAndPatchResolveAlike: a change refused as a write is not asked again as a patch.
 func TestWriteAndPatchResolveAlike(t *testing.T) {
 	t.Parallel()
 	b := resolvedBench(t)

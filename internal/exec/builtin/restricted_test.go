@@ -34,7 +34,7 @@ func TestRestrictedErrors(t *testing.T) {
 		"patch that creates":       {"fs.patch", object{"patch": "--- /dev/null\n+++ b/secret.txt\n@@ -0,0 +1 @@\n+x\n"}, "exists already"},
 		"patch of one more":        {"fs.patch", object{"patch": "--- a/secret.txt\n+++ b/secret.txt\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"}, ""},
 		"write to existing file":   {"fs.write", object{"path": "secret.txt", "content": "x"}, "exists already"},
-		"write over another":       {"fs.write", object{"path": "secret.txt", "content": "x", "mode": "overwrite", "expected_sha256": canonical.Digest([]byte("x"))}, "not the file"},
+		"write over another":       {"fs.write", object{"path": "secret.txt", "content": "x", "mode": "overwrite", "expected_sha256": canonical.Digest([]byte("x"))}, "has changed since it was read"},
 		"write through a link out": {"fs.write", object{"path": "out/x", "content": "x"}, "leaves the workspace"},
 		"read through a link out":  {"fs.read", object{"path": "out"}, "leaves the workspace"},
 		"list through a link out":  {"fs.list", object{"path": "out"}, "leaves the workspace"},
@@ -76,8 +76,8 @@ func TestRestrictedErrors(t *testing.T) {
 	}
 }
 
-// TestWriteResultsAreRestricted: for a caller that may write a file and not read it, the
-// result does not depend on the previous content. The control is a caller that may read it.
+// TestWriteResultsAreRestricted: for a caller that may write but not read a file, the result does
+// not depend on the previous content. The control is a caller that may read it.
 func TestWriteResultsAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, disclose := range []bool{false, true} {

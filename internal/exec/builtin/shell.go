@@ -9,19 +9,18 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/shellfacts"
 	"palyra/internal/exec/program/shellwords"
-	"palyra/internal/exec/sandbox"
 )
 
 const shellName = "shell.run"
 
-// shell runs a line by a shell, as process.run runs a program. What it adds is that
-// the line is read, and policy sees what stands in it.
+// shell runs a line in a shell, like process.run runs a program. In addition the line is parsed,
+// and policy receives the parsed commands.
 type shell struct{ process }
 
-// newShell is the tool over the programs of process.run, with whom it shares the
-// places in which they run.
+// newShell returns the tool. It shares the places for running programs with process.run.
 func newShell(programs process) shell {
 	programs.toolName, programs.read = shellName, readShell
 	return shell{programs}
@@ -48,25 +47,25 @@ func (shell) Descriptor() tool.Descriptor {
 	}
 }
 
-// Unusable says why no line can run here at present.
+// Unusable returns the reason why no line can run here, nil if lines can run.
 func (t shell) Unusable() error { return cmp.Or(noShells(), t.process.Unusable()) }
 
-// noShells refuses where no shell is part of the system.
+// noShells refuses a platform without a shell.
 func noShells() error {
 	if runtime.GOOS != "windows" {
 		return nil
 	}
-	return reason.Errorf(reason.PlatformUnknown, "%s needs a shell of POSIX, which Windows does not have", shellName).WithRemedy("Use process.run.")
+	return reason.Errorf(reason.PlatformUnknown, "%s needs a POSIX shell, which Windows does not have", shellName).WithRemedy("Use process.run.")
 }
 
-// line is what a shell is to run, and what was read in it.
+// line is a shell line with its parse result.
 type line struct {
 	text string
 	shellfacts.Line
 }
 
-// shellArgs are the arguments by which a shell reads no startup file. -- ends the
-// options, so that a line which begins with a dash is no option.
+// shellArgs are the arguments that disable startup files. -- ends the options, so that a line
+// beginning with a dash is not parsed as an option.
 var shellArgs = map[string][]string{
 	"bash": {"--noprofile", "--norc", "-c", "--"},
 	"sh":   {"-c", "--"},
@@ -85,40 +84,39 @@ func readShell(p tool.Proposal) (processInput, *line, error) {
 	case noShells() != nil:
 		return processInput{}, nil, noShells()
 	case !known:
-		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "there is no shell %q", in.Shell).WithField("pointer", "/shell").WithRemedy("Use bash or sh.")
+		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the shell %q is not supported", in.Shell).WithField("pointer", "/shell").WithRemedy("Use bash or sh.")
 	case strings.TrimSpace(in.Command) == "":
 		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the command line is empty").WithField("pointer", "/command")
 	case len(in.Command) > shellwords.MaxText:
-		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the command line has %d bytes, at most %d are accepted", len(in.Command), shellwords.MaxText).
+		return processInput{}, nil, reason.Errorf(reason.InvalidInput, "the command line has %d bytes, but at most %d are accepted", len(in.Command), shellwords.MaxText).
 			WithField("pointer", "/command").WithRemedy("Write a long script to a file of the workspace with fs.write, and run the file.")
 	}
 	argv := append(append([]string{in.Shell}, args...), in.Command)
 	return processInput{Argv: argv, runInput: in.runInput}, &line{text: in.Command}, nil
 }
 
-// dialects are the languages of the shells that a line is given to, by the name of the
-// file behind all links.
+// dialects are the languages of the supported shells, by the name of the file behind all links.
 var dialects = map[string]shellwords.Dialect{"bash": shellwords.Bash, "dash": shellwords.Posix, "sh": shellwords.Posix}
 
-// readLine reads the line in the language of the shell that was found.
-func (t process) readLine(c *command) error {
+// readLine parses the line in the language of the shell that was found.
+func (t process) readLine(c *programCall) error {
 	if c.line == nil || c.program.Path == "" { // a shell that is missing is refused later
 		return nil
 	}
-	dialect, known := dialects[sandbox.Family(c.program.Basename)]
+	dialect, known := dialects[command.Family(c.program.Basename)]
 	if !known || c.own != "" {
-		return reason.Errorf(reason.ExecutableDenied, "the shell %s is %s, whose language the gateway does not read", c.in.Argv[0], c.program.Path).
+		return reason.Errorf(reason.ExecutableDenied, "the shell %s is %s, whose language the gateway cannot parse", c.in.Argv[0], c.program.Path).
 			WithRemedy("Use the other shell, bash or sh, or process.run.").WithField("pointer", "/shell")
 	}
 	c.line.Line = shellfacts.Read(dialect, c.line.text, t.origins(c))
 	return nil
 }
 
-// mostOrigins bounds how many programs of one line are looked for.
+// mostOrigins limits the number of program lookups for one line.
 const mostOrigins = 64
 
-// origins looks programs up as the shell does, by the search path of the sandbox.
-func (t process) origins(c *command) func(string) string {
+// origins looks up programs like the shell does, by the search path of the sandbox.
+func (t process) origins(c *programCall) func(string) string {
 	known := map[string]string{}
 	return func(name string) string {
 		if ofWorkspace(name) {
@@ -146,8 +144,8 @@ func (t process) origins(c *command) func(string) string {
 	}
 }
 
-// form is the line as it is remembered when somebody said no to it, "" for a call
-// without one.
+// form returns the key under which a refusal of the line is remembered, "" for a call without a
+// line.
 func (l *line) form() string {
 	switch {
 	case l == nil:
@@ -158,39 +156,39 @@ func (l *line) form() string {
 	return l.text
 }
 
-// parsed is the digest of what was read, "" for a call without a line.
-func (c command) parsed() string {
+// parsed returns the digest of the parse result, "" for a call without a line.
+func (c programCall) parsed() string {
 	if c.line == nil {
 		return ""
 	}
 	return c.line.Digest
 }
 
-func (c command) shellFacts() *tool.ShellFacts {
+func (c programCall) shellFacts() *tool.ShellFacts {
 	if c.line == nil {
 		return nil
 	}
 	return &c.line.Facts
 }
 
-// typed is the command line as a person would write it: bash 'ls | wc -l'.
-func (c command) typed() []string {
+// typed returns the command line as a person would write it: bash 'ls | wc -l'.
+func (c programCall) typed() []string {
 	if c.line == nil {
 		return c.in.Argv
 	}
 	return []string{c.in.Argv[0], c.line.text}
 }
 
-// operands are the workspace files that the commands of the line name.
-func (l *line) operands(root, cwd string) (sandbox.Named, error) {
+// operands returns the workspace files that the commands of the line name.
+func (l *line) operands(root, cwd string) (command.Named, error) {
 	programs := slices.Clone(l.Programs)
 	if len(l.Sources) > 0 {
-		programs = append(programs, sandbox.Started{Argv: append([]string{"<"}, l.Sources...)})
+		programs = append(programs, command.Started{Argv: append([]string{"<"}, l.Sources...)})
 	}
-	return sandbox.OperandsOf(root, cwd, programs...)
+	return command.OperandsOf(root, cwd, programs...)
 }
 
-// aboutSpecial says in words what it is that a line has.
+// aboutSpecial describes the special constructs of a line.
 var aboutSpecial = map[string]string{
 	tool.ShellAlias: "gives a name another meaning", tool.ShellArithmetic: "evaluates arithmetic, which can run commands", tool.ShellAssignment: "sets variables",
 	tool.ShellBuiltin: "changes how the shell works", tool.ShellCoprocess: "starts a coprocess", tool.ShellEval: "runs text as code", tool.ShellFunction: "defines functions",
@@ -198,14 +196,14 @@ var aboutSpecial = map[string]string{
 	tool.ShellShell: "starts another shell", tool.ShellSource: "runs a file as code", tool.ShellTrap: "sets commands aside for later", tool.ShellWrapper: "has programs start others",
 }
 
-// notes say to who approves what nobody knows of the line before it runs.
+// notes list, for the approver, the parts of the line that are unknown before it runs.
 func (l *line) notes() []string {
 	if l == nil {
 		return nil
 	}
 	var notes []string
 	if l.Problem != "" {
-		notes = append(notes, "The gateway cannot read this line, so that it does not know what runs: "+l.Problem+".")
+		notes = append(notes, "The gateway cannot parse this line, so it does not know what runs: "+l.Problem+".")
 	}
 	if l.Facts.Dynamic {
 		notes = append(notes, "Some words of the line are known only when it runs.")
@@ -218,7 +216,7 @@ func (l *line) notes() []string {
 		notes = append(notes, "The line "+strings.Join(about, "; it ")+".")
 	}
 	if slices.Contains(l.Facts.Commands, "cd") {
-		notes = append(notes, "The line changes its directory: files that it names after that may be others than those that the approval binds.")
+		notes = append(notes, "The line changes its directory: files named after that may differ from the files that the approval binds.")
 	}
 	if len(l.Facts.Writes) > 0 {
 		notes = append(notes, "Redirects write to "+commandLine(l.Facts.Writes, shownCommand)+".")

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
@@ -50,7 +51,7 @@ func TestShellRun(t *testing.T) {
 	if report, _ := b.call(t.Context(), "shell.run", in); report.Outcome != tool.Succeeded || !slices.Equal(r.specs[0].Argv, argv) || r.specs[0].Executable != bind.Executable {
 		t.Errorf("%+v, %+v", report, r.specs)
 	}
-	for _, pair := range sandbox.Environment(bind.Executable.Path, r.specs[0].Env, nil) {
+	for _, pair := range command.Environment(bind.Executable.Path, r.specs[0].Env, nil) {
 		if name, _, _ := strings.Cut(pair, "="); name == "ENV" || name == "BASH_ENV" {
 			t.Errorf("the shell gets %s", pair)
 		}
@@ -60,12 +61,12 @@ func TestShellRun(t *testing.T) {
 	}
 }
 
-// TestShellIsRead: in the language of the shell that was found, and with the programs
-// that it finds.
+// TestShellIsRead: a line is parsed in the language of the found shell, and with the programs
+// that this shell finds.
 func TestShellIsRead(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) {
-		c.Process.Toolchains = func() []sandbox.Toolchain { return nil }
+		c.Process.Toolchains = func() []command.Toolchain { return nil }
 	})
 	b.write("tool", "#!/bin/sh\n")
 	must.Do(t, os.Chmod(filepath.Join(b.dir, "tool"), 0o755))
@@ -93,17 +94,17 @@ func TestShellIsRead(t *testing.T) {
 			t.Errorf("%v: %+v", c.in, s)
 		}
 	}
-	for command, note := range map[string]string{
-		"git $A": "known only when it runs", "eval x": "runs text as code", "git (": "cannot read this line", "cd a && git b": "changes its directory", "git > a/b": "write to a/b",
+	for line, note := range map[string]string{
+		"git $A": "known only when it runs", "eval x": "runs text as code", "git (": "cannot parse this line", "cd a && git b": "changes its directory", "git > a/b": "write to a/b",
 	} {
-		plan := must.Get(b.plan("shell.run", object{"command": command}))(t)
+		plan := must.Get(b.plan("shell.run", object{"command": line}))(t)
 		if notes := strings.Join(plan.Preview.Notes, "\n"); !strings.Contains(notes, note) {
-			t.Errorf("%q: the notes are\n%s", command, notes)
+			t.Errorf("%q: the notes are\n%s", line, notes)
 		}
 	}
 }
 
-// TestShellDigests: what was read is part of the call, and so is the text.
+// TestShellDigests: the parse result is part of the call, and so is the text.
 func TestShellDigests(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, nil)
@@ -131,7 +132,7 @@ func TestShellDigests(t *testing.T) {
 	}
 }
 
-// TestShellRefused: before anybody is asked.
+// TestShellRefused: invalid lines are refused before an approval.
 func TestShellRefused(t *testing.T) {
 	t.Parallel()
 	no, yes := false, true
@@ -146,7 +147,7 @@ func TestShellRefused(t *testing.T) {
 		"steered":                {nil, object{"command": "git", "env": object{"BASH_ENV": "x"}}, reason.InvalidInput},
 		"steered by ENV":         {nil, object{"command": "git", "env": object{"ENV": "x"}}, reason.InvalidInput},
 		"a function":             {nil, object{"command": "git", "env": object{"BASH_FUNC_git": "() { rm x; }"}}, reason.InvalidInput},
-		"switched off":           {func(c *Config) { c.Process.Enabled = false }, line, reason.SandboxDisabled},
+		"disabled":               {func(c *Config) { c.Process.Enabled = false }, line, reason.SandboxDisabled},
 		"no interpreters":        {func(c *Config) { c.Process.AllowInterpreters = &no }, line, reason.ExecutableDenied},
 		"interpreters of files":  {func(c *Config) { c.Process.AllowInterpreters = &yes }, line, reason.ExecutableDenied},
 		"Tier B":                 {func(c *Config) { c.Sandbox.Tier = sandbox.TierB }, line, reason.ExecutableDenied},
@@ -168,7 +169,7 @@ func TestShellRefused(t *testing.T) {
 	must.Get(b.plan("shell.run", line))(t) // the control
 }
 
-// other makes zsh what is called sh.
+// other puts zsh in place of sh.
 func other(t *testing.T, c *Config) {
 	t.Helper()
 	bin := t.TempDir()
@@ -177,8 +178,7 @@ func other(t *testing.T, c *Config) {
 	c.Process.SearchPath = []string{bin}
 }
 
-// TestInlineCodeStaysRefused: that there are lines for a shell opens nothing in
-// process.run.
+// TestInlineCodeStaysRefused: shell.run does not affect the restrictions of process.run.
 func TestInlineCodeStaysRefused(t *testing.T) {
 	t.Parallel()
 	yes := true
@@ -192,24 +192,24 @@ func TestInlineCodeStaysRefused(t *testing.T) {
 	}
 }
 
-// TestShellUnderLaptop: lines of the real policies, with the facts of real plans.
+// TestShellUnderLaptop: lines under the real policies, with the facts of real plans.
 func TestShellUnderLaptop(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.SearchPath = nil })
 	judged := b.under(laptop(t))
-	if _, err := sandbox.ResolveExecutable("ls", sandbox.SearchPath()); err != nil {
+	if _, err := command.ResolveExecutable("ls", command.SearchPath()); err != nil {
 		t.Skip("this machine has no ls")
 	}
 	if plan, err := b.plan("shell.run", object{"command": "ls", "shell": "sh"}); err != nil || !slices.Equal(plan.Facts.Shell.Origins, []string{"system"}) {
 		t.Skipf("the shell or the ls of this machine is not of the system: %v", err)
 	}
-	for command, want := range map[string]policy.Effect{
+	for line, want := range map[string]policy.Effect{
 		"ls -la": policy.Allow, "cd . && ls a; pwd": policy.Allow, "ls 2>/dev/null || echo none": policy.Allow, "if [ -f a ]; then ls a; fi": policy.Allow,
 		"ls > a": policy.Ask, "ls $A": policy.Ask, "ls *": policy.Ask, "cat .env": policy.Ask, "ls; rm a": policy.Ask, "ls $(rm a)": policy.Ask, "A=b ls": policy.Ask, "./ls": policy.Ask,
 		"env ls": policy.Ask, "sh -c ls": policy.Ask, "eval ls": policy.Ask, "ls() { rm a; }; ls": policy.Ask, "alias ls='rm a'": policy.Ask, "ls | sh": policy.Ask, "ls (": policy.Ask, ". ls": policy.Ask,
 	} {
-		if got := judged.verdict("shell.run", object{"command": command, "shell": "sh"}); got != want {
-			t.Errorf("%q: %v, want %v", command, got, want)
+		if got := judged.verdict("shell.run", object{"command": line, "shell": "sh"}); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
 		}
 	}
 }

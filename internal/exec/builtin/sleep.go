@@ -12,9 +12,9 @@ import (
 
 const sleepName = "sleep"
 
-// sleep waits. It has no effect, and still is not in package pure, whose calls are
-// recorded when they have ended: a call of sleep may last for minutes, and the
-// journal has to show it while it runs.
+// sleep waits. It has no effect, but it is not in package pure, whose calls are recorded after
+// they have ended: a call of sleep may last for minutes, and the journal must show it while it
+// runs.
 type sleep struct {
 	version string
 	most    time.Duration
@@ -56,7 +56,7 @@ func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare has nothing to hold.
+// Prepare holds nothing.
 func (s sleep) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := s.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: s.run}, err
@@ -78,8 +78,7 @@ func (s sleep) run(ctx context.Context, c tool.Call) tool.Report {
 	}
 }
 
-// checkTimeout compares a time that the caller asks for with the operator's
-// limit.
+// checkTimeout checks a requested time against the operator's limit.
 func checkTimeout(field string, ms int64, most time.Duration) error {
 	if ms > most.Milliseconds() {
 		return reason.Errorf(reason.InvalidInput, "input at /%s: %d is greater than the operator's limit of %d ms", field, ms, most.Milliseconds()).

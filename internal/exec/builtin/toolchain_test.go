@@ -11,12 +11,12 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// TestToolchains: programs of toolchains are found after those of the system, are
-// told apart from them by where they come from, and the sandbox is asked to show
-// them. Who approves is told that a name was found twice.
+// TestToolchains: programs of toolchains are found after those of the system and have another
+// origin, and the sandbox mounts the toolchains. A note informs the approver if a name was found
+// twice.
 func TestToolchains(t *testing.T) {
 	t.Parallel()
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -24,9 +24,9 @@ func TestToolchains(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(home, name), []byte("\x7fELF"+name+" of a person"), 0o755))
 	}
 	must.Do(t, os.WriteFile(filepath.Join(home, "helper"), []byte("#!/bin/sh\n"), 0o755))
-	chain := sandbox.Toolchain{Name: "local", Bins: []string{home}, Dirs: []string{home}}
+	chain := command.Toolchain{Name: "local", Bins: []string{home}, Dirs: []string{home}}
 	b, r, bin := processBench(t, func(c *Config) {
-		c.Process.Toolchains = func() []sandbox.Toolchain { return []sandbox.Toolchain{chain} }
+		c.Process.Toolchains = func() []command.Toolchain { return []command.Toolchain{chain} }
 		c.Process.AllowInterpreters = new(false)
 	})
 	plan := must.Get(b.plan("process.run", object{"argv": []string{"nodelike"}}))(t)
@@ -37,12 +37,12 @@ func TestToolchains(t *testing.T) {
 		t.Errorf("there is one: %s", notes)
 	}
 	plan = must.Get(b.plan("process.run", object{"argv": []string{"git"}}))(t)
-	want := "There is more than one git: " + filepath.Join(bin, "git") + " runs, and not " + filepath.Join(home, "git") + "."
+	want := "There is more than one git: " + filepath.Join(bin, "git") + " runs, not " + filepath.Join(home, "git") + "."
 	if e := plan.Facts.Exec; e.Origin == tool.OriginToolchain || !slices.Contains(plan.Preview.Notes, want) {
 		t.Errorf("%+v, %q", e, plan.Preview.Notes)
 	}
-	// A script for a shell is an installed program like those of the system, and in
-	// a workspace it is refused where shells are.
+	// A shell script in a toolchain is an installed program like those of the system; in a
+	// workspace it is refused if shells are.
 	must.Get(b.plan("process.run", object{"argv": []string{"helper"}}))(t)
 	b.write("helper", "#!/bin/sh\n")
 	must.Do(t, os.Chmod(filepath.Join(b.dir, "helper"), 0o755))
@@ -55,8 +55,8 @@ func TestToolchains(t *testing.T) {
 	plain.refused("process.run", object{"argv": []string{"nodelike"}}, reason.SpawnFailed)
 }
 
-// TestRustup: a toolchain that only rustup could choose is refused before anybody is
-// asked, and what the refusal says to use is shown and runs.
+// TestRustup: a toolchain that only rustup could select is refused before an approval. The
+// program that the error recommends is mounted and runs.
 func TestRustup(t *testing.T) {
 	t.Parallel()
 	versions := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -64,9 +64,9 @@ func TestRustup(t *testing.T) {
 		must.Do(t, os.MkdirAll(filepath.Join(versions, name), 0o755))
 		must.Do(t, os.WriteFile(filepath.Join(versions, name, "cargo"), []byte("\x7fELF"+name), 0o755))
 	}
-	chain := sandbox.Toolchain{Name: "rust", Bins: []string{filepath.Join(versions, "stable-host/bin")}, Dirs: []string{versions}, Versions: versions}
+	chain := command.Toolchain{Name: "rust", Bins: []string{filepath.Join(versions, "stable-host/bin")}, Dirs: []string{versions}, Versions: versions}
 	b, _, _ := processBench(t, func(c *Config) {
-		c.Process.Toolchains = func() []sandbox.Toolchain { return []sandbox.Toolchain{chain} }
+		c.Process.Toolchains = func() []command.Toolchain { return []command.Toolchain{chain} }
 	})
 	must.Get(b.plan("process.run", object{"argv": []string{"cargo", "build"}}))(t)
 	b.refused("process.run", object{"argv": []string{"cargo", "+nightly", "build"}}, reason.InvalidInput)
@@ -76,14 +76,14 @@ func TestRustup(t *testing.T) {
 	}
 }
 
-// TestAuthor: each run has whom git names at that moment.
+// TestAuthor: each run uses the current git author.
 func TestAuthor(t *testing.T) {
 	t.Parallel()
-	var who sandbox.Author
+	var who command.Author
 	b, r, _ := processBench(t, func(c *Config) {
-		c.Process.Author = func() sandbox.Author { return who }
+		c.Process.Author = func() command.Author { return who }
 	})
-	for _, who = range []sandbox.Author{{}, {Name: "Ada", Email: "ada@example.org"}} {
+	for _, who = range []command.Author{{}, {Name: "Ada", Email: "ada@example.org"}} {
 		b.call(context.Background(), "process.run", object{"argv": []string{"git"}})
 		if s := r.specs[len(r.specs)-1]; s.Author != who {
 			t.Errorf("the author is %+v, want %+v", s.Author, who)

@@ -6,37 +6,37 @@ import (
 	"slices"
 )
 
-// Backend is a Runner with what the daemon needs besides: Sweep and Close.
+// Backend is a Runner with the additional methods that the daemon needs.
 type Backend interface {
 	Runner
-	// Sweep removes what a daemon that was killed left.
+	// Sweep removes the remains of a killed daemon.
 	Sweep(context.Context) error
 	Close() error
 }
 
-// Pooled is a backend that builds sandboxes before calls come.
+// Pooled is a backend that prepares sandboxes before calls.
 type Pooled interface {
-	// Invalidate ends the sandboxes that wait for a call: the settings or
-	// policies that they were built under may have changed.
+	// Invalidate ends the prepared sandboxes, because their settings or policies may have
+	// changed.
 	Invalidate()
 }
 
-// Step is one backend of the ladder, best first.
+// Step is one backend of the ladder.
 type Step struct {
 	Rung Isolation
 	Open func() (Backend, error)
 }
 
-// Choice is the backend that programs run in. When none works, it is the best one,
-// whose status says why it does not.
+// Choice is the selected backend. If none works, it is the best one, whose status contains the
+// reason.
 type Choice struct {
 	Backend Backend
 	Status  Status
-	// Wanted is the rung that the settings ask for, and Lack why the machine
-	// does not have it; "" when it does.
+	// Wanted is the requested rung, and Lack the reason why the machine does not provide it; ""
+	// if it does.
 	Wanted Isolation
 	Lack   string
-	// low is the lowest rung that the settings allow.
+	// low is the lowest allowed rung.
 	low Isolation
 }
 
@@ -47,8 +47,8 @@ func (c Choice) Invalidate() {
 	}
 }
 
-// Lowered is a sentence saying that programs get a lower rung than the settings
-// ask for, and why; "" when they do not.
+// Lowered returns a sentence with the reason why programs get a lower rung than requested; "" if
+// they do not.
 func (c Choice) Lowered() string {
 	if c.Lack == "" || !c.Status.Available {
 		return ""
@@ -56,17 +56,17 @@ func (c Choice) Lowered() string {
 	return fmt.Sprintf("programs run in Tier %s on the rung %s instead of %s: %s", c.Status.Tier, c.Status.Rung, c.Wanted, c.Lack)
 }
 
-// rungs of Linux and Windows, best first.
+// rungs are the rungs of Linux and Windows, best first.
 var rungs = []Isolation{Full, UserNamespaces, Landlocked, JobObject}
 
-// reaches reports whether a rung is at or above another. The rung of macOS is the
-// only one there.
+// reaches reports whether a rung is at or above another. The rung of macOS is the only one on
+// that system.
 func reaches(rung, low Isolation) bool {
 	at := slices.Index(rungs, rung)
 	return at < 0 || at <= slices.Index(rungs, low)
 }
 
-// within is what the settings allow of a status: a rung below the lowest is none.
+// within restricts a status to the allowed rungs: a rung below the lowest counts as unavailable.
 func (s Status) within(low Isolation) Status {
 	if !s.Available || reaches(s.Rung, low) {
 		return s
@@ -74,9 +74,8 @@ func (s Status) within(low Isolation) Status {
 	return tooLow(s)
 }
 
-// Choose opens the backends of the ladder until one works and reaches the
-// lowest rung. Where none does, the first one's status says why, and nothing
-// runs.
+// Choose opens the backends of the ladder until one works and reaches the lowest rung. If none
+// does, the status of the first one contains the reason, and nothing runs.
 func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 	chosen := Choice{Wanted: steps[0].Rung, low: low}
 	for i, s := range steps {
@@ -108,12 +107,12 @@ func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 	return chosen, nil
 }
 
-// tooLow is the status of a rung that works and is not allowed.
+// tooLow returns the status of a working rung that is not allowed.
 func tooLow(s Status) Status {
 	low := Status{
 		Backend: s.Backend, Tier: s.Tier, Rung: s.Rung, Limits: s.Limits,
-		Problem: fmt.Sprintf("this machine gives no more than the rung %s, and process_runner.fallback does not allow it", s.Rung),
-		Remedy:  "Let the user of palyrad make user namespaces, or set process_runner.fallback = \"landlock\".",
+		Problem: fmt.Sprintf("this machine provides only the rung %s, and process_runner.fallback does not allow it", s.Rung),
+		Remedy:  "Allow user namespaces for the user of palyrad, or set process_runner.fallback = \"landlock\".",
 	}
 	if s.Rung == JobObject {
 		low.Problem = "Windows has no Tier C: a job object is Tier B, isolates neither files nor the network, and process_runner.fallback does not allow it"
@@ -122,10 +121,10 @@ func tooLow(s Status) Status {
 	return low
 }
 
-// lack is why a machine has no more than a rung.
+// lack returns the reason why a machine provides only a rung.
 func lack(rung Isolation) string {
 	if rung == JobObject {
-		return "Windows has job objects alone"
+		return "Windows provides only job objects"
 	}
 	return "user namespaces are not available"
 }

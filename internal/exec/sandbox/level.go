@@ -7,33 +7,32 @@ import (
 	"palyra/internal/egress"
 )
 
-// The levels of enforcement, the one-word summary of a run. LevelPreflight is
-// the level of runs whose hosts were checked before the start and not after it.
+// The levels of enforcement, the one-word summary of a run. LevelPreflight is the level of runs
+// whose hosts were checked only before the start.
 const (
 	LevelNone      = "none"
 	LevelPreflight = "preflight"
 	LevelStrict    = "strict"
 )
 
-// Layers that say something of their own.
+// Layers with a special meaning for the level.
 const (
-	// ControlGroup bounds a whole process tree.
+	// ControlGroup limits a whole process tree.
 	ControlGroup = "control_group"
-	// NetworkNamespace is a network of the run's own. It leads nowhere but to the
-	// listeners of palyrad's proxy, and without hosts has none.
+	// NetworkNamespace is a separate network of the run. It leads only to the listeners of
+	// palyrad's proxy; without allowed hosts it has no listeners.
 	NetworkNamespace = "network_namespace"
-	// SeatbeltNetwork is macOS's refusal of every connection.
+	// SeatbeltNetwork is the refusal of every connection by macOS.
 	SeatbeltNetwork = "seatbelt_network"
 )
 
-// Level is the isolation level of a run. It is none unless layers were requested
-// and the read-back proved all of them. Then it is strict in mode egress.Strict
-// with NetworkNamespace or SeatbeltNetwork among the layers, preflight in mode
-// egress.Preflight, and none in all other cases.
+// Level returns the isolation level of a run. It is none unless layers were requested and all of
+// them were proved. Then it is strict in mode egress.Strict with NetworkNamespace or
+// SeatbeltNetwork among the layers, preflight in mode egress.Preflight, and none in all other
+// cases.
 //
-// ControlGroup does not count: it bounds what a program uses up and not what it
-// reaches. Without it the same limits hold per process, and a report lists that
-// under downgrades.
+// ControlGroup does not count: it limits resources, not access. Without it the same limits apply
+// per process, and a report lists that under downgrades.
 func Level(mode egress.Mode, requested, applied []string) string {
 	isolating := 0
 	for _, layer := range requested {
@@ -56,8 +55,7 @@ func Level(mode egress.Mode, requested, applied []string) string {
 	return LevelNone
 }
 
-// Enforcement is what a report says of isolation that was asked for and reached, by a run
-// in this mode.
+// Enforcement returns the requested and the proved isolation of a run in this mode.
 func (r Report) Enforcement(mode egress.Mode) tool.Enforcement {
 	return tool.Enforcement{
 		Level:     Level(mode, r.Requested, r.Applied),

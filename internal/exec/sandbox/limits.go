@@ -6,33 +6,32 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Limits bound one run. A zero field means the default.
+// Limits limit one run. A zero field selects the default.
 type Limits struct {
 	Wall time.Duration
-	// CPU is processor time over all processes of the run.
+	// CPU is the processor time of all processes of the run.
 	CPU time.Duration
-	// Memory is in bytes over all processes, temporary files included.
+	// Memory is the memory of all processes in bytes, including temporary files.
 	Memory int64
-	// Output is how many bytes per stream are kept, half from the start and
-	// half from the end. Streams that together pass OutputFactor times as
-	// much end the run.
+	// Output is the number of kept bytes per stream, half from the start and half from the end.
+	// The run ends if both streams together exceed OutputFactor times as much.
 	Output    int64
 	Processes int
 	OpenFiles int
-	// FileSize is the largest file a process may write, in bytes.
+	// FileSize is the maximum size of a file that a process may write, in bytes.
 	FileSize int64
 	// Tmp is the size of each temporary file system, in bytes.
 	Tmp int64
-	// Disk is how much a run may write to its copy of the workspace, in
-	// bytes, and Files how many files and directories it may make there.
+	// Disk is the maximum amount of data that a run may write to its copy of the workspace, in
+	// bytes, and Files the maximum number of files and directories it may create there.
 	Disk  int64
 	Files int64
-	// AddressSpace is in bytes for each process. Zero leaves it to the backend: most
-	// programs reserve far more than they use, and memory is bounded in other ways.
+	// AddressSpace is in bytes for each process. Zero leaves it to the backend: most programs
+	// reserve far more than they use, and memory is limited in other ways.
 	AddressSpace int64
 }
 
-// OutputFactor times Limits.Output is where a flood of output is stopped.
+// OutputFactor times Limits.Output is the amount of output at which a run is stopped.
 const OutputFactor = 64
 
 // OrDefault returns l with the defaults in place of zero fields.

@@ -5,33 +5,32 @@ import (
 	"fmt"
 )
 
-// Reserve is what palyrad keeps for itself of what bounds it: programs together
-// get the rest. A zero field is derived from what there is.
+// Reserve is the part of palyrad's resources that is reserved for palyrad itself: programs
+// together get the rest. A zero field is derived from the total.
 type Reserve struct {
 	Processes int
 	// Memory is in bytes.
 	Memory int64
 }
 
-// Room is what the settings say of all runs together.
+// Room contains the settings for all runs together.
 type Room struct {
 	Reserve Reserve
-	// Concurrent is how many run at once; 0 is as many as fit.
+	// Concurrent is the number of concurrent runs; 0 is as many as fit.
 	Concurrent int
-	// Each are the limits of one run, as the settings have them.
+	// Each are the configured limits of one run.
 	Each Limits
 }
 
-// Share is what all runs together may use. A zero field means that nothing is
-// known to bound it.
+// Share is the resource limit of all runs together. A zero field means that no limit is known.
 type Share struct {
 	Processes int
 	// Memory is in bytes.
 	Memory int64
 }
 
-// The smallest share, in which one program still runs, and between what bounds
-// a reserve is an eighth of what there is.
+// The smallest share, in which one program can still run, and the limits of a reserve, which is
+// normally an eighth of the total.
 const (
 	leastProcesses, leastMemory             = 32, 64 << 20
 	leastReserved, mostReserved             = 64, 512
@@ -40,7 +39,7 @@ const (
 	reservedPart                            = 8
 )
 
-// Of takes the reserve from what bounds palyrad and its runs together.
+// Of subtracts the reserve from the limits of palyrad and its runs together.
 func (r Reserve) Of(bounds Share) Share {
 	return Share{
 		Processes: rest(bounds.Processes, r.Processes, leastReserved, mostReserved, leastProcesses),
@@ -48,7 +47,7 @@ func (r Reserve) Of(bounds Share) Share {
 	}
 }
 
-// rest is what a reserve leaves of all. One that is derived leaves at least half.
+// rest subtracts a reserve from the total. A derived reserve leaves at least half.
 func rest[N int | int64](all, reserve, low, high, least N) N {
 	if all == 0 {
 		return 0
@@ -59,8 +58,8 @@ func rest[N int | int64](all, reserve, low, high, least N) N {
 	return max(all-reserve, min(least, all))
 }
 
-// AtOnce is how many runs go on at once where nothing but limits of each process
-// bounds them: as many as fit with all that each may use, within bounds.
+// AtOnce returns the number of concurrent runs if only limits per process apply: as many as fit
+// with all their limits, within bounds.
 func (r Room) AtOnce(s Share) int {
 	if r.Concurrent > 0 {
 		return r.Concurrent
@@ -75,24 +74,22 @@ func (r Room) AtOnce(s Share) int {
 	return max(fit, leastAtOnce)
 }
 
-// Part is what one of that many runs may use of a share; a zero field means no
-// bound.
+// Part returns the part of a share for each of that many runs; a zero field means no limit.
 func (s Share) Part(runs int) Share {
 	return Share{Processes: s.Processes / max(runs, 1), Memory: s.Memory / int64(max(runs, 1))}
 }
 
-// Tight is a sentence saying that programs at their limits do not fit beside
-// palyrad: as many as the settings let run at once, or two where they do not say;
-// "" when they fit.
+// Tight returns a sentence if the programs at their limits do not fit next to palyrad, "" if they
+// do. It considers the configured number of concurrent runs, or two by default.
 func (r Room) Tight(bounds Share) string {
 	each, share, n := r.Each.OrDefault(), r.Reserve.Of(bounds), cmp.Or(r.Concurrent, leastAtOnce)
 	switch {
 	case share.Processes > 0 && n*each.Processes > share.Processes:
-		return fmt.Sprintf("%d programs at once, of %d processes each, want %d, and palyrad can leave all of them %d of the %d that it may have itself",
+		return fmt.Sprintf("%d programs at once, of %d processes each, need %d, but palyrad can give them only %d of its own %d",
 			n, each.Processes, n*each.Processes, share.Processes, bounds.Processes)
 	case share.Memory > 0 && int64(n)*each.Memory > share.Memory:
 		const mib = 1 << 20
-		return fmt.Sprintf("%d programs at once, of %d MiB each, want %d MiB, and palyrad can leave all of them %d of the %d MiB that it may have itself",
+		return fmt.Sprintf("%d programs at once, of %d MiB each, need %d MiB, but palyrad can give them only %d of its own %d MiB",
 			n, each.Memory/mib, int64(n)*each.Memory/mib, share.Memory/mib, bounds.Memory/mib)
 	}
 	return ""

@@ -25,8 +25,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Where only processes are bounded, all that run at once fit beside palyrad.
-func TestAtOnce(t *testing.T) {
+// If only single processes are limited, all concurrent runs fit next to palyrad.
+func TestConcurrentRunsFit(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-func TestTight(t *testing.T) {
+func TestScarceResources(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
@@ -62,8 +62,8 @@ func TestTight(t *testing.T) {
 		want   string
 	}{
 		"two fit":                 {Room{}, Share{3000, 8 * gib}, ""},
-		"two do not":              {Room{}, Share{1500, 8 * gib}, "2 programs at once, of 1024 processes each, want 2048, and palyrad can leave all of them 1313 of the 1500"},
-		"as many as the operator": {Room{Concurrent: 8}, Share{20_000, 8 * gib}, "8 programs at once, of 2048 MiB each, want 16384 MiB, and palyrad can leave all of them 7168 of the 8192 MiB"},
+		"two do not":              {Room{}, Share{1500, 8 * gib}, "2 programs at once, of 1024 processes each, need 2048, but palyrad can give them only 1313 of its own 1500"},
+		"as many as the operator": {Room{Concurrent: 8}, Share{20_000, 8 * gib}, "8 programs at once, of 2048 MiB each, need 16384 MiB, but palyrad can give them only 7168 of its own 8192 MiB"},
 		"smaller limits":          {Room{Concurrent: 8, Each: Limits{Processes: 100, Memory: gib / 2}}, Share{1500, 8 * gib}, ""},
 		"nothing is known":        {Room{Concurrent: 8}, Share{}, ""},
 	} {

@@ -7,37 +7,34 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Session is a conversation with a program that runs until somebody ends it, such
-// as a server that reads requests and writes answers. The limits of a run hold, but
-// two: there is no deadline (Limits.Wall), and a flood of output does not end it.
-// Spec.Output gets all that it writes, in order, and the program waits while Output
-// does: who gets it bounds it.
+// Session is a run of a program until it is ended explicitly, such as a server that reads
+// requests and writes answers. The limits of a run apply, with two exceptions: there is no
+// deadline (Limits.Wall), and the amount of output is not limited. Spec.Output receives the whole
+// output in order. The program waits while Output runs, so the receiver limits the rate.
 type Session struct {
-	// Stdin is the end of a pipe from which the program reads. It stays the caller's,
-	// who closes it when the program has started: writes then fail once it has ended.
+	// Stdin is the read end of a pipe for the program. The caller keeps ownership and closes it
+	// after the program has started: writes then fail once the program has ended.
 	Stdin *os.File
 	// Started is called once, when the program has started. It must not block.
 	Started func(Underway)
 }
 
-// Underway is what is known of a program while it runs.
+// Underway describes a running program.
 type Underway struct {
-	// Report holds what was read back from inside; what a run comes to is not
-	// known yet.
+	// Report contains the verified isolation; the result of the run is not known yet.
 	Report Report
-	// Wrote reports whether something was written to the copy of the workspace. It
-	// may be called until the run ends.
+	// Wrote reports whether the copy of the workspace was written to. It may be called until the
+	// run ends.
 	Wrote func() (bool, error)
-	// Connections are what the program tried to reach so far, as Report has them in
-	// the end.
+	// Connections returns the connection attempts of the program so far, as in the final Report.
 	Connections func() (list []tool.Connection, missed int)
 }
 
-// NoSessions refuses a Spec that has a Session where a backend has none.
+// NoSessions refuses a Spec with a Session for a backend without sessions.
 func (s Spec) NoSessions(backend string) error {
 	if s.Session == nil {
 		return nil
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "%s runs no servers: it has no conversations with programs", backend).
+	return reason.Errorf(reason.SandboxUnavailable, "%s cannot run servers: it does not support sessions", backend).
 		WithRemedy("Run the server elsewhere and reach it by HTTP, or use a Linux machine with Tier C.")
 }

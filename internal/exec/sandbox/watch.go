@@ -9,16 +9,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// How often a Watch tries the sandbox: while it works, and while it does not,
-// when the time doubles with each try up to the longer one.
+// The interval of probes: while the sandbox works, and while it does not, when the interval
+// doubles with each probe up to the longer one.
 const (
 	probeEvery  = 5 * time.Minute
 	probeBroken = 5 * time.Second
 )
 
-// Watch runs programs in the backend of a choice and keeps its status true: what
-// the machine gave at the start may go, and come back. It is safe for concurrent
-// use.
+// Watch runs programs in the chosen backend and keeps its status current, because the
+// capabilities of the machine may change. It is safe for concurrent use.
 type Watch struct {
 	Backend
 	low    Isolation
@@ -29,33 +28,34 @@ type Watch struct {
 	status Status
 }
 
-// Watch follows the status of the chosen backend from now on; see Follow.
+// Watch starts to track the status of the chosen backend; see Follow.
 func (c Choice) Watch(log *slog.Logger) *Watch {
 	return &Watch{Backend: c.Backend, low: c.low, log: log, failed: make(chan struct{}, 1), status: c.Status}
 }
 
-// Status is what the last probe found.
+// Status returns the result of the last probe.
 func (w *Watch) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Run is the backend's. A sandbox that cannot be built is looked into at once.
+// Run runs a program in the backend. If the sandbox cannot be built, it requests a probe
+// immediately.
 func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
 	r, err := w.Backend.Run(ctx, s)
 	if reason.Of(err) == reason.SandboxUnavailable {
-		w.log.WarnContext(ctx, "a sandbox could not be built", attributes(reason.Known(err, reason.SandboxUnavailable))...)
+		w.log.WarnContext(ctx, "building a sandbox failed", attributes(reason.Known(err, reason.SandboxUnavailable))...)
 		select {
 		case w.failed <- struct{}{}:
-		default: // somebody looks already
+		default: // a probe is already requested
 		}
 	}
 	return r, err
 }
 
-// Follow probes the backend until ctx ends: now and then, more often while it does
-// not work, and at once when a call found that it does not.
+// Follow probes the backend until ctx ends: periodically, more often while it does not work, and
+// immediately after a call found that it does not.
 func (w *Watch) Follow(ctx context.Context) error {
 	wait := w.next(probeBroken)
 	for {
@@ -73,8 +73,8 @@ func (w *Watch) Follow(ctx context.Context) error {
 	}
 }
 
-// next is how long to wait when the backend does not work, and probeEvery when it
-// does.
+// next returns the time until the next probe: longer each time while the backend does not work,
+// and probeEvery while it does.
 func (w *Watch) next(broken time.Duration) time.Duration {
 	if w.Status().Available {
 		return probeEvery

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// machine is a backend that works, or not, as a test says.
+// machine is a backend whose status the test sets.
 type machine struct {
 	sandbox.Backend
 	mu     sync.Mutex
@@ -55,8 +55,7 @@ func watched(t *testing.T, m *machine) (*sandbox.Watch, *bytes.Buffer) {
 	return chosen.Watch(slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
-// The status follows the machine both ways, and the log names the layer and the
-// file.
+// The status follows the machine in both directions, and the log names the layer and the file.
 func TestStatusFollowsTheMachine(t *testing.T) {
 	t.Parallel()
 	broken := sandbox.Unbuilt("proc_masks", "/dev/null", "it is a regular file").WithRemedy("mend it")
@@ -101,7 +100,7 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 		if !w.Status().Available || !strings.Contains(log.String(), "programs can run again") {
 			t.Errorf("the machine works again, and the status is %+v", w.Status())
 		}
-		// A machine that fails while nobody calls is found, too.
+		// A machine that fails between calls is detected as well.
 		m.set(broken)
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
@@ -113,8 +112,8 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 	})
 }
 
-// The control: a call that fails for a reason of its own is no reason to look.
-func TestOwnFailuresAreNoFault(t *testing.T) {
+// The control: a call that fails for a reason of its own triggers no probe.
+func TestFailedCallTriggersNoProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -134,8 +133,8 @@ func TestOwnFailuresAreNoFault(t *testing.T) {
 	})
 }
 
-// A rung that the settings do not allow stays refused, however often it is probed.
-func TestProbedRungStaysRefused(t *testing.T) {
+// A rung that the settings do not allow stays refused after any number of probes.
+func TestForbiddenLevelStaysRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		low := &lowRung{}

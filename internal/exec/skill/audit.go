@@ -12,26 +12,26 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// Limits are what an audit holds a package to.
+// Limits are the requirements of an audit.
 type Limits struct {
-	// Structure bounds each module. SIMD and multi-value are on where the tools of the
-	// module ask for them.
+	// Structure limits each module. SIMD and multi-value are allowed where the tools of the
+	// module request them.
 	Structure module.Limits
-	// FuelCeiling is the most fuel that a tool may ask for.
+	// FuelCeiling is the maximum fuel that a tool may request.
 	FuelCeiling uint64
-	// Wildcards lets tools ask for more than single hosts.
+	// Wildcards allows tools to request more than single hosts.
 	Wildcards bool
-	// Palyra is the version that would run it, such as v1.2.0; "" or one that is no
-	// semantic version asks nothing.
+	// Palyra is the version of palyrad that would run the package, such as v1.2.0. "" or an
+	// invalid semantic version disables the check.
 	Palyra string
 }
 
-// DefaultLimits are those of palyrad without configuration.
+// DefaultLimits are the limits of palyrad without configuration.
 func DefaultLimits() Limits {
 	return Limits{Structure: module.DefaultLimits(), FuelCeiling: MaxFuel}
 }
 
-// Severity says whether a finding keeps a package from being installed.
+// Severity determines whether a finding prevents an installation.
 type Severity string
 
 // The severities.
@@ -40,14 +40,14 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is one thing that an audit found.
+// Finding is one result of an audit.
 type Finding struct {
 	Severity Severity
-	// Code is for programs, such as SKILL_WILDCARD.
+	// Code is a machine-readable code, such as SKILL_WILDCARD.
 	Code string
-	// About is the entry or the tool.
+	// About is the package entry or the tool.
 	About string
-	// What is wrong, and what to do about it.
+	// What describes the problem, and Remedy the next step.
 	What, Remedy string
 }
 
@@ -74,8 +74,7 @@ func Failed(list []Finding) bool {
 	return slices.ContainsFunc(list, func(f Finding) bool { return f.Severity == Error })
 }
 
-// Audit looks at all that can be seen of a package without running it. Its manifest and
-// the caps were checked by Open.
+// Audit inspects a package without running it. Open has already checked its manifest and limits.
 func Audit(p *Package, limits Limits) []Finding {
 	a := &audit{p: p, limits: limits}
 	if _, err := Verify(p); err != nil {
@@ -110,21 +109,21 @@ func (a *audit) failed(code, about string, err error) {
 
 func (a *audit) compatibility() {
 	least, is := a.p.Manifest.Compatibility.Palyra, a.limits.Palyra
-	// What stands behind the numbers is counted from the release before in a build that is
-	// none, and would put it before that release.
+	// The suffix of a development build counts from the previous release. Semantic versioning
+	// would order such a build before that release.
 	is = strings.TrimSuffix(strings.TrimSuffix(is, semver.Build(is)), semver.Prerelease(is))
 	if least != "" && semver.IsValid(is) && semver.Compare(is, "v"+least) < 0 {
 		a.say(Error, CodeCompatibility, ManifestEntry, "Install a newer palyrad, or an older version of the skill.",
-			"the skill is for palyrad %s and newer; this is %s", least, a.limits.Palyra)
+			"the skill requires palyrad %s or newer; this is %s", least, a.limits.Palyra)
 	}
 }
 
 func (a *audit) tool(t Tool) {
 	if _, there := a.p.Modules[t.Module]; !there {
-		a.say(Error, CodeModuleMissing, t.ID, "Build the package anew: `palyra skills build` packs what the manifest names.", "its module %s is not in the package", t.Module)
+		a.say(Error, CodeModuleMissing, t.ID, "Rebuild the package: `palyra skills build` packs the modules that the manifest names.", "its module %s is not in the package", t.Module)
 	}
 	if t.FuelOf() > a.limits.FuelCeiling {
-		a.say(Error, CodeFuel, t.ID, "Raise wasm_runtime.fuel_ceiling, or make a tool that needs less.", "it asks for %d of fuel; %d are allowed", t.FuelOf(), a.limits.FuelCeiling)
+		a.say(Error, CodeFuel, t.ID, "Raise wasm_runtime.fuel_ceiling, or make a tool that needs less.", "it requests %d units of fuel; the limit is %d", t.FuelOf(), a.limits.FuelCeiling)
 	}
 	if wide := t.Capabilities.Wildcards(); len(wide) > 0 {
 		severity := Error
@@ -132,20 +131,20 @@ func (a *audit) tool(t Tool) {
 			severity = Warning
 		}
 		a.say(severity, CodeWildcard, t.ID, "Have its publisher name the hosts, or allow wildcards for this package (--allow-wildcards).",
-			"it asks for more than single hosts: %s", strings.Join(wide, ", "))
+			"it requests more than single hosts: %s", strings.Join(wide, ", "))
 	}
 	if len(t.Capabilities.Channels) > 0 {
-		a.say(Error, CodeChannels, t.ID, "Have its publisher leave the channels out; http reaches the interface of a messaging service.",
-			"it asks to send messages to %s, and this version of the gateway has no channels", strings.Join(t.Capabilities.Channels, ", "))
+		a.say(Error, CodeChannels, t.ID, "Have its publisher remove the channels; the API of a messaging service is reachable by http.",
+			"it requests to send messages to %s, but this version of the gateway has no channels", strings.Join(t.Capabilities.Channels, ", "))
 	}
 	for _, s := range t.Capabilities.Secrets {
 		if s.Use == Read {
-			a.say(Warning, CodeSecretRead, t.ID, "Ask whether a placeholder would do: then the module never sees the value.", "its module would see the value of the secret %q", s.Name)
+			a.say(Warning, CodeSecretRead, t.ID, "Check whether a placeholder is sufficient: then the module never receives the value.", "its module would receive the value of the secret %q", s.Name)
 		}
 	}
 }
 
-// using are the tools that are one module.
+// using returns the tools that a module implements.
 func (a *audit) using(name string) []Tool {
 	var out []Tool
 	for _, t := range a.p.Manifest.Tools {
@@ -159,7 +158,7 @@ func (a *audit) using(name string) []Tool {
 func (a *audit) module(name string) {
 	tools := a.using(name)
 	if len(tools) == 0 {
-		a.say(Error, CodeModuleUnused, name, "Leave it out: what no tool is, nobody looks at.", "no tool is this module")
+		a.say(Error, CodeModuleUnused, name, "Remove it: an unused module is not reviewed.", "no tool uses this module")
 	}
 	limits := a.limits.Structure
 	for _, t := range tools {
@@ -172,18 +171,18 @@ func (a *audit) module(name string) {
 		return
 	}
 	if m.CustomBytes > 0 {
-		a.say(Warning, CodeCustom, name, "Build it with `palyra skills build`, which strips.", "it has %d bytes of names and debug information", m.CustomBytes)
+		a.say(Warning, CodeCustom, name, "Build it with `palyra skills build`, which strips modules.", "it has %d bytes of names and debug information", m.CustomBytes)
 	}
 	a.imports(name, m, tools)
 }
 
-// grantOf is the capability that a function of the interface of handles is for.
+// grantOf maps the functions of the handle interface to the capability that each requires.
 var grantOf = map[string]string{
 	"http_request": "http", "secret_read": "secrets", "channel_send": "channels",
 	"storage_get": "storage_bytes", "storage_put": "storage_bytes", "storage_delete": "storage_bytes", "storage_list": "storage_bytes",
 }
 
-// imports compares what a module can use with what its tools ask for.
+// imports compares the imports of a module with the capabilities that its tools request.
 func (a *audit) imports(name string, m *module.Module, tools []Tool) {
 	can := map[string]bool{}
 	handles := false
@@ -195,7 +194,7 @@ func (a *audit) imports(name string, m *module.Module, tools []Tool) {
 	}
 	if handles && a.p.Manifest.Compatibility.Interface == "" {
 		a.say(Error, CodeCompatibility, name, fmt.Sprintf("Write interface = %q under [compatibility].", InterfaceVersion),
-			"it imports from %s, and the manifest does not say that it is made for it", module.Capabilities)
+			"it imports from %s, but the manifest does not declare that interface", module.Capabilities)
 	}
 	asked := map[string]bool{}
 	for _, t := range tools {
@@ -208,18 +207,18 @@ func (a *audit) imports(name string, m *module.Module, tools []Tool) {
 	for _, grant := range []string{"http", "secrets", "storage_bytes", "channels"} {
 		switch {
 		case can[grant] && !asked[grant]:
-			a.say(Warning, CodeUnasked, name, "Nothing is granted that is not asked for; the function answers -1.", "it can use %s, and none of its tools asks for it", grant)
+			a.say(Warning, CodeUnasked, name, "Capabilities that are not requested are not granted; the function returns -1.", "it can use %s, but none of its tools requests it", grant)
 		case asked[grant] && !can[grant]:
-			a.say(Warning, CodeUnused, name, "Ask for less.", "its tools ask for %s, and it imports nothing that uses it", grant)
+			a.say(Warning, CodeUnused, name, "Remove the request.", "its tools request %s, but it imports no function that uses it", grant)
 		}
 	}
 }
 
-// named checks that a paper names each module with its digest.
+// named checks that a document names each module with its digest.
 func (a *audit) named(code, entry string, text []byte, read func([]byte) (map[string]string, error)) {
-	const remedy = "Build the package anew with `palyra skills build`, which writes it."
+	const remedy = "Rebuild the package with `palyra skills build`, which writes this file."
 	if text == nil {
-		a.say(Error, code, entry, remedy, "the package has none")
+		a.say(Error, code, entry, remedy, "the package does not contain it")
 		return
 	}
 	names, err := read(text)

@@ -9,13 +9,13 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// audited is what an audit says of a package that is signed as it is.
+// audited returns the audit findings of a package, signed unchanged.
 func audited(t *testing.T, p *skill.Package, limits skill.Limits) []skill.Finding {
 	t.Helper()
 	return skill.Audit(must.Get(skill.Open(must.Get(skill.Sign(p, key))(t)))(t), limits)
 }
 
-// plain asks for nothing that the command does not use.
+// plain requests nothing that the command does not use.
 func plain(text string) string {
 	begin := strings.Index(text, "[tools.features]")
 	return strings.Replace(text[:begin], "interface = \"0.1.0\"", "", 1)
@@ -52,20 +52,20 @@ func TestAudit(t *testing.T) {
 		"a prefix":             {manifest: with("api.example.org:443", "192.0.2.0/24"), code: skill.CodeWildcard, severity: skill.Error, wants: "192.0.2.0/24"},
 		"a wildcard, let":      {manifest: with("api.example.org:443", "*.example.org"), limits: func(l *skill.Limits) { l.Wildcards = true }, code: skill.CodeWildcard, severity: skill.Warning, wants: "*.example.org"},
 		"a secret's value":     {manifest: with(`"placeholder"`, `"read"`), code: skill.CodeSecretRead, severity: skill.Warning, wants: `the value of the secret "global/notes"`},
-		"too much fuel":        {limits: func(l *skill.Limits) { l.FuelCeiling = 1000 }, code: skill.CodeFuel, severity: skill.Error, wants: "200000000 of fuel; 1000 are allowed"},
-		"an old palyrad":       {limits: func(l *skill.Limits) { l.Palyra = "v0.4.9" }, code: skill.CodeCompatibility, severity: skill.Error, wants: "0.5.0 and newer; this is v0.4.9"},
+		"too much fuel":        {limits: func(l *skill.Limits) { l.FuelCeiling = 1000 }, code: skill.CodeFuel, severity: skill.Error, wants: "200000000 units of fuel; the limit is 1000"},
+		"an old palyrad":       {limits: func(l *skill.Limits) { l.Palyra = "v0.4.9" }, code: skill.CodeCompatibility, severity: skill.Error, wants: "0.5.0 or newer; this is v0.4.9"},
 		"no module":            {change: func(p *skill.Package) { delete(p.Modules, "modules/notes.wasm") }, code: skill.CodeModuleMissing, severity: skill.Error, wants: "modules/notes.wasm is not in the package"},
-		"a module of no tool":  {change: func(p *skill.Package) { p.Modules["modules/z.wasm"] = []byte(command) }, code: skill.CodeModuleUnused, severity: skill.Error, wants: "no tool is this module"},
+		"a module of no tool":  {change: func(p *skill.Package) { p.Modules["modules/z.wasm"] = []byte(command) }, code: skill.CodeModuleUnused, severity: skill.Error, wants: "no tool uses this module"},
 		"no WebAssembly":       {change: module("hello"), code: skill.CodeModule, severity: skill.Error, wants: "malformed"},
 		"a strange import":     {change: module(strange), code: skill.CodeModule, severity: skill.Error, wants: `imports "system" from "env"`},
-		"a large module":       {limits: func(l *skill.Limits) { l.Structure.ModuleBytes = 10 }, code: skill.CodeModule, severity: skill.Error, wants: "10 are allowed"},
+		"a large module":       {limits: func(l *skill.Limits) { l.Structure.ModuleBytes = 10 }, code: skill.CodeModule, severity: skill.Error, wants: "the limit is 10"},
 		"names in a module":    {change: module(command + "\x00\x05\x04name"), code: skill.CodeCustom, severity: skill.Warning, wants: "5 bytes of names"},
-		"asked for, not used":  {code: skill.CodeUnused, severity: skill.Warning, wants: "ask for storage_bytes"},
-		"no bill":              {change: func(p *skill.Package) { p.SBOM = nil }, code: skill.CodeSBOM, severity: skill.Error, wants: "the package has none"},
+		"asked for, not used":  {code: skill.CodeUnused, severity: skill.Warning, wants: "request storage_bytes"},
+		"no bill":              {change: func(p *skill.Package) { p.SBOM = nil }, code: skill.CodeSBOM, severity: skill.Error, wants: "the package does not contain it"},
 		"a bill that is none":  {change: func(p *skill.Package) { p.SBOM = []byte("{") }, code: skill.CodeSBOM, severity: skill.Error, wants: "cannot be read"},
 		"another format":       {change: func(p *skill.Package) { p.SBOM = []byte(`{"bomFormat":"SPDX"}`) }, code: skill.CodeSBOM, severity: skill.Error, wants: `bomFormat is "SPDX"`},
 		"a bill of others":     {change: func(p *skill.Package) { p.SBOM = []byte(`{"bomFormat":"CycloneDX","specVersion":"1.6"}`) }, code: skill.CodeSBOM, severity: skill.Error, wants: "does not name modules/notes.wasm"},
-		"no provenance":        {change: func(p *skill.Package) { p.Provenance = nil }, code: skill.CodeProvenance, severity: skill.Error, wants: "the package has none"},
+		"no provenance":        {change: func(p *skill.Package) { p.Provenance = nil }, code: skill.CodeProvenance, severity: skill.Error, wants: "the package does not contain it"},
 		"another's provenance": {change: func(p *skill.Package) { p.Modules["modules/notes.wasm"] = []byte(command + "\x00\x05\x04name") }, code: skill.CodeProvenance, severity: skill.Error, wants: "modules/notes.wasm with another digest"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditOfVersions: a build after a release is not older than it, and one without a
-// version is asked nothing.
+// TestAuditOfVersions: a development build after a release is not older than that release, and a
+// build without a version is not checked.
 func TestAuditOfVersions(t *testing.T) {
 	t.Parallel()
 	for version, old := range map[string]bool{"v0.5.0": false, "v0.5.0-7-gabcdef": false, "v0.4.9-7-gabcdef": true, "v0.4.9": true, "v1.0.0": false, "dev": false, "": false} {
@@ -105,7 +105,7 @@ func TestAuditOfVersions(t *testing.T) {
 	}
 }
 
-// TestAuditOfUnsigned says so, and goes on.
+// TestAuditOfUnsigned: the audit reports an unsigned package and continues.
 func TestAuditOfUnsigned(t *testing.T) {
 	t.Parallel()
 	p := must.Get(skill.Open(must.Get(skill.Pack(unsigned(t, with("api.example.org:443", "*"))))(t)))(t)
@@ -115,7 +115,7 @@ func TestAuditOfUnsigned(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfAModule: SIMD is refused unless a tool of the module asks for it.
+// TestFeaturesOfAModule: SIMD is refused unless a tool of the module requests it.
 func TestFeaturesOfAModule(t *testing.T) {
 	t.Parallel()
 	vector := command[:len(command)-6] + "\x0a\x17\x01\x15\x00\xfd\x0c" + strings.Repeat("\x00", 16) + "\x1a\x0b"

@@ -17,7 +17,7 @@ func spec(t *testing.T) string {
 	return string(must.Get(os.ReadFile("../../../docs/format/skill.md"))(t))
 }
 
-// TestSpecHasTheInterface: the spec's table of functions is what modules may import.
+// TestSpecHasTheInterface: the spec's table of functions equals the importable functions.
 func TestSpecHasTheInterface(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(spec(t), "## The interface of handles")
@@ -38,7 +38,7 @@ func TestSpecHasTheInterface(t *testing.T) {
 	}
 }
 
-// TestSpecHasEveryKey: the spec's table of the manifest is what is read.
+// TestSpecHasEveryKey: the spec's table of the manifest equals the supported keys.
 func TestSpecHasEveryKey(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(spec(t), "## The manifest")
@@ -52,7 +52,7 @@ func TestSpecHasEveryKey(t *testing.T) {
 	}
 }
 
-// keys are the keys of a table that hold a value, and of lists of tables.
+// keys are the keys with a value in a table, and in lists of tables.
 func keys(t reflect.Type, prefix string) (out []string) {
 	for field := range t.Fields() {
 		name := prefix + field.Tag.Get("toml")
@@ -70,7 +70,7 @@ func keys(t reflect.Type, prefix string) (out []string) {
 	return out
 }
 
-// TestSpecHasEveryCode: the spec has the codes of findings.
+// TestSpecHasEveryCode: the spec contains the codes of findings.
 func TestSpecHasEveryCode(t *testing.T) {
 	t.Parallel()
 	source := string(must.Get(os.ReadFile("audit.go"))(t))

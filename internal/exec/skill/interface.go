@@ -7,13 +7,13 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// InterfaceVersion is the version of the interface of handles.
+// InterfaceVersion is the version of the handle interface.
 var InterfaceVersion = module.Capabilities[strings.LastIndexByte(module.Capabilities, '@')+1:]
 
-// AnyHost asks for every host that the operator's own rules allow.
+// AnyHost requests every host that the operator's rules allow.
 const AnyHost = "*"
 
-// Wildcards are the hosts that a tool asks for and that are more than one each.
+// Wildcards returns the requested rules that match more than one host.
 func (c Capabilities) Wildcards() []string {
 	var out []string
 	for _, host := range c.HTTP {

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// Module is the module of one of the package's tools, checked, as it is compiled and run.
-// It may use what that tool asks for: a module of two tools that ask for other features is
-// compiled twice. What Open read is checked once for the same limits, since it takes long
-// and each call asks for it.
+// Module returns the checked module of one of the package's tools, as it is compiled and run. It
+// has the features that this tool requests: a module of two tools with different features is
+// compiled twice. The check takes long and runs on every call, so its result is cached for equal
+// limits if the package was read by Open.
 func (p *Package) Module(t Tool, limits module.Limits) (guest.Module, error) {
 	limits.SIMD = limits.SIMD || t.Features.SIMD
 	limits.MultiValue = limits.MultiValue || t.Features.MultiValue
@@ -32,7 +32,7 @@ func (p *Package) Module(t Tool, limits module.Limits) (guest.Module, error) {
 	return m, nil
 }
 
-// checked are modules that were found in order. A nil one remembers nothing.
+// checked caches modules that passed the check. A nil cache stores nothing.
 type checked struct {
 	mu   sync.Mutex
 	list map[checkedKey]guest.Module

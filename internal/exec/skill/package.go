@@ -16,20 +16,20 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Extension is what files that are packages end in.
+// Extension is the file name extension of packages.
 const Extension = ".palyra-skill"
 
-// The caps of a package. They hold before anything of it is read.
+// The limits of a package. They are checked before any content is read.
 const (
-	// MaxPackage is the size of the file in bytes.
+	// MaxPackage is the maximum size of the file in bytes.
 	MaxPackage = 64 << 20
-	// MaxEntries is how many entries it has.
+	// MaxEntries is the maximum number of entries.
 	MaxEntries = 256
-	// MaxText is the size of one entry that is no module, in bytes.
+	// MaxText is the maximum size of an entry that is not a module, in bytes.
 	MaxText = 4 << 20
 )
 
-// The entries of a package, beside its modules.
+// The entries of a package other than its modules.
 const (
 	ManifestEntry   = "skill.toml"
 	SBOMEntry       = "sbom.cdx.json"
@@ -38,27 +38,29 @@ const (
 	modulesDir      = "modules/"
 )
 
-// Package is what a file holds. Nothing of it is proven before Verify.
+// Package is the content of a file. It is unverified until Verify succeeds.
 type Package struct {
 	Manifest *Manifest
-	// ManifestText is skill.toml as it was written.
+	// ManifestText is the original text of skill.toml.
 	ManifestText []byte
-	// Modules are the modules by the names of their entries, such as modules/notes.wasm.
+	// Modules are the modules by entry name, such as modules/notes.wasm.
 	Modules map[string][]byte
-	// SBOM is a bill of materials of CycloneDX, Provenance a statement of in-toto. They
-	// are nil where the package has none, which Audit refuses.
+	// SBOM is a CycloneDX bill of materials, and Provenance an in-toto statement. They are nil if
+	// the package lacks them, which Audit refuses.
 	SBOM, Provenance []byte
-	// Envelope is the signature, nil of a package that is not signed.
+	// Envelope is the signature, nil for an unsigned package.
 	Envelope []byte
 	// Digest is "sha256:" and the digest of the file.
 	Digest string
-	// checked are the modules of a package that Open read.
+	// checked caches the modules of a package that Open read.
 	checked *checked
 }
 
-// Open reads a package. The file has one form for what it holds: entries in their order,
-// stored and not compressed, with nothing between, before and behind them. Whatever is
-// another way is refused before an entry is read.
+// Open reads a package. The file has exactly one valid form for its content: sorted entries, stored
+// without compression, with no bytes before, between or after them. Any other form is refused
+// before an entry is read. Two readers therefore see the same content, and no byte can change
+// without the signature. A zip file otherwise has many forms (times, extra fields, orders, deflate
+// streams). Stored entries also need no limit of a compression ratio.
 func Open(data []byte) (*Package, error) {
 	files, err := listed(data)
 	if err != nil {
@@ -73,7 +75,7 @@ func Open(data []byte) (*Package, error) {
 		p.put(f.Name, text)
 	}
 	if p.ManifestText == nil {
-		return nil, refused("the package has no %s", ManifestEntry)
+		return nil, refused("the package does not contain %s", ManifestEntry)
 	}
 	if p.Manifest, err = ParseManifest(p.ManifestText); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ type entry struct {
 	text []byte
 }
 
-// entries are those of the package in their order; the signature is the last.
+// entries returns the entries of the package in their order; the signature is the last.
 func (p *Package) entries() []entry {
 	out := []entry{{ManifestEntry, p.ManifestText}}
 	for _, name := range slices.Sorted(maps.Keys(p.Modules)) {
@@ -123,13 +125,13 @@ func (p *Package) entries() []entry {
 	return out
 }
 
-// refused is a file that is no package.
+// refused returns the error for a file that is not a valid package.
 func refused(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.InvalidInput, format, args...).
-		WithRemedy("Get the package anew from its publisher; `palyra skills build` writes packages, and no other program has to.")
+		WithRemedy("Download the package again from its publisher. Only `palyra skills build` writes valid packages.")
 }
 
-// The end of a zip file without a comment: its size, and where its numbers stand.
+// The end record of a zip file without a comment: its size and the offsets of its fields.
 const (
 	endSize     = 22
 	endCount    = 10
@@ -137,50 +139,49 @@ const (
 	endOffset   = 16
 	centralSize = 46
 	localSize   = 30
-	// directorySize bounds the directory: MaxEntries with names that are longer than any
-	// that is known.
+	// directorySize is the maximum size of the directory: MaxEntries with names longer than any
+	// known entry.
 	directorySize = MaxEntries * (centralSize + 128)
 )
 
-// listed checks the caps and the form of a file, and returns its entries. Nothing is read
-// of them yet.
+// listed checks the limits and the form of a file and returns its entries. It reads no entry.
 func listed(data []byte) ([]*zip.File, error) {
 	if len(data) > MaxPackage {
-		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d bytes; %d are allowed", len(data), MaxPackage).
+		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d bytes; the limit is %d", len(data), MaxPackage).
 			WithRemedy("Make smaller modules, or several skills.")
 	}
 	if len(data) < endSize || !bytes.HasPrefix(data, []byte("PK\x03\x04")) {
-		return nil, refused("the file is no package: it does not begin as a zip file does")
+		return nil, refused("the file is not a package: it does not begin as a zip file does")
 	}
 	end := data[len(data)-endSize:]
 	if !bytes.HasPrefix(end, []byte("PK\x05\x06")) {
-		return nil, refused("the file does not end with its directory: something was cut off, or stands behind it")
+		return nil, refused("the file does not end with its directory: it is truncated, or has extra data at the end")
 	}
 	if n := binary.LittleEndian.Uint16(end[endCount:]); n > MaxEntries {
-		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d entries; %d are allowed", n, MaxEntries).
+		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d entries; the limit is %d", n, MaxEntries).
 			WithRemedy("Put fewer modules in it, or make several skills.")
 	}
-	// The library reads the directory from where it begins until it ends, whatever number
-	// it says: this is what bounds that. It leaves no way to zip64 either.
+	// The library reads the whole directory regardless of the stated number of entries, so its
+	// size is checked here. The check also excludes zip64.
 	length, offset := uint64(binary.LittleEndian.Uint32(end[endLength:])), uint64(binary.LittleEndian.Uint32(end[endOffset:]))
 	if length > directorySize {
-		return nil, reason.Errorf(reason.InputTooLarge, "the directory of the package has %d bytes; %d are allowed", length, directorySize)
+		return nil, reason.Errorf(reason.InputTooLarge, "the directory of the package has %d bytes; the limit is %d", length, directorySize)
 	}
 	if offset+length+endSize != uint64(len(data)) {
-		return nil, refused("the directory of the package does not stand between its last entry and its end")
+		return nil, refused("the directory of the package is not between its last entry and its end")
 	}
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
 		return nil, refused("the directory of the package cannot be read: %v", err)
 	}
 	if len(r.File) > MaxEntries {
-		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d entries; %d are allowed", len(r.File), MaxEntries)
+		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d entries; the limit is %d", len(r.File), MaxEntries)
 	}
 	seen := map[string]string{}
 	for _, f := range r.File {
 		folded := strings.ToLower(f.Name)
 		if other, twice := seen[folded]; twice {
-			return nil, refused("the entries %q and %q have one name", other, f.Name)
+			return nil, refused("the entries %q and %q have the same name", other, f.Name)
 		}
 		seen[folded] = f.Name
 		if err := checkEntry(f); err != nil {
@@ -190,26 +191,26 @@ func listed(data []byte) ([]*zip.File, error) {
 	return r.File, checkLayout(data, r.File)
 }
 
-// checkEntry judges an entry by the directory alone.
+// checkEntry checks an entry by the directory alone.
 func checkEntry(f *zip.File) error {
 	name := f.Name
 	switch {
 	case strings.ContainsAny(name, "\\:\x00") || path.IsAbs(name) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.HasPrefix(path.Clean(name), ".."):
 		return refused("the entry %q leads out of the package", name)
 	case strings.HasSuffix(name, "/") || f.Mode().IsDir():
-		return refused("the entry %q is a directory; a package has none", name)
+		return refused("the entry %q is a directory; packages contain only files", name)
 	case f.Mode()&^0o777 != 0 || f.ExternalAttrs != 0:
-		return refused("the entry %q is a link, or a file of another kind than a plain one", name)
+		return refused("the entry %q is a link or another special file", name)
 	case f.Flags&0x2041 != 0:
 		return refused("the entry %q is encrypted", name)
 	case f.Method != zip.Store:
-		return refused("the entry %q is compressed; the entries of a package are stored as they are", name)
+		return refused("the entry %q is compressed; the entries of a package must be stored without compression", name)
 	case f.CompressedSize64 != f.UncompressedSize64:
-		return refused("the entry %q says that it is %d bytes of %d; a stored entry is as large as it is", name, f.CompressedSize64, f.UncompressedSize64)
+		return refused("the entry %q states a size of %d bytes in %d; both sizes of a stored entry must be equal", name, f.CompressedSize64, f.UncompressedSize64)
 	case !known(name):
-		return refused("the entry %q belongs to no package", name)
+		return refused("the entry %q is not allowed in a package", name)
 	case !strings.HasPrefix(name, modulesDir) && f.UncompressedSize64 > MaxText:
-		return reason.Errorf(reason.InputTooLarge, "the entry %q has %d bytes; %d are allowed", name, f.UncompressedSize64, MaxText)
+		return reason.Errorf(reason.InputTooLarge, "the entry %q has %d bytes; the limit is %d", name, f.UncompressedSize64, MaxText)
 	}
 	return nil
 }
@@ -218,9 +219,8 @@ func known(name string) bool {
 	return slices.Contains([]string{ManifestEntry, SBOMEntry, ProvenanceEntry, SignatureEntry}, name) || moduleForm.MatchString(name)
 }
 
-// checkLayout walks over the file: entry after entry, and the directory behind the last,
-// so that no byte belongs to nobody or to two. Each part before an entry's content is
-// compared with what the directory says.
+// checkLayout walks over the file, entry by entry up to the directory, and verifies that every
+// byte belongs to exactly one part. It compares each local header with the directory.
 func checkLayout(data []byte, files []*zip.File) error {
 	at := uint64(0)
 	for _, f := range files {
@@ -230,10 +230,10 @@ func checkLayout(data []byte, files []*zip.File) error {
 			return refused("the entry %q cannot be found: %v", f.Name, err)
 		}
 		if uint64(offset) != begin || begin+f.CompressedSize64 > uint64(len(data)) {
-			return refused("the entry %q does not stand where the one before it ends", f.Name)
+			return refused("the entry %q does not begin where the previous one ends", f.Name)
 		}
 		if string(data[at+localSize:begin]) != f.Name {
-			return refused("the entry %q has another name in front of its content", f.Name)
+			return refused("the entry %q has another name in its local header", f.Name)
 		}
 		at = begin + f.CompressedSize64
 	}
@@ -241,12 +241,13 @@ func checkLayout(data []byte, files []*zip.File) error {
 		at += centralSize + uint64(len(f.Name))
 	}
 	if at+endSize != uint64(len(data)) {
-		return refused("the file has %d bytes that belong to no entry", int64(len(data))-int64(at+endSize))
+		return refused("the file has %d bytes outside of its entries", int64(len(data))-int64(at+endSize))
 	}
 	return nil
 }
 
-// content reads one entry. Its size is bounded by that of the file, since it is stored.
+// content reads one entry. Entries are stored, so the size of the file limits the size of an
+// entry.
 func content(f *zip.File) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {
@@ -260,11 +261,10 @@ func content(f *zip.File) ([]byte, error) {
 	return text, nil
 }
 
-// Pack writes the package's file, with the signature that it has or without one. The same
-// entries are the same bytes.
+// Pack writes the package's file, signed or unsigned. Equal entries result in equal bytes.
 func Pack(p *Package) ([]byte, error) {
 	if p.Manifest == nil {
-		return nil, reason.Errorf(reason.InvalidInput, "a package has a manifest")
+		return nil, reason.Errorf(reason.InvalidInput, "a package must have a manifest")
 	}
 	return p.encode()
 }
@@ -291,7 +291,7 @@ func (p *Package) encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// differs says where a file is not what the format makes of its entries.
+// differs describes the first difference between a file and the canonical form of its entries.
 func (p *Package) differs(want, got []byte) error {
 	at := 0
 	for at < min(len(want), len(got)) && want[at] == got[at] {
@@ -305,5 +305,5 @@ func (p *Package) differs(want, got []byte) error {
 			break
 		}
 	}
-	return refused("%s is not as the format has it (byte %d of the file)", where, at)
+	return refused("%s does not follow the format (byte %d of the file)", where, at)
 }

@@ -19,13 +19,13 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// file is an entry as a test writes it.
+// file is an entry written by a test.
 type file struct {
 	name, text string
 	change     func(h *zip.FileHeader)
 }
 
-// filesOf are the entries of a package.
+// filesOf returns the entries of a package.
 func filesOf(t testing.TB, data []byte) []file {
 	t.Helper()
 	var out []file
@@ -37,7 +37,7 @@ func filesOf(t testing.TB, data []byte) []file {
 	return out
 }
 
-// zipped writes entries as the format has them, but for what a test changes.
+// zipped writes entries in the form of the format, except for the changes of a test.
 func zipped(t testing.TB, files ...file) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -72,7 +72,7 @@ func TestOpen(t *testing.T) {
 	if p.Manifest.ID != "notes" || string(p.Modules["modules/notes.wasm"]) != command || !strings.HasPrefix(p.Digest, "sha256:") || len(p.SBOM) == 0 || len(p.Provenance) == 0 {
 		t.Errorf("%+v", p)
 	}
-	// Signed again it is the same file, and by somebody else it is theirs.
+	// Signing again results in the same file, and another signer results in another one.
 	if again := must.Get(skill.Sign(p, key))(t); !bytes.Equal(again, data) {
 		t.Error("the same entries and key gave another file")
 	}
@@ -81,7 +81,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses has files that are no packages, by what they are made of.
+// TestOpenRefuses contains invalid packages.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	good := filesOf(t, signed(t))
@@ -95,7 +95,7 @@ func TestOpenRefuses(t *testing.T) {
 	for i := range skill.MaxEntries {
 		many = append(many, file{name: fmt.Sprintf("modules/m%d.wasm", i), text: "x"})
 	}
-	// A directory whose numbers are another's: two entries of one content.
+	// A directory with the numbers of another entry: two entries with the same content.
 	data := signed(t)
 	commented := append(append([]byte{}, data[:len(data)-2]...), 3, 0, 'a', 'b', 'c')
 	for name, c := range map[string]struct {
@@ -105,36 +105,36 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		"nothing":             {nil, "it does not begin as a zip file does", ""},
 		"text":                {[]byte(strings.Repeat("text ", 100)), "it does not begin", ""},
-		"too large":           {make([]byte, skill.MaxPackage+1), "67108864 are allowed", reason.InputTooLarge},
-		"too many entries":    {zipped(t, many...), "256 are allowed", reason.InputTooLarge},
+		"too large":           {make([]byte, skill.MaxPackage+1), "the limit is 67108864", reason.InputTooLarge},
+		"too many entries":    {zipped(t, many...), "the limit is 256", reason.InputTooLarge},
 		"a long directory":    {manyEntries(t, data), "the directory of the package has", reason.InputTooLarge},
-		"a hidden directory":  {hiddenEntries(t, data), "does not stand between its last entry and its end", ""},
-		"cut off":             {data[:len(data)-1], "something was cut off", ""},
-		"bytes behind":        {append(append([]byte{}, data...), 0), "stands behind it", ""},
-		"a comment":           {commented, "stands behind it", ""},
-		"bytes before":        {append([]byte("PK\x03\x04"), data...), "does not stand between its last entry and its end", ""},
+		"a hidden directory":  {hiddenEntries(t, data), "is not between its last entry and its end", ""},
+		"cut off":             {data[:len(data)-1], "it is truncated", ""},
+		"bytes behind":        {append(append([]byte{}, data...), 0), "has extra data at the end", ""},
+		"a comment":           {commented, "has extra data at the end", ""},
+		"bytes before":        {append([]byte("PK\x03\x04"), data...), "is not between its last entry and its end", ""},
 		"up and out":          {also(file{name: "../../x"}), `"../../x" leads out`, ""},
 		"absolute":            {also(file{name: "/x"}), `"/x" leads out`, ""},
 		"a drive":             {also(file{name: `c:\x`}), `leads out`, ""},
 		"a backslash":         {also(file{name: `modules\x.wasm`}), `leads out`, ""},
 		"up within":           {also(file{name: "modules/../skill.toml"}), `leads out`, ""},
 		"a directory":         {also(file{name: "modules/", change: func(h *zip.FileHeader) {}}), `is a directory`, ""},
-		"an unknown entry":    {also(file{name: "setup.sh", text: "x"}), `"setup.sh" belongs to no package`, ""},
-		"a module elsewhere":  {also(file{name: "modules/a/b.wasm", text: "x"}), `belongs to no package`, ""},
-		"a name twice":        {also(file{name: "skill.toml", text: manifest}), `"skill.toml" and "skill.toml" have one name`, ""},
-		"a name in two cases": {also(file{name: "Skill.toml", text: manifest}), `have one name`, ""},
+		"an unknown entry":    {also(file{name: "setup.sh", text: "x"}), `"setup.sh" is not allowed in a package`, ""},
+		"a module elsewhere":  {also(file{name: "modules/a/b.wasm", text: "x"}), `is not allowed in a package`, ""},
+		"a name twice":        {also(file{name: "skill.toml", text: manifest}), `"skill.toml" and "skill.toml" have the same name`, ""},
+		"a name in two cases": {also(file{name: "Skill.toml", text: manifest}), `have the same name`, ""},
 		"a link":              {also(file{name: "modules/x.wasm", text: "/", change: func(h *zip.FileHeader) { h.SetMode(fs.ModeSymlink | 0o777) }}), "is a link", ""},
-		"a device":            {also(file{name: "modules/x.wasm", text: "/", change: func(h *zip.FileHeader) { h.SetMode(fs.ModeDevice | 0o666) }}), "is a link, or a file of another kind", ""},
+		"a device":            {also(file{name: "modules/x.wasm", text: "/", change: func(h *zip.FileHeader) { h.SetMode(fs.ModeDevice | 0o666) }}), "is a link or another special file", ""},
 		"encrypted":           {changed(func(h *zip.FileHeader) { h.Flags |= 1 }), `"modules/notes.wasm" is encrypted`, ""},
 		"compressed":          {changed(func(h *zip.FileHeader) { h.Method = zip.Deflate }), "is compressed", ""},
-		"a bomb":              {changed(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 31 }), "a stored entry is as large as it is", ""},
-		"another version":     {changed(func(h *zip.FileHeader) { h.ReaderVersion = 45 }), `the header or the place of the entry "modules/notes.wasm" is not as the format has it`, ""},
-		"a field of its own":  {changed(func(h *zip.FileHeader) { h.Extra = []byte{0, 0, 1, 0, 9} }), "does not stand where", ""},
-		"an entry's comment":  {changed(func(h *zip.FileHeader) { h.Comment = "hello" }), "belong to no entry", ""},
+		"a bomb":              {changed(func(h *zip.FileHeader) { h.UncompressedSize64 = 1 << 31 }), "both sizes of a stored entry must be equal", ""},
+		"another version":     {changed(func(h *zip.FileHeader) { h.ReaderVersion = 45 }), `the header or the place of the entry "modules/notes.wasm" does not follow the format`, ""},
+		"a field of its own":  {changed(func(h *zip.FileHeader) { h.Extra = []byte{0, 0, 1, 0, 9} }), "does not begin where", ""},
+		"an entry's comment":  {changed(func(h *zip.FileHeader) { h.Comment = "hello" }), "outside of its entries", ""},
 		"another checksum":    {changed(func(h *zip.FileHeader) { h.CRC32++ }), `"modules/notes.wasm" was changed`, ""},
-		"another order":       {zipped(t, append(append([]file{}, good[1:]...), good[0])...), "is not as the format has it", ""},
-		"no manifest":         {zipped(t, good[1:]...), "has no skill.toml", ""},
-		"a large text":        {zipped(t, append([]file{good[0], good[1], {name: "sbom.cdx.json", text: strings.Repeat(" ", skill.MaxText+1)}}, good[3:]...)...), "4194304 are allowed", reason.InputTooLarge},
+		"another order":       {zipped(t, append(append([]file{}, good[1:]...), good[0])...), "does not follow the format", ""},
+		"no manifest":         {zipped(t, good[1:]...), "does not contain skill.toml", ""},
+		"a large text":        {zipped(t, append([]file{good[0], good[1], {name: "sbom.cdx.json", text: strings.Repeat(" ", skill.MaxText+1)}}, good[3:]...)...), "the limit is 4194304", reason.InputTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := skill.Open(c.data)
@@ -146,21 +146,20 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
-	// The control: written by this test in the same way, unchanged, it is a package.
+	// The control: the same package, written by this test without changes, is valid.
 	if _, err := verify(zipped(t, good...)); err != nil {
 		t.Error(err)
 	}
 }
 
-// entriesOf is the directory of a package, and where it begins.
+// entriesOf returns the directory of a package, and its offset.
 func entriesOf(data []byte) (directory []byte, begins int) {
 	end := data[len(data)-22:]
 	begins = int(binary.LittleEndian.Uint32(end[16:]))
 	return data[begins : len(data)-22], begins
 }
 
-// manyEntries has its directory a thousand times, and says that it has as many entries as
-// before.
+// manyEntries repeats the directory a thousand times, and keeps the declared number of entries.
 func manyEntries(t *testing.T, data []byte) []byte {
 	t.Helper()
 	directory, begins := entriesOf(data)
@@ -170,7 +169,7 @@ func manyEntries(t *testing.T, data []byte) []byte {
 	return slices.Concat(data[:begins], many, end)
 }
 
-// hiddenEntries says that its long directory is a short one.
+// hiddenEntries declares a short size for its long directory.
 func hiddenEntries(t *testing.T, data []byte) []byte {
 	t.Helper()
 	directory, _ := entriesOf(data)
@@ -179,8 +178,8 @@ func hiddenEntries(t *testing.T, data []byte) []byte {
 	return long
 }
 
-// TestTampering: what is changed after signing is refused by its name, also where the zip
-// file around it was made anew to fit.
+// TestTampering: an entry changed after signing is refused by name, even if the zip file is
+// rebuilt to match.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	good := filesOf(t, signed(t))
@@ -212,18 +211,18 @@ func TestTampering(t *testing.T) {
 	}{
 		"the manifest":    {swap("skill.toml", replace("risk = 20", "risk = 1")), `the entry "skill.toml" was changed`},
 		"more asked for":  {swap("skill.toml", replace(`"api.example.org:443"`, `"api.example.org:443", "evil.example"`)), `the entry "skill.toml" was changed`},
-		"the publisher":   {swap("skill.toml", replace("example.org\"\n", "example.com\"\n")), `publisher is "example.com", and "example.org" was signed`},
-		"the version":     {swap("skill.toml", replace("1.2.3", "9.9.9")), `version is "9.9.9", and "1.2.3" was signed`},
-		"the id":          {swap("skill.toml", replace(`id = "notes"`, `id = "other"`)), `id is "other", and "notes" was signed`},
+		"the publisher":   {swap("skill.toml", replace("example.org\"\n", "example.com\"\n")), `publisher "example.com", but "example.org" was signed`},
+		"the version":     {swap("skill.toml", replace("1.2.3", "9.9.9")), `version "9.9.9", but "1.2.3" was signed`},
+		"the id":          {swap("skill.toml", replace(`id = "notes"`, `id = "other"`)), `id "other", but "notes" was signed`},
 		"the module":      {swap("modules/notes.wasm", func(s string) string { return s + "\x00\x01\x00" }), `the entry "modules/notes.wasm" was changed`},
 		"the bill":        {swap("sbom.cdx.json", replace("1.26.0", "1.26.1")), `the entry "sbom.cdx.json" was changed`},
 		"the provenance":  {swap("provenance.json", replace("go1.26.0", "go1.26.1")), `the entry "provenance.json" was changed`},
-		"no provenance":   {drop("provenance.json"), `the entry "provenance.json" was signed, and is not there`},
-		"no module":       {drop("modules/notes.wasm"), `the entry "modules/notes.wasm" was signed, and is not there`},
+		"no provenance":   {drop("provenance.json"), `the entry "provenance.json" was signed, but is missing`},
+		"no module":       {drop("modules/notes.wasm"), `the entry "modules/notes.wasm" was signed, but is missing`},
 		"no signature":    {drop("signature.dsse.json"), "it is not signed"},
 		"one module more": {append(append(append([]file{}, good[:2]...), file{name: "modules/z.wasm", text: command}), good[2:]...), `the entry "modules/z.wasm" was not signed`},
 		"the signature":   {swap("signature.dsse.json", func(s string) string { return resigned(t, s, nil, func(sig []byte) { sig[0]++ }) }), "signature does not match"},
-		"what is signed": {swap("signature.dsse.json", func(s string) string {
+		"signed data": {swap("signature.dsse.json", func(s string) string {
 			return resigned(t, s, func(p string) string { return strings.Replace(p, "1.2.3", "1.2.4", 1) }, nil)
 		}), "signature does not match"},
 		"a key in between": {swap("signature.dsse.json", func(s string) string { return resigned(t, s, anotherKey, nil) }), "it names the key"},
@@ -242,7 +241,7 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// resigned changes an envelope from inside.
+// resigned modifies the content of an envelope.
 func resigned(t *testing.T, text string, payload func(string) string, sig func([]byte)) string {
 	t.Helper()
 	var e struct {
@@ -271,8 +270,7 @@ func anotherKey(payload string) string {
 	return strings.Replace(payload, ours, theirs, 1)
 }
 
-// TestEveryByte: there is no byte of the file that can be changed. The control is the file
-// as it is.
+// TestEveryByte: a change of any byte of the file is detected. The control is the unchanged file.
 func TestEveryByte(t *testing.T) {
 	t.Parallel()
 	data := signed(t)
@@ -291,8 +289,8 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever the bytes, they end as a package or an error with a code, and what is
-// taken is written again as it was.
+// FuzzOpen: any bytes result in a package or an error with a code, and an accepted package is
+// written back unchanged.
 func FuzzOpen(f *testing.F) {
 	f.Add(signed(f))
 	f.Add(must.Get(skill.Pack(unsigned(f, manifest)))(f))

@@ -30,7 +30,7 @@ func TestParseManifest(t *testing.T) {
 	}
 }
 
-// TestParseManifestRefuses: each error names the key, and says what to do.
+// TestParseManifestRefuses: each error names the key and the next step.
 func TestParseManifestRefuses(t *testing.T) {
 	t.Parallel()
 	second := strings.ReplaceAll(manifest[strings.Index(manifest, "[[tools]]"):], "\n[tools.", "\n[tools.")
@@ -38,41 +38,41 @@ func TestParseManifestRefuses(t *testing.T) {
 		"empty":                   {"", "format", `is ""`, "palyra-skill/v1"},
 		"no TOML":                 {"format = ", "", "line 1", "Correct"},
 		"another format":          {with("skill/v1", "skill/v2"), "format", "v2", "palyra-skill/v1"},
-		"an unknown key":          {with("name = \"Notes\"", "name = \"Notes\"\nverison = \"1\""), "verison", "there is no such key", "Did you mean version?"},
-		"an unknown key of tools": {with("risk = 20", "rsik = 20"), "tools.rsik", "there is no such key", "Did you mean tools.risk?"},
+		"an unknown key":          {with("name = \"Notes\"", "name = \"Notes\"\nverison = \"1\""), "verison", "the key is unknown", "Did you mean version?"},
+		"an unknown key of tools": {with("risk = 20", "rsik = 20"), "tools.rsik", "the key is unknown", "Did you mean tools.risk?"},
 		"a key twice":             {with("name = \"Notes\"", "name = \"Notes\"\nname = \"Notes\""), "name", "line 4", "Correct"},
 		"another kind":            {with("fuel = 200_000_000", `fuel = "much"`), "tools.fuel", "line", "Correct"},
 		"negative fuel":           {with("fuel = 200_000_000", `fuel = -1`), "tools.fuel", "line", "Correct"},
-		"an id":                   {with(`id = "notes"`, `id = "No tes"`), "id", "is no id", "lower-case"},
-		"a long id":               {with(`id = "notes"`, `id = "`+strings.Repeat("n", 41)+`"`), "id", "is no id", "at most 40"},
-		"no name":                 {with(`name = "Notes"`, ""), "name", "is not there", "Write it"},
-		"a name of two lines":     {with(`name = "Notes"`, `name = "a\nb"`), "name", "cannot be shown", "Leave out"},
-		"a name that turns":       {with(`name = "Notes"`, `name = "a\u202eb"`), "name", "cannot be shown", "Leave out"},
-		"a version":               {with("1.2.3", "1.2"), "version", "no semantic version", "1.0.0"},
-		"a version with v":        {with("1.2.3", "v1.2.3"), "version", "no semantic version", "1.0.0"},
-		"a publisher":             {with("example.org\"\n", "Example Org\"\n"), "publisher", "no name of a publisher", "lower-case"},
-		"a homepage":              {with("[compatibility]", "homepage = \"http://x\"\n[compatibility]"), "homepage", "no URL", "absolute"},
+		"an id":                   {with(`id = "notes"`, `id = "No tes"`), "id", "is not a valid id", "lower-case"},
+		"a long id":               {with(`id = "notes"`, `id = "`+strings.Repeat("n", 41)+`"`), "id", "is not a valid id", "at most 40"},
+		"no name":                 {with(`name = "Notes"`, ""), "name", "is missing", "Write a text"},
+		"a name of two lines":     {with(`name = "Notes"`, `name = "a\nb"`), "name", "cannot be displayed", "Remove line breaks"},
+		"a name that turns":       {with(`name = "Notes"`, `name = "a\u202eb"`), "name", "cannot be displayed", "Remove line breaks"},
+		"a version":               {with("1.2.3", "1.2"), "version", "not a semantic version", "1.0.0"},
+		"a version with v":        {with("1.2.3", "v1.2.3"), "version", "not a semantic version", "1.0.0"},
+		"a publisher":             {with("example.org\"\n", "Example Org\"\n"), "publisher", "not a valid publisher name", "lower-case"},
+		"a homepage":              {with("[compatibility]", "homepage = \"http://x\"\n[compatibility]"), "homepage", "not an https URL", "absolute"},
 		"another interface":       {with(`interface = "0.1.0"`, `interface = "9.0.0"`), "compatibility.interface", "not known", "0.1.0"},
-		"no interface":            {with(`interface = "0.1.0"`, ``), "compatibility.interface", "is not there", "0.1.0"},
-		"a quota":                 {with("wall_ms = 5000", "wall_ms = -1"), "quotas.wall_ms", "is -1", "or leave it out"},
-		"no tools":                {manifest[:strings.Index(manifest, "[[tools]]")], "tools", "there is none", "[[tools]]"},
-		"a tool twice":            {manifest + second, "tools.add.id", "two tools", "of its own"},
-		"a tool's id":             {with(`id = "add"`, `id = "Add"`), "tools[0].id", "is no id", "lower-case"},
-		"no description":          {with(`description = "Add a note."`, ""), "tools.add.description", "is not there", "Write it"},
-		"a module":                {with("modules/notes.wasm", "../notes.wasm"), "tools.add.module", "no module of a package", "modules/NAME.wasm"},
+		"no interface":            {with(`interface = "0.1.0"`, ``), "compatibility.interface", "is missing", "0.1.0"},
+		"a quota":                 {with("wall_ms = 5000", "wall_ms = -1"), "quotas.wall_ms", "is -1", "or remove the key"},
+		"no tools":                {manifest[:strings.Index(manifest, "[[tools]]")], "tools", "the list is empty", "[[tools]]"},
+		"a tool twice":            {manifest + second, "tools.add.id", "two tools", "a unique id"},
+		"a tool's id":             {with(`id = "add"`, `id = "Add"`), "tools[0].id", "is not a valid id", "lower-case"},
+		"no description":          {with(`description = "Add a note."`, ""), "tools.add.description", "is missing", "Write a text"},
+		"a module":                {with("modules/notes.wasm", "../notes.wasm"), "tools.add.module", "not a valid module of a package", "modules/NAME.wasm"},
 		"much fuel":               {with("200_000_000", "1_000_000_001"), "tools.add.fuel", "1000000001", "at most 1000000000"},
 		"a risk":                  {with("risk = 20", "risk = 101"), "tools.add.risk", "101", "1 to 100"},
-		"no schema":               {with("input_schema = '{\"type\": \"object\", \"properties\": {\"text\": {\"type\": \"string\"}}}'", ""), "tools.add.input_schema", "is not there", "JSON Schema"},
+		"no schema":               {with("input_schema = '{\"type\": \"object\", \"properties\": {\"text\": {\"type\": \"string\"}}}'", ""), "tools.add.input_schema", "is missing", "JSON Schema"},
 		"a schema of text":        {with("output_schema = '{\"type\": \"object\"}'", "output_schema = '{\"type\": \"string\"}'"), "tools.add.output_schema", `"type": "object"`, "Correct the schema"},
 		"a schema elsewhere":      {with("output_schema = '{\"type\": \"object\"}'", "output_schema = '{\"type\": \"object\", \"$ref\": \"https://example.org/x\"}'"), "tools.add.output_schema", "the schema", "Correct the schema"},
-		"a URL as a host":         {with("api.example.org:443", "https://api.example.org"), "tools.add.capabilities.http", "is no host", "without a scheme"},
+		"a URL as a host":         {with("api.example.org:443", "https://api.example.org"), "tools.add.capabilities.http", "is not a valid host", "without a scheme"},
 		"a host twice":            {with(`"api.example.org:443"`, `"a.example", "a.example"`), "tools.add.capabilities.http", "twice", "once"},
 		"a secret's use":          {with(`use = "placeholder"`, `use = "see"`), "tools.add.capabilities.secrets.use", `"see"`, "placeholder"},
-		"a secret's name":         {with("global/notes", "vault://global/notes"), "tools.add.capabilities.secrets.name", "no name of a secret", "SCOPE/KEY"},
-		"another skill's secret":  {with("global/notes", "skill:web/key"), "tools.add.capabilities.secrets.name", "not of this skill's scope", "skill:notes/KEY"},
-		"a scope without a key":   {with("global/notes", "skill:notes"), "tools.add.capabilities.secrets.name", "not of this skill's scope", "skill:notes/KEY"},
+		"a secret's name":         {with("global/notes", "vault://global/notes"), "tools.add.capabilities.secrets.name", "not a valid secret name", "SCOPE/KEY"},
+		"another skill's secret":  {with("global/notes", "skill:web/key"), "tools.add.capabilities.secrets.name", "in the scope of another skill", "skill:notes/KEY"},
+		"a scope without a key":   {with("global/notes", "skill:notes"), "tools.add.capabilities.secrets.name", "in the scope of another skill", "skill:notes/KEY"},
 		"much storage":            {with("storage_bytes = 65536", "storage_bytes = 99999999999"), "tools.add.capabilities.storage_bytes", "99999999999", "1 to"},
-		"a channel":               {with("storage_bytes = 65536", "channels = [\"A b\"]"), "tools.add.capabilities.channels", "no name of a channel", "palyra.toml"},
+		"a channel":               {with("storage_bytes = 65536", "channels = [\"A b\"]"), "tools.add.capabilities.channels", "not a valid channel name", "palyra.toml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := skill.ParseManifest([]byte(c.text))
@@ -93,8 +93,8 @@ func TestParseManifestRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseManifest: whatever the text, it ends with a manifest or with an error that has
-// a code and a next step; what is taken is taken again.
+// FuzzParseManifest: any text results in a manifest or in an error with a code and a next step;
+// an accepted text is accepted again.
 func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(manifest))
 	f.Add([]byte(with("api.example.org:443", "*")))

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// manifest is one that is in order; replaced in pieces by tests.
+// manifest is a valid manifest; tests replace parts of it.
 const manifest = `format = "palyra-skill/v1"
 id = "notes"
 name = "Notes"
@@ -44,7 +44,7 @@ storage_bytes = 65536
 // command is the smallest command of wasip1.
 const command = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x04\x01\x60\x00\x00" + // a type
-	"\x03\x02\x01\x00" + // a function of it
+	"\x03\x02\x01\x00" + // a function of that type
 	"\x05\x03\x01\x00\x01" + // a memory
 	"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00" +
 	"\x0a\x04\x01\x02\x00\x0b"
@@ -54,7 +54,7 @@ var (
 	other = ed25519.NewKeyFromSeed([]byte("a key of somebody else's entirely"[:32]))
 )
 
-// unsigned is the package of the manifest, as it is built.
+// unsigned returns the package of the manifest, without a signature.
 func unsigned(t testing.TB, text string) *skill.Package {
 	t.Helper()
 	p := &skill.Package{ManifestText: []byte(text), Modules: map[string][]byte{"modules/notes.wasm": []byte(command)}}
@@ -63,13 +63,13 @@ func unsigned(t testing.TB, text string) *skill.Package {
 	return p
 }
 
-// signed is its file, signed.
+// signed returns its signed file.
 func signed(t testing.TB) []byte {
 	t.Helper()
 	return must.Get(skill.Sign(unsigned(t, manifest), key))(t)
 }
 
-// with is the manifest with one piece in place of another.
+// with returns the manifest with one part replaced.
 func with(old, text string) string {
 	if !strings.Contains(manifest, old) {
 		panic(old)

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
@@ -18,7 +19,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// List returns all servers by name.
+// List returns the state of all servers, sorted by name.
 func (m *Manager) List() []declared.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,18 +31,18 @@ func (m *Manager) List() []declared.State {
 	return states
 }
 
-// state puts together what is known. The caller holds m.mu.
+// state returns the current state of a server. The caller holds m.mu.
 func (m *Manager) state(name string, k *kept) declared.State {
 	s := declared.State{Kept: k.Kept, Digest: k.digest, Changes: k.changes}
 	if k.problem != nil {
 		s.Problem, s.Remedy = k.problem.Message, k.problem.NextStep()
 		if len(k.Approved.Definitions) == 0 && k.problem.Remedy == "" && slices.Contains([]reason.Code{reason.UpstreamUnavailable, reason.SpawnFailed}, k.problem.Code) {
-			// It has no tools, so that no call will try it again.
-			s.Remedy = "Mend what the message names, then `palyra mcp refresh " + name + "`."
+			// The server has no tools, so no later call would retry it.
+			s.Remedy = "Fix the cause given in the message, then run `palyra mcp refresh " + name + "`."
 		}
 	}
 	if k.stray != "" {
-		s.Seen.LeftOut = append(slices.Clip(s.Seen.LeftOut), namedStray(k.stray)+" and was left out: have the server write its log to standard error")
+		s.Seen.LeftOut = append(slices.Clip(s.Seen.LeftOut), namedStray(k.stray)+" and was skipped: configure the server to write its log to standard error")
 	}
 	for _, d := range k.Approved.Definitions {
 		if why := m.use.Router.Suspended(name + "/" + d.Name); why != nil && d.Kind == declared.KindTool && s.Problem == "" {
@@ -61,7 +62,7 @@ func (m *Manager) state(name string, k *kept) declared.State {
 	return s
 }
 
-// Show returns one server.
+// Show returns the state of one server.
 func (m *Manager) Show(name string) (declared.State, error) {
 	if _, err := m.find(name); err != nil {
 		return declared.State{}, err
@@ -71,8 +72,8 @@ func (m *Manager) Show(name string) (declared.State, error) {
 	return m.state(name, m.servers[name]), nil
 }
 
-// Check refuses a server that cannot be added, and returns it with what is known of its
-// package.
+// Check returns an error for a server that cannot be added. Otherwise it returns the declaration,
+// completed with the details of its installed package.
 func (m *Manager) Check(s declared.Server) (declared.Server, error) {
 	if err := s.Check(); err != nil {
 		return s, err
@@ -90,33 +91,36 @@ func (m *Manager) Check(s declared.Server) (declared.Server, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, there := m.servers[s.Name]; there {
-		return s, reason.Errorf(reason.AlreadyExists, "there is an upstream server %s already", s.Name).
-			WithRemedy("Take another name, or remove it first with `palyra mcp remove %s`.", s.Name)
+		return s, reason.Errorf(reason.AlreadyExists, "the upstream server %s already exists", s.Name).
+			WithRemedy("Choose another name, or remove the server first with `palyra mcp remove %s`.", s.Name)
 	}
 	if len(m.servers) >= mostServers {
-		return s, reason.Errorf(reason.QuotaExceeded, "there are %d upstream servers, which is the most", mostServers).WithRemedy("Remove one that nobody uses.")
+		return s, reason.Errorf(reason.QuotaExceeded, "the limit of %d upstream servers is reached", mostServers).WithRemedy("Remove a server that is not in use.")
 	}
 	return s, nil
 }
 
-// complete fills in what was installed under the prefix that a declaration names: whoever
-// declares it does not say what that is.
+// complete fills in the details of the package installed under the prefix of the declaration.
+// These details come from the installation record, never from the declaration.
 func (m *Manager) complete(s *declared.Server, server string) error {
 	if s.Package == nil {
 		return nil
 	}
 	if m.use.Prefixes == nil {
-		return reason.Errorf(reason.NotFound, "this gateway installs no packages for upstream servers")
+		return reason.Errorf(reason.NotFound, "this gateway cannot install packages for upstream servers")
 	}
 	p, err := m.use.Prefixes.Find(server, s.Package.Prefix)
 	s.Package = &p
 	return err
 }
 
-// Add declares a server and reaches it for the first time: what it says of itself then
-// is approved by that. One that cannot be reached is added all the same, and has no
-// tools until `palyra mcp refresh`.
+// Add declares a server and connects to it for the first time. The definitions of this first
+// connection are approved implicitly. An unreachable server is added as well; it has no tools
+// until `palyra mcp refresh` succeeds.
 func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
+	if err := m.use.Guard.Check(ctx, change.AddUpstream); err != nil {
+		return declared.State{}, err
+	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	s, err := m.Check(s)
@@ -138,7 +142,7 @@ func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) 
 	m.mu.Lock()
 	m.servers[s.Name] = one
 	m.mu.Unlock()
-	if len(s.Inject) > 0 { // it is started by a call
+	if len(s.Inject) > 0 { // the server is started by a call
 		if err := m.rebuild(ctx, by, s.Name); err != nil {
 			return declared.State{}, err
 		}
@@ -157,7 +161,7 @@ func drafted(ctx context.Context, code event.Code, by access.Caller, subject str
 	return draft.By(access.DeviceOf(ctx))
 }
 
-// Refresh reaches a server anew and compares what it says with what was approved.
+// Refresh reconnects to a server and compares its definitions with the approved ones.
 func (m *Manager) Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -173,8 +177,8 @@ func (m *Manager) Refresh(ctx context.Context, by access.Caller, name string) (d
 	return m.Show(name)
 }
 
-// reach looks at a server in an instance of its own, for the person who asks. The
-// caller holds m.changing.
+// reach inspects a server through a separate instance, on behalf of the requester. The caller
+// holds m.changing.
 func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server) error {
 	if !s.Remote() {
 		if err := m.Runs(); err != nil {
@@ -195,7 +199,7 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	if err != nil {
 		return err
 	}
-	in, leave, err := m.visit(ctx, l, lent)
+	in, leave, err := m.withInstance(ctx, l, lent)
 	if err != nil {
 		return err
 	}
@@ -209,9 +213,9 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	return m.rebuild(ctx, by, s.Name)
 }
 
-// visit starts an instance that is looked at and ended. One that gets secrets runs
-// already, for the same person.
-func (m *Manager) visit(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
+// withInstance starts an instance for one inspection; leave ends it. For a server that receives secrets
+// it uses the instance that already runs for the same principal.
+func (m *Manager) withInstance(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
 	if len(l.injections) == 0 {
 		if in, err = m.start(ctx, l, lent); err != nil {
 			return nil, nil, err
@@ -225,25 +229,28 @@ func (m *Manager) visit(ctx context.Context, l launch, lent []egress.Secret) (in
 	return in, leave, err
 }
 
-// rebuild gives the router the tools as they are approved now, and has the policies
-// made anew.
+// rebuild registers the approved tools with the router and rebuilds the policies.
 func (m *Manager) rebuild(ctx context.Context, by access.Caller, name string) error {
 	k, err := m.find(name)
 	if err != nil {
 		return err
 	}
 	if err := m.setTools(k.Server, k.Approved); err != nil {
-		return reason.Errorf(reason.UpstreamUnavailable, "the tools of the upstream server %s cannot be offered: %w", name, err)
+		return reason.Errorf(reason.UpstreamUnavailable, "registering the tools of the upstream server %s: %w", name, err)
 	}
 	if err := m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
-		return fmt.Errorf("making the policies anew with the tools of the upstream server %s: %w", name, err)
+		return fmt.Errorf("rebuilding the policies with the tools of the upstream server %s: %w", name, err)
 	}
 	return nil
 }
 
-// Approve accepts what a server says of itself now. digest is SightDigest of what the
-// person saw: if the server said something else meanwhile, nothing is approved.
+// Approve accepts the definitions that a server currently reports. digest is the SightDigest of
+// the definitions that the approver reviewed; if the server reports other definitions by then,
+// Approve fails and changes nothing.
 func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error) {
+	if err := m.use.Guard.Check(ctx, change.ApproveUpstream); err != nil {
+		return declared.State{}, err
+	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	m.keeping.Lock()
@@ -253,12 +260,12 @@ func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest st
 		return declared.State{}, err
 	}
 	if len(k.changes) == 0 {
-		return declared.State{}, reason.Errorf(reason.NotFound, "nothing of the upstream server %s waits to be approved", name).
-			WithRemedy("`palyra mcp refresh %s` looks whether it says something else by now.", name)
+		return declared.State{}, reason.Errorf(reason.NotFound, "the upstream server %s has no changes to approve", name).
+			WithRemedy("Run `palyra mcp refresh %s` to check for changed definitions.", name)
 	}
 	if now := k.Seen.Digest(); digest != now {
-		return declared.State{}, reason.Errorf(reason.DigestMismatch, "the upstream server %s says something else by now than what you saw", name).
-			WithRemedy("Look at the difference again with `palyra mcp show %s`.", name).WithField("digest", now)
+		return declared.State{}, reason.Errorf(reason.DigestMismatch, "the definitions of the upstream server %s changed after you reviewed them", name).
+			WithRemedy("Review the difference again with `palyra mcp show %s`.", name).WithField("digest", now)
 	}
 	was := k.Kept
 	now := k.Kept
@@ -267,7 +274,7 @@ func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest st
 	if err != nil {
 		return declared.State{}, err
 	}
-	// The policies have to take the new definitions before they count.
+	// The new definitions take effect only if the policies load with them.
 	m.noted(name, func(k *kept) { k.Kept = now })
 	if err := m.rebuild(ctx, by, name); err != nil {
 		m.noted(name, func(k *kept) { k.Kept = was })
@@ -281,15 +288,15 @@ func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest st
 	return m.Show(name)
 }
 
-// undo sets the tools again as they were, and returns why.
+// undo restores the previous tools and returns the cause.
 func (m *Manager) undo(ctx context.Context, by access.Caller, was declared.Kept, why error) error {
 	if err := m.setTools(was.Server, was.Approved); err == nil {
-		_ = m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()) // what was in force loads
+		_ = m.use.Policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()) // these policies loaded before
 	}
 	return why
 }
 
-// Remove takes a server and its tools away. Policies that name one keep it.
+// Remove removes a server and its tools. Policies that name one of the tools stay unchanged.
 func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
@@ -320,8 +327,8 @@ func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) err
 	return errors.Join(m.tidy(name), m.removeState(name))
 }
 
-// tidy removes what is installed for a server and not used. The caller has ended the
-// instances that used it.
+// tidy removes the unused installations of a server. The caller has ended the instances that used
+// them.
 func (m *Manager) tidy(name string, kept ...string) error {
 	if m.use.Prefixes == nil {
 		return nil
@@ -329,7 +336,7 @@ func (m *Manager) tidy(name string, kept ...string) error {
 	return m.use.Prefixes.Keep(name, kept...)
 }
 
-// Updated is a server as Update would declare it.
+// Updated returns the declaration that Update would store.
 func (m *Manager) Updated(name, prefix string) (declared.Server, error) {
 	k, err := m.find(name)
 	if err != nil {
@@ -337,8 +344,8 @@ func (m *Manager) Updated(name, prefix string) (declared.Server, error) {
 	}
 	s := k.Server
 	if s.Package == nil {
-		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s is no package that was installed", name).
-			WithRemedy("Update %s where it is installed, and then `palyra mcp refresh %s`.", s.Where(), name)
+		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s does not use an installed package", name).
+			WithRemedy("Update %s with its own installer, then run `palyra mcp refresh %s`.", s.Where(), name)
 	}
 	s.Package = &declared.Package{Prefix: prefix}
 	if err := s.Check(); err != nil {
@@ -349,16 +356,19 @@ func (m *Manager) Updated(name, prefix string) (declared.Server, error) {
 		return s, err
 	}
 	if was.Ecosystem != now.Package.Ecosystem || was.Name != now.Package.Name {
-		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s is of the package %s, and %s was installed", name, was.Name, now.Package.Name).
-			WithRemedy("Remove the server and add the other one.")
+		return s, reason.Errorf(reason.InvalidInput, "the upstream server %s uses the package %s, but %s was installed", name, was.Name, now.Package.Name).
+			WithRemedy("Remove the server and add one for the other package.")
 	}
 	return now, nil
 }
 
-// Update has the program of a server come from what is installed as prefix. Calls that
-// are under way go on with what it came from before; if nothing else uses that, it is
-// removed. Definitions that differ wait to be approved, as always.
+// Update switches the program of a server to the installation at prefix. Calls in progress finish
+// with the previous installation, which is then removed if no other server uses it. Changed
+// definitions wait for approval as usual.
 func (m *Manager) Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error) {
+	if err := m.use.Guard.Check(ctx, change.UpdateUpstream); err != nil {
+		return declared.State{}, err
+	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	s, err := m.Updated(name, prefix)
@@ -383,7 +393,7 @@ func (m *Manager) Update(ctx context.Context, by access.Caller, name, prefix str
 	return m.Show(name)
 }
 
-// redeclare keeps a server as it is declared now, with all that was approved of it.
+// redeclare stores the new declaration of a server and keeps its approvals.
 func (m *Manager) redeclare(ctx context.Context, by access.Caller, s declared.Server) error {
 	m.keeping.Lock()
 	defer m.keeping.Unlock()

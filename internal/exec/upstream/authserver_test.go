@@ -19,24 +19,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// place is an authorization server and an MCP server that takes its tokens, each on a
-// host of its own, by TLS.
+// place is an authorization server and an MCP server that accepts its tokens, each on its own
+// host, with TLS.
 type place struct {
 	t         *testing.T
 	as, rs    *httptest.Server
 	mcp       http.Handler
 	mu        sync.Mutex
 	codes     map[string]code
-	tokens    map[string]string // to the resource that it is for
-	refreshes map[string]string // to the resource
-	// asked are the requests at the token endpoint, shown the Authorization headers that
-	// the MCP server got, registered the redirects of clients.
+	tokens    map[string]string // to their resource
+	refreshes map[string]string // to their resource
+	// asked are the requests at the token endpoint, shown the Authorization headers that the MCP
+	// server received, and registered the redirects of clients.
 	asked      []url.Values
 	shown      []string
 	registered []string
 	revoked    []string
 
-	// What a test changes:
+	// Variations for tests:
 	metadata, resource func(map[string]any)
 	noRegistration     bool
 	noRefresh          bool
@@ -70,7 +70,7 @@ func (p *place) roots() *x509.CertPool {
 	return pool
 }
 
-// serve is the MCP server.
+// serve implements the MCP server.
 func (p *place) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/.well-known/oauth-protected-resource/mcp" {
 		about := map[string]any{"resource": p.url(), "authorization_servers": []string{p.as.URL}, "scopes_supported": []string{"tools"}}
@@ -97,7 +97,7 @@ func (p *place) serve(w http.ResponseWriter, r *http.Request) {
 	p.mcp.ServeHTTP(w, r)
 }
 
-// authorize is the authorization server.
+// authorize implements the authorization server.
 func (p *place) authorize(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *place) token(w http.ResponseWriter, r *http.Request) {
 	answer(w, 200, out)
 }
 
-// forget ends the tokens, and with all the refresh tokens, too.
+// forget invalidates the tokens, and with all also the refresh tokens.
 func (p *place) forget(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,32 +9,33 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// metaArgument is the argument with the keys of _meta that a server declares. As an argument
-// they are judged, shown, bound and recorded; the _meta of the caller itself is passed to no
-// server.
+// metaArgument is the argument with the _meta keys that a server declares. As an argument they
+// are subject to policy, displayed, bound and recorded. The _meta of the caller is never
+// forwarded to a server.
 const metaArgument = "_meta"
 
-// withMeta is the input schema of a tool whose server declares keys of _meta: it has them
-// as an argument. A schema that has an argument of that name already is refused.
+// withMeta adds the declared _meta keys to the input schema of a tool, as an argument. It fails
+// if the schema already has an argument of that name.
 func withMeta(schema any, keys []string) (any, error) {
 	if len(keys) == 0 {
 		return schema, nil
 	}
-	said, ok := schema.(map[string]any)
+	schemaObject, ok := schema.(map[string]any)
 	if !ok {
-		return nil, reason.Errorf(reason.InvalidInput, "the schema of the tool is no object, which could take the declared keys of _meta")
+		return nil, reason.Errorf(reason.InvalidInput, "the schema of the tool is not an object, so the declared keys of _meta cannot be added to it")
 	}
-	properties, _ := said["properties"].(map[string]any)
+	properties, _ := schemaObject["properties"].(map[string]any)
 	if _, taken := properties[metaArgument]; taken {
-		return nil, reason.Errorf(reason.InvalidInput, "the tool has an argument %s of its own, and its server declares keys of _meta", metaArgument).
+		return nil, reason.Errorf(reason.InvalidInput, "the tool already has an argument %s, which conflicts with the declared keys of _meta", metaArgument).
 			WithRemedy("Add the server without --meta.")
 	}
 	declared := make(map[string]any, len(keys))
 	for _, key := range keys {
-		// Policy reads a string as it is; it would read a value of any type as its JSON.
+		// Policies read a string unchanged; a value of any other type would be compared as its
+		// JSON text.
 		declared[key] = map[string]any{"type": "string"}
 	}
-	extended, more := maps.Clone(said), map[string]any{metaArgument: map[string]any{
+	extended, more := maps.Clone(schemaObject), map[string]any{metaArgument: map[string]any{
 		"type": "object", "properties": declared, "additionalProperties": false,
 		"description": "Keys of _meta, each a string, that the upstream server gets with the call.",
 	}}
@@ -43,7 +44,7 @@ func withMeta(schema any, keys []string) (any, error) {
 	return extended, nil
 }
 
-// takeMeta splits what the server gets as _meta off the arguments of a call.
+// takeMeta separates the argument with _meta keys from the other arguments of a call.
 func (t proxied) takeMeta(input json.RawMessage) (json.RawMessage, mcp.Meta, error) {
 	if len(t.server.Meta) == 0 || t.ask != nil || len(input) == 0 {
 		return input, nil, nil

@@ -12,17 +12,18 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// client is the gateway as a server sees it. Servers of the older revisions are told
-// once what it takes, and get an error for what the client of a call did not declare;
-// those of the newer ones are told with each call (capabilitiesOf).
+// client returns the MCP client for a server. Servers of older revisions receive the client
+// capabilities once, at initialization, and get an error for a capability that the client of a
+// call did not declare. Servers of newer revisions receive the capabilities with each call (see
+// capabilitiesOf).
 func (m *Manager) client(in *instance) *mcp.Client {
 	c := mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
 			Sampling:    &mcp.SamplingCapabilities{}, RootsV2: &mcp.RootCapabilities{},
 		},
-		// Of the library's own handlers this one alone is asked, for errors that want a
-		// URL to be opened.
+		// Of its request handlers, the library calls only this one, for errors that require opening
+		// a URL.
 		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			answer, err := m.asked(ctx, in, r.Params)
 			elicited, _ := answer.(*mcp.ElicitResult)
@@ -58,8 +59,8 @@ func (m *Manager) client(in *instance) *mcp.Client {
 	return c
 }
 
-// uncached has the library keep nothing of what is read: an instance may serve several
-// principals, and each call has to be made.
+// uncached disables the read caches of the library. An instance may serve several principals, so
+// each call must reach the server.
 func uncached(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		r, err := next(ctx, method, req)
@@ -73,7 +74,7 @@ func uncached(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// capabilitiesOf are the capabilities of the client of a call, for servers that are told
+// capabilitiesOf returns the capabilities of the client of a call, for servers that receive them
 // with each call.
 func capabilitiesOf(p tool.Peer) map[string]any {
 	c := map[string]any{}
@@ -100,7 +101,7 @@ func capabilitiesOf(p tool.Peer) map[string]any {
 	return c
 }
 
-// look asks a server, which declares keys of _meta, for everything that it says about itself.
+// look fetches all definitions of a server. meta lists the _meta keys that the server declares.
 func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Sight, error) {
 	seen := newSighting(meta)
 	if started := s.InitializeResult(); started != nil {
@@ -152,12 +153,12 @@ func look(ctx context.Context, s *mcp.ClientSession, meta []string) (declared.Si
 	return seen.done(), err
 }
 
-// mostPages bounds the pages of one list.
+// mostPages is the maximum number of pages of one list.
 const mostPages = 512
 
-// pages takes what a list has, up to the most that is taken. A server that has no such list has
-// none. A page that cannot be read ends the list and keeps the pages before it, unless the
-// context or the session has ended: then nothing was seen.
+// pages reads a list of the server up to the limits. A server without such a list has no entries.
+// An unreadable later page ends the list, and the earlier pages are kept. pages returns the error
+// if the first page is unreadable, or if the context or the session has ended.
 func pages[T any](ctx context.Context, seen *sighting, of string, page func(cursor string) (list []*T, next string, err error), take func(*T)) error {
 	cursor, cursors := "", map[string]bool{}
 	for n := 1; ; n++ {
@@ -182,7 +183,7 @@ func pages[T any](ctx context.Context, seen *sighting, of string, page func(curs
 			}
 		}
 		if cursors[next] || n == mostPages {
-			seen.cut(of, n+1, "the pages repeat, or have no end")
+			seen.cut(of, n+1, "the list repeats a page or does not end")
 			return nil
 		}
 		if next == "" {
@@ -192,11 +193,12 @@ func pages[T any](ctx context.Context, seen *sighting, of string, page func(curs
 	}
 }
 
-// pageFault says why a page is not taken, in the words of the server where it has some.
+// pageFault returns the reason why a page is not accepted. It quotes the server's error message
+// if there is one.
 func pageFault(err error) string {
 	var fault *jsonrpc.Error
 	if errors.As(err, &fault) {
 		return "the server refused it: " + fault.Message
 	}
-	return "its content does not have the form of the protocol"
+	return "its content does not follow the protocol"
 }

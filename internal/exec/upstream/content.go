@@ -8,24 +8,23 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// contentTypes are the types of content that the library reads. It refuses a result with any
-// other one.
+// contentTypes are the content types that the library accepts. The library rejects a result with
+// any other type.
 var contentTypes = []string{"text", "image", "audio", "resource_link", "resource", "tool_use", "tool_result"}
 
-// contentKey is the key of _meta under which content of another type passes the library, as
-// the _meta of an empty text. It is reserved: what a server sends under it is removed.
+// contentKey is the _meta key that carries content of other types through the library, on an
+// empty text content. The key is reserved: it is removed from anything that a server sends.
 const contentKey = "palyra.dev/content"
 
-// wrapContent returns a message whose content the library reads: content of a type that it
-// does not know is wrapped, until unwrapContent. A message without such content is returned
-// as it is.
+// wrapContent wraps content of types that the library does not accept; unwrapContent reverses it.
+// A message without such content is returned unchanged.
 func wrapContent(message []byte) []byte {
 	if !mayWrap(message) {
 		return message
 	}
 	var fields, result map[string]json.RawMessage
 	if json.Unmarshal(message, &fields) != nil || json.Unmarshal(fields["result"], &result) != nil {
-		return message // the library says what is wrong with it
+		return message // the library reports the error
 	}
 	changed := wrapList(result, "content", wrapOne)
 	if wrapList(result, "tools", replaceFaulty) {
@@ -64,8 +63,8 @@ func encoded(v any) (json.RawMessage, bool) {
 	return text, err == nil
 }
 
-// mayWrap reports whether a message may have content to wrap. Of most it can be told without
-// decoding them once more; names can be written with escapes.
+// mayWrap reports whether a message may have content to wrap. It avoids decoding most messages
+// twice. Names can be written with JSON escapes, so a backslash counts as a match.
 func mayWrap(message []byte) bool {
 	if bytes.Contains(message, []byte(`\u`)) || bytes.Contains(message, []byte(contentKey)) || bytes.Contains(message, []byte(`"tools"`)) {
 		return true
@@ -103,7 +102,7 @@ func wrapList(result map[string]json.RawMessage, name string, wrap func(json.Raw
 	return changed
 }
 
-// wrapOne wraps content of an unknown type, and takes the reserved key off that of others.
+// wrapOne wraps content of an unknown type. It removes the reserved key from all other content.
 func wrapOne(content json.RawMessage) (json.RawMessage, bool) {
 	var fields, meta map[string]json.RawMessage
 	var kind string
@@ -124,23 +123,23 @@ func wrapOne(content json.RawMessage) (json.RawMessage, bool) {
 	return encoded(fields)
 }
 
-// faultyKey is the key of _meta that marks what stands in the place of a tool that cannot be
-// read. The library would refuse the whole page.
+// faultyKey is the _meta key of the placeholder for an unreadable tool. Without the placeholder
+// the library would reject the whole page.
 const faultyKey = "palyra.dev/faulty"
 
-// replaceFaulty replaces a tool that cannot be read by one that is left out.
+// replaceFaulty replaces an unreadable tool by a placeholder, which is later skipped.
 func replaceFaulty(one json.RawMessage) (json.RawMessage, bool) {
 	var read *mcp.Tool
 	if json.Unmarshal(one, &read) == nil {
 		return nil, false
 	}
 	var named struct{ Name any }
-	_ = json.Unmarshal(one, &named) // it need not have a name
+	_ = json.Unmarshal(one, &named) // the name is optional
 	name, _ := named.Name.(string)
 	return encoded(map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}, "_meta": map[string]any{faultyKey: true}})
 }
 
-// unwrapContent puts content that was wrapped back into a result.
+// unwrapContent restores the wrapped content of a result.
 func unwrapContent(result map[string]any) {
 	list, _ := result["content"].([]any)
 	for i := range list {

@@ -20,16 +20,16 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// charts is a result with content of a type that is not of the specification. It repeats a
-// text, and has keys of _meta that only the gateway and the protocol may set.
+// charts is a result with content of a type outside of the specification. It repeats a text, and
+// has keys of _meta that only the gateway and the protocol may set.
 const charts = `{"content":[{"type":"chart","points":[1,2.5],"label":%q,"_meta":{"mcp/x":1,"own/y":2,"palyra.dev/content":{"type":"z"}}},` +
 	`{"type":"text","text":"hi","_meta":{"palyra.dev/content":{"type":"forged"}}}]}`
 
 const chartsWant = `{"content":[{"_meta":{"own/y":2},"label":%q,"points":[1,2.5],"type":"chart"},{"text":"hi","type":"text"}]}`
 
-// TestUnknownContent: content of an unknown type reaches the caller as the server sent it,
-// over stdio and HTTP, without the keys of _meta that a server may not set. A key in a second
-// spelling is refused in it, too.
+// TestUnknownContent: content of an unknown type reaches the caller unchanged, over stdio and
+// HTTP, except for the keys of _meta that a server must not set. A key in a second spelling is
+// refused in it as well.
 func TestUnknownContent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -45,7 +45,7 @@ func TestUnknownContent(t *testing.T) {
 }
 
 // TestWrapContent: content of an unknown type passes the library in results of calls and in
-// messages of prompts, however its type is written. All other messages stay as they are.
+// messages of prompts, in every encoding of its type. All other messages stay unchanged.
 func TestWrapContent(t *testing.T) {
 	t.Parallel()
 	for message, wraps := range map[string]bool{
@@ -70,7 +70,7 @@ func TestWrapContent(t *testing.T) {
 	}
 }
 
-// answering has a site answer calls with a result that repeats the credential it got.
+// answering makes a site answer calls with a result that repeats the received credential.
 func (s *site) answering(stream bool) {
 	s.before = func(rw http.ResponseWriter, r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
@@ -121,7 +121,7 @@ func TestUnknownContentIsScrubbed(t *testing.T) {
 	}
 }
 
-// TestLargeEvent: an event that is larger than a message may be ends the call.
+// TestLargeEvent: an event that exceeds the message limit ends the call.
 func TestLargeEvent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

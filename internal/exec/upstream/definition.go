@@ -13,7 +13,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// The most that a server may say about itself.
+// Limits of the definitions of one server.
 const (
 	mostDefinitions = 512
 	mostText        = 64 << 10
@@ -21,14 +21,14 @@ const (
 	mostDescription = 8 << 10
 )
 
-// toolForm is the form of a tool's name that is taken.
+// toolForm is the accepted form of a tool's name.
 var toolForm = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-// sighting collects what a server says.
+// sighting collects the definitions of a server.
 type sighting struct {
 	declared.Sight
 	taken map[string][]string
-	// meta are the keys of _meta that its tools take as an argument.
+	// meta are the _meta keys that its tools accept as an argument.
 	meta []string
 }
 
@@ -43,26 +43,26 @@ func (s *sighting) leave(what, format string, args ...any) {
 	}
 }
 
-// cut notes that the pages of a list from n on are missing.
+// cut records that the pages of a list from n on are missing.
 func (s *sighting) cut(of string, n int, why string) {
 	s.Incomplete = true
-	s.leave("the rest of the "+of, "page %d of the list is not taken: %s", n, why)
+	s.leave("the rest of the "+of, "page %d of the list is not accepted: %s", n, why)
 }
 
-// full reports whether there is no room for more.
+// full reports whether the limit of definitions is reached.
 func (s *sighting) full() bool { return len(s.Definitions) >= mostDefinitions }
 
-// add takes a definition, and reports whether it did.
+// add adds a definition and reports whether it was accepted.
 func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	text, err := canonical.Marshal(content)
 	digest := canonical.Digest(text)
 	switch {
 	case slices.ContainsFunc(s.Definitions, func(d declared.Definition) bool { return d.Kind == kind && d.Name == name && d.Digest == digest }):
-		return false // it was listed before
+		return false // the name is a duplicate
 	case s.full():
 		s.leave(string(kind)+" "+name, "the server has more than %d definitions", mostDefinitions)
 	case err != nil:
-		s.leave(string(kind)+" "+name, "its definition has no exact form: %v", err)
+		s.leave(string(kind)+" "+name, "its definition has no canonical form: %v", err)
 	case len(text) > mostSchemaBytes+mostText:
 		s.leave(string(kind)+" "+name, "its definition has %d bytes", len(text))
 	default:
@@ -74,17 +74,16 @@ func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	return false
 }
 
-// fold makes names alike that a person, or the names on the wire, could take for one
-// another.
+// fold maps names to one key that a person, or their form on the wire, could confuse.
 func fold(name string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name))
 }
 
-// tool takes a tool, unless its name or its schema are of no use.
+// tool adds a tool if its name and its schema are valid.
 func (s *sighting) tool(t *mcp.Tool) {
 	what := "tool " + t.Name
 	if t.Meta[faultyKey] != nil {
-		s.leave(what, "its definition does not have the form of the protocol")
+		s.leave(what, "its definition does not follow the protocol")
 		return
 	}
 	if !toolForm.MatchString(t.Name) {
@@ -92,7 +91,7 @@ func (s *sighting) tool(t *mcp.Tool) {
 		return
 	}
 	if strings.HasPrefix(strings.ToLower(t.Name), declared.Reserved) {
-		s.leave(what, "names that begin with %s are the gateway's", declared.Reserved)
+		s.leave(what, "names that begin with %s are reserved for the gateway", declared.Reserved)
 		return
 	}
 	var schema []byte
@@ -101,14 +100,14 @@ func (s *sighting) tool(t *mcp.Tool) {
 		schema, err = canonical.Marshal(extended)
 	}
 	if n := len(schema); err == nil && n > mostSchemaBytes {
-		err = fmt.Errorf("it has %d bytes, and at most %d are taken", n, mostSchemaBytes)
+		err = fmt.Errorf("it has %d bytes, and the limit is %d", n, mostSchemaBytes)
 	}
 	var unchecked []tool.Unchecked
 	if err == nil {
 		unchecked, err = checkable(schema)
 	}
 	if err != nil {
-		s.leave(what, "its input schema is not taken: %v", err)
+		s.leave(what, "its input schema is not valid: %v", err)
 		return
 	}
 	bare := *t
@@ -118,7 +117,8 @@ func (s *sighting) tool(t *mcp.Tool) {
 	}
 }
 
-// checkable lists what calls are not checked against. What compiles here compiles for calls.
+// checkable lists the schema keywords that calls are not checked against. A schema that compiles
+// here also compiles for calls.
 func checkable(schema []byte) ([]tool.Unchecked, error) {
 	_, unchecked, err := tool.Checkable(schema)
 	if err == nil {
@@ -127,7 +127,7 @@ func checkable(schema []byte) ([]tool.Unchecked, error) {
 	return unchecked, err
 }
 
-// notChecked records the keywords that are left to the server.
+// notChecked records keywords that the server itself must check.
 func (s *sighting) notChecked(what string, unchecked []tool.Unchecked) {
 	const most, mostOfTool = 256, 8
 	for i, u := range unchecked {
@@ -142,14 +142,14 @@ func (s *sighting) notChecked(what string, unchecked []tool.Unchecked) {
 	}
 }
 
-// done leaves names out that collide: nobody knows which of them was meant.
+// done removes colliding names, because a call could not identify one of them.
 func (s *sighting) done() declared.Sight {
 	for folded, names := range s.taken {
 		if len(names) < 2 {
 			continue
 		}
 		slices.Sort(names)
-		s.leave(strings.SplitN(folded, " ", 2)[0]+" "+strings.Join(names, ", "), "the names collide, so that none of them is taken")
+		s.leave(strings.SplitN(folded, " ", 2)[0]+" "+strings.Join(names, ", "), "the names collide, so all of them are skipped")
 		s.Definitions = slices.DeleteFunc(s.Definitions, func(d declared.Definition) bool {
 			return string(d.Kind)+" "+fold(d.Name) == folded
 		})

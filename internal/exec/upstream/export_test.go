@@ -2,7 +2,7 @@ package upstream
 
 import "palyra/internal/exec/upstream/declared"
 
-// Stale reports whether a server told of changes since it was looked at.
+// Stale reports whether a server announced changes since its last inspection.
 func (m *Manager) Stale(name string) bool {
 	k, err := m.find(name)
 	return err == nil && k.stale

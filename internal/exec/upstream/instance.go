@@ -22,71 +22,71 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// How long things may take that nobody sees.
+// Timeouts of steps that are invisible to users.
 const (
 	connectTime = 30 * time.Second
 	lookTime    = 30 * time.Second
-	// graceTime is how long a program may go on when its input has ended.
+	// graceTime is how long a program may run after its input has ended.
 	graceTime = 2 * time.Second
 )
 
-// instance is one connection to an upstream server: a process in a sandbox, or a
-// session over HTTP.
+// instance is one connection to an upstream server: a process in a sandbox, or a session over
+// HTTP.
 type instance struct {
-	// id is in attestations.
+	// id identifies the instance in attestations.
 	id     string
 	server declared.Server
-	// owner is whose it is, zero for one that is shared.
+	// owner is the principal that uses the instance, zero for a shared one.
 	owner access.Principal
-	// startedBy is whose call started it.
+	// startedBy is the principal whose call started it.
 	startedBy access.Principal
-	// made is what it was made of; another call for other things gets another.
+	// made is the key of its launch; a call with another launch gets another instance.
 	made string
 
 	session *mcp.ClientSession
 	till    till
 
-	// Of a process:
+	// Fields of a process:
 	pipe     *pipe
 	underway sandbox.Underway
 	stderr   tail
 	stop     context.CancelCauseFunc
-	// ended is closed when the process is gone and final, failed are set.
+	// ended is closed when the process has exited and final and failed are set.
 	ended  chan struct{}
 	final  sandbox.Report
 	failed error
-	// handed is what it got of the vault.
+	// handed holds the vault secrets of the process.
 	handed *handed
 
-	// Of a session over HTTP:
+	// Fields of a session over HTTP:
 	exchange    *secret.Exchange
 	connections *egress.ConnectionLog
-	// listen opens a further session, for what the server says between calls.
+	// listen opens an additional session for notifications between calls.
 	listen func(context.Context) (*mcp.ClientSession, error)
 
-	// refusal is the status of the last answer that was an error, and oldTransport that
-	// the server speaks the transport of 2024.
+	// refusal is the status of the last error response. oldTransport reports that the server uses
+	// the transport of revision 2024-11-05.
 	refusal      atomic.Int32
 	oldTransport atomic.Bool
 
 	watching watching
 
 	mu sync.Mutex
-	// strayLine is the first line of a log among the messages of a process.
+	// strayLine is the first log line among the messages of a process.
 	strayLine string
-	// calls are those under way, by progress token.
+	// calls are the calls in progress, by progress token.
 	calls map[string]*running
-	// active counts them; used is when the last of them ended.
+	// active counts the calls in progress; used is the time when the last call ended.
 	active int
 	used   time.Time
-	// seen says that what the server says of itself was compared with what was
-	// approved.
+	// seen reports that the server's definitions were compared with the approved ones.
 	seen bool
-	// logs is from which level on the server logs, "" for what it likes.
+	// logs is the current log level of the server, "" for its default.
 	logs string
-	// over says that no more calls may come; retired, that the last one ends it.
+	// over reports that the instance accepts no more calls; retired, that it ends with its last
+	// call.
 	over, retired bool
-	// discarded says that nothing of it is looked at any more, but by calls under way.
+	// discarded reports that only calls in progress still use its copy of the workspace.
 	discarded bool
 }
 
@@ -95,16 +95,16 @@ type running struct {
 	call tool.Call
 }
 
-// till hands out the secrets of the calls that are under way, and none between them.
+// till provides the secrets of the calls in progress, and none between calls.
 type till struct {
 	mu    sync.Mutex
 	loans []*loan
 }
 
-// loan is what one call brings.
+// loan is the set of secrets lent by one call.
 type loan struct{ secrets []egress.Secret }
 
-// Secret implements egress.SecretSource. The call that came last counts.
+// Secret implements egress.SecretSource. The most recent call takes precedence.
 func (t *till) Secret(ctx context.Context, name string) ([]byte, error) {
 	t.mu.Lock()
 	loans := slices.Clone(t.loans)
@@ -116,10 +116,10 @@ func (t *till) Secret(ctx context.Context, name string) ([]byte, error) {
 			}
 		}
 	}
-	return nil, reason.Errorf(reason.NotFound, "the secret %s is lent to nobody now: no call of the server is under way", name)
+	return nil, reason.Errorf(reason.NotFound, "the secret %s is not lent now: no call of the server is in progress", name)
 }
 
-// open lends what a call brings until closed is called.
+// open lends the secrets of a call until closed is called.
 func (t *till) open(lent []egress.Secret) (closed func()) {
 	l := &loan{lent}
 	t.mu.Lock()
@@ -141,7 +141,7 @@ func (t *till) from(secrets []egress.Secret) []egress.Secret {
 	return list
 }
 
-// tail keeps the end of what a program wrote to its standard error.
+// tail keeps the end of a program's standard error.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -158,7 +158,7 @@ func (t *tail) add(chunk []byte) {
 	}
 }
 
-// last is its last lines in one, for a message.
+// last returns the last lines joined into one, for a message.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +166,7 @@ func (t *tail) last() string {
 	return clean(strings.Join(lines, " "), 500)
 }
 
-// unavailable says why an instance is of no use.
+// unavailable returns the error that explains why an instance cannot be used.
 func (in *instance) unavailable(err error) *reason.Error {
 	var known *reason.Error
 	if errors.Is(err, errOldTransport) {
@@ -186,7 +186,8 @@ func (in *instance) unavailable(err error) *reason.Error {
 	return failed
 }
 
-// late is the error of a server that did not answer in time, with what it wrote instead.
+// late returns the error for a server that did not answer in time. It includes the program's
+// other output.
 func (in *instance) late(why error) error {
 	line := in.wroteStray()
 	var known *reason.Error
@@ -196,15 +197,13 @@ func (in *instance) late(why error) error {
 	return reason.Errorf(known.Code, "%s; %s", known.Message, line).WithRemedy(logRemedy, in.server.Name)
 }
 
-// The exit codes by which shells, env and the sandbox say that a program is not there, or is
-// not one.
+// The exit codes that shells, env and the sandbox use for a missing or non-executable program.
 const (
 	notExecutable = 126
 	notFound      = 127
 )
 
-// remedy is the next step where the process itself has to be mended, "" where a further
-// attempt may do.
+// remedy returns the next step if the process itself must be fixed, "" if a retry may succeed.
 func (in *instance) remedy() string {
 	if in.pipe == nil {
 		return ""
@@ -212,7 +211,7 @@ func (in *instance) remedy() string {
 	select {
 	case <-in.ended:
 		if code := in.final.ExitCode; code != nil && (*code == notFound || *code == notExecutable) {
-			return "The program, or one that it starts, does not exist in the sandbox or is not executable: install it, then `palyra mcp refresh " + in.server.Name + "`."
+			return "The program, or a program that it starts, does not exist in the sandbox or is not executable: install it, then run `palyra mcp refresh " + in.server.Name + "`."
 		}
 	default:
 	}
@@ -224,7 +223,7 @@ func (in *instance) remedy() string {
 
 func failedPrefix(server string) string { return "the upstream server " + server + " failed: " }
 
-// cause is what is known of the end of a process, "" while it runs.
+// cause describes the end of a process, "" while it runs.
 func (in *instance) cause() string {
 	if in.pipe == nil {
 		return ""
@@ -251,13 +250,13 @@ func (in *instance) cause() string {
 	if line := in.wroteStray(); line != "" {
 		parts = append(parts, line)
 	}
-	if said := in.stderr.last(); said != "" {
-		parts = append(parts, "it wrote: "+said)
+	if lastOutput := in.stderr.last(); lastOutput != "" {
+		parts = append(parts, "it wrote: "+lastOutput)
 	}
 	return strings.Join(parts, "; ")
 }
 
-// alive reports whether calls can use it.
+// alive reports whether calls can use the instance.
 func (in *instance) alive() bool {
 	in.mu.Lock()
 	over := in.over
@@ -265,7 +264,7 @@ func (in *instance) alive() bool {
 	return !over && !in.gone()
 }
 
-// gone reports whether a process has ended, or what it said ended the conversation.
+// gone reports whether the process has exited or its conversation has ended.
 func (in *instance) gone() bool {
 	if in.pipe == nil {
 		return false
@@ -278,7 +277,7 @@ func (in *instance) gone() bool {
 	}
 }
 
-// died reports whether it ended by itself.
+// died reports whether the instance ended by itself.
 func (in *instance) died() bool {
 	in.mu.Lock()
 	over := in.over
@@ -286,8 +285,8 @@ func (in *instance) died() bool {
 	return !over && in.gone()
 }
 
-// wroteSince reports whether a process has written to its copy of the workspace. Where
-// that cannot be told, it has.
+// wroteSince reports whether a process has written to its copy of the workspace. It returns true
+// if that is unknown.
 func (in *instance) wroteSince() bool {
 	if in.pipe == nil || in.underway.Wrote == nil {
 		return false
@@ -325,8 +324,8 @@ func (in *instance) done() {
 	}
 }
 
-// doubt has no more calls come to a session over HTTP in which something went wrong
-// beside the answer of a tool: it may be over.
+// doubt stops new calls on a session over HTTP after an error outside of a tool's answer, because
+// the session may be over.
 func (in *instance) doubt(err error) {
 	if in.pipe != nil || reason.Of(err) == reason.ToolFailed {
 		return
@@ -336,7 +335,7 @@ func (in *instance) doubt(err error) {
 	in.over, in.retired = true, true
 }
 
-// retire ends the instance when the calls on it have ended.
+// retire ends the instance after its last call in progress.
 func (in *instance) retire() {
 	in.mu.Lock()
 	in.over, in.retired = true, true
@@ -348,14 +347,14 @@ func (in *instance) retire() {
 	}
 }
 
-// idleFor reports whether no call was on it for a while.
+// idleFor reports whether the instance was without calls for at least d.
 func (in *instance) idleFor(d time.Duration) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.active == 0 && time.Since(in.used) >= d
 }
 
-// discard throws away what a process wrote that is gone, and was not committed.
+// discard removes the uncommitted writes of a process that has exited.
 func (in *instance) discard() {
 	if in.pipe == nil {
 		return
@@ -371,12 +370,12 @@ func (in *instance) discard() {
 		in.handed.forget()
 	}
 	if layer != nil {
-		_ = layer.Close() // what is left is removed at the next start
+		_ = layer.Close() // the next start removes the rest
 	}
 }
 
-// close ends the instance and waits for it: a program gets graceTime to end by itself.
-// It may be called several times.
+// close ends the instance and waits for it. A program gets graceTime to exit. close may be called
+// several times.
 func (in *instance) close(cause error) {
 	in.mu.Lock()
 	in.over = true
@@ -391,11 +390,11 @@ func (in *instance) close(cause error) {
 	}
 	grace := graceTime
 	if why := in.pipe.why(); why != nil && !errors.Is(why, io.EOF) {
-		grace = 0 // it broke the rules
+		grace = 0 // it violated the protocol
 	}
 	_ = in.pipe.Close()
 	if in.ended == nil {
-		return // it was never started
+		return // the process was never started
 	}
 	patience := time.NewTimer(grace)
 	defer patience.Stop()

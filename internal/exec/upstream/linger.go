@@ -11,9 +11,9 @@ import (
 // lingerTime is the default of Config.LingerTime.
 const lingerTime = 100 * time.Millisecond
 
-// lingering lets an answer come to its end. The library's caller is done when it has the
-// message that it waits for, and ends the request's context then, which would tear down
-// the connection just before the end of the stream: each call would need a new one.
+// lingering lets a response reach its end. The library cancels the request's context when it has
+// the message that it waits for. That would close the connection just before the end of the
+// stream, and each call would need a new connection.
 type lingering struct {
 	next http.RoundTripper
 	time time.Duration

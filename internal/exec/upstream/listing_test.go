@@ -16,8 +16,8 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// paged is a server that answers tools/list by hand, page by page: with a result, or with the
-// error that begins with "error:".
+// paged is a server that answers tools/list page by page with fixed texts: a result, or an error
+// after "error:".
 func paged(page func(cursor string) string) func(*conversation) {
 	return func(c *conversation) {
 		lines := bufio.NewScanner(c.in)
@@ -59,16 +59,16 @@ func namesOf(s declared.Sight) string {
 	return strings.Join(names, " ")
 }
 
-// TestFaultyPage: a page of a list that cannot be read loses none of the pages before it. What
-// is missing is said, is asked for again at the next call, and cannot be called until then.
-// The control is a list whose first page is faulty.
+// TestFaultyPage: an unreadable page of a list does not affect the pages before it. The missing
+// part is reported, requested again at the next call, and cannot be called until then. The
+// control is a list whose first page is faulty.
 func TestFaultyPage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ second, says string }{
-		"an error":              {"error:the database is down", "page 2 of the list is not taken: the server refused it: the database is down"},
-		"another form":          {`{"tools":7}`, "does not have the form of the protocol"},
-		"no list":               {`{"tools":{"name":"b"}}`, "does not have the form of the protocol"},
-		"a cursor that repeats": {`{"tools":[` + listed("a") + `],"nextCursor":"2"}`, "the pages repeat"},
+		"an error":              {"error:the database is down", "page 2 of the list is not accepted: the server refused it: the database is down"},
+		"another form":          {`{"tools":7}`, "does not follow the protocol"},
+		"no list":               {`{"tools":{"name":"b"}}`, "does not follow the protocol"},
+		"a cursor that repeats": {`{"tools":[` + listed("a") + `],"nextCursor":"2"}`, "the list repeats a page"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,8 +104,8 @@ func TestFaultyPage(t *testing.T) {
 	}
 }
 
-// TestFaultyTool: a tool that cannot be read loses no other tool of its page, and is said to be
-// left out.
+// TestFaultyTool: an unreadable tool does not affect the other tools of its page, and is reported
+// as skipped.
 func TestFaultyTool(t *testing.T) {
 	t.Parallel()
 	for name, faulty := range map[string]string{
@@ -118,7 +118,7 @@ func TestFaultyTool(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			state := w.add("up", paged(func(string) string { return `{"tools":[` + listed("a") + `,` + faulty + `,null,` + listed("b") + `]}` }))
-			if got := namesOf(state.Seen); got != "a b" || len(state.Seen.LeftOut) != 1 || !strings.Contains(state.Seen.LeftOut[0], "the form of the protocol") {
+			if got := namesOf(state.Seen); got != "a b" || len(state.Seen.LeftOut) != 1 || !strings.Contains(state.Seen.LeftOut[0], "does not follow the protocol") {
 				t.Errorf("seen %q, left out %q, problem %q", got, state.Seen.LeftOut, state.Problem)
 			}
 			w.works("up/b", `{}`)
@@ -126,9 +126,9 @@ func TestFaultyTool(t *testing.T) {
 	}
 }
 
-// TestRepeats: a definition that is listed again as it was counts once, on one page and on
-// two. Two definitions of one name are none, since it is not known which of them is meant.
-func TestRepeats(t *testing.T) {
+// TestDuplicateDefinitions: an identical definition that is listed twice counts once, on one page and on two.
+// Two different definitions of one name are both skipped, because the name is ambiguous.
+func TestDuplicateDefinitions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	other := `{"name":"other","description":"another","inputSchema":{"type":"object"}}`
@@ -145,11 +145,11 @@ func TestRepeats(t *testing.T) {
 }
 
 // TestLongNames: a tool whose name has 65 to 128 characters is called by a name of at most 64,
-// which does not change and differs from those of other tools. The control is one of 129.
+// which is stable and unique. The control is a name of 129 characters.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, url := w.face()
+	_, url := w.serveMCP()
 	long := strings.Repeat("n", 127)
 	state := w.add("up", paged(func(string) string {
 		return `{"tools":[` + listed(long+"a") + `,` + listed(long+"b") + `,` + listed(long[:64]+"c") + `,` + listed(long+"xx") + `]}`
@@ -171,7 +171,7 @@ func TestLongNames(t *testing.T) {
 		t.Fatalf("named %q", short)
 	}
 	w.restart()
-	if again := names(); sprint(again) != sprint(short) {
+	if again := names(); format(again) != format(short) {
 		t.Errorf("%q, and after a restart %q", short, again)
 	}
 	a := newAgent(t, url, "2026-07-28")

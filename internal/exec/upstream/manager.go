@@ -1,7 +1,17 @@
-// Package upstream puts the tools of other MCP servers behind the gateway: it starts
-// or dials them, pins what they say about themselves, and runs calls of them as an
-// executor like any other. What such a server says is a claim: it never loosens a
-// policy unless an operator marked the server as trusted.
+// Package upstream puts the tools of other MCP servers behind the gateway. It starts or dials the
+// servers, pins their definitions, and runs their calls like any other executor. The statements
+// of a server are claims: they never loosen a policy unless an operator marked the server as
+// trusted.
+//
+// A server that wrote to its workspace is ended before its changes are judged. It could be frozen,
+// but a mounted overlay must not change below it, so it could not get a new layer.
+//
+// The state directory of a server is not its HOME. Node and Python load code from a home directory,
+// so that a server that was misled once would run that code at each start. Each principal has a
+// state directory and a process of its own.
+//
+// A shared server outlives the caller whose call started it: it has no credentials of that caller,
+// and ending it would fail the calls of others.
 package upstream
 
 import (
@@ -20,11 +30,13 @@ import (
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
@@ -33,25 +45,25 @@ import (
 	"palyra/internal/vault"
 )
 
-// Router has the tools that may be called.
+// Router registers the tools that can be called.
 type Router interface {
 	SetTools(source string, tools []tool.Runnable) error
-	// Suspended says why the policies keep a tool from being called, nil where they do not.
+	// Suspended returns the reason why the policies block a tool, nil if they do not.
 	Suspended(name string) *reason.Error
 }
 
-// Policies are made anew when the tools changed.
+// Policies are rebuilt after the tools change.
 type Policies interface {
 	Rebuild(ctx context.Context, actor string) error
 }
 
-// Runner runs programs in a sandbox, and says what it can do at present.
+// Runner runs programs in a sandbox and reports its current capabilities.
 type Runner interface {
 	sandbox.Runner
 	Status() sandbox.Status
 }
 
-// Lender lends secrets of the vault to calls (builtin.Lender).
+// Lender lends vault secrets to calls (builtin.Lender).
 type Lender interface {
 	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
 	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
@@ -62,94 +74,97 @@ type Lender interface {
 
 // Logins are the gateway's logins at upstream servers (oauth.Service).
 type Logins interface {
-	// Ready says early that nobody logged in, and Use lends a login to a call.
+	// Ready returns an error early if the login is missing. Use lends a login to a call.
 	Ready(ctx context.Context, c access.Caller, server declared.Server) (vault.Ref, error)
 	Use(ctx context.Context, c access.Caller, server declared.Server, call string, rejected int) (*oauth.Login, error)
 }
 
-// Prefixes are what was installed for servers (packages.Service).
+// Prefixes are the packages installed for servers (packages.Service).
 type Prefixes interface {
 	Find(server, digest string) (declared.Package, error)
-	// Open is what a sandbox shows of a prefix.
-	Open(server string, p declared.Package) (sandbox.Toolchain, error)
-	// Check refuses a prefix that is not what was installed.
+	// Open returns the mounts of a prefix for a sandbox.
+	Open(server string, p declared.Package) (command.Toolchain, error)
+	// Check returns an error if the content of a prefix differs from the installation.
 	Check(server string, p declared.Package) error
-	// Keep removes all prefixes of a server but those that are named.
+	// Keep removes all prefixes of a server except the given ones.
 	Keep(server string, digests ...string) error
 }
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	Store    Store
+	Store Store
+	// Guard permits changes that take two people; nil permits none of them.
+	Guard    change.Guard
 	Router   Router
 	Policies Policies
 	Lender   Lender
-	// Standing says why a caller may not go on, as it does to the pipeline.
+	// Standing returns an error if a caller is suspended or no longer valid. The pipeline uses
+	// the same check.
 	Standing func(access.Caller) error
 	// Logins are the gateway's logins at servers; nil for none.
 	Logins Logins
-	// Prefixes are what was installed for servers; nil for none.
+	// Prefixes are the packages installed for servers; nil for none.
 	Prefixes Prefixes
-	// Runner starts the programs of servers. They need Tier C; without it such
-	// servers are unavailable.
+	// Runner starts the programs of servers. They require Tier C; without it such servers are
+	// unavailable.
 	Runner Runner
 	// Enabled is the setting process_runner.enabled.
 	Enabled bool
-	// SearchPath, Toolchains, Limits and Required are those of process.run.
+	// SearchPath, Toolchains, Limits and Required are the settings of process.run.
 	SearchPath []string
-	Toolchains func() []sandbox.Toolchain
+	Toolchains func() []command.Toolchain
 	Limits     sandbox.Limits
 	Required   []string
 	Workspaces *workspace.Set
-	// Protected are further patterns of protected paths, by workspace.
+	// Protected are additional patterns of protected paths, by workspace.
 	Protected map[string][]string
 	History   overlay.History
-	// State is the directory below which programs keep state, "" for none, and StateLimit
-	// how many bytes each may have there, 0 for any number.
+	// State is the parent of the programs' state directories, "" for none. StateLimit is the
+	// maximum size of each in bytes, 0 for no limit.
 	State      string
 	StateLimit int64
-	// Empty is an empty directory that programs without a workspace see.
+	// Empty is the empty directory that programs without a workspace see.
 	Empty string
-	// Denied are the hosts that no URL may lead to, whoever added it.
+	// Denied are the hosts that no URL may lead to, regardless of who added it.
 	Denied []egress.Rule
-	// OwnHosts are names and addresses of the gateway: no server sends anybody there.
+	// OwnHosts are names and addresses of the gateway. Pages that servers open must not lead
+	// there.
 	OwnHosts []string
-	// Gateway is where the gateway itself listens, which no server is and reaches.
+	// Gateway is the listener of the gateway. Servers must neither be it nor reach it.
 	Gateway *egress.Gateway
-	// Roots, Resolver and Interfaces are the system's when nil.
+	// Roots, Resolver and Interfaces default to the system's.
 	Roots      *x509.CertPool
 	Resolver   egress.Resolver
 	Interfaces func() ([]netip.Addr, error)
-	// Idle is how long an instance that nobody calls goes on, ConnectTime how long
-	// one may take to answer for the first time. 0 is 10 minutes and 30 seconds.
+	// Idle is how long an instance may be unused, 10 minutes by default. ConnectTime is the
+	// timeout of the first answer, 30 seconds by default.
 	Idle, ConnectTime time.Duration
-	// LingerTime is how long the stream of an answer stays open after its call has
-	// returned, so that its connection can be used again. 0 is 100 ms.
+	// LingerTime is how long the stream of an answer stays open after its call has returned, so
+	// that its connection can be reused. The default is 100 ms.
 	LingerTime time.Duration
 	Version    string
 	Log        *slog.Logger
 }
 
-// mostServers is how many servers there may be, and mostInstances how many instances
-// of all of them together.
+// mostServers is the maximum number of servers, and mostInstances of the instances of all
+// servers.
 const (
 	mostServers   = 64
 	mostInstances = 64
 )
 
-// Manager has the upstream servers of a gateway.
+// Manager manages the upstream servers of a gateway.
 type Manager struct {
 	use       Config
-	resolver  *sandbox.Resolver
+	resolver  *command.Resolver
 	processes sync.WaitGroup
 	asking    asking
-	// watcher hears of resources; nil hears nothing.
+	// watcher is notified of resource changes; it may be nil.
 	watcher Watcher
 
-	// keeping lets what is kept of a server be read and written as one.
+	// keeping makes reading and writing the stored record of a server atomic.
 	keeping sync.Mutex
-	// changing lets one change of servers happen at a time: it has the policies made
-	// anew, which takes a while.
+	// changing serializes changes of servers: each rebuilds the policies, which takes a while.
 	changing sync.Mutex
 
 	mu      sync.Mutex
@@ -158,55 +173,56 @@ type Manager struct {
 	closed  bool
 }
 
-// kept is a server with what is known of it at present.
+// kept is the stored record of a server with its current state.
 type kept struct {
 	declared.Kept
 
 	digest string
-	// changes are what waits for somebody to approve it.
+	// changes wait for approval.
 	changes []declared.Change
-	// stale says that the server told of changes since it was looked at.
+	// stale reports that the server announced changes since its last inspection.
 	stale bool
-	// stray is a line of a log that its program wrote among its messages, "" for none.
+	// stray is a log line that its program wrote among its messages, "" for none.
 	stray string
-	// problem is why it was of no use when it was needed last, nil if it was.
+	// problem is the reason why the last use failed, nil if it succeeded.
 	problem *reason.Error
 }
 
-// slotKey is whose instance of which server.
+// slotKey identifies a slot by server and owner.
 type slotKey struct {
 	server string
 	owner  access.Principal
 }
 
-// slot is the place of one instance. One goroutine at a time has it.
+// slot holds one instance. One goroutine at a time holds the slot.
 type slot struct {
 	held chan struct{}
-	// asking is held by who has people asked whether the server may start.
+	// asking is held by the call that requests approval for the start of the server.
 	asking   chan struct{}
 	instance *instance
-	// current is instance for those who only look.
+	// current is a copy of instance for readers that do not hold the slot.
 	current atomic.Pointer[instance]
-	// failures counts those since the last success; until then nobody tries again.
+	// failures counts the failures since the last success. The server is not retried before
+	// until.
 	failures int
 	until    time.Time
 	last     *reason.Error
 }
 
-// good reports whether there is an instance that a call can use which needs one made of
-// l. The caller holds the slot.
+// good reports whether the slot has an instance that a call with launch l can use. The caller
+// holds the slot.
 func (s *slot) good(l launch) bool {
 	in := s.instance
 	return in != nil && in.alive() && in.made == l.key() && !in.wroteSince()
 }
 
-// set puts an instance into the slot. The caller holds it.
+// set stores an instance in the slot. The caller holds it.
 func (s *slot) set(in *instance) {
 	s.instance = in
 	s.current.Store(in)
 }
 
-// New returns a Manager without servers; Load reads them.
+// New returns a Manager without servers; Load adds them.
 func New(c Config) *Manager {
 	if c.Idle <= 0 {
 		c.Idle = 10 * time.Minute
@@ -221,16 +237,16 @@ func New(c Config) *Manager {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Toolchains == nil {
-		c.Toolchains = func() []sandbox.Toolchain { return nil }
+		c.Toolchains = func() []command.Toolchain { return nil }
 	}
 	if len(c.SearchPath) == 0 {
-		c.SearchPath = sandbox.SearchPath()
+		c.SearchPath = command.SearchPath()
 	}
-	return &Manager{use: c, resolver: new(sandbox.Resolver), servers: map[string]*kept{}, slots: map[slotKey]*slot{}}
+	return &Manager{use: c, resolver: new(command.Resolver), servers: map[string]*kept{}, slots: map[slotKey]*slot{}}
 }
 
-// Load reads the servers and sets their tools as they were approved, before policies
-// are loaded: these may name them. No server is reached for that.
+// Load reads the servers from the store and registers their approved tools. It must run before
+// policies load, because policies may name these tools. It connects to no server.
 func (m *Manager) Load(ctx context.Context) error {
 	list, err := m.use.Store.Upstreams(ctx)
 	if err != nil {
@@ -253,7 +269,7 @@ func (m *Manager) Load(ctx context.Context) error {
 	return nil
 }
 
-// setTools gives the router the tools of a server as they were approved.
+// setTools registers the approved tools of a server with the router.
 func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 	digest, err := s.Digest()
 	if err != nil {
@@ -286,13 +302,13 @@ func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 
 func source(name string) string { return "upstream server " + name }
 
-// find returns a server as it is now.
+// find returns the current record of a server.
 func (m *Manager) find(name string) (kept, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, ok := m.servers[name]
 	if !ok {
-		return kept{}, reason.Errorf(reason.NotFound, "there is no upstream server %q", name).WithRemedy("`palyra mcp list` shows those that there are.")
+		return kept{}, reason.Errorf(reason.NotFound, "the upstream server %q does not exist", name).WithRemedy("List the servers with `palyra mcp list`.")
 	}
 	return *k, nil
 }
@@ -303,7 +319,7 @@ func (m *Manager) offers(server, name string) bool {
 	return err == nil && slices.ContainsFunc(slices.Concat(k.Approved.Definitions, k.Seen.Definitions), func(d declared.Definition) bool { return d.Kind == declared.KindTool && d.Name == name })
 }
 
-// usable is why a tool of a server cannot be called, nil when it can.
+// usable returns the reason why a tool of a server cannot be called, nil if it can.
 func (m *Manager) usable(s declared.Server, name string) error {
 	k, err := m.find(s.Name)
 	if err != nil {
@@ -318,17 +334,17 @@ func (m *Manager) usable(s declared.Server, name string) error {
 	return nil
 }
 
-// Runs is why no program of a server can run here.
+// Runs returns the reason why programs of servers cannot run here, nil if they can.
 func (m *Manager) Runs() error {
 	if !m.use.Enabled || m.use.Runner == nil {
-		return reason.Errorf(reason.SandboxDisabled, "running programs is switched off, and this upstream server is one")
+		return reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled), and this upstream server is a program")
 	}
 	status := m.use.Runner.Status()
 	switch {
 	case !status.Available:
-		return reason.Errorf(reason.SandboxUnavailable, "no sandbox can be built for the upstream server: %s", status.Problem).WithRemedy("%s", status.Remedy)
+		return reason.Errorf(reason.SandboxUnavailable, "the sandbox of the upstream server is not available: %s", status.Problem).WithRemedy("%s", status.Remedy)
 	case status.Tier != sandbox.TierC:
-		return reason.Errorf(reason.SandboxUnavailable, "programs of upstream servers run in Tier C, and this machine gives Tier %s", status.Tier).
+		return reason.Errorf(reason.SandboxUnavailable, "programs of upstream servers require Tier C, and this machine provides Tier %s", status.Tier).
 			WithRemedy("Install bubblewrap and allow user namespaces (`palyrad doctor`), or run the server elsewhere and add it by its URL.")
 	}
 	if missing := status.Lacking(m.use.Required); len(missing) > 0 {
@@ -337,7 +353,7 @@ func (m *Manager) Runs() error {
 	return nil
 }
 
-// launchFor finds what an instance for a call is made of. Nothing is started.
+// launchFor determines the launch of an instance for a call. It starts nothing.
 func (m *Manager) launchFor(ctx context.Context, s declared.Server, digest string, p tool.Proposal) (launch, error) {
 	l := launch{server: s, digest: digest, owner: p.Caller.Principal, by: p.Caller, mode: sandbox.ReadOnly, root: m.use.Empty}
 	if s.Shared {
@@ -356,13 +372,13 @@ func (m *Manager) launchFor(ctx context.Context, s declared.Server, digest strin
 		return l, err
 	}
 	if m.use.Logins == nil {
-		return l, reason.Errorf(reason.UpstreamLogin, "this gateway cannot log in at upstream servers, and %s needs that", s.Name)
+		return l, reason.Errorf(reason.UpstreamLogin, "this gateway cannot log in at upstream servers, and %s requires a login", s.Name)
 	}
 	l.login, err = m.use.Logins.Ready(ctx, p.Caller, s)
 	return l, err
 }
 
-// local finds the program and the workspace.
+// local resolves the program and the workspace.
 func (m *Manager) local(l *launch) error {
 	s := l.server
 	l.chains = m.use.Toolchains()
@@ -375,9 +391,10 @@ func (m *Manager) local(l *launch) error {
 		if err != nil {
 			return err
 		}
-		// The program is one of the package, and no other of that name.
+		// The program must come from the package, not from a host directory with a program of the
+		// same name.
 		search = prefix.Bins
-		l.chains = append([]sandbox.Toolchain{prefix}, l.chains...)
+		l.chains = append([]command.Toolchain{prefix}, l.chains...)
 	}
 	l.argv = s.Command
 	if s.Workspace == "" {
@@ -392,31 +409,32 @@ func (m *Manager) local(l *launch) error {
 	if s.Write && !root.ReadOnly() {
 		l.mode = sandbox.CopyOnWrite
 	}
-	if _, inside := sandbox.Inside(s.Command[0], root.Path(), ""); inside {
+	if _, inside := command.Inside(s.Command[0], root.Path(), ""); inside {
 		return m.inWorkspace(l, root)
 	}
 	return m.outside(l, search)
 }
 
-// outside finds a program of the machine or of a package.
+// outside resolves a program of the host or of a package.
 func (m *Manager) outside(l *launch, search []string) error {
 	program, err := m.resolver.ResolveExecutable(l.argv[0], search)
-	if _, inside := sandbox.Inside(l.argv[0], "", ""); err != nil && inside && l.server.Workspace == "" {
-		return reason.Errorf(reason.SpawnFailed, "the program %q of the upstream server %s is below a workspace, and the server has none", l.argv[0], l.server.Name).
+	if _, inside := command.Inside(l.argv[0], "", ""); err != nil && inside && l.server.Workspace == "" {
+		return reason.Errorf(reason.SpawnFailed, "the program %q of the upstream server %s is inside a workspace, and the server has none", l.argv[0], l.server.Name).
 			WithRemedy("Add the server with --workspace.")
 	}
 	l.program = program.Executable
 	return err
 }
 
-// secretsFor are the secrets of a server that the caller may use, all or none.
+// secretsFor returns the secrets of a server that the caller may use: either all of them or an
+// error.
 func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Proposal) ([]egress.Secret, error) {
 	wanted := s.Placeholders()
 	if len(wanted) == 0 {
 		return nil, nil
 	}
 	if m.use.Lender == nil {
-		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the upstream server %s needs secrets of one", s.Name)
+		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the upstream server %s requires secrets", s.Name)
 	}
 	offers, _, err := m.use.Lender.Offers(ctx, p, len(wanted), func(o egress.Secret) bool { return slices.Contains(wanted, o.Name) })
 	if err != nil {
@@ -424,16 +442,16 @@ func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Prop
 	}
 	for _, name := range wanted {
 		if !slices.ContainsFunc(offers, func(o egress.Secret) bool { return o.Name == name }) {
-			return nil, reason.Errorf(reason.PermissionDenied, "the upstream server %s needs the secret vault://%s, which %s may not use or which is not there", s.Name, name, p.Caller.Principal).
-				WithRemedy("Have it put with `palyra vault put %s`, with the hosts and the header that it is for, and let policy lease it to the caller.", name)
+			return nil, reason.Errorf(reason.PermissionDenied, "the upstream server %s requires the secret vault://%s, which %s may not use or which does not exist", s.Name, name, p.Caller.Principal).
+				WithRemedy("Store it with `palyra vault put %s`, including its hosts and its header, and allow the caller to lease it by policy.", name)
 		}
 	}
 	slices.SortFunc(offers, func(a, b egress.Secret) int { return strings.Compare(a.Name, b.Name) })
 	return offers, nil
 }
 
-// Run ends instances that nobody calls any more until ctx ends, and then all of them.
-// No call may be under way then.
+// Run ends idle instances until ctx ends, and then all instances. At that point no call may be in
+// progress.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := time.NewTicker(m.use.Idle / 4)
 	defer ticker.Stop()
@@ -454,32 +472,32 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// EndIdle ends all instances on which no call is under way.
+// EndIdle ends all instances without a call in progress.
 func (m *Manager) EndIdle() {
 	m.sweep(func(in *instance) bool { return in.idleFor(0) })
 }
 
-// Notices are what an operator should know of the servers.
+// Notices returns the warnings about servers for operators.
 func (m *Manager) Notices() (list []string) {
 	for _, s := range m.List() {
 		name := s.Server.Name
 		if s.Problem != "" {
-			list = append(list, "the upstream server "+name+" is of no use: "+firstLine(s.Problem)+"; see `palyra mcp show "+name+"`")
+			list = append(list, "the upstream server "+name+" is not available: "+firstLine(s.Problem)+"; see `palyra mcp show "+name+"`")
 		}
 		if n := len(s.Changes); n > 0 {
-			list = append(list, fmt.Sprintf("the upstream server %s says something else than what was approved (%s); its tools concerned are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, text.Plural(n, "definition"), name, name))
+			list = append(list, fmt.Sprintf("the definitions of the upstream server %s differ from the approved ones (%s), and the affected tools are suspended: see `palyra mcp show %s`, then `palyra mcp approve %s`", name, text.Plural(n, "definition"), name, name))
 		}
 	}
 	return list
 }
 
-// firstLine leaves out the findings that follow the message of policies which do not load.
+// firstLine removes the findings that follow the message of a policy load error.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return line
 }
 
-// sweep ends the instances that should, unless a call has their slot.
+// sweep ends the instances that match, except those whose slot is held.
 func (m *Manager) sweep(should func(*instance) bool) {
 	m.mu.Lock()
 	slots := slices.Collect(maps.Values(m.slots))
@@ -506,23 +524,22 @@ func (m *Manager) sweep(should func(*instance) bool) {
 	ending.Wait()
 }
 
-var errIdle = errors.New("nobody calls the server")
+var errIdle = errors.New("the server was idle")
 
-// errReduced ends the instances of a caller that may do less than before.
-var errReduced = errors.New("whose it is may do less than before")
+// errReduced ends the instances of a caller that lost permissions.
+var errReduced = errors.New("the owner of the instance lost permissions")
 
-// Ended is an instance that EndOf ended.
+// Ended describes an instance that EndOf ended.
 type Ended struct {
 	Server   string `json:"server"`
 	Instance string `json:"instance"`
-	// Shared is true for one that ends after the calls of others.
+	// Shared is true for an instance that ends after the calls of other principals.
 	Shared bool `json:"shared,omitempty"`
 }
 
-// EndOf ends the instances that belong to a caller, without the time to end by themselves:
-// it may do less than before, or one of its credentials ended. A shared one that a call of
-// it started ends when the calls of others on it have. It waits for none. What goes on in
-// its name starts others.
+// EndOf ends the instances of a caller that lost permissions or one of its credentials. These
+// instances get no grace period. A shared instance that a call of p started ends after the calls
+// of other principals. EndOf does not wait for any instance. Later calls start new instances.
 func (m *Manager) EndOf(p access.Principal) (ended []Ended) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -543,7 +560,7 @@ func (m *Manager) EndOf(p access.Principal) (ended []Ended) {
 	return ended
 }
 
-// kill ends an instance without the time to end by itself, and does not wait for it.
+// kill ends an instance without a grace period and does not wait for it.
 func (m *Manager) kill(in *instance) {
 	in.mu.Lock()
 	in.over, in.retired = true, true
@@ -555,7 +572,7 @@ func (m *Manager) kill(in *instance) {
 	}
 }
 
-// drop ends all instances of a server, waiting for the calls that go on.
+// drop ends all instances of a server and waits for their calls in progress.
 func (m *Manager) drop(ctx context.Context, server string) error {
 	m.mu.Lock()
 	var slots []*slot
@@ -582,7 +599,7 @@ func (m *Manager) drop(ctx context.Context, server string) error {
 	return nil
 }
 
-// lookAgain notes that a server told of changes. The next call looks before it runs.
+// lookAgain records that a server announced changes. The next call inspects it before it runs.
 func (m *Manager) lookAgain(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -591,8 +608,8 @@ func (m *Manager) lookAgain(name string) {
 	}
 }
 
-// saw compares what a server says with what was approved, and keeps it. What is seen
-// of a server for the first time is approved by that.
+// saw compares the definitions of a server with the approved ones and stores them. The first
+// definitions of a server are approved implicitly.
 func (m *Manager) saw(ctx context.Context, name string, seen declared.Sight, actor string) error {
 	m.keeping.Lock()
 	defer m.keeping.Unlock()
@@ -620,7 +637,7 @@ func (m *Manager) saw(ctx context.Context, name string, seen declared.Sight, act
 	}
 	m.noted(name, func(k *kept) { k.Kept, k.changes, k.stale = now, now.Pending(), false })
 	if changes := now.Pending(); len(changes) > 0 {
-		m.use.Log.WarnContext(ctx, "an upstream server says something else of its tools than what was approved: they are suspended until `palyra mcp approve`",
+		m.use.Log.WarnContext(ctx, "an upstream server changed its definitions: the affected tools are suspended until `palyra mcp approve`",
 			slog.String("upstream", name))
 	}
 	return nil

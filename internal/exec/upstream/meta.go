@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// toolArguments are names of arguments that say which tool is to be called, folded:
-// without '_' and '-', in small letters.
+// toolArguments are argument names that select the tool to call, folded: lower case, without '_'
+// and '-'.
 var toolArguments = []string{"tool", "toolname", "toolid", "tools", "toolnames", "toolcalls"}
 
-// callers are parts of the names of tools that call others, folded.
+// callers are parts of the names of tools that call other tools, folded.
 var callers = []string{"calltool", "runtool", "executetool", "invoketool", "usetool", "toolcall", "toolexec", "batchcall", "multitool"}
 
-// metaArguments are JSON Pointers of the arguments of a tool that name other tools, for
-// tools that call others ("meta tools"); nil for all others. An argument named like
-// one is enough, and so is the tool's own name: then every argument that is a text may
-// name a tool. It errs on the side of seeing one: what it sees is asked about and
-// never hidden.
+// metaArguments returns JSON Pointers of the arguments that name other tools, for tools that call
+// other tools ("meta tools"). It returns nil for all other tools. An argument with such a name is
+// sufficient. A tool name with such a part is sufficient as well: then every text argument may
+// name a tool. False positives are intended: they cause a question and hide nothing.
 func metaArguments(name string, schema any) []string {
 	object, _ := schema.(map[string]any)
 	properties, _ := object["properties"].(map[string]any)
@@ -39,11 +38,11 @@ func bare(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", "/", "").Replace(strings.ToLower(name))
 }
 
-// at are the texts in an input at a JSON Pointer of one step, and below it.
+// at returns all texts of an input at and below a JSON Pointer of one segment.
 func at(input json.RawMessage, pointer string) []string {
 	var value any
 	if json.Unmarshal(input, &value) != nil {
-		return nil // the schema was checked before
+		return nil // the input was checked against the schema before
 	}
 	if pointer != "" {
 		object, _ := value.(map[string]any)

@@ -1,12 +1,12 @@
 package upstream
 
-// everyKey is for a _meta that is not passed on.
+// everyKey matches all keys, for a _meta that is not forwarded.
 func everyKey(string) bool { return true }
 
-// strip removes keys from every _meta of a result or of an answer. Of a result these are the
-// reserved keys: a server must not speak for the gateway, or for the protocol to a client of
-// another revision. Of a client's answer to a server these are all keys: the person who agreed
-// to the question has not seen them.
+// strip removes keys from every _meta of a result or an answer. From a server's result it removes
+// the reserved keys: a server must not speak for the gateway, or for the protocol to a client of
+// another revision. From a client's answer it removes all keys, because the approver of the
+// question has not seen them.
 func strip(v any, drop func(key string) bool) {
 	switch v := v.(type) {
 	case []any:
@@ -25,7 +25,7 @@ func strip(v any, drop func(key string) bool) {
 			}
 		}
 		for name, one := range v {
-			if name != "structuredContent" { // data of the tool's own, whatever it is called
+			if name != "structuredContent" { // this is data of the tool, even if it has a key of that name
 				strip(one, drop)
 			}
 		}

@@ -29,7 +29,7 @@ import (
 
 const redirect = "http://127.0.0.1:4711/callback"
 
-// loginWorld is a gateway with a vault beside a place where it can log in.
+// loginWorld is a gateway with a vault and a place where it can log in.
 type loginWorld struct {
 	*world
 
@@ -74,7 +74,7 @@ func newLoginWorld(t *testing.T) *loginWorld {
 	return w
 }
 
-// Server is the server as it is declared now.
+// Server returns the current declaration of the server.
 func (w *loginWorld) Server(name string) (declared.Server, error) {
 	state, err := w.Show(name)
 	return state.Server, err
@@ -88,7 +88,7 @@ func (w *loginWorld) server(change ...func(*declared.OAuth)) declared.Server {
 	return s
 }
 
-// browse is the person's browser: it follows the page and comes back with the answer.
+// browse acts as the user's browser: it follows the page and returns the answer.
 func (w *loginWorld) browse(page string) url.Values {
 	w.t.Helper()
 	res := must.Get(w.place.as.Client().Get(page))(w.t)
@@ -107,7 +107,7 @@ func (w *loginWorld) complete(id string, q url.Values) error {
 	return err
 }
 
-// logIn adds the server and logs the person in.
+// logIn adds the server and logs the user in.
 func (w *loginWorld) logIn(change ...func(*declared.OAuth)) {
 	w.t.Helper()
 	state := must.Get(w.Add(w.t.Context(), operator, w.server(change...)))(w.t)
@@ -126,13 +126,13 @@ func (w *loginWorld) again() {
 	must.Do(w.t, w.complete(begun.ID, w.browse(begun.AuthorizationURL)))
 }
 
-// TestLogin goes the whole way, with a call of an agent at its end: the agent acts for
-// the person who logged in.
+// TestLogin performs the whole flow, with a call of an agent at its end: the agent acts for the
+// user who logged in.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
-	if got := said(t, w.works("there/hello", `{"name":"you"}`)); got != "hello you" {
+	if got := resultText(t, w.works("there/hello", `{"name":"you"}`)); got != "hello you" {
 		t.Errorf("said %q", got)
 	}
 	p := w.place
@@ -152,9 +152,9 @@ func TestLogin(t *testing.T) {
 	if len(w.events) != 1 || w.events[0].Code != event.UpstreamLoggedIn || w.events[0].Actor != w.person.Principal.String() {
 		t.Errorf("journaled %+v", w.events)
 	}
-	// A server that shows its token in a result shows the caller a placeholder.
+	// If a server includes its token in a result, the caller sees a placeholder.
 	echo := w.works("there/echo", `{}`)
-	if got := said(t, echo); !strings.HasPrefix(got, "shown: Bearer palyra-sec-") {
+	if got := resultText(t, echo); !strings.HasPrefix(got, "shown: Bearer palyra-sec-") {
 		t.Errorf("the echo said %q", got)
 	}
 	w.hidesAfter(echo)
@@ -168,8 +168,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// hidesTokens looks for tokens where none may be. The control is the token endpoint,
-// which has seen them.
+// hidesTokens searches for tokens in places where none may be. The control is the token endpoint,
+// which has received them.
 func (w *loginWorld) hidesTokens() {
 	w.t.Helper()
 	var text strings.Builder
@@ -192,8 +192,8 @@ func (w *loginWorld) hidesTokens() {
 	}
 }
 
-// TestRenewal renews a token that ends, and one that the server does not take any more;
-// where that cannot be, the person is told to log in.
+// TestRenewal renews a token that expires, and one that the server rejects. If that is
+// impossible, the error asks the user to log in.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
@@ -249,8 +249,8 @@ func TestWithoutRefresh(t *testing.T) {
 	}
 }
 
-// TestMembersApart: a login of one member is of no use to another, and one that is
-// shared serves all.
+// TestMembersApart: a member cannot use the login of another member, and a shared login serves
+// all.
 func TestMembersApart(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -263,8 +263,8 @@ func TestMembersApart(t *testing.T) {
 	}
 }
 
-// TestHostilePlaces: each variant of a dishonest server gets no login. The control is
-// the same without it.
+// TestHostilePlaces: each variant of a dishonest server prevents the login. The control is the
+// same server without the variant.
 func TestHostilePlaces(t *testing.T) {
 	t.Parallel()
 	elsewhere := newPlace(t)
@@ -326,9 +326,9 @@ func TestHostilePlaces(t *testing.T) {
 	}
 }
 
-// TestIssuersInOtherWords: a server whose issuer is written with a slash behind the host gives
-// a login, wherever it is written so. The control is TestHostilePlaces.
-func TestIssuersInOtherWords(t *testing.T) {
+// TestIssuerSpellings: an issuer written with a slash after the host is accepted in every
+// place. The control is TestHostilePlaces.
+func TestIssuerSpellings(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *loginWorld, o *declared.OAuth){
 		"metadata": func(w *loginWorld, _ *declared.OAuth) {
@@ -361,8 +361,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestAnswers: an answer counts once, of who began, with the state and the issuer of
-// the login.
+// TestAnswers: an answer is accepted once, from the user who began, with the state and the issuer
+// of the login.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -370,15 +370,15 @@ func TestAnswers(t *testing.T) {
 		as     access.Caller
 		twice  bool
 	}{
-		"control":          {},
-		"another state":    {change: func(q url.Values) { q.Set("state", "x") }},
-		"no state":         {change: func(q url.Values) { q.Del("state") }},
-		"another issuer":   {change: func(q url.Values) { q.Set("iss", "https://evil.example") }},
-		"no issuer":        {change: func(q url.Values) { q.Del("iss") }},
-		"another code":     {change: func(q url.Values) { q.Set("code", "code-x") }},
-		"no code":          {change: func(q url.Values) { q.Del("code") }},
-		"of somebody else": {as: gatewaytest.Person(policytest.Bob, access.RoleOwner)},
-		"a second time":    {twice: true},
+		"control":           {},
+		"another state":     {change: func(q url.Values) { q.Set("state", "x") }},
+		"no state":          {change: func(q url.Values) { q.Del("state") }},
+		"another issuer":    {change: func(q url.Values) { q.Set("iss", "https://evil.example") }},
+		"no issuer":         {change: func(q url.Values) { q.Del("iss") }},
+		"another code":      {change: func(q url.Values) { q.Set("code", "code-x") }},
+		"no code":           {change: func(q url.Values) { q.Del("code") }},
+		"of another member": {as: gatewaytest.Person(policytest.Bob, access.RoleOwner)},
+		"a second time":     {twice: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLoginWorld(t)
@@ -405,7 +405,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestRedirects: the browser comes back to the person's own machine alone.
+// TestRedirects: the browser returns only to the user's own machine.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
@@ -416,8 +416,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestDeclaredAnew: a login goes nowhere but where it was for.
-func TestDeclaredAnew(t *testing.T) {
+// TestLoginOfAChangedServer: a login is used only for the server that it was made for.
+func TestLoginOfAChangedServer(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
 	w.logIn()
@@ -432,8 +432,7 @@ func TestDeclaredAnew(t *testing.T) {
 	must.Do(t, login.End(t.Context()))
 }
 
-// TestKeptByTheGateway: nobody reads or writes a login but the gateway, whatever policy
-// gives them.
+// TestKeptByTheGateway: only the gateway reads or writes a login, regardless of policy.
 func TestKeptByTheGateway(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)

@@ -14,22 +14,23 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// errOldTransport ends a stream of the transport of revision 2024-11-05, which tells the
-// client with its first event where to send messages.
-var errOldTransport = reason.Errorf(reason.UpstreamUnavailable, "it speaks HTTP+SSE, the transport of MCP revision 2024-11-05, which the gateway does not speak").
+// errOldTransport ends a stream of the transport of revision 2024-11-05. The first event of such
+// a stream names the URL for the client's messages.
+var errOldTransport = reason.Errorf(reason.UpstreamUnavailable, "the server uses HTTP+SSE, the transport of MCP revision 2024-11-05, which the gateway does not support").
 	WithRemedy("Add the server by the URL of its Streamable HTTP endpoint, which often ends in /mcp in place of /sse. If it has none, update the server.")
 
-// probeTime bounds how long a server may take to answer the probe.
+// probeTime is the timeout of the probe.
 const probeTime = 5 * time.Second
 
-// announcesEndpoint reports whether a line of a stream begins the event of the old transport.
+// announcesEndpoint reports whether a line of a stream begins the first event of the old
+// transport.
 func announcesEndpoint(line []byte) bool {
 	value, is := bytes.CutPrefix(line, []byte("event:"))
 	return is && string(bytes.TrimSpace(value)) == "endpoint"
 }
 
-// speaksOld reports whether a server that refused the first request speaks the old transport.
-// The specification has clients ask for a stream then, and look at its first event.
+// speaksOld reports whether a server that refused the first request uses the old transport. As
+// the specification requires, it opens a stream and reads the first event.
 func (in *instance) speaksOld(ctx context.Context, transport *mcp.StreamableClientTransport) bool {
 	if in.oldTransport.Load() {
 		return true
@@ -50,7 +51,7 @@ func (in *instance) speaksOld(ctx context.Context, transport *mcp.StreamableClie
 		return false
 	}
 	defer response.Body.Close()
-	// The way to the server (overheard) sees the event as it is read.
+	// The transport (overheard) detects the event while it is read.
 	for lines := bufio.NewScanner(io.LimitReader(response.Body, 4<<10)); !in.oldTransport.Load() && lines.Scan(); {
 	}
 	return in.oldTransport.Load()

@@ -7,24 +7,24 @@ import (
 	"strings"
 
 	"palyra/internal/core/reason"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/workspace"
 )
 
-// mostInterpreters bounds how many interpreters are followed that are scripts themselves, as
-// the kernel does.
+// mostInterpreters limits the chain of interpreters that are scripts themselves, like the kernel
+// does.
 const mostInterpreters = 4
 
-// inWorkspace finds the program of a server below its workspace, by the names that
-// process.run takes: /workspace/x, ./x, or the path on this machine. A link may lead to a
-// program outside, and a script to an interpreter of the workspace, such as that of a virtual
-// environment of Python: no file has its name in the sandbox, so that the interpreter is
-// started with the script.
+// inWorkspace finds the program of a server inside its workspace, by the names that process.run
+// accepts: /workspace/x, ./x, or the path on this machine. A link may lead to a program outside.
+// A script may have an interpreter in the workspace, such as one of a Python virtual environment.
+// Host paths do not exist in the sandbox, so the interpreter is started with the script as its
+// argument.
 func (m *Manager) inWorkspace(l *launch, root *workspace.Root) error {
 	for range mostInterpreters + 1 {
-		inside, is := sandbox.Inside(l.argv[0], root.Path(), "")
+		inside, is := command.Inside(l.argv[0], root.Path(), "")
 		if !is {
-			return reason.Errorf(reason.SpawnFailed, "the interpreter of the program %q of the upstream server %s is not below its workspace", l.argv[0], l.server.Name)
+			return reason.Errorf(reason.SpawnFailed, "the interpreter of the program %q of the upstream server %s is not inside its workspace", l.argv[0], l.server.Name)
 		}
 		whole := filepath.Join(root.Path(), filepath.FromSlash(inside))
 		info, err := root.Stat(inside)
@@ -50,17 +50,17 @@ func (m *Manager) inWorkspace(l *launch, root *workspace.Root) error {
 			l.argv = append([]string{whole}, l.argv[1:]...)
 			return nil
 		case linked:
-			l.argv = append([]string{sandbox.WorkspaceMount + "/" + inside}, l.argv[1:]...)
+			l.argv = append([]string{command.WorkspaceMount + "/" + inside}, l.argv[1:]...)
 			return nil
 		case !own:
 			return nil
 		}
-		argv := []string{sandbox.WorkspaceMount + "/" + path.Clean(within)}
+		argv := []string{command.WorkspaceMount + "/" + path.Clean(within)}
 		if argument := program.Interpreter.Argument; argument != "" {
 			argv = append(argv, argument)
 		}
-		l.argv = slices.Concat(argv, []string{sandbox.WorkspaceMount + "/" + inside}, l.argv[1:])
+		l.argv = slices.Concat(argv, []string{command.WorkspaceMount + "/" + inside}, l.argv[1:])
 	}
-	return reason.Errorf(reason.SpawnFailed, "the interpreters of the program of the upstream server %s are scripts without end", l.server.Name).
+	return reason.Errorf(reason.SpawnFailed, "the chain of interpreters of the program of the upstream server %s is too long", l.server.Name).
 		WithRemedy("Name a program in the first line of the script.")
 }

@@ -20,10 +20,11 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// asFault reports whether an error is one of JSON-RPC.
+// asFault reports whether an error is a JSON-RPC error.
 func asFault(err error, fault **jsonrpc.Error) bool { return errors.As(err, fault) }
 
-// questionOf reads what a server asks, and refuses what the client did not declare.
+// questionOf decodes a server request and returns an error for a capability that the client did
+// not declare.
 func (m *Manager) questionOf(server string, p mcp.InputRequest, peer tool.Peer) (*question, error) {
 	q := &question{server: server}
 	var err error
@@ -34,15 +35,15 @@ func (m *Manager) questionOf(server string, p mcp.InputRequest, peer tool.Peer) 
 		err = q.samples(*p, peer)
 	case *mcp.ListRootsParams:
 		q.tool, q.request = declared.ListRoots, tool.Request{Method: "roots/list", Params: json.RawMessage(`{}`)}
-		q.input, q.summary = map[string]any{}, "The upstream server "+server+" wants to know the directories that the client works in."
+		q.input, q.summary = map[string]any{}, "The upstream server "+server+" requests the directories that the client works in."
 		err = lacks(peer, peer.Takes.Roots, "roots", map[string]any{})
 	default:
-		err = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client takes no such request"}
+		err = &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not support this request"}
 	}
 	return q, err
 }
 
-// lacks is the error for what a client did not declare: a capability, and what of it.
+// lacks returns the error for an undeclared capability or a part of it.
 func lacks(peer tool.Peer, takes bool, capability string, needed map[string]any) error {
 	if takes && peer.Ask != nil {
 		return nil
@@ -54,7 +55,7 @@ func lacks(peer tool.Peer, takes bool, capability string, needed map[string]any)
 	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare the capability that the request needs", Data: data}
 }
 
-// elicits reads a question to a person.
+// elicits fills in a question to the user.
 func (q *question) elicits(p mcp.ElicitParams, peer tool.Peer) error {
 	if p.Mode == "" {
 		p.Mode = "form"
@@ -62,30 +63,30 @@ func (q *question) elicits(p mcp.ElicitParams, peer tool.Peer) error {
 	q.tool, q.url = declared.Elicit, p.URL
 	q.input = map[string]any{"mode": p.Mode, "message": clean(p.Message, 2000), "url": p.URL, "asks_for": properties(p.RequestedSchema)}
 	p.Message, p.Meta = label(q.server, p.Message), nil
-	q.summary, q.notes = p.Message, []string{"These are the words of the server " + q.server + ", and not of the gateway. What is answered goes to it."}
+	q.summary, q.notes = p.Message, []string{"The text is from the server " + q.server + ", not from the gateway. The answer is sent to the server."}
 	takes := peer.Takes.Form
 	switch p.Mode {
 	case "form":
 		q.url = ""
 	case "url":
 		takes = peer.Takes.URL
-		q.notes = append(q.notes, "It wants a page to be opened: "+clean(p.URL, 500))
+		q.notes = append(q.notes, "It requests to open a page: "+clean(p.URL, 500))
 		if p.URL == "" {
-			q.url = "about:blank" // leads nowhere, and is declined
+			q.url = "about:blank" // an invalid URL, which is declined
 		}
 	default:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such mode of elicitation"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the mode of the elicitation is not supported"}
 	}
 	text, err := json.Marshal(p)
 	q.request = tool.Request{Method: "elicitation/create", Params: text}
 	return errors.Join(err, lacks(peer, takes, "elicitation", map[string]any{p.Mode: map[string]any{}}))
 }
 
-// mostShown is how many messages of a sampling request people and policies see. The
-// digest is of all of it.
+// mostShown is the number of messages of a sampling request that are displayed to people and
+// policies. The digest covers all messages.
 const mostShown = 16
 
-// samples reads a request for an answer of the client's model.
+// samples fills in a request to the client's model.
 func (q *question) samples(p mcp.CreateMessageWithToolsParams, peer tool.Peer) error {
 	p.Meta = nil
 	text, err := json.Marshal(p)
@@ -94,9 +95,9 @@ func (q *question) samples(p mcp.CreateMessageWithToolsParams, peer tool.Peer) e
 	}
 	exact, err := canonical.JSON(text)
 	if err != nil {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the request has no exact form"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the request has no canonical form"}
 	}
-	shown := []any{}
+	messages := []any{}
 	for _, message := range p.Messages[:min(len(p.Messages), mostShown)] {
 		content, err := json.Marshal(message.Content)
 		if err != nil {
@@ -108,14 +109,14 @@ func (q *question) samples(p mcp.CreateMessageWithToolsParams, peer tool.Peer) e
 				words = t.Text
 			}
 		}
-		shown = append(shown, map[string]any{"role": clean(string(message.Role), 20), "text": clean(words, 2000)})
+		messages = append(messages, map[string]any{"role": clean(string(message.Role), 20), "text": clean(words, 2000)})
 		q.notes = append(q.notes, fmt.Sprintf("%s: %s", clean(string(message.Role), 20), clean(words, 500)))
 	}
 	q.tool, q.request = declared.Sample, tool.Request{Method: "sampling/createMessage", Params: text}
 	q.input = map[string]any{
-		"messages": shown, "count": len(p.Messages), "system": clean(p.SystemPrompt, 2000), "max_tokens": p.MaxTokens, "tools": len(p.Tools), "digest": canonical.Digest(exact),
+		"messages": messages, "count": len(p.Messages), "system": clean(p.SystemPrompt, 2000), "max_tokens": p.MaxTokens, "tools": len(p.Tools), "digest": canonical.Digest(exact),
 	}
-	q.summary = fmt.Sprintf("The upstream server %s wants the client's model to answer %d messages, with at most %d tokens. The answer goes to the server.", q.server, len(p.Messages), p.MaxTokens)
+	q.summary = fmt.Sprintf("The upstream server %s requests that the client's model answer %d messages, with at most %d tokens. The answer is sent to the server.", q.server, len(p.Messages), p.MaxTokens)
 	needed, takes := map[string]any{}, peer.Takes.Sampling
 	if len(p.Tools) > 0 {
 		needed["tools"], takes = map[string]any{}, peer.Takes.SamplingTools
@@ -123,7 +124,7 @@ func (q *question) samples(p mcp.CreateMessageWithToolsParams, peer tool.Peer) e
 	return lacks(peer, takes, "sampling", needed)
 }
 
-// properties are what a form asks for, sorted.
+// properties returns the fields of a form, sorted.
 func properties(schema any) []string {
 	list := []string{}
 	object, is := schema.(map[string]any)
@@ -139,8 +140,8 @@ func properties(schema any) []string {
 	return list
 }
 
-// leadsHome reports whether a URL leads to the gateway, to this machine, or cannot be
-// told where: a page there would speak with the gateway's voice.
+// leadsHome reports whether a URL leads to the gateway or to this machine, or cannot be resolved.
+// A page there could impersonate the gateway.
 func (m *Manager) leadsHome(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.User != nil {
@@ -157,14 +158,14 @@ func (m *Manager) leadsHome(text string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(m.use.OwnHosts, func(own string) bool { return strings.EqualFold(own, name) })
 }
 
-// passes are the tools by which the gateway passes on what a server asks.
+// passes are the tools that forward server requests to the client.
 var passes = []struct{ tool, title, description, required, properties string }{
-	{declared.Elicit, "Let a server ask", "Pass a question of the upstream server %s on to the person behind a call. The gateway makes these calls itself; nobody else can.",
+	{declared.Elicit, "Let a server ask", "Pass a question of the upstream server %s on to the person behind a call. Only the gateway itself makes these calls.",
 		`"ticket","mode","message"`, `"mode":{"type":"string","enum":["form","url"]},"message":{"type":"string"},"url":{"type":"string"},"asks_for":{"type":"array","items":{"type":"string"}}`},
-	{declared.Sample, "Let a server use the client's model", "Pass a request of the upstream server %s on to the model of the client. The gateway makes these calls itself; nobody else can.",
+	{declared.Sample, "Let a server use the client's model", "Pass a request of the upstream server %s on to the model of the client. Only the gateway itself makes these calls.",
 		`"ticket","messages","digest"`, `"messages":{"type":"array","items":{"type":"object","properties":{"role":{"type":"string"},"text":{"type":"string"}}}},` +
 			`"count":{"type":"integer"},"system":{"type":"string"},"max_tokens":{"type":"integer"},"tools":{"type":"integer"},"digest":{"type":"string"}`},
-	{declared.ListRoots, "Let a server see the client's directories", "Tell the upstream server %s which directories the client works in. The gateway makes these calls itself; nobody else can.",
+	{declared.ListRoots, "Let a server see the client's directories", "Send the upstream server %s the directories that the client works in. Only the gateway itself makes these calls.",
 		`"ticket"`, ``},
 }
 
@@ -176,7 +177,7 @@ type passing struct {
 	name       string
 }
 
-// passings are those of a server.
+// passings returns these tools for a server.
 func (m *Manager) passings(s declared.Server) (list []passing) {
 	for _, p := range passes {
 		properties := `"ticket":{"type":"string"}`
@@ -209,7 +210,7 @@ func (t passing) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	if q.url != "" {
 		u, err := url.Parse(q.url)
 		if err != nil {
-			return tool.Plan{}, reason.Errorf(reason.InvalidInput, "the URL of the question is none")
+			return tool.Plan{}, reason.Errorf(reason.InvalidInput, "the URL of the question is not valid")
 		}
 		host, err := egress.CanonicalHost(u.Hostname())
 		if err != nil {
@@ -241,13 +242,13 @@ func (t passing) run(ctx context.Context, c tool.Call) tool.Report {
 	}
 	text, err := canonical.JSON(answer)
 	if err != nil {
-		return failed(ctx, report, reason.Errorf(reason.ToolFailed, "the answer has no exact form: %w", err))
+		return failed(ctx, report, reason.Errorf(reason.ToolFailed, "the answer has no canonical form: %w", err))
 	}
 	report.Outcome, report.Result = tool.Succeeded, text
 	return report.Finish()
 }
 
-// question finds the question of a ticket.
+// question returns the question of a ticket.
 func (t passing) question(input json.RawMessage) (*question, error) {
 	var in struct {
 		Ticket string `json:"ticket"`
@@ -260,8 +261,8 @@ func (t passing) question(input json.RawMessage) (*question, error) {
 	defer m.asking.mu.Unlock()
 	q := m.asking.open[in.Ticket]
 	if q == nil || q.server != t.server || q.tool != t.name {
-		return nil, reason.Errorf(reason.InvalidInput, "the upstream server %s asks nothing at present: this tool is called by the gateway itself", t.server).
-			WithRemedy("Call a tool of the server; if it has a question, it is asked then.")
+		return nil, reason.Errorf(reason.InvalidInput, "the upstream server %s has no pending request: only the gateway itself calls this tool", t.server).
+			WithRemedy("Call a tool of the server; its requests are decided during that call.")
 	}
 	return q, nil
 }

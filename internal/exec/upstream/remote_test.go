@@ -29,9 +29,9 @@ import (
 type site struct {
 	*httptest.Server
 
-	// before answers a request itself when it returns true.
+	// before may answer a request itself by returning true.
 	before func(http.ResponseWriter, *http.Request) bool
-	// got are the values of Authorization.
+	// got are the received values of Authorization.
 	got atomic.Value
 }
 
@@ -64,8 +64,8 @@ func (w *world) addURL(name, url string, headers ...declared.Header) declared.St
 	return must.Get(w.Add(w.t.Context(), operator, declared.Server{Name: name, URL: url, Headers: headers}))(w.t)
 }
 
-// TestRemote: a server that is reached by a URL is called like any other; its connections
-// are in the report, and it has no isolation.
+// TestRemote: a server with a URL is called like any other; its connections are in the report,
+// and it has no isolation.
 func TestRemote(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -74,7 +74,7 @@ func TestRemote(t *testing.T) {
 		t.Fatal(state.Problem)
 	}
 	r := w.works("site/hello", `{"name":"ann"}`)
-	if said(t, r) != "hello ann" || r.Isolation != nil || r.Executor.Tier != "builtin" || len(r.Egress.Observed) == 0 || r.Egress.Observed[0].Host != "127.0.0.1" {
+	if resultText(t, r) != "hello ann" || r.Isolation != nil || r.Executor.Tier != "builtin" || len(r.Egress.Observed) == 0 || r.Egress.Observed[0].Host != "127.0.0.1" {
 		t.Errorf("%s, %+v", r.Result, r.Egress)
 	}
 	if s.got.Load() != "" {
@@ -82,9 +82,8 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestRemoteIsHeldToItsHost: no redirect is followed, a host that is denied is not
-// dialled, whoever added it, and a name that leads to a private address neither. The
-// control is TestRemote.
+// TestRemoteIsHeldToItsHost: redirects are not followed. Denied hosts are not dialled, regardless
+// of who added them, and neither are names with a private address. The control is TestRemote.
 func TestRemoteIsHeldToItsHost(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
@@ -115,9 +114,8 @@ func TestRemoteIsHeldToItsHost(t *testing.T) {
 	}
 }
 
-// TestRemoteSecrets: a header is filled with a secret of the vault while a call runs,
-// for the host that the secret is for alone; the server's answer is scrubbed of it. The
-// control is the header without a call.
+// TestRemoteSecrets: a header contains a secret of the vault during a call, only for the host of
+// the secret; the server's answer is scrubbed of it. The control is the header without a call.
 func TestRemoteSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -136,12 +134,12 @@ func TestRemoteSecrets(t *testing.T) {
 	if l.open.Load() != 0 || l.lent.Load() < 2 {
 		t.Errorf("%d lent, %d still open", l.lent.Load(), l.open.Load())
 	}
-	if strings.Contains(string(r.Result), value) || !strings.Contains(said(t, r), "Bearer palyra-sec-") {
+	if strings.Contains(string(r.Result), value) || !strings.Contains(resultText(t, r), "Bearer palyra-sec-") {
 		t.Errorf("the server's answer shows %s", r.Result)
 	}
 	l.refuse = true
 	w.fails("site/hello", `{}`, reason.PermissionDenied)
-	// A secret for another host is sent nowhere.
+	// A secret for another host is not sent.
 	l.refuse = false
 	l.offer.Hosts = must.Get(egress.ParseRules([]string{"api.example.org:443"}))(t)
 	l.offer.Version++
@@ -191,8 +189,8 @@ func TestRemoteFloods(t *testing.T) {
 	}
 }
 
-// TestRemoteSlowLoris: a server that sends a byte now and then does not hold a call
-// longer than its time.
+// TestRemoteSlowLoris: a server that sends a byte now and then does not hold a call beyond its
+// timeout.
 func TestRemoteSlowLoris(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -212,7 +210,7 @@ func TestRemoteSlowLoris(t *testing.T) {
 		}
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the defect lasts for ever
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the defect is permanent
 	defer cancel()
 	if r, _ := w.callIn(ctx, "site/hello", `{}`); r.Outcome == tool.Succeeded {
 		t.Errorf("%s %s", r.Outcome, r.Message)
@@ -252,8 +250,8 @@ func (l *lender) Lend(_ tool.Call, offers []egress.Secret) ([]egress.Secret, fun
 
 func (l *lender) Secret(context.Context, string) ([]byte, error) { return []byte(l.value), nil }
 
-// TestConnectionsStay: calls of a server that answers with streams share a connection. A
-// call returns while its stream is still open, and the stream is closed a while later.
+// TestConnectionsStay: calls of a server that answers with streams share a connection. A call
+// returns while its stream is still open, and the stream is closed a while later.
 func TestConnectionsStay(t *testing.T) {
 	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "streams", Version: "1"}, nil)
@@ -287,8 +285,8 @@ func TestConnectionsStay(t *testing.T) {
 	for range 60 {
 		w.works("streams/hello", `{"name":"ann"}`)
 	}
-	// A call that begins before the client read the end of the stream before takes another
-	// connection; without the wait for that end each call does.
+	// A call that begins before the client has read the end of the previous stream uses another
+	// connection; without waiting for that end, each call would.
 	if more := opened.Load() - before; more > 15 {
 		t.Errorf("60 calls opened %d connections", more)
 	}

@@ -24,8 +24,7 @@ var results = []string{
 	`{"content":[],"structuredContent":[1,"two",null],"resultType":"complete"}`,
 }
 
-// TestResultIsExact: a result with nothing to strip has the form that it would have if it
-// were taken apart for that.
+// TestResultIsExact: a result without reserved keys has the same form as after stripping.
 func TestResultIsExact(t *testing.T) {
 	t.Parallel()
 	for _, text := range results {
@@ -41,7 +40,7 @@ func TestResultIsExact(t *testing.T) {
 	}
 }
 
-// TestMayNotify: no notification is taken for an answer, however its members are written.
+// TestMayNotify: every notification is recognized, in every encoding of its members.
 func TestMayNotify(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]bool{

@@ -22,7 +22,7 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// transport is a way to an upstream server that speaks one revision.
+// transport is a transport to an upstream server of one revision.
 type transport struct {
 	revision  string
 	http      bool
@@ -42,7 +42,7 @@ func (u transport) name() string {
 // notifies reports whether the gateway has a stream of the server between calls.
 func (u transport) notifies() bool { return !u.http || u.revision >= "2026" }
 
-// server returns a server that speaks the revision of u alone.
+// server returns a server that supports only the revision of u.
 func (u transport) server() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "up", Version: "1"}, &mcp.ServerOptions{
 		SupportedProtocolVersions: []string{u.revision}, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
@@ -73,7 +73,7 @@ func (u transport) server() *mcp.Server {
 				return text("not asked"), nil //nolint:nilerr // a server without sessions cannot
 			}
 		}
-		return text(sprint(answer.Content["name"])), nil
+		return text(format(answer.Content["name"])), nil
 	})
 	add(s, "grow", "", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		add(s, "new", "", nil)
@@ -114,8 +114,8 @@ func (w *world) attach(u transport, mux *http.ServeMux, site *httptest.Server) {
 	}
 }
 
-// face serves MCP clients over HTTP, as the gateway does.
-func (w *world) face() (f *mcpserver.Face, url string) {
+// serveMCP serves MCP clients over HTTP, as the gateway does.
+func (w *world) serveMCP() (f *mcpserver.Server, url string) {
 	f = mcpserver.New(mcpserver.Config{
 		Tools: w.Router, Pipeline: w.Pipeline, Calls: resume.New(w.Pipeline, nil), Upstreams: w.List, Unsubscribe: w.Unsubscribe,
 		Caller:     func(context.Context) access.Caller { return gatewaytest.Agent },
@@ -140,7 +140,7 @@ func (w *world) face() (f *mcpserver.Face, url string) {
 	return f, front.URL
 }
 
-// agent is a client of the gateway that speaks one revision.
+// agent is a client of the gateway that supports one revision.
 type agent struct {
 	*mcp.ClientSession
 	t        *testing.T
@@ -176,15 +176,15 @@ func (a *agent) call(server, name string) string {
 	return content.Text
 }
 
-// meets calls the tools of one server.
-func (a *agent) meets(u transport) {
+// callTools calls the tools of one server.
+func (a *agent) callTools(u transport) {
 	a.t.Helper()
 	answer, revision := "ann", u.revision
 	if u.revision < "2026" && u.stateless {
 		answer = "not asked"
 	}
 	if u.revision < "2026" && !u.http {
-		revision = "" // it is in the handshake alone
+		revision = "" // it is only in the handshake
 	}
 	for _, c := range []struct{ tool, want string }{{"revision", revision}, {"work", "done"}, {"ask", answer}, {"revision", revision}} {
 		if got := a.call(u.name(), c.tool); got != c.want {
@@ -201,10 +201,10 @@ func (a *agent) meets(u transport) {
 	}
 }
 
-// TestRevisions: a client of each revision calls a server of each revision, over each
-// transport, with an instance that its own call started and with one that the call of a
-// client of another revision did. The server gets its own revision alone. Without
-// tool.Isolate, those of the revisions with sessions get that of the client.
+// TestRevisions: a client of each revision calls a server of each revision, over each transport,
+// both on an instance that its own call started and on one started by a client of another
+// revision. The server receives only its own revision. Without tool.Isolate, servers of the
+// revisions with sessions would receive the client's.
 func TestRevisions(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
@@ -214,7 +214,7 @@ func TestRevisions(t *testing.T) {
 		site.Close()
 	})
 	w := newWorld(t, func(c *upstream.Config) { (&siteOf{site}).trusted(c) })
-	face, url := w.face()
+	face, url := w.serveMCP()
 	var agents []*agent
 	revisions := []string{"2025-06-18", "2025-11-25", "2026-07-28"}
 	for _, u := range transports() {
@@ -230,7 +230,7 @@ func TestRevisions(t *testing.T) {
 				a := *agents[(i+j)%len(agents)]
 				t.Run(u.name()+"/"+revisions[i]+"/"+revisions[(i+j)%len(agents)], func(t *testing.T) {
 					a.t = t
-					a.meets(u)
+					a.callTools(u)
 				})
 			}
 		}
@@ -238,8 +238,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// changes has a server list another tool. It works on for every agent, and once an operator
-// has approved the change, every agent is notified.
+// changes makes a server list another tool. It keeps working for every agent, and once an
+// operator has approved the change, every agent is notified.
 func (w *world) changes(t *testing.T, u transport, agents []*agent, notify func()) {
 	t.Helper()
 	if got := agents[0].call(u.name(), "grow"); got != "grown" {

@@ -18,14 +18,14 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/program/commitgate"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
 	"palyra/internal/vault"
 )
 
-// Backoff of a server that fails: the wait doubles from the shortest to the longest.
+// Backoff after failures of a server: the wait doubles from the shortest to the longest.
 const (
 	shortestWait = time.Second
 	longestWait  = time.Minute
@@ -36,8 +36,7 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	m := t.manager
 	report := m.report()
 	report.Egress.Allowed = hosts(c.Plan)
-	// A token that the server does not take is renewed, once. A call that was refused
-	// for it did not run.
+	// A rejected token is renewed once. A call that was refused because of its token did not run.
 	answer, err := t.attempt(ctx, c, l, report, 0)
 	var rejected *rejectedError
 	if errors.As(err, &rejected) {
@@ -49,7 +48,7 @@ func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	return answer
 }
 
-// rejectedError says that the server did not take a version of the gateway's login.
+// rejectedError reports that the server rejected a version of the gateway's login.
 type rejectedError struct {
 	version int
 	why     error
@@ -57,8 +56,8 @@ type rejectedError struct {
 
 func (e *rejectedError) Error() string { return e.why.Error() }
 
-// attempt makes a decided call with the login that there is, unless its version is
-// rejected. It fails with a rejectedError alone.
+// attempt makes a decided call with the current login, unless its version is the rejected one.
+// Its only error is a rejectedError.
 func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool.Report, rejected int) (tool.Report, error) {
 	lent, end, err := t.manager.lend(ctx, c, &l, rejected)
 	defer end()
@@ -72,7 +71,7 @@ func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool
 	return answer, nil
 }
 
-// made makes a call with what was lent to it. The error is in the report, too.
+// made makes a call with the secrets lent to it. The report includes the error.
 func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.Secret, report tool.Report) (done tool.Report, err error) {
 	m, started := t.manager, report.StartedAt
 	in, leave, err := m.enter(ctx, c, l, lent)
@@ -100,7 +99,7 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 	return report.Finish(), nil
 }
 
-// report is what is known before a call runs.
+// report returns the parts of a report that are known before a call runs.
 func (m *Manager) report() tool.Report {
 	return tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
@@ -110,21 +109,21 @@ func (m *Manager) report() tool.Report {
 	}
 }
 
-// settle takes what a call wrote to the workspace to the commit gate. A server that
-// wrote is ended for that: nothing of it may write on while people look, and the next
-// call starts it on the workspace as it is then.
-func (m *Manager) settle(ctx context.Context, c tool.Call, in *instance, err error) (committing.Outcome, error) {
+// settle passes the workspace changes of a call to the commit gate. A server that wrote is ended
+// first, so that it cannot write during an approval. The next call starts it on the current
+// workspace.
+func (m *Manager) settle(ctx context.Context, c tool.Call, in *instance, err error) (commitgate.Outcome, error) {
 	if !in.wroteSince() {
-		return committing.Outcome{}, err
+		return commitgate.Outcome{}, err
 	}
 	in.close(errWrote)
-	w := committing.Work{
+	w := commitgate.Work{
 		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: m.use.History,
 		Judge: in.handed.judge,
 	}
 	defer in.discard()
-	// What the sandbox says comes before the state of the context.
-	return committing.Settle(ctx, w, err)
+	// A refusal by the sandbox takes precedence over the state of the context.
+	return commitgate.Settle(ctx, w, err)
 }
 
 var errWrote = errors.New("the server wrote to its workspace")
@@ -136,8 +135,8 @@ func hosts(p tool.Plan) []string {
 	return p.Facts.EgressHosts
 }
 
-// lend borrows the secrets of a call, and the token of its login, which it notes in l.
-// end has to be called whatever comes of it.
+// lend leases the secrets of a call and the token of its login, which it stores in l. The caller
+// must always call end.
 func (m *Manager) lend(ctx context.Context, c tool.Call, l *launch, rejected int) (lent []egress.Secret, end func(), err error) {
 	back := func() {}
 	if len(l.secrets) > 0 {
@@ -154,14 +153,14 @@ func (m *Manager) lend(ctx context.Context, c tool.Call, l *launch, rejected int
 	return append(lent, login.Token), func() {
 		back()
 		if err := login.End(ctx); err != nil {
-			m.use.Log.ErrorContext(ctx, "the end of a lease was not journaled", slog.String("upstream", l.server.Name), slog.Any("error", err))
+			m.use.Log.ErrorContext(ctx, "recording the end of a lease failed", slog.String("upstream", l.server.Name), slog.Any("error", err))
 		}
 	}, nil
 }
 
-// enter gets the call an instance: the one that there is, or a new one, about which
-// people are asked if it gets secrets. leave has to be called. A server that may write
-// gets one call at a time.
+// enter returns an instance for the call: the current one or a new one. A new instance that
+// receives secrets requires approval. The caller must call leave. A server that may write handles
+// one call at a time.
 func (m *Manager) enter(ctx context.Context, c tool.Call, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
 	for range mostStarts {
 		in, leave, err = m.enterBy(ctx, l, func(s *slot) (*instance, error) { return m.fill(ctx, s, l, lent) })
@@ -175,10 +174,10 @@ func (m *Manager) enter(ctx context.Context, c tool.Call, l launch, lent []egres
 	return nil, nil, unstarted(l.server.Name)
 }
 
-// mostStarts is how often one call has a server started whose end comes before its turn.
+// mostStarts is how often one call starts a server that exits before the call reaches it.
 const mostStarts = 3
 
-// enterBy gets an instance of a slot, which fill looks for or makes.
+// enterBy returns the instance of a slot; fill finds or creates it.
 func (m *Manager) enterBy(ctx context.Context, l launch, fill func(*slot) (*instance, error)) (in *instance, leave func(), err error) {
 	s, err := m.slot(slotKey{l.server.Name, l.owner})
 	if err != nil {
@@ -214,8 +213,8 @@ func (m *Manager) slot(k slotKey) (*slot, error) {
 			m.forget()
 		}
 		if len(m.slots) >= mostInstances {
-			return nil, reason.Errorf(reason.RateLimited, "%d instances of upstream servers are in use, which is the most", mostInstances).
-				WithRemedy("Try again when others end, or mark servers that may be as shared.")
+			return nil, reason.Errorf(reason.RateLimited, "the limit of %d instances of upstream servers is reached", mostInstances).
+				WithRemedy("Try again when others end, or declare servers as shared where possible.")
 		}
 		s = &slot{held: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
 		m.slots[k] = s
@@ -223,7 +222,7 @@ func (m *Manager) slot(k slotKey) (*slot, error) {
 	return s, nil
 }
 
-// forget gives up slots without an instance. The caller holds m.mu.
+// forget removes slots without an instance. The caller holds m.mu.
 func (m *Manager) forget() {
 	for k, s := range m.slots {
 		select {
@@ -237,7 +236,7 @@ func (m *Manager) forget() {
 	}
 }
 
-// fill puts an instance into a slot that the caller holds, unless a good one is there.
+// fill creates the instance of a slot unless a usable one exists. The caller holds the slot.
 func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Secret) (*instance, error) {
 	if in := s.instance; in != nil {
 		if s.good(l) {
@@ -250,10 +249,10 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 		in.retire()
 	}
 	if wait := time.Until(s.until); wait > 0 {
-		if s.last.Code == reason.SpawnFailed { // time alone brings no program
+		if s.last.Code == reason.SpawnFailed { // waiting does not fix a missing program
 			return nil, s.last
 		}
-		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row and is tried again in %s: %s",
+		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row; the next attempt is in %s: %s",
 			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String()).WithRemedy("%s", s.last.NextStep())
 	}
 	if len(l.injections) > 0 && l.handed == nil {
@@ -261,14 +260,14 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	}
 	in, err := m.start(ctx, l, lent)
 	if err != nil {
-		// A server that wants a login is tried at once when there is one.
+		// A server that requires a login is retried as soon as the login exists.
 		if ctx.Err() == nil && reason.Of(err) != reason.UpstreamLogin {
 			m.failed(s, l.server.Name, reason.Known(err, reason.UpstreamUnavailable))
 		}
 		return nil, err
 	}
 	s.set(in)
-	// Who was reduced while it started had no instance yet that EndOf could end.
+	// A caller that lost permissions during the start had no instance yet for EndOf to end.
 	if err := m.use.Standing(l.by); err != nil {
 		m.kill(in)
 		return nil, err
@@ -278,7 +277,7 @@ func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Sec
 	return in, nil
 }
 
-// failed has everybody wait before the server is tried again.
+// failed sets the backoff of a server for all callers.
 func (m *Manager) failed(s *slot, server string, why *reason.Error) {
 	wait := min(shortestWait<<min(s.failures, 10), longestWait)
 	s.failures++
@@ -286,7 +285,7 @@ func (m *Manager) failed(s *slot, server string, why *reason.Error) {
 	m.noted(server, func(k *kept) { k.problem = why })
 }
 
-// forgive lets a server be tried again at once. A slot that is in use forgives itself.
+// forgive clears the backoff of a server. A slot in use clears its own.
 func (m *Manager) forgive(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -303,8 +302,8 @@ func (m *Manager) forgive(server string) {
 	}
 }
 
-// current looks at what the server says of itself, if it was not looked at yet or told
-// of changes, and refuses a call of a tool that is not what was approved.
+// current inspects a server that was not inspected yet or announced changes. It returns an error
+// if the tool of the call is not approved in its current form.
 func (m *Manager) current(ctx context.Context, in *instance, t proxied) error {
 	k, err := m.find(t.server.Name)
 	if err != nil {
@@ -318,7 +317,7 @@ func (m *Manager) current(ctx context.Context, in *instance, t proxied) error {
 	return t.Unusable()
 }
 
-// examine keeps what a server says of itself.
+// examine fetches and stores the definitions of a server.
 func (m *Manager) examine(ctx context.Context, in *instance, actor string) error {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -334,15 +333,15 @@ func (m *Manager) examine(ctx context.Context, in *instance, actor string) error
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.seen = !seen.Incomplete // the next call looks again for the rest
+	in.seen = !seen.Incomplete // the next call inspects the rest
 	return nil
 }
 
-// mostRounds is how often a server may ask before it answers one call.
+// mostRounds is how often a server may send requests before it answers one call.
 const mostRounds = 10
 
-// call passes the call on and returns its result in canonical form. A server of the
-// newer revisions asks by what it answers: it gets the answers with the call again.
+// call forwards the call and returns its result in canonical form. A server of a newer revision
+// sends its requests in the response, and receives the answers when the call is repeated.
 func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawMessage, error) {
 	token := ulid.Make().String()
 	in.mu.Lock()
@@ -367,8 +366,8 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 	}
 	sent := sending{in: in, input: input}
 	for range mostRounds {
-		// The _meta of the caller is not passed on: nothing has judged, shown or recorded it.
-		// What a server declares of it is an argument.
+		// The _meta of the caller is not forwarded: it was not decided, displayed or recorded.
+		// The _meta keys that a server declares are an argument.
 		sent.meta = mcp.Meta{"progressToken": token}
 		maps.Copy(sent.meta, given)
 		if in.sessionless() {
@@ -385,17 +384,17 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 			return resultOf(got.result)
 		}
 		if len(got.requests) == 0 {
-			return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s is busy, and wants the call later", t.server.Name)
+			return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s is busy and asks for a later call", t.server.Name)
 		}
 		if sent.responses, err = t.manager.ask(ctx, in, c, got.requests); err != nil {
 			return nil, refusedBy(err)
 		}
 		sent.state = got.state
 	}
-	return nil, reason.Errorf(reason.ToolFailed, "the upstream server %s asked %d times, and answered nothing", t.server.Name, mostRounds)
+	return nil, reason.Errorf(reason.ToolFailed, "the upstream server %s sent %d requests without a result", t.server.Name, mostRounds)
 }
 
-// sending is what a server gets of a call in one round, and got what it answers.
+// sending is the request to a server in one round; got is its response.
 type sending struct {
 	in        *instance
 	input     json.RawMessage
@@ -406,12 +405,12 @@ type sending struct {
 
 type got struct {
 	result any
-	// requests are nil unless the server asks.
+	// requests are the server's requests, nil if there are none.
 	requests mcp.InputRequestMap
 	state    string
 }
 
-// callTool is a call of a tool of the server's.
+// callTool calls a tool of the server.
 func (t proxied) callTool(ctx context.Context, s sending) (got, error) {
 	r, err := s.in.session.CallTool(ctx, &mcp.CallToolParams{
 		Meta: s.meta, Name: t.name, Arguments: s.input, InputResponses: s.responses, RequestState: s.state,
@@ -422,7 +421,7 @@ func (t proxied) callTool(ctx context.Context, s sending) (got, error) {
 	return got{r, r.InputRequests, r.RequestState}, nil
 }
 
-// sessionless reports whether the server speaks a revision without sessions.
+// sessionless reports whether the server uses a revision without sessions.
 func (in *instance) sessionless() bool {
 	r := in.session.InitializeResult()
 	return r != nil && r.ProtocolVersion >= firstSessionless
@@ -431,33 +430,33 @@ func (in *instance) sessionless() bool {
 // firstSessionless is the first revision without sessions.
 const firstSessionless = "2026-07-28"
 
-// refusedBy is the error of a server that answered with one.
+// refusedBy returns the error for an error response of a server.
 func refusedBy(err error) error {
 	var known *reason.Error
 	var fault *jsonrpc.Error
 	if errors.As(err, &known) {
-		return err // the way to the server says what was wrong
+		return err // the transport reports the cause
 	}
 	if errors.As(err, &fault) {
-		// It wraps the fault, which the report has, too (failed).
+		// The error wraps the fault, which the report includes as well (see failed).
 		return reason.Errorf(reason.ToolFailed, "the upstream server refused the call: %s (%d)%w", clean(fault.Message, 1000), fault.Code, silent{fault})
 	}
 	return err
 }
 
-// silent is an error without words.
+// silent wraps an error without its text.
 type silent struct{ error }
 
 func (silent) Error() string { return "" }
 
-// Unwrap returns the error that has them.
+// Unwrap returns the wrapped error.
 func (s silent) Unwrap() error { return s.error }
 
-// resultOf is the result that the caller gets: content and structured content as the
-// server gave them, without what only the gateway may say.
+// resultOf returns the result for the caller: the content and structured content from the server,
+// without the keys reserved for the gateway.
 func resultOf(r any) (json.RawMessage, error) {
 	if exact, err := canonical.Marshal(r); err == nil && !bytes.Contains(exact, []byte(`_meta`)) {
-		return exact, nil // there is nothing to strip
+		return exact, nil // nothing to strip
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -471,13 +470,12 @@ func resultOf(r any) (json.RawMessage, error) {
 	strip(result, declared.ReservedMeta)
 	exact, err := canonical.Marshal(result)
 	if err != nil {
-		return nil, reason.Errorf(reason.ToolFailed, "the result of the upstream server has no exact form: %w", err)
+		return nil, reason.Errorf(reason.ToolFailed, "the result of the upstream server has no canonical form: %w", err)
 	}
 	return exact, nil
 }
 
-// describe adds to a report what is known of the instance, and which connections it had
-// since a moment.
+// describe adds the instance and its connections since the given time to a report.
 func (in *instance) describe(r *tool.Report, since time.Time) {
 	r.Executor.Instance = in.id
 	switch {
@@ -503,28 +501,28 @@ func (in *instance) describe(r *tool.Report, since time.Time) {
 	r.Enforcement = known.Enforcement(egress.Strict)
 }
 
-// failed ends a report with an error and a result that says it, and what the server said.
+// failed completes a report with an error, including the error response of the server.
 func failed(ctx context.Context, r tool.Report, err error) tool.Report {
 	r, why := r.Because(ctx, err)
-	said := map[string]any{"reason": why.Reason, "message": why.Message, "remedy": why.Remedy}
+	errorFields := map[string]any{"reason": why.Reason, "message": why.Message, "remedy": why.Remedy}
 	var fault *jsonrpc.Error
 	if errors.As(err, &fault) && why.Reason == reason.ToolFailed {
-		said["rpc"] = rpcOf(fault)
+		errorFields["rpc"] = rpcOf(fault)
 	}
-	r.Result, _ = canonical.Marshal(map[string]any{"error": said})
+	r.Result, _ = canonical.Marshal(map[string]any{"error": errorFields})
 	return r.Finish()
 }
 
-// mostFault bounds what a server may say with an error beside its message.
+// mostFault is the maximum size of the data that a server may add to an error.
 const mostFault = 16 << 10
 
-// rpcOf is the error of a server, without what only the gateway may say.
+// rpcOf returns the error of a server, without the keys reserved for the gateway.
 func rpcOf(fault *jsonrpc.Error) map[string]any {
-	said := map[string]any{"code": fault.Code, "message": clean(fault.Message, 1000)}
+	errorFields := map[string]any{"code": fault.Code, "message": clean(fault.Message, 1000)}
 	var data map[string]any
 	if len(fault.Data) <= mostFault && json.Unmarshal(fault.Data, &data) == nil && data != nil {
 		strip(data, declared.ReservedMeta)
-		said["data"] = data
+		errorFields["data"] = data
 	}
-	return said
+	return errorFields
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// files is a server with tools that read and write files, and one that looks around.
+// files is a server with tools that read and write files, and one that inspects its environment.
 func files() int {
 	s := mcp.NewServer(&mcp.Implementation{Name: "files", Version: "1"}, nil)
 	type in struct{ Name, Content string }
@@ -93,7 +93,7 @@ func sandboxed(t *testing.T) (w *world, root string) {
 	return newWorld(t, bubblewrapped), root
 }
 
-// inTierC has servers run in bubblewrap, with a workspace in which this binary is one.
+// inTierC runs servers in bubblewrap, with a workspace in which this binary is one.
 func inTierC(t *testing.T) (change func(*upstream.Config), root string) {
 	t.Helper()
 	needs.Sandbox(t)
@@ -127,8 +127,8 @@ func (w *world) addFiles(name, root string, write bool) declared.State {
 	}))(w.t)
 }
 
-// TestSandboxed: a server is a process in Tier C that stays between calls; what was read
-// back when it started is in every report.
+// TestSandboxed: a server is a process in Tier C that stays between calls; the isolation verified
+// at its start is in every report.
 func TestSandboxed(t *testing.T) {
 	t.Parallel()
 	w, root := sandboxed(t)
@@ -136,13 +136,13 @@ func TestSandboxed(t *testing.T) {
 		t.Fatal(s.Problem)
 	}
 	first, second := w.works("files/count", `{}`), w.works("files/count", `{}`)
-	if said(t, second) != "xx" || first.Executor.Instance != second.Executor.Instance {
+	if resultText(t, second) != "xx" || first.Executor.Instance != second.Executor.Instance {
 		t.Errorf("%s then %s", first.Result, second.Result)
 	}
 	if i := second.Isolation; i == nil || i.UID == 0 || len(i.Namespaces) < 6 || second.Enforcement.Level != sandbox.LevelStrict || second.Executor.Tier != "c" || second.Executor.Backend == "" {
 		t.Errorf("report %+v", second)
 	}
-	if got := said(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "old" {
+	if got := resultText(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "old" {
 		t.Errorf("the workspace has %q", got)
 	}
 	canary := filepath.Join(dirOf(t), "canary")
@@ -155,8 +155,8 @@ func TestSandboxed(t *testing.T) {
 	}
 }
 
-// TestCommits: what a call writes passes the commit gate at its end; a no leaves the
-// workspace as it is. A call that wrote nothing leaves the process as it is.
+// TestCommits: the writes of a call pass the commit gate at its end; after a refusal the
+// workspace is unchanged. A call without writes does not end the process.
 func TestCommits(t *testing.T) {
 	t.Parallel()
 	w, root := sandboxed(t)
@@ -166,31 +166,31 @@ func TestCommits(t *testing.T) {
 	if b := must.Get(os.ReadFile(notes))(t); string(b) != "new" || r.Changes == nil || r.Changes.State != tool.Committed || len(r.Files) != 1 {
 		t.Errorf("%q, %+v", b, r.Changes)
 	}
-	if got := said(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "new" {
+	if got := resultText(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "new" {
 		t.Errorf("the next call reads %q", got)
 	}
 	first, second := w.works("files/count", `{}`), w.works("files/count", `{}`)
-	if said(t, second) != "xx" || second.Executor.Instance != first.Executor.Instance || second.Changes != nil {
+	if resultText(t, second) != "xx" || second.Executor.Instance != first.Executor.Instance || second.Changes != nil {
 		t.Errorf("%s", second.Result)
 	}
 	w.source = letsAll + `@id("test.no") @reason("no") forbid(principal, action == Action::"workspace.commit", resource);`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	must.Do(t, os.WriteFile(notes, []byte("mine"), 0o644))
-	// The process began before the file was changed, and may have seen it as it was.
+	// The process began before the file was changed, and may have seen the old content.
 	w.fails("files/write", `{"name":"/workspace/notes.txt"}`, reason.CommitConflict)
 	refused := w.fails("files/write", `{"name":"/workspace/notes.txt"}`, reason.CommitRefused)
 	if b := must.Get(os.ReadFile(notes))(t); string(b) != "mine" || refused.Changes == nil || refused.Changes.State != tool.Discarded {
 		t.Errorf("%q, %+v", b, refused.Changes)
 	}
-	if got := said(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "mine" {
+	if got := resultText(t, w.works("files/read", `{"name":"/workspace/notes.txt"}`)); got != "mine" {
 		t.Errorf("after a no the next call reads %q", got)
 	}
 }
 
-// TestHandedSandboxed: in Tier C the program has the value in its variable or its file,
-// nothing that it says or leaves has it, and a server without a yes has nothing. The
-// control is a server that nobody gave anything.
-func TestHandedSandboxed(t *testing.T) {
+// TestStartSecretsSandboxed: in Tier C the program has the value in its variable or its file, its
+// output and its files do not contain it, and a server without an approval has nothing. The
+// control is a server without secrets.
+func TestStartSecretsSandboxed(t *testing.T) {
 	t.Parallel()
 	bubblewrapped, root := inTierC(t)
 	w := newVaulted(t, bubblewrapped)
@@ -212,24 +212,24 @@ func TestHandedSandboxed(t *testing.T) {
 	}
 	declare("signer", true, "global/signing", "global/file")
 	declare("other", false)
-	if got := said(t, w.works("other/value", `{"name":"SIGNING_KEY"}`)); got != "0 " {
+	if got := resultText(t, w.works("other/value", `{"name":"SIGNING_KEY"}`)); got != "0 " {
 		t.Errorf("the control has %q", got)
 	}
 	r := w.works("signer/value", `{"name":"SIGNING_KEY"}`)
-	if got := said(t, r); got != fmt.Sprintf("%d [secret global/signing]", len(rawValue)) || r.Isolation == nil {
+	if got := resultText(t, r); got != fmt.Sprintf("%d [secret global/signing]", len(rawValue)) || r.Isolation == nil {
 		t.Errorf("it has %q", got)
 	}
-	if got := said(t, w.works("signer/value", `{"name":"KEY_FILE"}`)); !strings.HasSuffix(got, " /home/tool/.secrets/key.txt") {
+	if got := resultText(t, w.works("signer/value", `{"name":"KEY_FILE"}`)); !strings.HasSuffix(got, " /home/tool/.secrets/key.txt") {
 		t.Errorf("the variable of the file has %q", got)
 	}
-	if got := said(t, w.works("signer/read", `{"name":"/home/tool/.secrets/key.txt"}`)); !strings.HasPrefix(got, "[secret global/file]") {
+	if got := resultText(t, w.works("signer/read", `{"name":"/home/tool/.secrets/key.txt"}`)); !strings.HasPrefix(got, "[secret global/file]") {
 		t.Errorf("the file has %q", got)
 	}
 	w.fails("signer/leave", `{"name":"SIGNING_KEY","content":"/workspace/key"}`, reason.CommitRefused)
 	if _, err := os.Stat(filepath.Join(root, "key")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it left the secret in the workspace: %v", err)
 	}
-	// What has no secret is committed, and the lease ends with the process.
+	// Changes without a secret are committed, and the lease ends with the process.
 	w.works("signer/write", `{"name":"/workspace/notes.txt"}`)
 	if b := must.Get(os.ReadFile(filepath.Join(root, "notes.txt")))(t); string(b) != "new" {
 		t.Errorf("it wrote %q", b)

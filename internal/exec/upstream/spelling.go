@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// messageKeys are the keys that are read of the message of a server: of its results, its
-// requests and its notifications. Nothing is decoded into it.
+// messageKeys are the keys of a server message that the gateway reads: of its results, requests
+// and notifications. Nothing is decoded into this type.
 type messageKeys struct {
 	Version any        `json:"jsonrpc"`
 	ID      any        `json:"id"`
@@ -26,7 +26,7 @@ type messageKeys struct {
 	} `json:"error"`
 }
 
-// paramKeys are those of elicitation/create, sampling/createMessage and notifications.
+// paramKeys are the keys of elicitation/create, sampling/createMessage and notifications.
 type paramKeys struct {
 	Meta          map[string]any           `json:"_meta"`
 	Message       any                      `json:"message"`
@@ -91,19 +91,19 @@ type contentKeys struct {
 	Resource *mcp.ResourceContents `json:"resource"`
 }
 
-// exactly refuses a message with a key that is read twice or in a second spelling. The
-// library reads exact names and drops others, where a person who looks at the message may
-// read the other one. All other faults are left to the library.
+// exactly returns an error for a message that has a key twice or in a second spelling. The
+// library reads exact names and drops others, while a person may read the other one. The library
+// detects all other errors.
 func exactly(message []byte) error {
 	err := canonical.Names(message, messageKeys{})
 	if errors.Is(err, canonical.ErrSpelling) || errors.Is(err, canonical.ErrDuplicateKey) {
-		return reason.Errorf(reason.ToolFailed, "the upstream server sent a message that can be read in two ways: %w", err).
+		return reason.Errorf(reason.ToolFailed, "the upstream server sent an ambiguous message: %w", err).
 			WithRemedy("Report it to the author of the server.")
 	}
 	return nil
 }
 
-// wholeMessage is the body of an answer that is one message, once that was checked.
+// wholeMessage validates the body of a response that is one message and returns it.
 func wholeMessage(body io.ReadCloser) (io.ReadCloser, error) {
 	text, err := io.ReadAll(io.LimitReader(body, mostMessage+1))
 	if err == nil && len(text) <= mostMessage {

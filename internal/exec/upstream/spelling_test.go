@@ -19,9 +19,9 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// TestAnswersAreReadExactly: an answer of a client to a server's question counts only under
-// the exact names. The controls are the first answer, and encoding/json, which reads accept
-// from the others.
+// TestAnswersAreReadExactly: an answer of a client to a server's question counts only under the
+// exact names. The controls are the first answer, and encoding/json, which reads accept from the
+// others.
 func TestAnswersAreReadExactly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +43,7 @@ func TestAnswersAreReadExactly(t *testing.T) {
 			return answers, nil
 		}
 		r, err := w.callAs(gatewaytest.Agent, "asker/ask", `{}`, peer)
-		switch got := said(t, r); {
+		switch got := resultText(t, r); {
 		case err != nil:
 			t.Errorf("%s: %v", answer, err)
 		case got != want && !(strings.HasPrefix(want, "cancel") && strings.HasPrefix(got, "decline")):
@@ -57,8 +57,8 @@ func TestAnswersAreReadExactly(t *testing.T) {
 }
 
 // TestRemoteAnswersAreReadExactly: an answer over HTTP, as a message or in a stream, with a
-// second spelling of a key that is read, fails the call. Of a stream, the library says only that it
-// ended. The control is the same answer without.
+// second spelling of a key that is read, fails the call. For a stream, the library reports only
+// that it ended. The control is the same answer without the second spelling.
 func TestRemoteAnswersAreReadExactly(t *testing.T) {
 	t.Parallel()
 	for name, streamed := range map[string]bool{"a message": false, "a stream": true} {
@@ -88,7 +88,7 @@ func TestRemoteAnswersAreReadExactly(t *testing.T) {
 				must.Get(io.WriteString(rw, message))(t)
 				return true
 			}
-			if got := said(t, w.works("site/hello", `{}`)); got != "fine" {
+			if got := resultText(t, w.works("site/hello", `{}`)); got != "fine" {
 				t.Errorf("the control: %q", got)
 			}
 			second = `,"ISERROR":true`

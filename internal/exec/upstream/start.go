@@ -19,50 +19,52 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
 	"palyra/internal/vault"
 )
 
-// launch is what an instance is made of: everything that was decided on.
+// launch is the complete, decided configuration of an instance.
 type launch struct {
 	server declared.Server
 	digest string
 	owner  access.Principal
-	// by is the caller that needs it.
+	// by is the caller that needs the instance.
 	by      access.Caller
 	program tool.Executable
-	// argv is the command line as it starts.
+	// argv is the resolved command line.
 	argv   []string
-	chains []sandbox.Toolchain
-	// root and protected are of the server's workspace; root is the empty directory
-	// of servers without one.
+	chains []command.Toolchain
+	// root and protected describe the server's workspace; root is the empty directory for servers
+	// without one.
 	root      string
 	protected []string
 	mode      sandbox.WorkspaceMode
-	// secrets are those that the server may use, with the version of each.
+	// secrets are the secrets that the server may use, each with its version.
 	secrets []egress.Secret
-	// injections are those that the program gets as they are, and handed the values of
-	// them: nil for who may not start it.
+	// injections are the secrets that the program receives as plain values, and handed holds the
+	// values: nil for a caller that may not start it.
 	injections []tool.Injection
 	handed     *handed
-	// login is the reference of the login that calls use, zero for none, and token the
-	// token of it that a call got.
+	// login is the reference of the login for calls, zero for none. token is the token that a
+	// call obtained from it.
 	login vault.Ref
 	token []egress.Secret
 }
 
-// shown are the secrets and the token.
-func (l launch) shown() []egress.Secret { return slices.Concat(l.secrets, l.token) }
+// visibleSecrets returns the secrets and the token.
+func (l launch) visibleSecrets() []egress.Secret { return slices.Concat(l.secrets, l.token) }
 
-// key tells launches apart: another program, secret or setting is another instance.
+// key identifies a launch: another program, secret or setting results in another instance.
 func (l launch) key() string {
-	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.argv, l.chains, l.root, l.protected, l.mode, bound(l.shown()), injecting.Bound(l.injections)})
+	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.argv, l.chains, l.root, l.protected, l.mode, bound(l.visibleSecrets()), envsecret.Bound(l.injections)})
 }
 
-// start starts or dials a server and shakes hands. Who waits for ctx bounds only that.
+// start starts or dials a server and completes the handshake. The end of ctx stops only this
+// step, not the instance.
 func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
@@ -101,13 +103,13 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 		}
 		in.close(err)
 		in.discard()
-		in.handed.forget() // also of a program that was never started
+		in.handed.forget() // also if the program was never started
 		return nil, in.unavailable(err)
 	}
 	return in, nil
 }
 
-// spawn starts the program of a server in a sandbox, and returns when it runs.
+// spawn starts the program of a server in a sandbox and returns when it runs.
 func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	if p := l.server.Package; p != nil {
 		if err := m.use.Prefixes.Check(l.server.Name, *p); err != nil {
@@ -123,7 +125,7 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
 	in.pipe, in.ended = newPipe(write), make(chan struct{})
-	in.pipe.heard = in.heard
+	in.pipe.onNotification = in.forwardNotification
 	in.pipe.stray = func(line []byte) { m.stray(in, line) }
 	m.noted(l.server.Name, func(k *kept) { k.stray = "" })
 	started := make(chan struct{})
@@ -164,11 +166,10 @@ func cmpErr(err, other error) error {
 	return other
 }
 
-// spec is what the sandbox is asked to run.
+// spec returns the sandbox specification.
 func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 	limits := m.use.Limits
-	// A server lives until it is idle: what bounds it are memory, processes and what
-	// it writes.
+	// A server lives until it is idle. Its limits are memory, processes and written bytes.
 	limits.CPU = mostCPU
 	return sandbox.Spec{
 		Argv: l.argv, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
@@ -179,28 +180,27 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 				in.stderr.add(chunk)
 				return
 			}
-			_, _ = in.pipe.fill.Write(chunk) // once nobody reads, it is thrown away
+			_, _ = in.pipe.fill.Write(chunk) // without a reader the chunk is dropped
 		},
 	}
 }
 
-// mostCPU is the processor time of one instance. A server that was idle is ended long
-// before.
+// mostCPU is the processor time of one instance. An idle server is ended long before.
 const mostCPU = 24 * time.Hour
 
-// network is what the program reaches, nil for nothing.
+// network returns the hosts that the program may reach, nil for none.
 func (m *Manager) network(l launch, t *till) *egress.Reach {
 	reach, err := l.server.Reach()
 	if err != nil || len(reach.Rules.Allow) == 0 {
-		return nil // a rule that cannot be read lets nothing through
+		return nil // an invalid rule allows nothing
 	}
 	reach.Rules.Gateway = m.use.Gateway
 	reach.Secrets = t.from(l.secrets)
 	return &reach
 }
 
-// dial makes the way to a server that is reached by a URL: to its host alone, without
-// redirects.
+// dial returns the transport for a server with a URL. It reaches only the server's host and
+// follows no redirects.
 func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, error) {
 	u, target, err := l.server.Target()
 	if err != nil {
@@ -212,7 +212,7 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 	}
 	if in.exchange == nil {
 		in.connections = egress.NewConnectionLog(time.Now())
-		in.exchange = secret.New("", in.till.from(l.shown()))
+		in.exchange = secret.New("", in.till.from(l.visibleSecrets()))
 	}
 	dialer := &egress.Dialer{
 		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied, Gateway: m.use.Gateway}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
@@ -224,21 +224,21 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: overheard{addressed{secret.Transport{Next: measured{lingering{plain, m.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
+			Transport: inspectingTransport{addressed{secret.Transport{Next: measured{lingering{plain, m.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, and redirects are not followed", l.server.Name, clean(r.URL.Redacted(), 200)).
-					WithRemedy("If that is right, have an operator add the server anew with that URL.")
+				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, but the gateway does not follow redirects", l.server.Name, clean(r.URL.Redacted(), 200)).
+					WithRemedy("If the new URL is correct, have an operator add the server again with that URL.")
 			},
 		},
-		// A server may close the stream of a call, and have it taken up again.
+		// A server may close the stream of a call and let the client resume it.
 		MaxRetries: mostResumed, DisableStandaloneSSE: true,
 	}, nil
 }
 
-// mostResumed is how often in a row a stream is taken up again of which nothing comes.
+// mostResumed is how often in a row a stream is resumed without progress.
 const mostResumed = 2
 
-// addressed adds the headers of a server, with the placeholders of its secrets.
+// addressed adds the headers of a server, with placeholders for its secrets.
 type addressed struct {
 	next     http.RoundTripper
 	server   declared.Server
@@ -249,7 +249,7 @@ type addressed struct {
 // RoundTrip implements http.RoundTripper.
 func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := r.Context(), context.CancelFunc(nil)
-	if r.Method == http.MethodDelete { // the end of a session, which nobody waits for
+	if r.Method == http.MethodDelete { // the end of a session, which runs without a caller
 		ctx, cancel = context.WithTimeout(ctx, graceTime)
 		defer cancel()
 	}
@@ -273,7 +273,7 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// measured bounds what one answer may be.
+// measured limits the size of a response.
 type measured struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -290,10 +290,10 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// mostStream is the most of a stream of messages over HTTP.
+// mostStream is the maximum size of a message stream over HTTP.
 const mostStream = 16 << 20
 
-// bounding is a body that fails when it is too long.
+// bounding is a body that fails when it exceeds its limit.
 type bounding struct {
 	io.ReadCloser
 	left int64
@@ -303,7 +303,7 @@ type bounding struct {
 func (b *bounding) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, reason.Errorf(reason.UpstreamUnavailable, "an answer of the upstream server is too large: nothing of it is taken")
+		return 0, reason.Errorf(reason.UpstreamUnavailable, "the response of the upstream server is too large and was dropped")
 	}
 	return n, err
 }

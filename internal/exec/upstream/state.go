@@ -16,27 +16,27 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// stateMount is the state directory of a server as its program sees it.
+// stateMount is the path of a server's state directory inside the sandbox.
 const stateMount = sandbox.CacheMount + "/" + stateName
 
 const stateName = "state"
 
-// stateEnv tells a program of its state directory: by the variable of systemd, by those of
-// the XDG base directories, and by that of server-memory and its kin, which write beside
-// their program otherwise. What the server declares itself goes before.
+// stateEnv are the variables that name the state directory: the variables of systemd and the XDG
+// base directories, and the variables of server-memory and similar servers, which otherwise write
+// next to their program. Variables that the server declares take precedence.
 var stateEnv = []string{
 	"STATE_DIRECTORY=" + stateMount,
 	"XDG_STATE_HOME=" + stateMount + "/.local/state", "XDG_DATA_HOME=" + stateMount + "/.local/share", "XDG_CACHE_HOME=" + stateMount + "/.cache",
 	"MEMORY_FILE_PATH=" + stateMount + "/memory.jsonl",
 }
 
-// keepsState reports whether a server has a state directory. One that gets secrets as they
-// are has none: it could keep them there when they are gone from the vault.
+// keepsState reports whether a server has a state directory. A server that receives secrets as
+// plain values has none, because it could store them there beyond their removal from the vault.
 func (m *Manager) keepsState(s declared.Server) bool {
 	return m.use.State != "" && !s.Remote() && len(s.Inject) == 0
 }
 
-// stateDir is the state directory of a server for the owner of an instance.
+// stateDir returns the state directory of a server for the owner of an instance.
 func (m *Manager) stateDir(server string, owner access.Principal) string {
 	name := "shared"
 	if !owner.IsZero() {
@@ -45,7 +45,7 @@ func (m *Manager) stateDir(server string, owner access.Principal) string {
 	return filepath.Join(m.use.State, server, name)
 }
 
-// openState makes the state directory of an instance, if its server has one.
+// openState creates the state directory of an instance, if its server has one.
 func (m *Manager) openState(l launch) ([]sandbox.Cache, error) {
 	if !m.keepsState(l.server) {
 		return nil, nil
@@ -53,7 +53,7 @@ func (m *Manager) openState(l launch) ([]sandbox.Cache, error) {
 	dir := m.stateDir(l.server.Name, l.owner)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, reason.Errorf(reason.SpawnFailed, "making the state directory of the upstream server %s: %w", l.server.Name, err).
-			WithRemedy("Let the user that palyrad runs as write to %s.", m.use.State)
+			WithRemedy("Give the user of palyrad write access to %s.", m.use.State)
 	}
 	if err := m.checkState(l.server.Name, dir); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (m *Manager) openState(l launch) ([]sandbox.Cache, error) {
 	return []sandbox.Cache{{Name: stateName, Dir: dir, Env: stateEnv}}, nil
 }
 
-// checkState refuses a state directory that has grown beyond the limit. One that cannot be
-// measured counts as too large.
+// checkState returns an error for a state directory that exceeds the limit. A directory that
+// cannot be measured counts as too large.
 func (m *Manager) checkState(server, dir string) error {
 	if m.use.StateLimit <= 0 {
 		return nil
@@ -87,7 +87,7 @@ func (m *Manager) checkState(server, dir string) error {
 		WithRemedy("Raise the limit, or remove the server and add it again, which removes its state.")
 }
 
-// endOversized ends the instances whose state has grown beyond the limit.
+// endOversized ends the instances whose state exceeds the limit.
 func (m *Manager) endOversized() {
 	m.sweep(func(in *instance) bool {
 		if !m.keepsState(in.server) {
@@ -102,7 +102,7 @@ func (m *Manager) endOversized() {
 	})
 }
 
-// removeState removes all that a server kept. Its instances have ended.
+// removeState removes all state of a server. Its instances have ended.
 func (m *Manager) removeState(server string) error {
 	dir, err := os.Open(m.use.State)
 	if errors.Is(err, fs.ErrNotExist) || m.use.State == "" {
@@ -118,19 +118,18 @@ func (m *Manager) removeState(server string) error {
 	return overlay.RemoveTree(dir, server)
 }
 
-// sweepState removes the state of servers that there are no more: of a removal that was cut
-// off.
+// sweepState removes the state of servers that no longer exist, after an interrupted removal.
 func (m *Manager) sweepState() {
 	entries, err := os.ReadDir(m.use.State)
 	if err != nil {
-		return // there is none yet
+		return // no state exists yet
 	}
 	for _, entry := range entries {
 		if _, err := m.find(entry.Name()); err == nil {
 			continue
 		}
 		if err := m.removeState(entry.Name()); err != nil {
-			m.use.Log.Warn("the state of an upstream server that was removed is left", slog.String("upstream", entry.Name()), slog.String("error", err.Error()))
+			m.use.Log.Warn("the state of a removed upstream server was not deleted", slog.String("upstream", entry.Name()), slog.String("error", err.Error()))
 		}
 	}
 }

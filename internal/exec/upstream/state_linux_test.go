@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/upstream"
 	"palyra/internal/exec/upstream/declared"
 )
@@ -26,9 +26,9 @@ func stateful(t *testing.T, limit int64) (w *world, root, state string) {
 	return newWorld(t, bubblewrapped, func(c *upstream.Config) { c.State, c.StateLimit = state, limit }), root, state
 }
 
-// TestState: the program of a server writes to a directory of its own, which survives its
-// process and the gateway, which no other server and no other principal sees, which is not
-// part of the workspace, and which is removed with the server.
+// TestState: the program of a server writes to its own state directory. The directory survives
+// its process and the gateway, is not visible to other servers and principals, is not part of the
+// workspace, and is removed with the server.
 func TestState(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 0)
@@ -40,12 +40,12 @@ func TestState(t *testing.T) {
 	w.works("memory/keep", `{"name":"a.txt","content":"remembered"}`)
 	for _, again := range []func(){w.EndIdle, w.restart} {
 		again()
-		if got := said(t, w.works("memory/recall", `{"name":"a.txt"}`)); got != "remembered" {
+		if got := resultText(t, w.works("memory/recall", `{"name":"a.txt"}`)); got != "remembered" {
 			t.Errorf("after its end it has %q", got)
 		}
 	}
 	for variable, want := range map[string]string{"STATE_DIRECTORY": "/cache/state", "XDG_DATA_HOME": "/cache/state/.local/share", "MEMORY_FILE_PATH": "/cache/state/memory.jsonl", "HOME": "/home/tool"} {
-		if got := said(t, w.works("memory/value", `{"name":"`+variable+`"}`)); !strings.HasSuffix(got, " "+want) {
+		if got := resultText(t, w.works("memory/value", `{"name":"`+variable+`"}`)); !strings.HasSuffix(got, " "+want) {
 			t.Errorf("%s is %q", variable, got)
 		}
 	}
@@ -65,7 +65,7 @@ func TestState(t *testing.T) {
 	}
 	w.addFiles("memory", root, false)
 	w.fails("memory/recall", `{"name":"a.txt"}`, reason.ToolFailed)
-	// A removal that was cut off is completed at the next start; what is used stays.
+	// The next start completes an interrupted removal; used directories stay.
 	must.Do(t, os.MkdirAll(filepath.Join(state, "gone", "agent:x", "deep"), 0o700))
 	w.restart()
 	if _, err := os.Stat(filepath.Join(state, "gone")); !errors.Is(err, fs.ErrNotExist) {
@@ -76,15 +76,15 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateIsDeclaredFirst: a variable that the server declares goes before that of its
-// state directory, and a server that gets secrets as they are has no such directory.
+// TestStateIsDeclaredFirst: a variable that the server declares takes precedence over its state
+// directory's, and a server that receives secrets as plain values has no such directory.
 func TestStateIsDeclaredFirst(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 0)
 	must.Get(w.Add(t.Context(), operator, declared.Server{
 		Name: "own", Command: []string{filepath.Join(root, "server")}, Workspace: "default", Env: map[string]string{serverMark: "1", "MEMORY_FILE_PATH": "/tmp/mine.jsonl"},
 	}))(t)
-	if got := said(t, w.works("own/value", `{"name":"MEMORY_FILE_PATH"}`)); !strings.HasSuffix(got, " /tmp/mine.jsonl") {
+	if got := resultText(t, w.works("own/value", `{"name":"MEMORY_FILE_PATH"}`)); !strings.HasSuffix(got, " /tmp/mine.jsonl") {
 		t.Errorf("the declared variable is %q", got)
 	}
 	must.Get(w.Add(t.Context(), operator, declared.Server{
@@ -95,8 +95,8 @@ func TestStateIsDeclaredFirst(t *testing.T) {
 	}
 }
 
-// TestStateLimit: a server whose state has grown beyond the limit does not start, and the
-// message says what to do. The control is the server before.
+// TestStateLimit: a server whose state exceeds the limit does not start, and the error contains
+// the next step. The control is the server before.
 func TestStateLimit(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 1000)
@@ -112,15 +112,15 @@ func TestStateLimit(t *testing.T) {
 	}
 }
 
-// TestProgramsBelowTheWorkspace: the program of a server is found below /workspace by the
-// names that process.run takes. The control are names of files that do not exist, and a
-// server without a workspace.
+// TestProgramsBelowTheWorkspace: the program of a server is found below /workspace by the names
+// that process.run accepts. The controls are names of files that do not exist, and a server
+// without a workspace.
 func TestProgramsBelowTheWorkspace(t *testing.T) {
 	t.Parallel()
 	installed, hidden := dirOf(t), dirOf(t)
 	bubblewrapped, root := inTierC(t)
 	w := newWorld(t, bubblewrapped, func(c *upstream.Config) {
-		c.Toolchains = func() []sandbox.Toolchain { return []sandbox.Toolchain{{Name: "installed", Dirs: []string{installed}}} }
+		c.Toolchains = func() []command.Toolchain { return []command.Toolchain{{Name: "installed", Dirs: []string{installed}}} }
 	})
 	must.Do(t, os.MkdirAll(filepath.Join(root, "bin"), 0o755))
 	must.Do(t, os.Link(filepath.Join(root, "server"), filepath.Join(root, "bin", "server")))
@@ -145,9 +145,9 @@ func TestProgramsBelowTheWorkspace(t *testing.T) {
 		want   string
 	}{
 		"missing": {declared.Server{Command: []string{"/workspace/nothing"}, Workspace: "default"}, "nothing"},
-		"hidden":  {declared.Server{Command: []string{"/workspace/hidden"}, Workspace: "default"}, "lies outside"},
+		"hidden":  {declared.Server{Command: []string{"/workspace/hidden"}, Workspace: "default"}, "is outside of"},
 		"leading": {declared.Server{Command: []string{"../server"}, Workspace: "default"}, ""},
-		"bare":    {declared.Server{Command: []string{"/workspace/server"}}, "below a workspace"},
+		"bare":    {declared.Server{Command: []string{"/workspace/server"}}, "inside a workspace"},
 	} {
 		row.server.Name = name
 		if s, err := w.Add(t.Context(), operator, row.server); err != nil || s.Problem == "" || !strings.Contains(s.Problem, row.want) {

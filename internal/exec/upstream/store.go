@@ -7,8 +7,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// Store keeps the servers over a restart. What it puts and its events are durable
-// together or not at all.
+// Store persists the servers. A put and its events become durable together or not at all.
 type Store interface {
 	Upstreams(ctx context.Context) ([]declared.Kept, error)
 	PutUpstream(ctx context.Context, k declared.Kept, events ...event.Draft) error
@@ -27,7 +26,7 @@ type sighted struct {
 	First   bool         `json:"first,omitempty"`
 	Changes []changeNote `json:"changes"`
 	LeftOut []string     `json:"left_out,omitempty"`
-	// Unchecked are the keywords that are left to the server.
+	// Unchecked are the keywords that only the server checks.
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 

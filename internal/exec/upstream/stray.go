@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// mostStray is how much of a stray line is displayed.
+// mostStray is the displayed length of a stray line.
 const mostStray = 200
 
-// logRemedy is the next step where a program writes to its standard output.
-const logRemedy = "Have the server write its log to standard error, and only messages to standard output: often a variable or an argument selects that, or its stdio mode. Then `palyra mcp refresh %s`."
+// logRemedy is the next step for a program that logs to its standard output.
+const logRemedy = "Configure the server to write its log to standard error, and only messages to standard output. A variable, an argument or its stdio mode often selects that. Then run `palyra mcp refresh %s`."
 
-// isStray reports whether a line that is not a message is one of a log, in plain text or in
-// JSON. The conversation goes on after such a line. It ends after a line that may be a broken
-// message, or have one behind its text: the call that it answers would wait forever.
+// isStray reports whether a line that is not a message is a log line, in plain text or in JSON.
+// The conversation continues after such a line. It ends after a line that may be a broken message
+// or may contain one after other text, because the call with that answer would wait forever.
 func isStray(line []byte) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(line, &members) != nil {
@@ -32,7 +32,7 @@ func isStray(line []byte) bool {
 	return !has("jsonrpc") && !(has("id") && (has("result") || has("error")))
 }
 
-// stray remembers the first line of an instance's log that it wrote among its messages.
+// stray records the first log line of an instance among its messages.
 func (m *Manager) stray(in *instance, line []byte) {
 	text := clean(string(bytes.ToValidUTF8(line, []byte("\ufffd"))), mostStray)
 	in.mu.Lock()
@@ -43,11 +43,11 @@ func (m *Manager) stray(in *instance, line []byte) {
 	in.mu.Unlock()
 	if first {
 		m.noted(in.server.Name, func(k *kept) { k.stray = text })
-		m.use.Log.Warn("an upstream server writes to its standard output lines that are not messages: they are left out", slog.String("upstream", in.server.Name), slog.String("line", text))
+		m.use.Log.Warn("an upstream server writes lines that are not messages to its standard output: they are skipped", slog.String("upstream", in.server.Name), slog.String("line", text))
 	}
 }
 
-// wroteStray names the first stray line, "" if there is none.
+// wroteStray describes the first stray line, "" if none was written.
 func (in *instance) wroteStray() string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -57,7 +57,7 @@ func (in *instance) wroteStray() string {
 	return namedStray(in.strayLine)
 }
 
-// namedStray names a line for people.
+// namedStray describes a stray line for a message.
 func namedStray(line string) string {
 	return "it wrote the line " + quoted(line) + " to its standard output, which is not a JSON-RPC message"
 }

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/upstream"
 )
 
-// TestLinesOfALog: lines of a log among the messages are left out and named, and the calls of
-// the server go on. The control is the line that has a message behind its text, which ends
-// the conversation (TestMaliciousAnswers).
+// TestLinesOfALog: log lines among the messages are skipped and reported, and the calls of the
+// server continue. The control is a line with a message after its text, which ends the
+// conversation (TestMaliciousAnswers).
 func TestLinesOfALog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -42,7 +42,7 @@ func TestLinesOfALog(t *testing.T) {
 			})(c)
 		})
 		for range 3 {
-			if got := said(t, w.works(name+"/t", `{}`)); got != "fine" {
+			if got := resultText(t, w.works(name+"/t", `{}`)); got != "fine" {
 				t.Errorf("%s: %q", name, got)
 			}
 		}
@@ -57,8 +57,8 @@ func TestLinesOfALog(t *testing.T) {
 	}
 }
 
-// TestProgramsThatOnlyLog: a program that is no server of MCP is named with what it wrote and
-// a remedy, when it does not answer and when it ends.
+// TestProgramsThatOnlyLog: for a program that is not an MCP server, the error quotes its output
+// and contains a remedy, both when it does not answer and when it ends.
 func TestProgramsThatOnlyLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *upstream.Config) { c.ConnectTime = 200 * time.Millisecond })
@@ -72,8 +72,8 @@ func TestProgramsThatOnlyLog(t *testing.T) {
 	}
 }
 
-// TestMissingPrograms: a program that does not exist is not said to be tried again, and the
-// remedy says to install it. The control is a program that fails by itself.
+// TestMissingPrograms: the error for a missing program announces no retry, and its remedy asks to
+// install the program. The control is a program that fails by itself.
 func TestMissingPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestMissingPrograms(t *testing.T) {
 			r := w.fails(name+"/hello", `{}`, code)
 			var result struct{ Error struct{ Remedy string } }
 			must.Do(t, json.Unmarshal(r.Result, &result))
-			if !strings.Contains(result.Error.Remedy, want) || strings.Contains(result.Error.Remedy, "again by itself") || name == "vanished" && strings.Contains(r.Message, "tried again") {
+			if !strings.Contains(result.Error.Remedy, want) || strings.Contains(result.Error.Remedy, "again by itself") || name == "vanished" && strings.Contains(r.Message, "the next attempt") {
 				t.Errorf("%s: %q, remedy %q", name, r.Message, result.Error.Remedy)
 			}
 		}
@@ -115,8 +115,8 @@ func TestMissingPrograms(t *testing.T) {
 	}
 }
 
-// TestOldTransport: a server that speaks the transport of 2024 alone is named for that. The
-// control is one that refuses in the same way and streams something else.
+// TestOldTransport: the error for a server that supports only the transport of 2024 states that.
+// The control is one that refuses in the same way and streams other data.
 func TestOldTransport(t *testing.T) {
 	t.Parallel()
 	stream := func(rw http.ResponseWriter, text string) {

@@ -1,26 +1,32 @@
 package upstream
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"palyra/internal/core/text"
 )
 
-// clean returns text of a server as people and models may see it. Characters that a reader
-// cannot see become U+FFFD each, since they hide from a person what a model reads, and those
-// that look like a space become one.
+// clean returns a server's text for display to people and models. Invisible characters become
+// U+FFFD, because they could hide text from a person that a model reads. Characters that look like
+// a space become a space, and letters that look like ASCII are written out (text.Lookalikes).
 func clean(content string, most int) string {
-	content = strings.Map(func(r rune) rune {
+	lookalikes := text.Lookalikes(content)
+	var b strings.Builder
+	for i, r := range content {
 		switch class := text.ClassOf(r); {
 		case r == '\n' || r == '\t':
-			return r
+			b.WriteRune(r)
 		case r == utf8.RuneError || class == text.Hidden:
-			return '\ufffd'
+			b.WriteRune(utf8.RuneError)
 		case class == text.Blank:
-			return ' '
+			b.WriteByte(' ')
+		case lookalikes[i]:
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteRune(r)
 		}
-		return r
-	}, content)
-	return text.Ellipsis(content, most)
+	}
+	return text.Ellipsis(b.String(), most)
 }

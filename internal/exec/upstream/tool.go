@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/exec/program/injecting"
+	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/vault"
@@ -30,30 +30,29 @@ const (
 	riskMeta      = 20
 )
 
-// proxied is one tool of an upstream server, as it was approved. It implements
-// tool.Runnable.
+// proxied is one approved tool of an upstream server. It implements tool.Runnable.
 type proxied struct {
 	manager *Manager
 	server  declared.Server
-	// digest is the server's.
+	// digest is the digest of the server's declaration.
 	digest string
 	// name is the server's own name of the tool.
 	name       string
 	descriptor tool.Descriptor
 	// naming are the arguments that name another tool; see metaArguments.
 	naming []string
-	// ask makes the call of a tool that the gateway made (own); nil for the server's.
+	// ask makes the call of a tool that the gateway made (see own); nil for a tool of the server.
 	ask func(context.Context, sending) (got, error)
 }
 
-// describe makes the tool of a definition. What the server says is a claim: unless an
-// operator trusts it, its tools count as destructive, open to the world and sensitive.
+// describe makes the tool for a definition. The statements of the server are claims. Unless an
+// operator trusts the server, its tools count as destructive, open-world and sensitive.
 func (m *Manager) describe(s declared.Server, digest string, d declared.Definition) (proxied, error) {
-	var said mcp.Tool
-	if err := canonical.Read(d.Text, &said); err != nil {
+	var definition mcp.Tool
+	if err := canonical.Read(d.Text, &definition); err != nil {
 		return proxied{}, fmt.Errorf("reading the definition of %s/%s: %w", s.Name, d.Name, err)
 	}
-	extended, err := withMeta(said.InputSchema, s.Meta)
+	extended, err := withMeta(definition.InputSchema, s.Meta)
 	if err != nil {
 		return proxied{}, err
 	}
@@ -65,14 +64,14 @@ func (m *Manager) describe(s declared.Server, digest string, d declared.Definiti
 	if err != nil {
 		return proxied{}, fmt.Errorf("reading the schema of %s/%s: %w", s.Name, d.Name, err)
 	}
-	t := proxied{manager: m, server: s, digest: digest, name: d.Name, naming: metaArguments(d.Name, said.InputSchema)}
+	t := proxied{manager: m, server: s, digest: digest, name: d.Name, naming: metaArguments(d.Name, definition.InputSchema)}
 	t.descriptor = tool.Descriptor{
-		Name: s.Name + "/" + d.Name, Title: clean(titleOf(said), 200),
-		Description: "A tool of the upstream server " + s.Name + ", which says of it: " + clean(said.Description, mostDescription),
+		Name: s.Name + "/" + d.Name, Title: clean(titleOf(definition), 200),
+		Description: "A tool of the upstream server " + s.Name + ", which describes it as follows: " + clean(definition.Description, mostDescription),
 		InputSchema: schema, Capabilities: capabilities(s), Executor: tool.MCPUpstream,
 		Destructive: true, OpenWorld: true, AlwaysSensitive: !s.Trusted || len(t.naming) > 0,
 	}
-	if a := said.Annotations; s.Trusted && a != nil {
+	if a := definition.Annotations; s.Trusted && a != nil {
 		t.descriptor.ReadOnly = a.ReadOnlyHint
 		t.descriptor.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)
 		t.descriptor.OpenWorld = a.OpenWorldHint == nil || *a.OpenWorldHint
@@ -87,7 +86,8 @@ func titleOf(t mcp.Tool) string {
 	return t.Title
 }
 
-// capabilities are what the operator gave the server, whatever it says.
+// capabilities returns the capabilities that the operator gave the server. They do not depend on
+// the server's statements.
 func capabilities(s declared.Server) []tool.Capability {
 	var list []tool.Capability
 	if s.Remote() || len(s.Hosts) > 0 {
@@ -108,7 +108,7 @@ func capabilities(s declared.Server) []tool.Capability {
 // Descriptor implements tool.Runnable.
 func (t proxied) Descriptor() tool.Descriptor { return t.descriptor }
 
-// Unusable says why no call can run at present.
+// Unusable returns the reason why no call can run, nil if calls can run.
 func (t proxied) Unusable() error { return t.manager.usable(t.server, t.name) }
 
 // Plan implements tool.Runnable.
@@ -117,14 +117,14 @@ func (t proxied) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return plan, err
 }
 
-// Prepare implements tool.Runnable. The program is looked at again when an instance
-// starts; one that runs already was started from what is bound.
+// Prepare implements tool.Runnable. The program is checked again when an instance starts. A
+// running instance was started from the bound program.
 func (t proxied) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	l, plan, err := t.prepare(ctx, p)
 	return l.prepared(plan, err, t.run)
 }
 
-// prepared is a call that run makes by the launch.
+// prepared returns the prepared call of a launch.
 func (l launch) prepared(plan tool.Plan, err error, run func(context.Context, tool.Call, launch) tool.Report) (tool.Prepared, error) {
 	if err != nil {
 		return tool.Prepared{}, err
@@ -150,7 +150,7 @@ func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pla
 func (t proxied) plan(l launch) (tool.Plan, error) {
 	plan := tool.Plan{
 		Binding: tool.Binding{
-			Argv: t.server.Command, Environment: slices.Concat(t.server.Environment(), bound(l.secrets), injecting.Bound(l.injections)), Executable: l.program,
+			Argv: t.server.Command, Environment: slices.Concat(t.server.Environment(), bound(l.secrets), envsecret.Bound(l.injections)), Executable: l.program,
 			SandboxProfile: "upstream server " + t.server.Name + ", declared as " + t.digest,
 		},
 		Facts: tool.Facts{
@@ -162,7 +162,7 @@ func (t proxied) plan(l launch) (tool.Plan, error) {
 	}
 	slices.Sort(plan.Binding.Environment)
 	if len(t.naming) > 0 {
-		plan.ExactOnly = t.descriptor.Name + " calls whatever tool its arguments name"
+		plan.ExactOnly = t.descriptor.Name + " calls any tool that its arguments name"
 	}
 	if t.server.Remote() {
 		return plan, t.planRemote(&plan)
@@ -221,23 +221,23 @@ func (t proxied) risk() int {
 	return risk
 }
 
-// notes are what the person who approves should know.
+// notes are displayed to the approver.
 func (t proxied) notes(l launch) []string {
 	var notes []string
 	if !t.server.Trusted {
-		notes = append(notes, "Nobody vouches for the server: what its description says is its own claim.")
+		notes = append(notes, "The server is not trusted: its description of the tool is an unverified claim.")
 	}
 	if len(t.naming) > 0 {
-		notes = append(notes, fmt.Sprintf("The tool calls other tools: the arguments %s say which.", strings.Join(t.naming, ", ")))
+		notes = append(notes, fmt.Sprintf("The tool calls other tools, which are named in the arguments %s.", strings.Join(t.naming, ", ")))
 	}
 	for _, s := range l.secrets {
 		notes = append(notes, fmt.Sprintf("The server may use the secret %s for %s; it sees a placeholder.", s.Called(), egress.Named(s.Reach())))
 	}
 	for _, i := range l.injections {
-		notes = append(notes, fmt.Sprintf("The server has the secret vault://%s as it is, which is asked separately when it starts. What it says is scrubbed of it.", i.Secret))
+		notes = append(notes, fmt.Sprintf("The server has the secret vault://%s as a plain value, which its start asks about separately. Its output is scrubbed of the value.", i.Secret))
 	}
 	if l.login != (vault.Ref{}) {
-		notes = append(notes, fmt.Sprintf("The gateway is logged in there (%s): the server acts in the name of who logged in.", l.login))
+		notes = append(notes, fmt.Sprintf("The gateway is logged in there (%s): the server acts in the name of the user who logged in.", l.login))
 	}
 	if t.server.Shared {
 		notes = append(notes, "One instance of the server serves all principals.")
@@ -245,7 +245,7 @@ func (t proxied) notes(l launch) []string {
 	return notes
 }
 
-// bound names the secrets as a binding does.
+// bound formats secrets for a binding.
 func bound(secrets []egress.Secret) (list []string) {
 	for _, s := range secrets {
 		list = append(list, s.Bound())
@@ -267,14 +267,14 @@ func names(l launch) (list []string) {
 	return list
 }
 
-// checkMeta refuses to call a tool of the same server through another: policy and
-// people would not see which.
+// checkMeta refuses a call that reaches a tool of the same server through another tool, because
+// policy and approvers would not see the inner call.
 func (t proxied) checkMeta(input json.RawMessage) error {
 	for _, pointer := range t.naming {
 		for _, named := range at(input, pointer) {
 			own := strings.TrimPrefix(named, t.server.Name+"/")
 			if own != t.name && t.manager.offers(t.server.Name, own) {
-				return reason.Errorf(reason.InvalidInput, "%s would call the tool %s of the same server, and policy would judge the wrong call", t.descriptor.Name, clean(own, 100)).
+				return reason.Errorf(reason.InvalidInput, "%s would call the tool %s of the same server, and policy would decide on the wrong call", t.descriptor.Name, clean(own, 100)).
 					WithField("pointer", pointer).WithRemedy("Call %s/%s itself.", t.server.Name, clean(own, 100))
 			}
 		}

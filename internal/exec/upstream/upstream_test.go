@@ -20,8 +20,8 @@ func dup(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "stdin"), nil
 }
 
-// TestCall: a call of an upstream server goes through the pipeline like any other, on
-// an instance that the attestation names, and that later calls share.
+// TestCall: a call of an upstream server goes through the pipeline like any other, on an instance
+// that the attestation names, and that later calls share.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -30,14 +30,14 @@ func TestCall(t *testing.T) {
 		t.Fatalf("state %+v", state)
 	}
 	r := w.works("greeter/hello", `{"name":"ann"}`)
-	if got := said(t, r); got != "hello ann" {
+	if got := resultText(t, r); got != "hello ann" {
 		t.Errorf("result %s", r.Result)
 	}
 	if r.Executor.Name != tool.MCPUpstream || !strings.HasPrefix(r.Executor.Instance, "greeter/") || r.Isolation == nil || r.Executor.Tier != "c" {
 		t.Errorf("report %+v", r.Executor)
 	}
 	again := w.works("greeter/hello", `{"name":"bob"}`)
-	if again.Executor.Instance != r.Executor.Instance || w.runner.started() != 2 { // one to look at, one to call
+	if again.Executor.Instance != r.Executor.Instance || w.runner.started() != 2 { // one for the inspection, one for calls
 		t.Errorf("%s and %s, %d started", r.Executor.Instance, again.Executor.Instance, w.runner.started())
 	}
 	must.Do(t, w.Remove(t.Context(), operator, "greeter"))

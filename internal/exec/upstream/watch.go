@@ -14,36 +14,37 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Watcher is who watches resources for clients (mcp/mcp.Face). An owner that is zero
-// is everybody: the instance is shared.
+// Watcher tracks the resource subscriptions of clients (mcp.Server). A zero owner stands for
+// all principals: the instance is shared.
 type Watcher interface {
-	// ResourceUpdated says that a resource changed, and the others that a list may have.
+	// ResourceUpdated reports a changed resource. The other methods report a changed list.
 	ResourceUpdated(server string, owner access.Principal, uri string)
 	ResourcesChanged(server string, owner access.Principal)
 	ToolsChanged(server string, owner access.Principal)
 	PromptsChanged(server string, owner access.Principal)
-	// Watches reports whether a client watches a resource, or any of the server's for
-	// "".
+	// Watches reports whether a client watches a resource. With the uri "" it reports whether a
+	// client watches any resource of the server.
 	Watches(server string, owner access.Principal, uri string) bool
 }
 
-// Watch has a watcher hear of resources.
+// Watch sets the watcher for resource changes.
 func (m *Manager) Watch(w Watcher) { m.watcher = w }
 
-// mostWatched is how many resources of one instance are watched.
+// mostWatched is the maximum number of watched resources of one instance.
 const mostWatched = 64
 
-// watching is what of an instance's resources is watched.
+// watching holds the watched resources of an instance.
 type watching struct {
 	mu sync.Mutex
-	// uris are those that are, each with what says that the server took it.
+	// uris are the watched URIs, each with a channel that is closed when the server confirmed the
+	// subscription.
 	uris map[string]chan struct{}
-	// session is a session of its own for servers over HTTP of the older revisions,
-	// whose stream between calls may end without ending that of calls.
+	// session is a separate session for servers over HTTP of the older revisions. Its stream
+	// between calls may end without ending the streams of calls.
 	session *mcp.ClientSession
 }
 
-// watched reports whether a client wants an instance to go on.
+// watched reports whether a client's subscription keeps an instance alive.
 func (m *Manager) watched(in *instance) bool {
 	in.watching.mu.Lock()
 	some := len(in.watching.uris) > 0
@@ -83,7 +84,7 @@ func (m *Manager) resourceUpdated(in *instance) func(context.Context, *mcp.Resou
 	}
 }
 
-// subscribe is the call of <server>/mcp.subscribe.
+// subscribe makes a call of <server>/mcp.subscribe.
 func subscribe(ctx context.Context, s sending) (got, error) {
 	var p mcp.SubscribeParams
 	if err := canonical.Read(s.input, &p); err != nil {
@@ -92,7 +93,7 @@ func subscribe(ctx context.Context, s sending) (got, error) {
 	return got{result: map[string]any{}}, s.in.watch(ctx, p.URI)
 }
 
-// watch subscribes to a resource, unless the instance has.
+// watch subscribes the instance to a resource, unless it is subscribed already.
 func (in *instance) watch(ctx context.Context, uri string) error {
 	session, err := in.watchBy(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 	}
 	if len(w.uris) >= mostWatched {
 		w.mu.Unlock()
-		return reason.Errorf(reason.QuotaExceeded, "%d resources of the upstream server %s are watched, which is the most", mostWatched, in.server.Name).WithRemedy("Unsubscribe from some.")
+		return reason.Errorf(reason.QuotaExceeded, "the limit of %d watched resources of the upstream server %s is reached", mostWatched, in.server.Name).WithRemedy("Unsubscribe from a resource first.")
 	}
 	if w.uris == nil {
 		w.uris = map[string]chan struct{}{}
@@ -118,7 +119,7 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 		in.forget(uri)
 		return err
 	}
-	if !in.sessionless() { // the newer revisions say so on the stream that began
+	if !in.sessionless() { // the newer revisions confirm on the stream that began
 		in.took([]string{uri})
 	}
 	late := time.NewTimer(lookTime)
@@ -127,16 +128,16 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 	case <-taken:
 		return nil
 	case <-late.C:
-		err = reason.Errorf(reason.ToolFailed, "the upstream server %s does not tell of changes of the resource", in.server.Name)
+		err = reason.Errorf(reason.ToolFailed, "the upstream server %s does not report changes of the resource", in.server.Name)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	in.forget(uri)
-	_ = session.Unsubscribe(context.WithoutCancel(ctx), &mcp.UnsubscribeParams{URI: uri}) // it may have none
+	_ = session.Unsubscribe(context.WithoutCancel(ctx), &mcp.UnsubscribeParams{URI: uri}) // the subscription may not exist
 	return err
 }
 
-// took notes that the server tells of changes of resources.
+// took records that the server confirmed subscriptions.
 func (in *instance) took(uris []string) {
 	in.watching.mu.Lock()
 	defer in.watching.mu.Unlock()
@@ -154,7 +155,7 @@ func (in *instance) forget(uri string) {
 	delete(in.watching.uris, uri)
 }
 
-// watchBy is the session by which resources are watched.
+// watchBy returns the session for subscriptions.
 func (in *instance) watchBy(ctx context.Context) (*mcp.ClientSession, error) {
 	if in.listen == nil || in.sessionless() {
 		return in.session, nil
@@ -171,7 +172,7 @@ func (in *instance) watchBy(ctx context.Context) (*mcp.ClientSession, error) {
 	return in.watching.session, nil
 }
 
-// endWatching ends what is only there to watch.
+// endWatching ends the sessions that exist only for subscriptions.
 func (in *instance) endWatching() {
 	in.watching.mu.Lock()
 	session := in.watching.session
@@ -182,8 +183,8 @@ func (in *instance) endWatching() {
 	}
 }
 
-// Unsubscribe ends the watching of a resource for a principal, unless another client of
-// the same instance watches it.
+// Unsubscribe ends the subscription of a principal, unless another client of the same instance
+// watches the resource.
 func (m *Manager) Unsubscribe(ctx context.Context, server string, owner access.Principal, uri string) error {
 	k, err := m.find(server)
 	if err != nil {
@@ -205,7 +206,7 @@ func (m *Manager) Unsubscribe(ctx context.Context, server string, owner access.P
 	if in == nil || !in.watches(uri) {
 		return nil
 	}
-	ctx, end := tool.Isolate(ctx) // that of a client has the values of its session
+	ctx, end := tool.Isolate(ctx) // the client's context carries the values of its session
 	defer end()
 	session, err := in.watchBy(ctx)
 	if err != nil {
@@ -222,12 +223,12 @@ func (in *instance) watches(uri string) bool {
 	return is
 }
 
-// levels are those of logs, the least first.
+// levels are the log levels, the least severe first.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// logFrom has a server of the older revisions log from a level on that the client of a
-// call wants, if that is more than it does. What is too much for others is left out
-// where it is passed on.
+// logFrom sets the log level of a server of an older revision to the level that the client of a
+// call requested, if that is more verbose than the current one. Lines below the level of another
+// client are dropped when they are forwarded.
 func (in *instance) logFrom(ctx context.Context, level string) {
 	at := slices.Index(levels, level)
 	r := in.session.InitializeResult()
@@ -241,7 +242,7 @@ func (in *instance) logFrom(ctx context.Context, level string) {
 	}
 	in.mu.Unlock()
 	if more {
-		// A server that takes no level logs as it likes.
+		// A server without a settable level keeps its default.
 		_ = in.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(level)})
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// watcher keeps what it hears.
+// watcher records its notifications.
 type watcher struct {
 	heard chan string
 
@@ -57,8 +57,9 @@ func (w *watcher) leave() {
 	w.watches = false
 }
 
-// TestListChangesAreRelayed: a server that tells of another list of tools or prompts has the
-// clients of its owner told, and is looked at again. The control is a call that changes none.
+// TestListChangesAreRelayed: when a server announces a changed list of tools or prompts, the
+// clients of its owner are notified, and it is inspected again. The control is a call without a
+// change.
 func TestListChangesAreRelayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,8 +106,8 @@ func docs(versions ...string) (s *mcp.Server, change func()) {
 	}
 }
 
-// TestWatch: who subscribed hears of changes, of that resource alone and for whom the
-// instance is; after the last has left nobody does. Policy may forbid it.
+// TestWatch: subscribers are notified about their resource only, and only subscribers of the
+// instance. After the last one has left, no notification is sent. Policy may forbid it.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, versions := range map[string][]string{"sessions": {"2025-11-25"}, "without": nil} {
@@ -125,8 +126,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOverHTTP: a server over HTTP of a revision with sessions tells of changes on a
-// stream of its own.
+// TestWatchOverHTTP: a server over HTTP of a revision with sessions announces changes on a
+// separate stream.
 func TestWatchOverHTTP(t *testing.T) {
 	t.Parallel()
 	s, change := docs("2025-11-25")
@@ -162,7 +163,7 @@ func watches(t *testing.T, w *world, heard *watcher, change func()) {
 			t.Errorf("heard %q", got)
 		}
 	}
-	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a")) // somebody still watches
+	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a")) // one subscriber is left
 	heard.leave()
 	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a"))
 	for len(heard.heard) > 0 {
@@ -181,7 +182,7 @@ func watches(t *testing.T, w *world, heard *watcher, change func()) {
 	}
 }
 
-// TestWatchIsRefused: a server that does not tell of changes is not subscribed to.
+// TestWatchIsRefused: a server that does not announce changes cannot be subscribed to.
 func TestWatchIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -200,8 +201,8 @@ func TestWatchIsRefused(t *testing.T) {
 	w.fails("docs/mcp.subscribe", `{"uri":"doc://a"}`, reason.ToolFailed)
 }
 
-// TestResumed: a server may close the stream of a call, and the call goes on when it is
-// taken up again.
+// TestResumed: a server may close the stream of a call, and the call continues when the stream is
+// resumed.
 func TestResumed(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer(&mcp.Implementation{Name: "polled", Version: "1"}, &mcp.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25"}})
@@ -214,14 +215,14 @@ func TestResumed(t *testing.T) {
 	t.Cleanup(site.Close)
 	w := newWorld(t, func(c *upstream.Config) { (&siteOf{site}).trusted(c) })
 	must.Get(w.Add(t.Context(), operator, declared.Server{Name: "polled", URL: site.URL}))(t)
-	if got := said(t, w.works("polled/close", `{}`)); got != "after the end of the stream" {
+	if got := resultText(t, w.works("polled/close", `{}`)); got != "after the end of the stream" {
 		t.Errorf("%q", got)
 	}
 }
 
 var noPeer tool.Peer
 
-// siteOf lends a site's certificate to a configuration.
+// siteOf adds a site's certificate to a configuration.
 type siteOf struct{ *httptest.Server }
 
 func (s *siteOf) trusted(c *upstream.Config) { (&site{Server: s.Server}).trusted(c) }

@@ -17,34 +17,34 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// The most that a server may send: one message, and all of one call. A program that
-// writes more between calls is ended as well.
+// Limits of a server's output: of one message, and of all messages of one call. A program that
+// exceeds the limits between calls is ended as well.
 const (
 	mostMessage  = 4 << 20
 	mostOfCall   = 64 << 20
 	mostMessages = 5_000
 	mostDepth    = 100
-	// writeTime is how long a program may take to read what is sent to it.
+	// writeTime is the timeout for a program to read its input.
 	writeTime = 30 * time.Second
 )
 
-// pipe is the conversation with a program: one JSON-RPC message a line. It implements
-// mcp.Transport and mcp.Connection. What breaks the rules ends it.
+// pipe is the connection to a program: one JSON-RPC message per line. It implements mcp.Transport
+// and mcp.Connection. A protocol violation ends it.
 type pipe struct {
-	in  *os.File // what the program reads
+	in  *os.File // the program's standard input
 	out *io.PipeReader
-	// fill is written to as the program writes.
+	// fill receives the program's output.
 	fill  *io.PipeWriter
 	lines *bufio.Reader
-	// writing keeps messages whole.
+	// writing serializes writes, so that messages stay whole.
 	writing sync.Mutex
-	// heard takes notifications that the library need not have.
-	heard func(ctx context.Context, method string, params json.RawMessage) bool
-	// stray gets lines of a log that stand among the messages.
+	// onNotification receives notifications that the library does not need.
+	onNotification func(ctx context.Context, method string, params json.RawMessage) bool
+	// stray receives log lines among the messages.
 	stray func(line []byte)
 
 	mu sync.Mutex
-	// bytes and messages are those since the last call began.
+	// bytes and messages count since the last call began.
 	bytes    int64
 	messages int
 	ended    error
@@ -61,14 +61,14 @@ func (p *pipe) Connect(context.Context) (mcp.Connection, error) { return p, nil 
 // SessionID implements mcp.Connection.
 func (p *pipe) SessionID() string { return "" }
 
-// begin gives the next call its share.
+// begin resets the limits for the next call.
 func (p *pipe) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bytes, p.messages = 0, 0
 }
 
-// Read returns the next message. The end of the conversation ends it.
+// Read returns the next message. An error ends the conversation.
 func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := p.line()
@@ -88,14 +88,14 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err != nil {
 			return nil, p.end(fmt.Errorf("it sent the line %s, which is not a JSON-RPC message: %w", quoted(clean(string(line), mostStray)), err))
 		}
-		if r, is := message.(*jsonrpc.Request); is && !r.IsCall() && p.heard != nil && p.heard(ctx, r.Method, r.Params) {
+		if r, is := message.(*jsonrpc.Request); is && !r.IsCall() && p.onNotification != nil && p.onNotification(ctx, r.Method, r.Params) {
 			continue
 		}
 		return message, nil
 	}
 }
 
-// line reads up to the end of a line, which it leaves out.
+// line reads one line and returns it without its end.
 func (p *pipe) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -121,7 +121,7 @@ func (p *pipe) line() ([]byte, error) {
 	}
 }
 
-// count refuses floods.
+// count returns an error when a limit is exceeded.
 func (p *pipe) count(n int, whole bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,13 +138,13 @@ func (p *pipe) count(n int, whole bool) error {
 	return nil
 }
 
-// decode reads one message. Batches are none.
+// decode decodes one message. Batches are not supported.
 func decode(line []byte) (jsonrpc.Message, error) {
 	if err := shallow(line); err != nil {
 		return nil, err
 	}
 	if _, err := canonical.JSON(line); errors.Is(err, canonical.ErrDuplicateKey) {
-		return nil, err // two readers could take it for two messages
+		return nil, err // two parsers could read two different messages
 	}
 	if err := exactly(line); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func decode(line []byte) (jsonrpc.Message, error) {
 	return jsonrpc.DecodeMessage(wrapContent(line))
 }
 
-// shallow refuses what is nested too deep, before anything is built of it.
+// shallow returns an error for text with too deep nesting, before it is decoded.
 func shallow(text []byte) error {
 	depth, quoted, escaped := 0, false, false
 	for _, b := range text {
@@ -175,7 +175,7 @@ func shallow(text []byte) error {
 	return nil
 }
 
-// Write sends a message. A program that does not read ends the conversation.
+// Write sends a message. A program that does not read it in time ends the conversation.
 func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
 	text, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -186,14 +186,14 @@ func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
 	_ = p.in.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := p.in.Write(append(text, '\n')); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("it did not read what was sent to it for %s", writeTime)
+			err = fmt.Errorf("it did not read its input for %s", writeTime)
 		}
 		return p.end(err)
 	}
 	return nil
 }
 
-// end remembers why the conversation ended, the first cause, and returns it.
+// end records the first cause for the end of the conversation and returns it.
 func (p *pipe) end(err error) error {
 	p.mu.Lock()
 	if p.ended == nil {
@@ -205,7 +205,7 @@ func (p *pipe) end(err error) error {
 	return err
 }
 
-// why is the cause of the end, nil while the conversation goes on.
+// why returns the cause of the end, nil while the conversation continues.
 func (p *pipe) why() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

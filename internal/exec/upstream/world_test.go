@@ -21,6 +21,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
@@ -33,7 +34,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// operator is who adds servers.
+// operator adds the servers.
 var operator = gatewaytest.Person(policytest.Alice, access.RoleOwner)
 
 // letsAll is a policy under which calls of upstream servers run without an approval.
@@ -54,7 +55,7 @@ type world struct {
 	stop   func()
 }
 
-// Rebuild makes the policies anew with the tools that there are.
+// Rebuild rebuilds the policies with the current tools.
 func (w *world) Rebuild(context.Context, string) error {
 	o := policytest.Options{Policies: w.source}
 	o.Tools = w.Router.Descriptors()
@@ -66,25 +67,26 @@ func (w *world) Rebuild(context.Context, string) error {
 	return nil
 }
 
-func newWorld(t *testing.T, change ...func(*upstream.Config)) *world {
+func newWorld(t *testing.T, options ...func(*upstream.Config)) *world {
 	t.Helper()
 	db := sqlitetest.Open(t)
 	w := &world{t: t, db: db, engine: policytest.Engine(t, policytest.Options{Policies: letsAll}), runner: &runner{}, source: letsAll}
 	w.Gateway = gatewaytest.New(t, gatewaytest.Config{DB: db, Engine: w.engine, Notary: gatewaytest.Notary(t)})
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w.config = upstream.Config{
+		Guard:    change.Unguarded,
 		Standing: func(c access.Caller) error { return w.Standing(c) },
 		Store:    db, Router: w.Router, Policies: w, Runner: w.runner, Enabled: true, Empty: dir,
 		Workspaces: must.Get(workspace.NewSet(nil))(t), Version: "test", Log: slog.New(slog.DiscardHandler),
 	}
-	for _, c := range change {
+	for _, c := range options {
 		c(&w.config)
 	}
 	w.start()
 	return w
 }
 
-// start makes the manager, as a start of the daemon does.
+// start creates the manager, as a start of the daemon does.
 func (w *world) start() {
 	w.t.Helper()
 	w.Manager = upstream.New(w.config)
@@ -102,10 +104,10 @@ func (w *world) start() {
 	w.t.Cleanup(w.stop)
 }
 
-// stale reports whether a server told of changes since it was looked at.
+// stale reports whether a server announced changes since its last inspection.
 func (w *world) stale(name string) bool { return w.Stale(name) }
 
-// until waits for something that happens by itself.
+// until waits for an asynchronous condition.
 func until(t *testing.T, is func() bool) {
 	t.Helper()
 	must.Eventually(t, "it happens", func() (bool, string) { return is(), "" })
@@ -143,7 +145,7 @@ func (w *world) works(name, input string) tool.Report {
 	return r
 }
 
-// fails calls a tool and wants it to fail for a reason.
+// fails calls a tool and requires it to fail for a reason.
 func (w *world) fails(name, input string, want reason.Code) tool.Report {
 	w.t.Helper()
 	r, err := w.call(name, input)
@@ -158,13 +160,13 @@ func (w *world) fails(name, input string, want reason.Code) tool.Report {
 	return r
 }
 
-// runner is a sandbox in which programs are functions. It has Tier C by its own word.
+// runner is a sandbox in which programs are functions. It claims Tier C.
 type runner struct {
 	mu sync.Mutex
-	// programs are by the second word of the command line.
+	// programs are keyed by the second word of the command line.
 	programs map[string]func(*conversation)
 	specs    []sandbox.Spec
-	// unscrubbed is a sandbox that does not do what it is asked to.
+	// unscrubbed is a sandbox that ignores its scrubbing request.
 	unscrubbed bool
 }
 
@@ -204,7 +206,7 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 		return sandbox.Report{}, reason.Errorf(reason.SpawnFailed, "there is no such program")
 	}
 	in, err := dup(s.Session.Stdin)
-	if err != nil { // whoever started it has gone
+	if err != nil { // the caller that started it has left
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the start was cancelled")
 	}
 	c := &conversation{in: in, ctx: ctx, env: s.Pairs(), out: func(b []byte) { s.Output("stdout", b) }, err: func(b []byte) { s.Output("stderr", b) }}
@@ -239,7 +241,7 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 
 const digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// conversation is what a program has.
+// conversation contains the streams of a program.
 type conversation struct {
 	in   io.ReadCloser
 	out  func([]byte)
@@ -250,7 +252,7 @@ type conversation struct {
 	env []string
 }
 
-// writer is a function that is written to.
+// writer is a function as an io.Writer.
 type writer func([]byte)
 
 func (w writer) Write(b []byte) (int, error) {
@@ -270,7 +272,7 @@ func (c *conversation) Write(b []byte) (int, error) {
 // Close implements io.Closer.
 func (c *conversation) Close() error { return nil }
 
-// serve is an honest server: it says hello, and what a test adds.
+// serve is an honest server: it has the tool hello, and the tools that a test adds.
 func serve(change ...func(*mcp.Server)) func(*conversation) {
 	return func(c *conversation) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "honest", Version: "1"}, &mcp.ServerOptions{Instructions: "Say hello first.", Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
@@ -295,7 +297,7 @@ func hello(s *mcp.Server) {
 	})
 }
 
-// add adds a tool that takes anything.
+// add adds a tool with arbitrary input.
 func add(s *mcp.Server, name, description string, run mcp.ToolHandler) {
 	s.AddTool(&mcp.Tool{
 		Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`),
@@ -306,8 +308,8 @@ func text(s string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}}
 }
 
-// said is the text of a result.
-func said(t *testing.T, r tool.Report) string {
+// resultText returns the text of a result.
+func resultText(t *testing.T, r tool.Report) string {
 	t.Helper()
 	var result struct{ Content []struct{ Text string } }
 	must.Do(t, json.Unmarshal(r.Result, &result))
@@ -319,9 +321,9 @@ func said(t *testing.T, r tool.Report) string {
 
 var errNo = errors.New("no")
 
-func sprint(v any) string { return fmt.Sprintf("%+v", v) }
+func format(v any) string { return fmt.Sprintf("%+v", v) }
 
-// restart makes the manager anew on the same store.
+// restart creates a new manager on the same store.
 func (w *world) restart() {
 	w.t.Helper()
 	w.stop()
@@ -335,7 +337,7 @@ func (w *world) descriptor(name string) tool.Descriptor {
 			return d
 		}
 	}
-	w.t.Fatalf("there is no tool %s", name)
+	w.t.Fatalf("tool %s not found", name)
 	return tool.Descriptor{}
 }
 

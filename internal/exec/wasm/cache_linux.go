@@ -14,32 +14,32 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// codes keeps compiled modules. Compiled code is native code, so that only bytes count
-// that this gateway made: each file ends with a MAC over its name and its content.
+// codes stores compiled modules. Compiled code is native code, so only files made by this gateway
+// are valid: each file ends with a MAC over its name and its content.
 type codes struct {
 	dir string
 	key []byte
 }
 
-// codeName names the code of a module: the same module under another worker, another
-// engine or other features is other code.
+// codeName identifies the code of a module. The same module has different code for another
+// worker, another engine or other features.
 type codeName [sha256.Size]byte
 
 func (n codeName) String() string { return hex.EncodeToString(n[:]) }
 
 func (c codes) mac(name codeName, code []byte) []byte {
 	m := hmac.New(sha256.New, c.key)
-	_, _ = m.Write(name[:]) // a hash takes everything
+	_, _ = m.Write(name[:]) // writing to a hash never fails
 	_, _ = m.Write(code)
 	return m.Sum(nil)
 }
 
 func (c codes) path(name codeName) string { return filepath.Join(c.dir, name.String()+".code") }
 
-// errForged is a file that somebody else wrote, or that is damaged.
-var errForged = errors.New("it is not what palyrad wrote")
+// errForged reports a file that is damaged or was written by another process.
+var errForged = errors.New("the file was not written by palyrad")
 
-// read returns the code as a memory file that nobody can change, nil where there is none.
+// read returns the code as a sealed memory file, nil if it does not exist.
 func (c codes) read(name codeName) (*os.File, error) {
 	text, err := os.ReadFile(c.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,11 +58,11 @@ func (c codes) read(name codeName) (*os.File, error) {
 	return jail.DataFile("wasm-code", code)
 }
 
-// write keeps the code of a module for the next start of palyrad.
+// write stores the code of a module for later starts of palyrad.
 func (c codes) write(name codeName, code []byte) error {
 	f, err := os.CreateTemp(c.dir, "new-*")
 	if err != nil {
-		return fmt.Errorf("keeping compiled code: %w", err)
+		return fmt.Errorf("storing compiled code: %w", err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(append(code[:len(code):len(code)], c.mac(name, code)...))
@@ -70,12 +70,12 @@ func (c codes) write(name codeName, code []byte) error {
 		err = os.Rename(f.Name(), c.path(name))
 	}
 	if err != nil {
-		return fmt.Errorf("keeping compiled code: %w", err)
+		return fmt.Errorf("storing compiled code: %w", err)
 	}
 	return nil
 }
 
-// readKey returns the key of the MAC, which is made the first time.
+// readKey returns the key of the MAC and creates it on first use.
 func readKey(name string) ([]byte, error) {
 	key, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func readKey(name string) ([]byte, error) {
 		return key, nil
 	}
 	if err == nil && len(key) != sha256.Size {
-		err = fmt.Errorf("%s has %d bytes in place of %d; remove it, and modules are compiled anew", name, len(key), sha256.Size)
+		err = fmt.Errorf("%s has %d bytes, but must have %d; remove it to compile all modules again", name, len(key), sha256.Size)
 	}
 	return key, err
 }

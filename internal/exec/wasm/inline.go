@@ -23,32 +23,31 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// InlineName is the tool whose calls bring their module along.
+// InlineName is the tool whose calls contain their module.
 const InlineName = "wasm.run"
 
-// inlineBytes bounds a module that comes with a call.
+// inlineBytes is the maximum size of a module in a call.
 const inlineBytes = 256 << 10
 
-// inlineRisk is that of code which nobody looked at, and which can do nothing but compute.
+// inlineRisk is the risk of unreviewed code that can only compute.
 const inlineRisk = 30
 
 // Inline is the tool wasm.run. Its guests have no grants.
 type Inline struct {
 	Guests guest.Runner
-	// Ready says why no guest can run at present.
+	// Ready returns the reason why no guest can run, nil if guests can run.
 	Ready func() error
-	// Limits are those of a call that states no fuel, FuelCeiling the most that it may
-	// state.
+	// Limits are the limits of a call without fuel; FuelCeiling is the maximum fuel of a call.
 	Limits      guest.Limits
 	FuelCeiling uint64
-	// ModuleBytes bounds a module, and is at most 256 KiB for one that comes with a call.
+	// ModuleBytes is the maximum size of a module; modules in calls are also limited to 256 KiB.
 	ModuleBytes int64
 	Version     string
-	// Modules are those that calls brought.
+	// Modules caches the modules of calls.
 	Modules *module.Known
 }
 
-// inline is what a call is made with.
+// inline is the input of a call.
 type inline struct {
 	Module string         `json:"module"`
 	Input  jsontext.Value `json:"input"`
@@ -76,7 +75,7 @@ func (Inline) Descriptor() tool.Descriptor {
 	}
 }
 
-// Unusable says why no call can run at present.
+// Unusable returns the reason why no call can run, nil if calls can run.
 func (t Inline) Unusable() error { return t.Ready() }
 
 // Plan implements tool.Runnable.
@@ -115,7 +114,7 @@ func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 		Tool: InlineName, Input: in.Input, Limits: t.Limits,
 	}
 	if in.Fuel > t.FuelCeiling {
-		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, and wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling).
+		return guest.Call{}, tool.Plan{}, reason.Errorf(reason.InvalidInput, "fuel is %d, but wasm_runtime.fuel_ceiling is %d", in.Fuel, t.FuelCeiling).
 			WithRemedy("Ask for less, or have an operator raise wasm_runtime.fuel_ceiling.")
 	}
 	if in.Fuel > 0 {
@@ -134,7 +133,7 @@ func (t Inline) plan(c guest.Call, m *module.Module) tool.Plan {
 		},
 		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: guest.Tier, SandboxLevel: sandbox.LevelStrict},
 		Preview: tool.Preview{
-			Summary: "Run a WebAssembly module of " + strconv.Itoa(len(c.Module.Bytes)) + " bytes (" + digest + ") with fuel " + fuel + ". It can compute, and reach nothing.",
+			Summary: "Run a WebAssembly module of " + strconv.Itoa(len(c.Module.Bytes)) + " bytes (" + digest + ") with fuel " + fuel + ". It can compute, but has no access to any resource.",
 			Notes:   []string{strconv.Itoa(m.Functions+len(m.Imports)) + " functions, " + strconv.Itoa(len(m.Imports)) + " of them imported: " + imported(m) + "."},
 		},
 		Subject: InlineName + ":" + digest, SubjectCovers: "the same module with any input",
@@ -179,8 +178,8 @@ func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Repo
 	return report.Finish()
 }
 
-// outcome is the result of a call: the guest's, as JSON where it is that, and what it
-// wrote to standard error.
+// outcome is the result of a call: the guest's result, as JSON if it is valid JSON, and its
+// standard error.
 type outcome struct {
 	Output any    `json:"output"`
 	Log    string `json:"log,omitempty"`

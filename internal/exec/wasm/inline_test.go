@@ -20,7 +20,7 @@ import (
 // smallest is a command that does nothing: a memory and _start.
 var smallest = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
 
-// noting keeps the calls that it is asked to make.
+// noting records its calls.
 type noting struct{ calls []guest.Call }
 
 func (n *noting) Run(_ context.Context, c guest.Call) (guest.Report, error) {
@@ -39,8 +39,8 @@ func proposal(module []byte, more string) tool.Proposal {
 	}
 }
 
-// TestInlineRefuses: what a call asks for beyond the limits is refused before anything
-// runs, as is what is no module.
+// TestInlineRefuses: a call that exceeds the limits is refused before anything runs, and so is an
+// invalid module.
 func TestInlineRefuses(t *testing.T) {
 	t.Parallel()
 	large := append(append([]byte{}, smallest...), append([]byte{0, 0x80, 0x80, 0x11, 1, 'x'}, make([]byte, 0x44000-2)...)...)
@@ -54,7 +54,7 @@ func TestInlineRefuses(t *testing.T) {
 		"too much fuel":    {proposal(smallest, `,"fuel":1001`), "fuel_ceiling is 1000", reason.InvalidInput},
 		"no module":        {proposal([]byte("no module at all"), ""), "malformed", reason.InvalidInput},
 		"no base64":        {tool.Proposal{Input: json.RawMessage(`{"module":"!!!!!!!!!!!!"}`)}, "not in base64", reason.InvalidInput},
-		"a large module":   {proposal(large, ""), "262144 are allowed", reason.InputTooLarge},
+		"a large module":   {proposal(large, ""), "the limit is 262144", reason.InputTooLarge},
 		"too large memory": {proposal(wide, ""), "initial memory", reason.InputTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestInlineRefuses(t *testing.T) {
 	}
 }
 
-// TestInlineRuns: a call runs for its principal without any grant, its randomness comes
-// from its digest, and its result says what it used.
+// TestInlineRuns: a call runs for its principal without any grant, its randomness is derived from
+// its digest, and its result reports the used resources.
 func TestInlineRuns(t *testing.T) {
 	t.Parallel()
 	n := &noting{}
@@ -103,14 +103,14 @@ func TestInlineRuns(t *testing.T) {
 	}
 }
 
-// TestInlineSays: what people are asked about names the module and what it may use.
-func TestInlineSays(t *testing.T) {
+// TestInlinePrompt: the prompt names the module and its limits.
+func TestInlinePrompt(t *testing.T) {
 	t.Parallel()
 	plan := must.Get(inlineOf(&noting{}).Plan(t.Context(), proposal(smallest, `,"fuel":7`)))(t)
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(smallest))
 	for _, c := range []struct{ is, want string }{
 		{plan.Binding.SandboxProfile, "WebAssembly guest " + digest + ": fuel 7, memory 262144 bytes, 1ns"},
-		{plan.Preview.Summary, "Run a WebAssembly module of 50 bytes (" + digest + ") with fuel 7. It can compute, and reach nothing."},
+		{plan.Preview.Summary, "Run a WebAssembly module of 50 bytes (" + digest + ") with fuel 7. It can compute, but has no access to any resource."},
 		{strings.Join(plan.Preview.Notes, ""), "1 functions, 0 of them imported: none."},
 		{plan.Subject, "wasm.run:" + digest},
 	} {

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// take takes an idle worker that is the right one, nil where there is none.
+// take removes and returns a matching idle worker, nil if no worker matches.
 func (r *Runner) take(right func(*worker) bool) *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,15 +29,14 @@ func (r *Runner) take(right func(*worker) bool) *worker {
 	return nil
 }
 
-// room reports whether a worker may use what a call may.
+// room reports whether the limits of a worker are sufficient for a call.
 func (w *worker) room(l guest.Limits) bool {
 	return w.may.memory >= l.MemoryBytes+workerMemory && w.may.cpu >= workerTime(l)
 }
 
-// ready starts workers that stand ready for whoever comes first: starting one is most of
-// what a call takes that no idle worker is for. They have run nothing, and are of nobody
-// until then. Nobody waits for it, and nobody is told when it fails: the next call that
-// needs a worker is.
+// ready starts spare workers, because starting a worker dominates the duration of a call without
+// an idle worker. Spare workers have run nothing and have no owner. ready does not block, and its
+// errors are dropped: the next call that needs a worker reports them.
 func (r *Runner) ready() {
 	if r.use.Limits == (guest.Limits{}) {
 		return
@@ -64,7 +63,8 @@ func (r *Runner) ready() {
 	}
 }
 
-// keep puts a worker aside for its principal's next call; the longest idle one makes room.
+// keep stores a worker for the next call of its principal; if the pool is full, the longest idle
+// worker is ended.
 func (r *Runner) keep(w *worker) {
 	r.mu.Lock()
 	w.idle = time.Now()
@@ -80,11 +80,11 @@ func (r *Runner) keep(w *worker) {
 	}
 	r.mu.Unlock()
 	for _, w := range end {
-		r.processes.Go(w.kill) // the caller has its result, and need not wait
+		r.processes.Go(w.kill) // the caller has its result and need not wait
 	}
 }
 
-// sweep ends the workers that nobody needed for a while.
+// sweep ends workers that were idle for too long.
 func (r *Runner) sweep() {
 	r.mu.Lock()
 	var end []*worker
@@ -105,8 +105,8 @@ func (r *Runner) sweep() {
 	}
 }
 
-// Prepare compiles a module, so that no call has to wait for it. A module that was compiled
-// already takes nothing.
+// Prepare compiles a module, so that no call waits for it. It returns at once for a compiled
+// module.
 func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
 	_, err := r.code(ctx, m, r.nameOf(m))
 	if err == nil {
@@ -115,14 +115,14 @@ func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
 	return err
 }
 
-// code returns a module's compiled code, from memory, from the directory, or from a
-// worker that compiles it. Whoever comes meanwhile waits for the one that does, and
-// nobody's leaving ends the work of the others.
+// code returns a module's compiled code from memory, from the directory, or from a worker that
+// compiles it. Concurrent callers wait for one compilation, and a caller that leaves does not
+// stop it.
 func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return nil, reason.Errorf(reason.Cancelled, "palyrad is ending")
+		return nil, reason.Errorf(reason.Cancelled, "palyrad is shutting down")
 	}
 	c, there := r.compiled[name]
 	if !there {
@@ -140,7 +140,7 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 				case <-making.Done():
 				}
 			}()
-			// What the module itself is to blame for is not tried again while it is remembered.
+			// An error of the module itself is cached and not retried.
 			if c.file, c.err = r.make(making, m, name); c.err != nil && reason.Of(c.err) != reason.InvalidInput {
 				r.forget(name)
 			}
@@ -155,13 +155,13 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 	}
 }
 
-// left is the error of a call whose caller did not wait for it.
+// left returns the error of a call whose caller did not wait for it.
 func left(ctx context.Context) error {
 	return reason.Errorf(reason.Cancelled, "the call was cancelled before its guest ran").WithCause(context.Cause(ctx))
 }
 
-// dropOne forgets a code when there are too many; which one does not matter much, since
-// it is read again from the directory. The caller holds r.mu.
+// dropOne drops an arbitrary cached code if there are too many; it can be read again from the
+// directory. The caller holds r.mu.
 func (r *Runner) dropOne(but codeName) {
 	if len(r.compiled) <= keptCodes {
 		return
@@ -170,7 +170,7 @@ func (r *Runner) dropOne(but codeName) {
 		select {
 		case <-c.done:
 			if name != but {
-				delete(r.compiled, name) // its file is closed by the collector
+				delete(r.compiled, name) // the garbage collector closes its file
 				return
 			}
 		default:
@@ -178,13 +178,13 @@ func (r *Runner) dropOne(but codeName) {
 	}
 }
 
-// forget lets a module be compiled anew.
+// forget removes the code of a module, so that it is compiled again.
 func (r *Runner) forget(name codeName) {
 	r.mu.Lock()
 	delete(r.compiled, name)
 	r.mu.Unlock()
 	if err := r.codes.remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.use.Log.Warn("compiled code cannot be removed", slog.String("error", err.Error()))
+		r.use.Log.Warn("removing compiled code failed", slog.String("error", err.Error()))
 	}
 }
 
@@ -194,23 +194,23 @@ func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.F
 		return file, nil
 	}
 	if err != nil {
-		r.use.Log.WarnContext(ctx, "compiled code is not used, and made anew", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
+		r.use.Log.WarnContext(ctx, "compiled code is not usable, and is compiled again", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
 	}
 	code, err := r.compile(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.codes.write(name, code); err != nil {
-		r.use.Log.WarnContext(ctx, "compiled code is not kept", slog.String("error", err.Error()))
+		r.use.Log.WarnContext(ctx, "storing compiled code failed", slog.String("error", err.Error()))
 	}
 	return jail.DataFile("wasm-code", code)
 }
 
-// compileTime is how long compiling one module may take.
+// compileTime is the timeout for compiling one module.
 const compileTime = 5 * time.Minute
 
-// compile makes a worker of its own for one module: nothing that it did to the worker
-// outlives it.
+// compile uses a separate worker for each module, so that a compromised worker affects only that
+// module.
 func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 	select {
 	case r.compiles <- struct{}{}:
@@ -223,7 +223,7 @@ func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 		return nil, err
 	}
 	if err := w.write(wire.Compile, m.Features, m.Bytes); err != nil {
-		return nil, w.lost("it did not take the module", err)
+		return nil, w.lost("it did not accept the module", err)
 	}
 	f, err := w.read(ctx, wire.MaxBody, compileTime)
 	if err != nil {
@@ -232,7 +232,7 @@ func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
 	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
 		w.kill()
 		return nil, reason.Errorf(reason.InvalidInput, "the module is not valid: %s", firstLine(trouble.Problem)).
-			WithRemedy("Build it anew; its structure is that of a module, and its code is not.")
+			WithRemedy("Rebuild the module: its structure is valid, but its code is not.")
 	}
 	if _, err := wire.As[wire.Trouble](f, wire.Compiled); err != nil {
 		return nil, w.lost("it did not compile the module", err)

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// still is a worker that does nothing, for as long as nobody ends it.
+// still is a worker that does nothing until it is ended.
 func still(t *testing.T, owner string, since time.Duration) *worker {
 	t.Helper()
 	ours, theirs, err := sockets()
@@ -20,8 +20,8 @@ func still(t *testing.T, owner string, since time.Duration) *worker {
 	return w
 }
 
-// TestIdleWorkersEnd: workers that nobody needed for a while are ended, those that stand
-// ready like those of somebody, and the others stay.
+// TestIdleWorkersEnd: workers that were idle for too long are ended, both spare ones and those
+// with an owner; the others stay.
 func TestIdleWorkersEnd(t *testing.T) {
 	t.Parallel()
 	r := &Runner{use: Config{Workers: 3, Log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}
@@ -40,7 +40,7 @@ func TestIdleWorkersEnd(t *testing.T) {
 	}
 }
 
-// TestRoom: a worker is not given a call that may use more than its sandbox lets it.
+// TestRoom: a worker does not receive a call whose limits exceed its sandbox's.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	w := still(t, "", 0)

@@ -12,46 +12,47 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/wasm/guest"
 	"palyra/internal/exec/wasm/module"
 	"palyra/internal/exec/wasm/wire"
 )
 
-// Bounds of the pool.
+// Limits of the pool.
 const (
-	// defaultWorkers is how many workers run at once. As many wait for their principals'
-	// next calls, for at most idleTime: fewer, and calls that come together would start new
-	// ones each time.
+	// defaultWorkers is the number of workers that run at once. The same number is kept idle for
+	// the next calls of their principals, for at most idleTime. With fewer idle workers,
+	// concurrent calls would start new ones each time.
 	defaultWorkers = 16
 	idleTime       = time.Minute
-	// spares is how many stand ready for whoever comes, for at most idleTime after the last
-	// call that needed one.
+	// spares is the number of spare workers for any principal, kept for at most idleTime after
+	// the last call that needed one.
 	spares = 2
-	// compilers is how many compile at once: each may take compileMemory.
+	// compilers is the number of concurrent compilations: each may use compileMemory.
 	compilers = 2
-	// keptCodes is how many compiled modules are held in memory.
+	// keptCodes is the number of compiled modules in memory.
 	keptCodes = 64
 )
 
-// Runner runs guests. It is safe for use by many goroutines.
+// Runner runs guests. It is safe for concurrent use.
 type Runner struct {
 	use     Config
-	program sandbox.Program
+	program command.Program
 	codes   codes
 	empty   string
-	// toolchains show the program inside, where it is none of the system's.
-	toolchains []sandbox.Toolchain
-	// slots bound the calls in progress, compiles the modules that are being compiled.
+	// toolchains mount the worker program in the sandbox if it is outside of the system
+	// directories.
+	toolchains []command.Toolchain
+	// slots limit the calls in progress, compiles the compilations.
 	slots, compiles chan struct{}
-	// closing is closed by Close, which ends what is compiled.
+	// closing is closed by Close, which ends the compilations.
 	closing chan struct{}
-	// processes are the goroutines of workers and of what is compiled.
+	// processes tracks the goroutines of workers and compilations.
 	processes sync.WaitGroup
 
 	mu sync.Mutex
-	// idle are the workers that do nothing; those without an owner stand ready for anybody,
-	// and starting counts those that will.
+	// idle are the idle workers; workers without an owner are spare. starting counts the spare
+	// workers that are being started.
 	idle     []*worker
 	starting int
 	compiled map[codeName]*compiling
@@ -59,22 +60,22 @@ type Runner struct {
 	sweeper  *time.Timer
 }
 
-// compiling is one module's code, or its being made. Whoever comes meanwhile waits for it.
+// compiling is one module's code, or its compilation in progress. Concurrent callers wait for it.
 type compiling struct {
 	done chan struct{}
 	file *os.File
 	err  error
 }
 
-// Open returns a Runner. It starts nothing; its errors say what is missing.
+// Open returns a Runner. It starts nothing; its errors name the missing parts.
 func Open(c Config) (*Runner, error) {
 	if c.Sandbox == nil {
-		return nil, unavailable("there is no Tier C on this machine, in which the WASM worker runs")
+		return nil, unavailable("Tier C, in which the WASM worker runs, is not available on this machine")
 	}
 	if c.Workers == 0 {
 		c.Workers = defaultWorkers
 	}
-	program, err := sandbox.ResolveExecutable(c.Worker, nil)
+	program, err := command.ResolveExecutable(c.Worker, nil)
 	if err != nil {
 		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
 	}
@@ -82,11 +83,11 @@ func Open(c Config) (*Runner, error) {
 	r.codes.dir = filepath.Join(c.Dir, "code")
 	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, reason.Errorf(reason.SandboxUnavailable, "the directory of compiled modules cannot be made: %w", err)
+			return nil, reason.Errorf(reason.SandboxUnavailable, "creating the directory of compiled modules: %w", err)
 		}
 	}
 	if r.codes.key, err = readKey(filepath.Join(c.Dir, "mac.key")); err != nil {
-		return nil, reason.Errorf(reason.SandboxUnavailable, "the key of compiled modules cannot be read: %w", err)
+		return nil, reason.Errorf(reason.SandboxUnavailable, "reading the key of compiled modules: %w", err)
 	}
 	if err := r.show(); err != nil {
 		return nil, err
@@ -94,10 +95,10 @@ func Open(c Config) (*Runner, error) {
 	return r, nil
 }
 
-// show makes a worker that is not below /usr visible inside: as a copy in a directory
-// that holds nothing else.
+// show mounts a worker program from outside of /usr in the sandbox: as a copy in a directory of
+// its own.
 func (r *Runner) show() error {
-	if sandbox.OfSystem(filepath.Dir(r.program.Path)) {
+	if command.OfSystem(filepath.Dir(r.program.Path)) {
 		return nil
 	}
 	text, err := os.ReadFile(r.program.Path)
@@ -116,10 +117,10 @@ func (r *Runner) show() error {
 		err = os.WriteFile(name, text, 0o755) //nolint:gosec // the sandbox's user runs it
 	}
 	if err != nil {
-		return unavailable("the WASM worker cannot be copied to where its sandbox sees it").WithCause(err)
+		return unavailable("the WASM worker cannot be copied to the directory for its sandbox").WithCause(err)
 	}
 	r.program.Path = name
-	r.toolchains = []sandbox.Toolchain{{Name: Worker, Dirs: []string{dir}}}
+	r.toolchains = []command.Toolchain{{Name: Worker, Dirs: []string{dir}}}
 	return nil
 }
 
@@ -133,7 +134,7 @@ func (r *Runner) Probe(ctx context.Context) (engine string, err error) {
 	return w.engine, nil
 }
 
-// Close ends every worker and forgets what is held in memory.
+// Close ends every worker and drops the codes in memory.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	if !r.closed {
@@ -151,7 +152,7 @@ func (r *Runner) Close() {
 			if c.file != nil {
 				_ = c.file.Close()
 			}
-		default: // its file is closed by the collector
+		default: // the garbage collector closes its file
 		}
 		delete(r.compiled, name)
 	}
@@ -162,19 +163,19 @@ func (r *Runner) Close() {
 	r.processes.Wait()
 }
 
-// running is a worker for calls that may use as much.
+// running returns the job of a worker for calls with these limits.
 func running(owner string, l guest.Limits) job {
 	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerTime(l)}
 }
 
-// workerTime is the processor time of a worker over all its calls: it is replaced when they
-// took workerSpan, and the last one may take all of its own.
+// workerTime is the processor time of a worker over all its calls: it is replaced after
+// workerSpan, and the last call may use all of its own time.
 func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
 
-// Run makes one call. The report is there also when the guest did not finish.
+// Run makes one call. It returns a report even if the guest did not finish.
 func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
 	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
-		return guest.Report{}, reason.Errorf(reason.Internal, "a guest needs limits")
+		return guest.Report{}, reason.Errorf(reason.Internal, "a guest must have limits")
 	}
 	select {
 	case r.slots <- struct{}{}:
@@ -208,13 +209,13 @@ func (r *Runner) nameOf(m guest.Module) codeName {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %s %+v", m.Digest, r.program.SHA256, m.Features))
 }
 
-// loaded is what a worker has loaded: one module, compiled with some features on.
+// loaded identifies the module that a worker has loaded, with its enabled features.
 type loaded struct {
 	module   [sha256.Size]byte
 	features wire.Features
 }
 
-// workerFor returns a worker that has loaded the module for the principal.
+// workerFor returns a worker that has loaded the module, for the principal of the call.
 func (r *Runner) workerFor(ctx context.Context, c guest.Call) (*worker, error) {
 	needs := loaded{c.Module.Digest, c.Module.Features}
 	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.loaded == needs && w.room(c.Limits) }); w != nil {
@@ -264,8 +265,7 @@ type talk struct {
 	worker *worker
 	call   guest.Call
 	report guest.Report
-	// over says that the worker is killed or has to be, spent that it must not be used
-	// again.
+	// over reports that the worker was killed or must be; spent, that it must not be used again.
 	over, spent bool
 }
 
@@ -306,11 +306,11 @@ func (t *talk) done(f wire.Frame) error {
 	end, err := wire.As[wire.End](f, wire.Done)
 	l := t.call.Limits
 	if err == nil && (end.Result < 0 || end.Result > len(f.Body) || end.Result > l.Output || len(f.Body)-end.Result > l.Output || end.Fuel > l.Fuel) {
-		err = errors.New("the end of a call makes no sense")
+		err = errors.New("the end of a call is malformed")
 	}
 	ended, known := verdict(end, l)
 	if err == nil && !known {
-		err = fmt.Errorf("%q is no outcome", end.Outcome)
+		err = fmt.Errorf("the outcome %q is unknown", end.Outcome)
 	}
 	if err != nil {
 		return t.lost(err)
@@ -320,18 +320,18 @@ func (t *talk) done(f wire.Frame) error {
 	return ended
 }
 
-// maxQuestion bounds the body of a question: two pieces of 4 MiB.
+// maxQuestion is the maximum size of the body of a request: two pieces of 4 MiB.
 const maxQuestion = 8 << 20
 
-// answer puts a question of the guest to the call's host. A question that the interface
-// does not have comes from a worker that was taken over.
+// answer passes a request of the guest to the call's host. An unknown function means that the
+// worker is compromised.
 func (t *talk) answer(ctx context.Context, f wire.Frame) error {
 	q, err := wire.As[wire.Question](f, wire.Ask)
 	if err == nil && (q.First < 0 || q.First > len(f.Body) || len(q.Numbers) > 2) {
-		err = errors.New("a question makes no sense")
+		err = errors.New("a request is malformed")
 	}
 	if _, there := module.Functions[module.Capabilities][q.Function]; err == nil && !there {
-		err = fmt.Errorf("there is no function %q", q.Function)
+		err = fmt.Errorf("the function %q does not exist", q.Function)
 	}
 	if err != nil {
 		return t.lost(err)

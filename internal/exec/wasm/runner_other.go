@@ -10,10 +10,10 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// Runner is there on Linux alone.
+// Runner is supported only on Linux.
 type Runner struct{}
 
-// Open says that there is no Tier A here.
+// Open returns an error: Tier A is not supported.
 func Open(Config) (*Runner, error) { return nil, missing() }
 
 // Run refuses every call.
@@ -24,13 +24,13 @@ func (*Runner) Run(context.Context, guest.Call) (guest.Report, error) {
 // Prepare refuses every module.
 func (*Runner) Prepare(context.Context, guest.Module) error { return missing() }
 
-// Probe finds nothing.
+// Probe returns an error.
 func (*Runner) Probe(context.Context) (string, error) { return "", missing() }
 
-// Close has nothing to end.
+// Close does nothing.
 func (*Runner) Close() {}
 
 func missing() error {
-	return reason.Errorf(reason.PlatformUnknown, "WebAssembly guests need Tier C, which %s does not have", runtime.GOOS).
+	return reason.Errorf(reason.PlatformUnknown, "WebAssembly guests require Tier C, which is not available on %s", runtime.GOOS).
 		WithRemedy("Run palyrad on Linux.")
 }

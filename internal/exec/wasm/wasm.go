@@ -1,7 +1,12 @@
-// Package wasm is Tier A: WebAssembly guests under fuel. The engine is a program of its
-// own, palyra-wasm, that runs inside a Tier C sandbox and is not trusted: this package
-// compiles modules in one-shot workers, keeps compiled code that nobody else can change,
-// hands it to workers that serve one principal each, and answers what guests ask.
+// Package wasm implements Tier A: WebAssembly guests with limited fuel. The engine is a separate,
+// untrusted program, palyra-wasm, which runs in a Tier C sandbox. This package compiles modules
+// in one-shot workers, stores the compiled code so that no other process can change it, passes it
+// to workers that serve one principal each, and answers the requests of guests.
+//
+// A worker loads one module: compiled code of several modules in one process would be more to
+// attack, and starting a worker costs about as much as another module. A call of a guest is decided
+// durably before it runs, also without grants, unlike a call of package pure: only a sandbox with
+// an untrusted engine limits its effects.
 package wasm
 
 import (
@@ -17,30 +22,30 @@ import (
 // Worker is the name of the worker's program.
 const Worker = "palyra-wasm"
 
-// Config is what a Runner works with.
+// Config configures a Runner.
 type Config struct {
-	// Sandbox is Tier C, in which workers run; nil where there is none.
+	// Sandbox is the Tier C runner for workers; nil if it is not available.
 	Sandbox sandbox.Runner
 	// Worker is the path of the worker's program.
 	Worker string
-	// Dir is a directory that only palyrad writes.
+	// Dir is a directory that only palyrad writes to.
 	Dir string
 	Log *slog.Logger
-	// Workers bounds how many guests run at once, 0 for 16.
+	// Workers is the maximum number of concurrent guests, 0 for 16.
 	Workers int
-	// Limits are those of most calls: workers that stand ready have room for them. Without
-	// any none stands ready.
+	// Limits are the usual limits of calls: spare workers are started with them. With zero limits
+	// no spare worker is started.
 	Limits guest.Limits
 }
 
-// unavailable is Tier A without a worker.
+// unavailable returns the error for a missing or unusable worker.
 func unavailable(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.SandboxUnavailable, format, args...).
-		WithRemedy("Install palyra-wasm beside palyrad (`make build` builds it where gcc is), and see `palyrad doctor`.")
+		WithRemedy("Install palyra-wasm in the directory of palyrad (`make build` builds it if gcc is installed), and see `palyrad doctor`.")
 }
 
-// verdict is the error of a call that did not finish, nil of one that did. It is false
-// for an outcome that there is not.
+// verdict returns the error of a call that did not finish, nil if it finished. known is false for
+// an unknown outcome.
 func verdict(e wire.End, l guest.Limits) (ended error, known bool) {
 	if e.Outcome == wire.Finished {
 		return nil, true
@@ -52,7 +57,7 @@ func verdict(e wire.End, l guest.Limits) (ended error, known bool) {
 func failure(e wire.End, l guest.Limits) error {
 	switch e.Outcome {
 	case wire.OutOfFuel:
-		return reason.Errorf(reason.QuotaExceeded, "fuel: the guest used all of its %d", l.Fuel).
+		return reason.Errorf(reason.QuotaExceeded, "fuel: the guest used all of its %d units", l.Fuel).
 			WithRemedy("Give it a smaller input, or raise `fuel` in its manifest, up to wasm_runtime.fuel_ceiling.")
 	case wire.OutOfTime:
 		return reason.Errorf(reason.TimedOut, "the guest ran longer than %s", l.Wall)
@@ -67,7 +72,7 @@ func failure(e wire.End, l guest.Limits) error {
 	case wire.Exited:
 		return reason.Errorf(reason.ToolFailed, "the guest exited with code %d", e.Exit)
 	case wire.BadResult:
-		return reason.Errorf(reason.ToolFailed, "the guest's result cannot be read: %s", e.Problem)
+		return reason.Errorf(reason.ToolFailed, "the guest's result is not valid: %s", e.Problem)
 	case wire.NotStartable:
 		return reason.Errorf(reason.ToolFailed, "the guest could not be started: %s", firstLine(e.Problem))
 	case wire.Trapped:

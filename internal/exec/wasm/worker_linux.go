@@ -20,62 +20,62 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// greetingTime is how long a worker may take until its first word, and grace how much
-// longer than its call's wall clock it may take to say that it is over.
+// greetingTime is the timeout for a worker's first frame. grace is how much longer than its
+// call's wall clock limit a worker may take to report the end.
 const (
 	greetingTime = 10 * time.Second
 	grace        = 2 * time.Second
 )
 
-// Bounds of workers.
+// Limits of workers.
 const (
 	mib = 1 << 20
-	// compileSpace and compileMemory are what compiling the largest module takes.
+	// compileSpace and compileMemory are sufficient for compiling the largest module.
 	compileSpace, compileMemory = 3 << 30, 1 << 30
-	// instanceSpace is what the engine reserves for one memory with its guards, and more.
+	// instanceSpace covers the engine's reservation for one memory with its guards.
 	instanceSpace = 12 << 30
-	// workerMemory is what a worker needs beside its guest's memory.
+	// workerMemory is the memory of a worker in addition to its guest's memory.
 	workerMemory = 192 * mib
-	// workerSpan is how long the calls of a worker take until it is replaced.
+	// workerSpan is the total duration of calls after which a worker is replaced.
 	workerSpan = time.Minute
 )
 
-// worker is one palyra-wasm in its sandbox. One goroutine at a time speaks to it.
+// worker is one palyra-wasm process in its sandbox. One goroutine at a time communicates with it.
 type worker struct {
 	conn *net.UnixConn
-	// in is what the worker says: a frame is one read, if it is no large one.
+	// in buffers the worker's frames, so that one read receives a frame that is not large.
 	in       *bufio.Reader
 	underway sandbox.Underway
 	engine   string
 	stop     context.CancelFunc
-	// ended is closed when the process is gone; failed is then why it could not run, and
-	// said what it wrote to standard error.
-	ended  chan struct{}
-	failed error
-	report sandbox.Report
-	said   tail
+	// ended is closed when the process has exited. failed is then its start error, and said its
+	// standard error.
+	ended   chan struct{}
+	failed  error
+	report  sandbox.Report
+	logTail tail
 
-	// Of a worker that runs guests:
+	// Fields of a worker that runs guests:
 	owner  string
 	loaded loaded
-	// span is how long its calls took, may what they may use.
+	// span is the total duration of its calls, and may their limits.
 	span time.Duration
 	may  job
 	idle time.Time
 }
 
-// job is what a worker is started for.
+// job is the purpose of a worker.
 type job struct {
 	word  string
 	owner string
-	// memory and space are the limits of its memory and of its addresses, in bytes.
+	// memory and space are the limits of its memory and of its address space, in bytes.
 	memory, space int64
 	cpu           time.Duration
 }
 
-// launch starts a worker, and returns when it has greeted.
+// launch starts a worker, and returns after its greeting.
 func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
-	ours, theirs, err := sockets()
+	ours, received, err := sockets()
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +85,12 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	spec := sandbox.Spec{
 		Argv: []string{r.program.Path, j.word}, Executable: r.program.Executable, Toolchains: r.toolchains,
 		WorkspaceRoot: r.empty, WorkspaceName: "(none)", Workspace: sandbox.ReadOnly,
-		Session: &sandbox.Session{Stdin: theirs, Started: func(u sandbox.Underway) { w.underway = u; close(started) }},
+		Session: &sandbox.Session{Stdin: received, Started: func(u sandbox.Underway) { w.underway = u; close(started) }},
 		Limits: sandbox.Limits{
 			CPU: j.cpu, Memory: j.memory, Processes: 64, OpenFiles: 64, FileSize: 4096, Tmp: 4096,
 			Output: 64 << 10, AddressSpace: j.space,
 		},
-		Egress: egress.Strict, Owner: j.owner, Output: w.said.add,
+		Egress: egress.Strict, Owner: j.owner, Output: w.logTail.add,
 	}
 	r.processes.Go(func() {
 		defer close(w.ended)
@@ -101,11 +101,11 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	case <-w.ended:
 	case <-ctx.Done():
 		stop()
-		<-w.ended // until then theirs is used
+		<-w.ended // the process uses theirs until then
 	}
-	// The worker has its own by now. While this one was open, the end of a worker that did
-	// not start would not show.
-	_ = theirs.Close()
+	// The worker has its own copy by now. While this copy is open, the end of a worker that did
+	// not start would not be detected.
+	_ = received.Close()
 	if err := w.greeted(ctx); err != nil {
 		w.kill()
 		return nil, err
@@ -113,26 +113,26 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	return w, nil
 }
 
-// sockets are the two ends of a worker's line. The worker's is one that waits: its program
-// does nothing else.
+// sockets returns the two ends of a worker's connection. The worker's end is blocking, because
+// its program does nothing else.
 func sockets() (*net.UnixConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
+		return nil, nil, fmt.Errorf("creating a socket pair: %w", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "worker")
+	received := os.NewFile(uintptr(pair[1]), "worker")
 	file := os.NewFile(uintptr(pair[0]), "line")
 	defer file.Close()
 	conn, err := net.FileConn(file)
 	if err != nil {
-		theirs.Close()
-		return nil, nil, fmt.Errorf("making a pair of sockets: %w", err)
+		received.Close()
+		return nil, nil, fmt.Errorf("creating a socket pair: %w", err)
 	}
 	ours, ok := conn.(*net.UnixConn)
 	if !ok {
-		panic("a pair of Unix sockets is one")
+		panic("the end of a socket pair is not a Unix socket")
 	}
-	return ours, theirs, nil
+	return ours, received, nil
 }
 
 func (w *worker) greeted(ctx context.Context) error {
@@ -148,8 +148,7 @@ func (w *worker) greeted(ctx context.Context) error {
 	return nil
 }
 
-// read takes the next frame of a worker, which it has within the time. The end of ctx
-// ends the wait.
+// read reads the next frame of a worker, with a timeout. The end of ctx ends the wait.
 func (w *worker) read(ctx context.Context, most int, within time.Duration) (wire.Frame, error) {
 	release, err := w.hurry(ctx, within)
 	if err != nil {
@@ -162,9 +161,9 @@ func (w *worker) read(ctx context.Context, most int, within time.Duration) (wire
 	return f, err
 }
 
-// hurry bounds the waits for what the worker says next: by a time, and by the end of ctx
-// until release is called. When release returns false, ctx has ended, and no wait of this
-// worker can be relied on any more.
+// hurry limits the following reads from the worker: by a timeout, and by the end of ctx until
+// release is called. If release returns false, ctx has ended, and further reads from this worker
+// are unreliable.
 func (w *worker) hurry(ctx context.Context, within time.Duration) (release func() bool, err error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
@@ -172,7 +171,7 @@ func (w *worker) hurry(ctx context.Context, within time.Duration) (release func(
 	return context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) }), nil
 }
 
-// next takes the next frame.
+// next reads the next frame.
 func (w *worker) next(ctx context.Context, most int) (wire.Frame, error) {
 	f, err := wire.Read(w.in, most)
 	if err != nil && ctx.Err() != nil {
@@ -181,7 +180,7 @@ func (w *worker) next(ctx context.Context, most int) (wire.Frame, error) {
 	return f, err
 }
 
-// write sends a frame; a worker that does not read is not waited for.
+// write sends a frame; it does not wait for a worker that does not read.
 func (w *worker) write(kind wire.Kind, head any, body []byte) error {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(greetingTime)); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (w *worker) write(kind wire.Kind, head any, body []byte) error {
 	return wire.Write(w.conn, kind, head, body)
 }
 
-// pass sends a frame without a body and a descriptor along with it.
+// pass sends a frame without a body together with a descriptor.
 func (w *worker) pass(kind wire.Kind, head any, file *os.File) error {
 	var frame bytes.Buffer
 	if err := wire.Write(&frame, kind, head); err != nil {
@@ -200,12 +199,12 @@ func (w *worker) pass(kind wire.Kind, head any, file *os.File) error {
 	}
 	n, _, err := w.conn.WriteMsgUnix(frame.Bytes(), unix.UnixRights(int(file.Fd())), nil)
 	if err == nil && n < frame.Len() {
-		err = errors.New("a short frame was cut off")
+		err = errors.New("a short frame was truncated")
 	}
 	return err
 }
 
-// kill ends a worker, and waits until it is gone.
+// kill ends a worker and waits until it has exited.
 func (w *worker) kill() {
 	_ = w.conn.Close()
 	w.stop()
@@ -215,7 +214,7 @@ func (w *worker) kill() {
 	}
 }
 
-// alive reports whether an idle worker is still there and has said nothing unasked.
+// alive reports whether an idle worker still runs and has sent nothing unrequested.
 func (w *worker) alive() bool {
 	select {
 	case <-w.ended:
@@ -225,8 +224,8 @@ func (w *worker) alive() bool {
 	}
 }
 
-// lost is the error of a worker that did not do what it should. It is killed first, so
-// that what it said last is known.
+// lost returns the error of a worker that failed. It kills the worker first, to obtain its last
+// output.
 func (w *worker) lost(what string, err error) *reason.Error {
 	w.kill()
 	var refused *reason.Error
@@ -244,13 +243,13 @@ func (w *worker) lost(what string, err error) *reason.Error {
 	if w.report.Quota != "" {
 		e = reason.Errorf(reason.QuotaExceeded, "%s: the WASM worker was stopped at its limit", w.report.Quota)
 	}
-	if said := w.said.String(); said != "" {
+	if said := w.logTail.String(); said != "" {
 		e = e.WithField("worker", said)
 	}
 	return e
 }
 
-// tail keeps the last of what a worker wrote to standard error.
+// tail keeps the end of a worker's standard error.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -22,15 +22,15 @@ func (broken) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 	return sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "there are no namespaces")
 }
 
-// TestWorkerThatDoesNotStart: what keeps a worker from starting is said at once, and not
-// when its greeting is overdue.
+// TestWorkerThatDoesNotStart: a start error is reported at once, not after the timeout of the
+// greeting.
 func TestWorkerThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), Worker)
 	must.Do(t, os.WriteFile(program, []byte("\x7fELF"), 0o755))
 	r := must.Get(Open(Config{Sandbox: broken{}, Worker: program, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}))(t)
 	defer r.Close()
-	// Half of the time that a greeting may take.
+	// Half of the timeout of the greeting.
 	ctx, stop := context.WithTimeout(t.Context(), greetingTime/2)
 	defer stop()
 	if _, err := r.Probe(ctx); reason.Of(err) != reason.SandboxUnavailable || ctx.Err() != nil {
@@ -38,17 +38,17 @@ func TestWorkerThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestReadAfterTheEnd: what a worker says once its caller has left is not taken, even if it
-// is there already: from then on no deadline of its line is the one that was set last.
+// TestReadAfterTheEnd: after its caller has left, no frame of a worker is accepted, even if it
+// was already received: from then on the deadline of its connection is unreliable.
 func TestReadAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	ours, theirs, err := sockets()
+	ours, received, err := sockets()
 	must.Do(t, err)
 	defer ours.Close()
-	defer theirs.Close()
+	defer received.Close()
 	w := &worker{conn: ours, in: bufio.NewReader(ours)}
 	for range 2 {
-		must.Do(t, wire.Write(theirs, wire.Ready, wire.Greeting{Engine: "one"}))
+		must.Do(t, wire.Write(received, wire.Ready, wire.Greeting{Engine: "one"}))
 	}
 	if f, err := w.read(t.Context(), 0, greetingTime); err != nil || f.Kind != wire.Ready {
 		t.Fatalf("a frame that is there: %v %v", f.Kind, err)

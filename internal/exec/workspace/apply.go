@@ -13,39 +13,37 @@ import (
 
 // Change is one file to write, create or delete.
 type Change struct {
-	// Path is relative to the workspace and was resolved by Target. If a link in
-	// it leads elsewhere by now, Apply refuses the change.
+	// Path is relative to the workspace, as resolved by Target. If a link has since changed where
+	// it leads, Apply refuses the change.
 	Path string
-	// Was is the digest, "sha256:<hex>", that the file must have now, "" when it
-	// must not exist.
+	// Was is the digest, "sha256:<hex>", that the file must currently have, "" if it must not
+	// exist.
 	Was string
-	// Content is the new content; it has no meaning with Delete.
+	// Content is the new content; it is ignored with Delete.
 	Content []byte
 	Delete  bool
-	// Executable sets or clears the execute bits of the file; nil keeps the
-	// mode, and gives a new file 0644.
+	// Executable sets or clears the execute bits of the file. nil keeps the mode; a new file gets
+	// 0644.
 	Executable *bool
 }
 
-// Applied is a change that was made.
+// Applied is an applied change.
 type Applied struct {
-	// Path is where the file is after all links.
+	// Path is the path of the file after resolving all links.
 	Path string
 	// Was and Is are "sha256:<hex>", "" for no file.
 	Was string
 	Is  string
 }
 
-// TemporaryPrefix begins the names of files that exist only while a change is
-// made.
+// TemporaryPrefix is the name prefix of files that exist only during a change.
 const TemporaryPrefix = ".palyra-"
 
-// Apply makes all changes or none. Each file is replaced as a whole by a
-// rename, and only when it still has the digest in Was, which is checked again
-// on the very file that the rename took out of the way: a concurrent edit is
-// reason.PatchConflict and stays. New files and the directories that they need
-// are synced to disk before Apply returns. Files that are not regular, have
-// other hard links, or are protected are refused, as is a read-only workspace.
+// Apply makes all changes or none. It replaces each file as a whole by a rename, and only if it
+// still has the digest Was. The digest is checked again on the file that the rename moved away: a
+// concurrent edit results in reason.PatchConflict and is kept. New files and their new
+// directories are synced to disk before Apply returns. Files that are not regular, have other
+// hard links, or are protected are refused, and so is a read-only workspace.
 func (r *Root) Apply(ctx context.Context, changes []Change) ([]Applied, error) {
 	if r.ReadOnly() {
 		return nil, reason.Errorf(reason.WorkspaceScope, "workspace %q is read-only", r.Name()).
@@ -68,16 +66,16 @@ func (r *Root) Apply(ctx context.Context, changes []Change) ([]Applied, error) {
 	return applied, t.finish()
 }
 
-// joinRollback keeps the reason of the first error.
+// joinRollback adds a rollback error to the original error and keeps the original reason.
 func joinRollback(err, undo error) error {
 	if undo == nil {
 		return err
 	}
-	return reason.Errorf(reason.Of(err), "%w; undoing the other changes failed too: %w", err, undo).
-		WithRemedy("Look at the files named; parts of the change may be in place, and earlier content is kept in files that begin with %s.", TemporaryPrefix)
+	return reason.Errorf(reason.Of(err), "%w; undoing the other changes failed as well: %w", err, undo).
+		WithRemedy("Inspect the named files: parts of the change may be in place, and earlier content is kept in files that begin with %s.", TemporaryPrefix)
 }
 
-// transaction is a set of changes under way.
+// transaction is a set of changes in progress.
 type transaction struct {
 	root   *Root
 	stages []*stage
@@ -96,7 +94,7 @@ func (t *transaction) prepare(ctx context.Context, changes []Change) error {
 			return err
 		}
 		if real != path.Clean(c.Path) {
-			return reason.Errorf(reason.PatchConflict, "%s leads to %s by now", quote(c.Path), quote(real))
+			return reason.Errorf(reason.PatchConflict, "%s now leads to %s", quote(c.Path), quote(real))
 		}
 		if seen[real] {
 			return reason.Errorf(reason.InvalidInput, "%s is changed twice", quote(real))
@@ -117,8 +115,8 @@ func (t *transaction) prepare(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// Target resolves a path that is to be written and refuses what may not be:
-// odd names, protected paths, files of this package's own making.
+// Target resolves the path of a file to write. It refuses misleading names, protected paths, and
+// the temporary files of this package.
 func (r *Root) Target(name string) (string, error) {
 	if err := checkPath(name); err != nil {
 		return "", err
@@ -137,13 +135,12 @@ func (r *Root) Target(name string) (string, error) {
 		return "", reason.Errorf(reason.ProtectedPath, "%s is protected", quote(real)).WithField("path", real)
 	}
 	if strings.HasPrefix(path.Base(real), TemporaryPrefix) {
-		return "", reason.Errorf(reason.InvalidInput, "names that begin with %s are kept for files that are being written", TemporaryPrefix)
+		return "", reason.Errorf(reason.InvalidInput, "names that begin with %s are reserved for temporary files", TemporaryPrefix)
 	}
 	return real, nil
 }
 
-// rollback undoes the stages in reverse order and removes the directories that
-// were made.
+// rollback undoes the stages in reverse order and removes the directories that were made.
 func (t *transaction) rollback() error {
 	var failed []error
 	for i := len(t.stages) - 1; i >= 0; i-- {
@@ -153,14 +150,14 @@ func (t *transaction) rollback() error {
 	return errors.Join(failed...)
 }
 
-// conflict says that a file is not what the caller took it for.
+// conflict returns the error for a file that differs from the expected state.
 func conflict(name, was, is string) error {
-	e := reason.Errorf(reason.PatchConflict, "%s is not the file that the change was made from", quote(name))
+	e := reason.Errorf(reason.PatchConflict, "%s has changed: its digest is not the expected one", quote(name))
 	switch {
 	case was == "":
-		e = reason.Errorf(reason.PatchConflict, "%s exists already", quote(name))
+		e = reason.Errorf(reason.PatchConflict, "%s already exists", quote(name))
 	case is == "":
-		e = reason.Errorf(reason.PatchConflict, "%s does not exist any more", quote(name))
+		e = reason.Errorf(reason.PatchConflict, "%s no longer exists", quote(name))
 	}
 	return e.WithField("expected_sha256", was).WithField("found_sha256", is)
 }

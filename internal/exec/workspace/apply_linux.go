@@ -16,24 +16,24 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// stage is one change on its way: the directory is open, and the new content
-// lies beside the file under a temporary name.
+// stage is one change in progress: the directory is open, and the new content is in the same
+// directory under a temporary name.
 type stage struct {
 	path, base string
 	was, is    string
 	remove     bool
 	dir        *os.File
-	// temporary is the other name in dir: before commit it holds the new
-	// content, after it the old one. "" means that there is none.
+	// temporary is the second name in dir: it holds the new content before commit, and the old
+	// content afterwards. "" means that it does not exist.
 	temporary string
-	// old is the file that was judged; it keeps its identity when it moves.
+	// old is the checked file; it keeps its identity when it is moved.
 	old *os.File
-	// fresh is the new content's file.
+	// fresh is the file with the new content.
 	fresh     *os.File
 	committed bool
 }
 
-// madeDir is a directory that a change made for its file.
+// madeDir is a directory that was created for a new file.
 type madeDir struct {
 	parent *os.File
 	name   string
@@ -89,7 +89,8 @@ func (s *stage) fill(c Change, st *unix.Stat_t) error {
 	if err := s.own(st); err != nil {
 		return err
 	}
-	// After chown, which clears bits; setuid and setgid are never carried over.
+	// The mode is set after chown, which clears bits. Setuid and setgid bits are never carried
+	// over.
 	mode := newMode(0, false, c.Executable)
 	if st != nil {
 		mode = newMode(fs.FileMode(st.Mode&0o777), true, c.Executable)
@@ -100,8 +101,8 @@ func (s *stage) fill(c Change, st *unix.Stat_t) error {
 	return s.fresh.Sync()
 }
 
-// own gives the file to the owner of the one that it replaces, or of the
-// directory, when the daemon runs as root.
+// own assigns the file to the owner of the file that it replaces, or of the directory, if the
+// daemon runs as root.
 func (s *stage) own(st *unix.Stat_t) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -116,8 +117,8 @@ func (s *stage) own(st *unix.Stat_t) error {
 	return s.fresh.Chown(int(st.Uid), int(st.Gid))
 }
 
-// judge opens the file that is there and compares it with what the caller
-// expects. It returns nil when there is none and none is expected.
+// judge opens the existing file and compares it with the expected state. It returns nil if the
+// file does not exist, as expected.
 func (s *stage) judge(ctx context.Context) (*unix.Stat_t, error) {
 	fd, err := openat(s.dir, s.base, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -171,7 +172,7 @@ func (s *stage) compare(ctx context.Context, st *unix.Stat_t) error {
 	return s.compareOld(ctx)
 }
 
-// compareOld compares the content of the old file with the judged one.
+// compareOld compares the content of the old file with the expected digest.
 func (s *stage) compareOld(ctx context.Context) error {
 	_, is, err := readPart(ctx, s.old, 0, 0)
 	if err != nil {
@@ -183,8 +184,8 @@ func (s *stage) compareOld(ctx context.Context) error {
 	return nil
 }
 
-// commit puts the change in place with one rename, and takes it back at once
-// when the file that the rename moved away is not the one that was judged.
+// commit puts the change in place with one rename, and reverts it immediately if the file that
+// the rename moved away is not the checked one.
 func (s *stage) commit() error {
 	var err error
 	switch {
@@ -202,7 +203,7 @@ func (s *stage) commit() error {
 		return conflict(s.path, s.was, "")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return reason.Errorf(reason.ToolFailed, "writing %s: the file system cannot exchange two names (renameat2): %w", quote(s.path), err).
-			WithRemedy("Put the workspace on a local file system such as ext4, xfs, btrfs or tmpfs.")
+			WithRemedy("Move the workspace to a local file system such as ext4, xfs, btrfs or tmpfs.")
 	case err != nil:
 		return failure("writing", s.path, err)
 	}
@@ -214,8 +215,7 @@ func (s *stage) commit() error {
 	return s.proveOld()
 }
 
-// proveOld checks that what lies under the temporary name now is the judged
-// file with the judged content.
+// proveOld verifies that the temporary name now holds the checked file with the checked content.
 func (s *stage) proveOld() error {
 	var moved unix.Stat_t
 	if err := statAt(s.dir, s.temporary, &moved); err != nil {
@@ -237,8 +237,8 @@ func (s *stage) proveOld() error {
 	return s.compareOld(context.Background())
 }
 
-// undo takes the change back. What it cannot take back it leaves under the
-// temporary name rather than delete it.
+// undo reverts the change. If it cannot revert, it keeps the old content under the temporary
+// name.
 func (s *stage) undo() error {
 	if !s.committed {
 		return s.dropTemporary()
@@ -260,8 +260,7 @@ func (s *stage) undo() error {
 	return s.dropTemporary()
 }
 
-// undoCreate moves the new file away again and deletes it only if it is the
-// one that commit put there.
+// undoCreate moves the new file away and deletes it only if it is the one that commit put there.
 func (s *stage) undoCreate() error {
 	name := TemporaryPrefix + rand.Text() + ".tmp"
 	if err := renameat2(s.dir, s.base, name, unix.RENAME_NOREPLACE); err != nil {
@@ -271,7 +270,7 @@ func (s *stage) undoCreate() error {
 	return s.dropTemporary()
 }
 
-// dropTemporary deletes the temporary name when it holds the file made here.
+// dropTemporary deletes the temporary name if it holds the file made here.
 func (s *stage) dropTemporary() error {
 	if s.temporary == "" || s.fresh == nil {
 		return nil
@@ -288,7 +287,7 @@ func (s *stage) dropTemporary() error {
 		return failure("removing", s.temporary, err)
 	}
 	if !sameFile(&st, &ours) {
-		return reason.Errorf(reason.PatchConflict, "%s was replaced while the change was taken back; what was there is kept as %s",
+		return reason.Errorf(reason.PatchConflict, "%s was replaced while the change was undone; the replacement is kept as %s",
 			quote(s.path), quote(s.temporary))
 	}
 	return failureOrNil("removing", s.temporary, unlinkat(s.dir, s.temporary))
@@ -326,8 +325,8 @@ func (t *transaction) close() {
 	}
 }
 
-// openParent opens the directory of a resolved path and makes those that are
-// missing. It returns a readable descriptor, so that it can be synced.
+// openParent opens the directory of a resolved path and creates missing directories. It returns a
+// readable descriptor, which can be synced.
 func (t *transaction) openParent(real string) (*os.File, error) {
 	dir, err := t.root.openDescriptor(".", unix.O_RDONLY|unix.O_DIRECTORY, exact)
 	if err != nil {
@@ -340,7 +339,7 @@ func (t *transaction) openParent(real string) (*os.File, error) {
 	for name := range strings.SplitSeq(parent, "/") {
 		next, err := t.descend(dir, name)
 		if err != nil {
-			// A directory that one was made in stays open for the undoing.
+			// A parent of a created directory stays open for the rollback.
 			if len(t.made) == 0 || t.made[len(t.made)-1].parent != dir {
 				dir.Close()
 			}
@@ -351,8 +350,7 @@ func (t *transaction) openParent(real string) (*os.File, error) {
 	return dir, nil
 }
 
-// descend opens a directory in dir, making it when it is missing, and takes
-// over dir.
+// descend opens a directory in dir, creates it if it is missing, and takes ownership of dir.
 func (t *transaction) descend(dir *os.File, name string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
 	fd, err := openat(dir, name, flags, 0)
@@ -374,8 +372,7 @@ func (t *transaction) descend(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// ownLike gives a new directory to the owner of its parent when the daemon
-// runs as root.
+// ownLike assigns a new directory to the owner of its parent if the daemon runs as root.
 func ownLike(parent *os.File, fd int) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -387,7 +384,7 @@ func ownLike(parent *os.File, fd int) error {
 	return unix.Fchown(fd, int(st.Uid), int(st.Gid))
 }
 
-// removeMade removes the directories that were made, when they are empty.
+// removeMade removes the created directories if they are empty.
 func (t *transaction) removeMade() {
 	for i := len(t.made) - 1; i >= 0; i-- {
 		m := t.made[i]
@@ -405,8 +402,8 @@ func control(f *os.File, do func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// openat opens one name in a directory. It takes no path: name has no slash,
-// and every use sets O_NOFOLLOW or is for a new file.
+// openat opens one name in a directory. The name must not contain a slash, and every use sets
+// O_NOFOLLOW or creates a new file.
 func openat(dir *os.File, name string, flags int, mode uint32) (int, error) {
 	fd := -1
 	err := control(dir, func(at int) error {

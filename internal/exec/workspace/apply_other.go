@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// stage is one change while it is made. There is no renameat2(2) here, which would
-// exchange two names in one step. So the old content gets a second link first, and
-// a change of the file between the last check and the rename is not noticed.
+// stage is one change in progress. Without renameat2(2), two names cannot be exchanged in one
+// step. The old content therefore gets a second link first, and a change of the file between the
+// last check and the rename is not detected.
 type stage struct {
 	root      *Root
 	path      string
@@ -28,7 +28,7 @@ type stage struct {
 	committed bool
 }
 
-// madeDir is a directory that a change made for its file.
+// madeDir is a directory that was created for a new file.
 type madeDir struct{ name string }
 
 func (t *transaction) stage(ctx context.Context, real string, c Change) (*stage, error) {
@@ -47,7 +47,7 @@ func (t *transaction) stage(ctx context.Context, real string, c Change) (*stage,
 	return s, nil
 }
 
-// check compares the file that is there with what the caller expects.
+// check compares the existing file with the expected state.
 func (s *stage) check(ctx context.Context) (*Info, error) {
 	content, err := s.root.ReadFile(ctx, s.path, 0, 0)
 	switch {
@@ -116,14 +116,14 @@ func (s *stage) commit() error {
 	return nil
 }
 
-// restore puts the old content back when nothing stands in its place.
+// restore puts the old content back if no other file took its place.
 func (s *stage) restore() error {
 	if s.aside == "" {
 		return nil
 	}
 	name := filepath.FromSlash(s.path)
 	if _, err := s.root.dir.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return reason.Errorf(reason.PatchConflict, "%s was replaced while the change was taken back; its earlier content is kept as %s", quote(s.path), quote(s.aside))
+		return reason.Errorf(reason.PatchConflict, "%s was replaced while the change was undone; its earlier content is kept as %s", quote(s.path), quote(s.aside))
 	}
 	if err := s.root.dir.Rename(s.aside, name); err != nil {
 		return failure("restoring", s.path, err)

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// careless opens a path in the way that the attacks are made for. It is the
-// negative control: each attack below works against it.
-func careless(w world, name string) (string, error) {
+// openUnsafely opens a path in the vulnerable way. It is the negative control: each attack below
+// works against it.
+func openUnsafely(w world, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(w.inside, name))
 	return string(data), err
 }
@@ -37,7 +37,7 @@ func TestSymlinksOutAreRefused(t *testing.T) {
 	attacks := []string{"absolute", "relative", "dir/secret", "chain2/secret", "real/../../outside/secret", "magicroot" + filepath.Join(w.outside, "secret")}
 	for _, name := range attacks {
 		t.Run(name, func(t *testing.T) {
-			if got, err := careless(w, name); err != nil || got != "secret" {
+			if got, err := openUnsafely(w, name); err != nil || got != "secret" {
 				t.Fatalf("negative control: the attack does not work at all: %q, %v", got, err)
 			}
 			if c, err := w.root.ReadFile(context.Background(), name, 0, -1); reason.Of(err) != reason.WorkspaceScope {
@@ -80,7 +80,7 @@ func TestSymlinksInsideAreFollowed(t *testing.T) {
 	if got, err := w.root.Resolve("dir/new/file"); err != nil || got != "real/new/file" {
 		t.Errorf("resolve: %q, %v", got, err)
 	}
-	// A write goes to the file and leaves the link a link.
+	// A write goes to the target file, and the link stays a link.
 	must.Get(apply(w, Change{Path: "real/g", Was: digest("inside"), Content: []byte("new")}))(t)
 	info, err := os.Lstat(filepath.Join(w.inside, "real", "g"))
 	if err != nil || info.Mode()&os.ModeSymlink == 0 || read(t, filepath.Join(w.inside, "real", "f")) != "new" {
@@ -127,7 +127,7 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 	if err := os.WriteFile(name, []byte("evil"), 0o644); err != nil || read(t, filepath.Join(w.outside, "secret")) != "evil" {
 		t.Errorf("the attack does not work at all: %v", err)
 	}
-	// With the other name gone the file is a plain one again.
+	// After the other name is removed, the file has one link again.
 	must.Do(t, os.Remove(filepath.Join(w.outside, "secret")))
 	if _, err := apply(w, Change{Path: "alias", Was: digest("evil"), Content: []byte("fine")}); err != nil {
 		t.Error(err)
@@ -142,14 +142,14 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 	defer unix.Close(fd)
 	dir := must.Get(os.Open(w.inside))(t)
 	defer dir.Close()
-	// The path of a socket is short.
+	// The path of a socket is limited in length.
 	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	names := []string{"fifo", "socket"}
 	if err := unix.Mknod(filepath.Join(w.inside, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
 		names = append(names, "device")
 	}
 	for _, name := range names {
-		// A FIFO that was opened for reading would block here for ever.
+		// Opening a FIFO for reading would block forever.
 		if _, err := w.root.ReadFile(context.Background(), name, 0, 1); reason.Of(err) != reason.ToolFailed {
 			t.Errorf("read %s: %v", name, err)
 		}
@@ -172,8 +172,8 @@ func TestSetuidIsStripped(t *testing.T) {
 	}
 }
 
-// TestSwappedSymlink swaps a directory with a link to the outside all the time
-// while files below it are read and written.
+// TestSwappedSymlink constantly swaps a directory with a link to the outside while files below it
+// are read and written.
 func TestSwappedSymlink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -193,9 +193,9 @@ func TestSwappedSymlink(t *testing.T) {
 		}
 	})
 	leaked, reads := 0, 0
-	// On one processor the other goroutine is seen to act now and then only.
+	// On one processor the other goroutine runs only occasionally.
 	for n := 0; n < 2000 || (leaked == 0 || reads == 0) && n < 1_000_000; n++ {
-		if got, _ := careless(w, "d/secret"); got == "secret" {
+		if got, _ := openUnsafely(w, "d/secret"); got == "secret" {
 			leaked++
 		}
 		c, err := w.root.ReadFile(context.Background(), "d/secret", 0, -1)
@@ -226,8 +226,8 @@ func TestSwappedSymlink(t *testing.T) {
 	}
 }
 
-// TestConcurrentEditsAreNotLost lets an editor replace the file, by rename and
-// in place, between the check and the exchange.
+// TestConcurrentEditsAreNotLost lets an editor replace the file, by rename and in place, between
+// the check and the exchange.
 func TestConcurrentEditsAreNotLost(t *testing.T) {
 	t.Parallel()
 	edits := map[string]func(t *testing.T, name string){

@@ -8,24 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handle is an opened file or directory of a workspace: what is judged and what is
-// read are the same file, even when another one gets its name in between. It is
-// safe for concurrent use.
+// Handle is an open file or directory of a workspace. The checked file and the read file are the
+// same, even if another file gets its name in between. It is safe for concurrent use.
 type Handle struct {
-	// descriptor is an O_PATH descriptor: it reads nothing, and opens no device.
+	// descriptor is an O_PATH descriptor: it permits no reads and opens no device.
 	descriptor *os.File
 	root       *Root
 	info       Info
 }
 
-// Open opens what name leads to, following links that stay inside.
+// Open opens the file that name leads to, following links that stay inside the workspace.
 func (r *Root) Open(name string) (*Handle, error) {
 	if err := checkPath(name); err != nil {
 		return nil, err
 	}
 	descriptor, err := r.openDescriptor(orDot(strings.TrimRight(name, "/")), unix.O_PATH, beneath)
 	if err != nil {
-		return nil, failure("looking at", name, err)
+		return nil, failure("inspecting", name, err)
 	}
 	info, err := r.infoOfDescriptor(descriptor, name)
 	if err != nil {
@@ -38,7 +37,7 @@ func (r *Root) Open(name string) (*Handle, error) {
 func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) {
 	st, err := fstat(descriptor)
 	if err != nil {
-		return Info{}, failure("looking at", name, err)
+		return Info{}, failure("inspecting", name, err)
 	}
 	real, err := r.realPath(descriptor, st)
 	if err != nil {
@@ -47,7 +46,7 @@ func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) 
 	return infoOf(real, &st), nil
 }
 
-// stands reports whether a file is the one that has the path.
+// stands reports whether the path still leads to this file.
 func (h *Handle) stands(file os.FileInfo) bool {
 	there, err := h.root.openDescriptor(h.info.Path, unix.O_PATH|unix.O_NOFOLLOW, beneath)
 	if err != nil {
@@ -58,10 +57,10 @@ func (h *Handle) stands(file os.FileInfo) bool {
 	return err == nil && os.SameFile(now, file)
 }
 
-// Close lets go of it.
+// Close releases the file.
 func (h *Handle) Close() error { return h.descriptor.Close() }
 
-// open opens the very file for reading, not what has its name now.
+// open opens this file for reading, not the file that currently has its name.
 func (h *Handle) open() (*os.File, Info, error) {
 	if err := h.info.readable(); err != nil {
 		return nil, Info{}, err

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestHeldIsWhatItWas: what is read is what was looked at, whatever has its name
-// by then.
-func TestHeldIsWhatItWas(t *testing.T) {
+// TestHandleReadsTheCheckedFile: a handle reads the checked file, even if another file has its name by
+// then.
+func TestHandleReadsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(){
@@ -32,7 +32,7 @@ func TestHeldIsWhatItWas(t *testing.T) {
 			if c, err := h.Read(context.Background(), 0, -1); err != nil || string(c.Data) != "judged" {
 				t.Errorf("%q, %v", c.Data, err)
 			}
-			// The control: by its name, it is what is there now.
+			// The control: by its name, the current file is read.
 			if c, _ := w.root.ReadFile(context.Background(), "f", 0, -1); string(c.Data) == "judged" {
 				t.Error("nothing was changed")
 			}
@@ -40,9 +40,9 @@ func TestHeldIsWhatItWas(t *testing.T) {
 	}
 }
 
-// TestReadStoodWhereItWasJudged: a file that was written to after it had been
-// moved away is not read under its old name.
-func TestReadStoodWhereItWasJudged(t *testing.T) {
+// TestReadOfAMovedFileIsRefused: a file that was written after it had been moved away is not read
+// under its old name.
+func TestReadOfAMovedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(w world)
@@ -70,9 +70,9 @@ func TestReadStoodWhereItWasJudged(t *testing.T) {
 	}
 }
 
-// TestApplyTakesWhatWasJudged: a path that a link leads elsewhere since it was
-// resolved changes nothing there.
-func TestApplyTakesWhatWasJudged(t *testing.T) {
+// TestApplyRefusesAChangedLink: a path whose link has changed since it was resolved is not
+// written.
+func TestApplyRefusesAChangedLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, dir := range []string{"src", "private"} {
@@ -90,7 +90,7 @@ func TestApplyTakesWhatWasJudged(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(w.inside, "private", "new")); err == nil || read(t, filepath.Join(w.inside, "private", "old")) != "same" {
 		t.Error("a directory that was not judged was written to")
 	}
-	// The control: resolved now, it is written.
+	// The control: resolved again, it is written.
 	if _, err := apply(w, changes...); err != nil {
 		t.Error(err)
 	}

@@ -5,10 +5,9 @@ import (
 	"path/filepath"
 )
 
-// HostPath is the absolute path on this machine of a resolved name in a workspace.
-// It is the same path whichever workspace is named, also when one directory was
-// declared under several names, one workspace lies in another, or a directory is
-// mounted twice.
+// HostPath returns the absolute path on this machine of a resolved name in a workspace. The
+// result does not depend on the workspace that is named: a directory may be declared under
+// several names, workspaces may be nested, and a directory may be mounted twice.
 func (s *Set) HostPath(workspace, real string) (string, error) {
 	d, err := s.find(workspace)
 	if err != nil {
@@ -16,7 +15,7 @@ func (s *Set) HostPath(workspace, real string) (string, error) {
 	}
 	own, err := os.Stat(d.Path)
 	if err != nil {
-		return "", failure("looking at", d.Path, err)
+		return "", failure("inspecting", d.Path, err)
 	}
 	at := d.Path
 	for _, other := range s.byName {

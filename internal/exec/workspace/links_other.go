@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// hardLinks does not know: the platform's file information does not say.
+// hardLinks returns 0, because the platform's file information has no link count.
 func hardLinks(fs.FileInfo) uint64 { return 0 }
 
-// identity has no more than the time of the last change.
+// identity contains only the time of the last change.
 func identity(info fs.FileInfo) Identity { return Identity{ChangedAt: info.ModTime().UnixNano()} }
 
-// chmod does nothing: the execute bits have no meaning here.
+// chmod does nothing, because execute bits do not exist on this platform.
 func chmod(*os.File, fs.FileMode) error { return nil }

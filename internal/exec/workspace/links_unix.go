@@ -15,7 +15,7 @@ func hardLinks(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// identity has the time of the last change of content: the name of the other
+// identity contains the time of the last change of content, because the name of the other field
 // differs between systems.
 func identity(info fs.FileInfo) Identity {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// maxPath is the longest path in bytes that a call may name.
+	// maxPath is the maximum length of a path in a call, in bytes.
 	maxPath = 4096
-	// maxComponent is NAME_MAX of the usual file systems.
+	// maxComponent is NAME_MAX of common file systems.
 	maxComponent = 255
 )
 
-// checkPath refuses what cannot be a path inside a workspace whatever is on
-// disk. It does not clean the path: what "link/.." means only the kernel knows.
+// checkPath refuses strings that can never be a path inside a workspace. It does not clean the
+// path: only the kernel can resolve "link/..".
 func checkPath(p string) error {
 	switch {
 	case len(p) > maxPath:
-		return reason.Errorf(reason.InvalidInput, "path has %d bytes, at most %d are allowed", len(p), maxPath)
+		return reason.Errorf(reason.InvalidInput, "path has %d bytes, but at most %d are allowed", len(p), maxPath)
 	case strings.ContainsRune(p, 0), !utf8.ValidString(p):
-		return reason.Errorf(reason.InvalidUTF8, "path %s holds a NUL or is not valid UTF-8", quote(p))
+		return reason.Errorf(reason.InvalidUTF8, "path %s contains a NUL or is not valid UTF-8", quote(p))
 	case strings.HasPrefix(p, "/"), filepath.IsAbs(p), filepath.VolumeName(p) != "":
 		return reason.Errorf(reason.WorkspaceScope, "path %s is absolute", quote(p)).
 			WithRemedy("Name the file relative to the workspace.")
 	}
 	for part := range strings.SplitSeq(p, "/") {
 		if len(part) > maxComponent {
-			return reason.Errorf(reason.InvalidInput, "path %s: a name is longer than %d bytes", quote(p), maxComponent)
+			return reason.Errorf(reason.InvalidInput, "path %s has a name longer than %d bytes", quote(p), maxComponent)
 		}
 	}
 	return nil
 }
 
-// checkNewName refuses names that a reader would not see as what they are (text.Unseen).
+// checkNewName refuses names with characters that a reader cannot see (text.Unseen).
 func checkNewName(p string) error {
 	for _, r := range p {
 		if odd(r) {
-			return reason.Errorf(reason.InvalidInput, "path %s holds character %U, which may not be in the name of a file that is written", quote(p), r)
+			return reason.Errorf(reason.InvalidInput, "path %s contains the character %U, which is not allowed in the name of a new file", quote(p), r)
 		}
 	}
 	base := path.Base(p)
@@ -54,14 +54,13 @@ func checkNewName(p string) error {
 
 func odd(r rune) bool { return r == utf8.RuneError || text.Unseen(r) }
 
-// Plain reports whether a path looks to a person like what it is: it is UTF-8 and
-// has no character that a reader cannot see or tell from a space. Names that
-// begin with TemporaryPrefix are not plain either.
+// Plain reports whether a path is displayed unambiguously: it is valid UTF-8 without characters
+// that are invisible, look like a space, or look like an ASCII letter of the same word. Names that begin with TemporaryPrefix are not plain.
 func Plain(p string) bool {
-	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && !strings.HasPrefix(path.Base(p), TemporaryPrefix)
+	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && text.Lookalikes(p) == nil && !strings.HasPrefix(path.Base(p), TemporaryPrefix)
 }
 
-// quote writes a path for a message so that every odd character shows.
+// quote formats a path for a message with all unusual characters escaped.
 func quote(p string) string {
 	const most = 200
 	if len(p) > most {

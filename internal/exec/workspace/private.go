@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Private is a file or directory of the operator that no workspace may contain
-// or lie in: whoever writes there decides what is allowed.
+// Private is a file or directory of the operator that no workspace may overlap, because write
+// access to it controls permissions.
 type Private struct {
-	// Name is the setting that says where it is, such as "policy.dir".
+	// Name is the setting that contains the path, such as "policy.dir".
 	Name string
 	// Path is absolute; it need not exist yet.
 	Path string
 }
 
-// resolvedPrivate is a Private with every place that decides what its path means.
+// resolvedPrivate is a Private with every place that determines its path.
 type resolvedPrivate struct {
 	Private
 	paths []string
 }
 
-// maxHops bounds how many symbolic links one path may lead through.
+// maxHops limits the chain of symbolic links of one path.
 const maxHops = 64
 
-// paths lists where the path leads, and each symbolic link on the way: who
-// can replace the link decides what is read.
+// paths lists the target of the path and each symbolic link on the way: replacing a link changes
+// which file is read.
 func (p Private) paths() ([]string, error) {
 	if !filepath.IsAbs(p.Path) {
 		return nil, bad("%s %q is not an absolute path", p.Name, p.Path)
@@ -41,10 +41,10 @@ func (p Private) paths() ([]string, error) {
 		info, err := os.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// What does not exist yet keeps its place.
+			// A missing end keeps its place.
 			return append(places, filepath.Join(append([]string{next}, rest...)...)), nil
 		case err != nil:
-			return nil, bad("%s %q cannot be looked at: %w", p.Name, p.Path, err)
+			return nil, bad("%s %q cannot be checked: %w", p.Name, p.Path, err)
 		case info.Mode()&fs.ModeSymlink == 0:
 			at = next
 			continue
@@ -67,7 +67,7 @@ func parts(p string) []string {
 	return strings.FieldsFunc(p, func(r rune) bool { return r < 128 && os.IsPathSeparator(uint8(r)) })
 }
 
-// apart refuses a workspace that contains what is private or lies in it.
+// apart returns an error for a workspace that contains a private path or is inside one.
 func (k resolvedPrivate) apart(d Declaration) error {
 	for _, place := range k.paths {
 		relation := ""
@@ -80,13 +80,13 @@ func (k resolvedPrivate) apart(d Declaration) error {
 			continue
 		}
 		return bad("workspace %q: %q %s %s (%q)", d.Name, d.Path, relation, k.Name, place).
-			WithRemedy("Set %s to a path outside of every workspace, or declare a smaller directory for workspace %q: what an agent may write must not decide what it is allowed.", k.Name, d.Name)
+			WithRemedy("Set %s to a path outside of every workspace, or declare a smaller directory for workspace %q: an agent must not be able to write the files that control its permissions.", k.Name, d.Name)
 	}
 	return nil
 }
 
-// refuseBundle refuses a workspace that is a credential bundle: reading it is
-// being its owner.
+// refuseBundle refuses a workspace that is a credential bundle: read access to it gives the
+// identity of its owner.
 func refuseBundle(d Declaration) error {
 	holds := func(name string) bool { return exists(filepath.Join(d.Path, name)) }
 	if !holds("endpoint") || !holds("key.pem") && !holds("cert.pem") && !holds("token") {

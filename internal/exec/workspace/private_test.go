@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestNewSetKeepsPrivateApart: whoever writes the policies or the configuration
-// decides what is allowed, so no workspace holds them or lies in them.
+// TestNewSetKeepsPrivateApart: no workspace may overlap the policies or the configuration,
+// because write access to them controls permissions.
 func TestNewSetKeepsPrivateApart(t *testing.T) {
 	t.Parallel()
 	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)

@@ -11,12 +11,11 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Protected reports whether a workspace-relative path is one from which other
-// programs take commands without being told to: git's hooks and configuration, the
-// configuration of agents, editors, shells and package managers, the files of
-// continuous integration, and Palyra's own policies and configuration. Names are
-// compared as the most forgiving file system would: ".GIT/Hooks", ".git./hooks" and
-// "GIT~1/hooks" count as ".git/hooks".
+// Protected reports whether other programs take commands from a workspace-relative path
+// implicitly: git's hooks and configuration, the configuration of agents, editors, shells and
+// package managers, the files of continuous integration, and Palyra's own policies and
+// configuration. Names are compared like on the most tolerant file system: ".GIT/Hooks",
+// ".git./hooks" and "GIT~1/hooks" count as ".git/hooks".
 func Protected(rel string) bool {
 	parts := foldedParts(rel)
 	for i, part := range parts {
@@ -34,26 +33,26 @@ func Protected(rel string) bool {
 	return len(parts) > 0 && protectedName(parts[len(parts)-1])
 }
 
-// ProtectedForWriting is Protected, and true for a file HEAD in any directory as
-// well: a directory with HEAD and a few more files is a git repository, whose
-// configuration git obeys. Reading such a file is harmless.
+// ProtectedForWriting is Protected, and true for a file HEAD in any directory as well: a
+// directory with HEAD and a few more files is a git repository, whose configuration git obeys.
+// Reading such a file is harmless.
 func ProtectedForWriting(rel string) bool {
 	parts := foldedParts(rel)
 	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
 }
 
-// worktreeOf reports whether what stands below a protected directory is in a worktree of git there,
-// as Claude Code makes them: no program takes commands from it but by the names that are judged in
+// worktreeOf reports whether the path below a protected directory is in a git worktree there, as
+// Claude Code creates them. Programs take commands from it only by the names that are checked in
 // every directory.
 func worktreeOf(dir string, rest []string) bool {
 	return dir == ".claude" && len(rest) > 1 && rest[0] == "worktrees"
 }
 
-// gitEntries are what git obeys in a repository, a submodule or a worktree.
+// gitEntries are the entries that git obeys in a repository, a submodule or a worktree.
 var gitEntries = []string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}
 
-// protectedGit judges what stands below a directory named .git. Objects, refs,
-// the index and logs are normal.
+// protectedGit checks the path below a directory named .git. Objects, refs, the index and logs
+// are not protected.
 func protectedGit(rest []string) bool {
 	if len(rest) == 0 {
 		return true
@@ -72,7 +71,7 @@ func protectedGit(rest []string) bool {
 	return false
 }
 
-// protectedDirs are protected as a whole, wherever they stand.
+// protectedDirs are protected with all their content, at any place.
 var protectedDirs = []string{
 	// Agents and editors.
 	".claude", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".amazonq", ".junie", ".opencode",
@@ -85,8 +84,8 @@ var protectedDirs = []string{
 	".circleci", ".buildkite", ".woodpecker", ".teamcity", ".tekton", ".semaphore",
 }
 
-// protectedEntries are directories of which only some entries are protected; a
-// "*" at the end of an entry stands for any ending.
+// protectedEntries are directories of which only some entries are protected; a "*" at the end of
+// an entry matches any ending.
 var protectedEntries = map[string][]string{
 	".github":  {"workflows", "actions"},
 	".gitea":   {"workflows", "actions"},
@@ -100,7 +99,7 @@ var protectedEntries = map[string][]string{
 	".hg":      {"hgrc*"},
 }
 
-// protectedBelow judges what stands below a directory of protectedEntries.
+// protectedBelow checks the path below a directory of protectedEntries.
 func protectedBelow(dir string, rest []string) bool {
 	return len(rest) > 0 && slices.ContainsFunc(protectedEntries[dir], func(entry string) bool {
 		if start, open := strings.CutSuffix(entry, "*"); open {
@@ -110,7 +109,7 @@ func protectedBelow(dir string, rest []string) bool {
 	})
 }
 
-// protectedNames are protected files, wherever they stand.
+// protectedNames are protected files, at any place.
 var protectedNames = []string{
 	// Git.
 	".gitconfig", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", "lefthook-local.yml",
@@ -118,7 +117,7 @@ var protectedNames = []string{
 	// Agents and editors.
 	".mcp.json", "mcp.json", ".claude.json", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes", ".aider.conf.yml",
 	".devcontainer.json", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".gvimrc", ".emacs", ".dir-locals.el",
-	// Shells and what they load.
+	// Shells and the files that they load.
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".logout",
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", "config.fish",
 	".envrc", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml", ".tool-versions", ".tmux.conf",
@@ -133,21 +132,21 @@ var protectedNames = []string{
 	"palyra.toml",
 }
 
-// protectedEnds are the ends of names of protected files: workspaces of
-// editors, what Python runs at its start, and policies.
+// protectedEnds are suffixes of protected files: workspaces of editors, files that Python
+// executes at its start, and policies.
 var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
 
-// Pattern is a path that is protected in any directory, such as ".git/hooks": names
-// in lower case, in which "*" stands for any part of a name.
+// Pattern is a path that is protected in any directory, such as ".git/hooks": names in lower
+// case, in which "*" stands for any part of a name.
 type Pattern struct {
 	Path string
-	// Below is true when everything below is protected, too.
+	// Below is true if everything below the path is protected as well.
 	Below bool
 }
 
-// ProtectedPatterns are the lists behind Protected, for sandboxes that translate
-// them into rules of their own (Seatbelt profiles). Below submodules and worktrees
-// of git they cover more than Protected.
+// ProtectedPatterns returns the lists that Protected uses, for sandboxes that translate them into
+// their own rules (Seatbelt profiles). Below git submodules and worktrees the patterns cover more
+// than Protected does.
 func ProtectedPatterns() []Pattern {
 	patterns := []Pattern{{Path: ".git"}, {Path: ".git/head"}}
 	below := func(names ...string) {
@@ -188,8 +187,8 @@ func foldedParts(rel string) []string {
 	return parts
 }
 
-// Fold writes a name as the most forgiving file system would compare it: of
-// "MAKEFILE.", with the trailing dot that Windows drops, it makes "makefile".
+// Fold returns a name in the form in which the most tolerant file system compares it. Example:
+// "MAKEFILE." becomes "makefile", because Windows drops the trailing dot.
 func Fold(name string) string {
 	name = norm.NFKC.String(name)
 	name = strings.Map(func(r rune) rune {
@@ -202,7 +201,7 @@ func Fold(name string) string {
 	if i := strings.IndexByte(name, ':'); i > 0 {
 		name = name[:i]
 	}
-	// ".." and "." stay what they are; other trailing dots and spaces go.
+	// ".." and "." stay unchanged; other trailing dots and spaces are removed.
 	if trimmed := strings.TrimRight(name, ". "); trimmed != "" {
 		name = trimmed
 	}

@@ -7,9 +7,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A directory is a git repository to git, whatever its name, when it has HEAD,
-// objects and refs, or HEAD and commondir. Git then takes commands from its
-// configuration and hooks as soon as a person runs it there.
+// Git treats a directory of any name as a repository if it contains HEAD, objects and refs, or HEAD
+// and commondir. As soon as a person runs git there, git runs commands from the configuration and
+// hooks of the directory.
 var (
 	repositoryParts  = []string{"objects", "refs", "commondir"}
 	repositorySteers = []string{"config", "config.worktree", "hooks", "commondir", "gitdir"}
@@ -30,8 +30,7 @@ func (r *Root) Judge(changes []Change) error {
 	return nil
 }
 
-// judgePart judges one element of a path, which stands in dir and has depth-1
-// elements after it.
+// judgePart checks one element of a path, which is in dir and has depth-1 elements after it.
 func (r *Root) judgePart(changes []Change, c Change, dir, part string, depth int) error {
 	name := Fold(part)
 	steers := slices.Contains(repositorySteers, name) && (depth == 1) != (name == "hooks")
@@ -46,7 +45,7 @@ func (r *Root) judgePart(changes []Change, c Change, dir, part string, depth int
 	return e.WithField("path", c.Path)
 }
 
-// gets reports whether the changes put something of that folded name in dir.
+// gets reports whether the changes create an entry with that folded name in dir.
 func gets(changes []Change, dir, name string) bool {
 	return slices.ContainsFunc(changes, func(c Change) bool {
 		rest, ok := c.Path, true

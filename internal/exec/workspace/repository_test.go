@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// bareTrick is what turns a directory into a repository whose configuration
-// git obeys, without any file below a directory named .git.
+// bareTrick are the files that turn a directory into a repository whose configuration git obeys,
+// without any file below a directory named .git.
 var bareTrick = []Change{
 	{Path: "HEAD", Content: []byte("ref: refs/heads/main\n")},
 	{Path: "objects/k", Content: []byte("k")},
@@ -50,9 +50,9 @@ func TestBareRepositoryTrick(t *testing.T) {
 	})
 }
 
-// TestWhatSteersARepository: a bare repository that is there, whatever its
-// name, keeps its configuration and hooks.
-func TestWhatSteersARepository(t *testing.T) {
+// TestRepositoryControlFiles: the configuration and hooks of an existing bare repository are
+// protected under any name.
+func TestRepositoryControlFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"bare.x/HEAD", "bare.x/refs/heads/.keep", "linked/HEAD", "linked/commondir", "half/HEAD", "plain/refs/x", "plain/objects/x"} {
@@ -73,7 +73,7 @@ func TestWhatSteersARepository(t *testing.T) {
 			t.Errorf("judging %q: %v", names, err)
 		}
 	}
-	// Negative control: the same names without HEAD beside them are plain files.
+	// Negative control: the same names without HEAD are plain files.
 	for _, name := range []string{"config", "hooks/pre-commit", "plain/config", "plain/hooks/x", "plain/refs/y", "bare.x/refs/heads/main", "bare.x/description", "half/config", "objects/k", "bare.x/sub/config"} {
 		if _, err := apply(w, Change{Path: name, Content: []byte("x")}); err != nil {
 			t.Errorf("%s: %v", name, err)

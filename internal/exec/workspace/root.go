@@ -15,13 +15,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// MaxFile is the largest file in bytes that is read or written: 64 MiB.
+// MaxFile is the maximum size of a file that is read or written: 64 MiB.
 const MaxFile = 64 << 20
 
-// maxEntries is the most names that are read of one directory.
+// maxEntries is the maximum number of names read from one directory.
 const maxEntries = 100_000
 
-// Kind is the sort of a directory entry.
+// Kind is the kind of a directory entry.
 type Kind string
 
 // The kinds.
@@ -29,7 +29,7 @@ const (
 	File    Kind = "file"
 	Dir     Kind = "dir"
 	Symlink Kind = "symlink"
-	// Other is a device, FIFO or socket; no tool touches it.
+	// Other is a device, FIFO or socket; no tool accesses it.
 	Other Kind = "other"
 )
 
@@ -41,17 +41,16 @@ type Info struct {
 	Size    int64
 	Mode    fs.FileMode
 	ModTime time.Time
-	// Links is the number of hard links of a file, 0 where the platform does
-	// not say.
+	// Links is the number of hard links of a file, 0 on platforms that do not report it.
 	Links uint64
-	// Identity is zero where the platform does not say.
+	// Identity is zero on platforms that do not report it.
 	Identity Identity
 }
 
 // Name returns the last element of the path.
 func (i Info) Name() string { return path.Base(i.Path) }
 
-// Stat describes what name leads to.
+// Stat describes the file that name leads to.
 func (r *Root) Stat(name string) (Info, error) {
 	h, err := r.Open(name)
 	if err != nil {
@@ -66,10 +65,10 @@ func (r *Root) Name() string { return r.declaration.Name }
 // Path returns the canonical absolute path of the workspace.
 func (r *Root) Path() string { return r.declaration.Path }
 
-// ReadOnly reports whether the workspace may not be written.
+// ReadOnly reports whether the workspace is read-only.
 func (r *Root) ReadOnly() bool { return r.declaration.ReadOnly }
 
-// Content is what ReadFile returns.
+// Content is the result of ReadFile.
 type Content struct {
 	Info Info
 	// Data is the requested part.
@@ -78,9 +77,9 @@ type Content struct {
 	SHA256 string
 }
 
-// ReadFile reads at most limit bytes from offset and digests the whole file.
-// A negative limit means all. It reads regular files of at most MaxFile bytes;
-// others are refused before they are opened, so a FIFO does not block.
+// ReadFile reads at most limit bytes from offset and computes the digest of the whole file. A
+// negative limit means no limit. Only regular files of at most MaxFile bytes can be read; others
+// are refused before they are opened, so a FIFO does not block.
 func (r *Root) ReadFile(ctx context.Context, name string, offset, limit int64) (Content, error) {
 	h, err := r.Open(name)
 	if err != nil {
@@ -90,8 +89,7 @@ func (r *Root) ReadFile(ctx context.Context, name string, offset, limit int64) (
 	return h.Read(ctx, offset, limit)
 }
 
-// readPart reads a stream to its end in one pass, keeps the part and digests
-// everything.
+// readPart reads a stream to its end in one pass, keeps the part and digests everything.
 func readPart(ctx context.Context, file io.Reader, offset, limit int64) ([]byte, string, error) {
 	if limit < 0 {
 		limit = MaxFile
@@ -120,8 +118,8 @@ func readPart(ctx context.Context, file io.Reader, offset, limit int64) ([]byte,
 	}
 }
 
-// appendPart adds to kept what of chunk, which begins at byte at, lies in
-// [offset, offset+limit).
+// appendPart appends the bytes of chunk that are in [offset, offset+limit); chunk begins at byte
+// at.
 func appendPart(kept, chunk []byte, at, offset, limit int64) []byte {
 	from := max(offset-at, 0)
 	if from >= int64(len(chunk)) {
@@ -135,28 +133,28 @@ func appendPart(kept, chunk []byte, at, offset, limit int64) []byte {
 }
 
 func tooLarge(size int64) error {
-	return reason.Errorf(reason.InputTooLarge, "file has %d bytes or more, at most %d are allowed", size, int64(MaxFile)).
+	return reason.Errorf(reason.InputTooLarge, "file has %d bytes or more, but at most %d are allowed", size, int64(MaxFile)).
 		WithRemedy("Read it in parts with a program such as head, tail or sed.")
 }
 
-// ErrSkipDir tells Walk to leave a directory out.
+// ErrSkipDir makes Walk skip a directory.
 var ErrSkipDir = errors.New("skip this directory")
 
-// ErrStop tells Walk to end without an error.
+// ErrStop makes Walk end without an error.
 var ErrStop = errors.New("stop walking")
 
-// Walk visits everything below name in the order of names, parents before children,
-// and does not follow symbolic links. A directory that cannot be read is visited,
-// and its entries are left out. name must be resolved, as Info.Path is: if there is
-// a link in it by now, Walk fails, since that is not the directory that was judged.
+// Walk visits everything below name, sorted by name, parents before children, and does not follow
+// symbolic links. A directory that cannot be read is visited, and its entries are skipped. name
+// must be resolved, like Info.Path. If it now contains a link, Walk fails, because it is no
+// longer the checked directory.
 func (r *Root) Walk(ctx context.Context, name string, visit func(Info) error) error {
 	real, err := r.Resolve(name)
 	if err != nil {
 		return err
 	}
 	if real != path.Clean(name) {
-		return reason.Errorf(reason.WorkspaceScope, "%s became a link while it was looked at", quote(name)).
-			WithRemedy("Name the directory that you mean, and call again.")
+		return reason.Errorf(reason.WorkspaceScope, "%s became a symbolic link during the call", quote(name)).
+			WithRemedy("Name the target directory, and call again.")
 	}
 	err = r.walk(ctx, real, 0, visit)
 	if errors.Is(err, ErrStop) {
@@ -165,7 +163,7 @@ func (r *Root) Walk(ctx context.Context, name string, visit func(Info) error) er
 	return err
 }
 
-// maxWalkDepth bounds the recursion, not the tree: what is deeper is left out.
+// maxWalkDepth limits the recursion; deeper entries are skipped.
 const maxWalkDepth = 128
 
 func (r *Root) walk(ctx context.Context, dir string, depth int, visit func(Info) error) error {
@@ -193,7 +191,7 @@ func (r *Root) walk(ctx context.Context, dir string, depth int, visit func(Info)
 	return nil
 }
 
-// ReadDir lists a directory in the order of names.
+// ReadDir lists a directory, sorted by name.
 func (r *Root) ReadDir(name string) ([]Info, error) {
 	real, err := r.Resolve(name)
 	if err != nil {
@@ -221,8 +219,8 @@ func notRegular(name string, kind Kind) error {
 	return e.WithRemedy("Name a regular file.")
 }
 
-// failure gives an error of the file system its reason and leaves the absolute
-// path out of the message.
+// failure maps an error of the file system to a reason and removes the absolute path from the
+// message.
 func failure(doing, name string, err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {
@@ -243,5 +241,5 @@ func failure(doing, name string, err error) error {
 		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(name))
 	}
 	return reason.Errorf(reason.ToolFailed, "%s %s: %w", doing, quote(name), err).
-		WithRemedy("Look at the file's permissions and the disk.")
+		WithRemedy("Check the permissions of the file and the disk.")
 }

@@ -22,13 +22,13 @@ type Root struct {
 }
 
 const (
-	// beneath lets the kernel follow symbolic links that stay below the
-	// directory, and none of the links under /proc that are no names at all.
+	// beneath lets the kernel follow symbolic links that stay below the directory, and none of
+	// the links under /proc that have no path.
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
-	// exact follows no link: it is for paths that are resolved already.
+	// exact follows no link: it is for paths that are already resolved.
 	exact = beneath | unix.RESOLVE_NO_SYMLINKS
-	// raceRetries is how often a look-up is repeated that lost against a
-	// rename (openat2 returns EAGAIN).
+	// raceRetries is how often a look-up is retried after a concurrent rename (openat2 returns
+	// EAGAIN).
 	raceRetries = 64
 )
 
@@ -37,7 +37,7 @@ func openRoot(d Declaration) (*Root, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, d.Path, &how)
 	if err != nil {
 		return nil, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
-			WithRemedy("Check that its directory exists and that no part of the path became a symbolic link; openat2 needs Linux 5.6.")
+			WithRemedy("Check that its directory exists and that no part of the path is now a symbolic link; openat2 needs Linux 5.6.")
 	}
 	return &Root{declaration: d, dir: os.NewFile(uintptr(fd), d.Path)}, nil
 }
@@ -75,8 +75,8 @@ func (r *Root) openDescriptor(name string, flags, resolve uint64) (*os.File, err
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// has reports whether there is an entry of that name, a symbolic link that
-// leads nowhere included. In doubt there is.
+// has reports whether an entry of that name exists, including a dangling symbolic link. If that
+// is unknown, it returns true.
 func (r *Root) has(name string) bool {
 	file, err := r.openDescriptor(name, unix.O_PATH|unix.O_NOFOLLOW, beneath)
 	if err == nil {
@@ -85,9 +85,8 @@ func (r *Root) has(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
-// Resolve returns the path that name leads to after all symbolic links,
-// relative to the workspace. Elements at the end that do not exist yet are
-// kept as they are.
+// Resolve returns the target of name after all symbolic links, relative to the workspace. Missing
+// elements at the end are kept unchanged.
 func (r *Root) Resolve(name string) (string, error) {
 	if err := checkPath(name); err != nil {
 		return "", err
@@ -110,8 +109,8 @@ func (r *Root) Resolve(name string) (string, error) {
 	}
 }
 
-// refuseDangling refuses the missing end of a path when it is "..", which has
-// no meaning below something that does not exist, or a link to nowhere.
+// refuseDangling refuses the missing end of a path if it is "..", which has no meaning below a
+// missing directory, or a dangling link.
 func (r *Root) refuseDangling(at, base string) error {
 	if base == ".." || base == "." {
 		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(at))
@@ -119,7 +118,7 @@ func (r *Root) refuseDangling(at, base string) error {
 	fd, err := r.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	if err == nil {
 		unix.Close(fd)
-		return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link that leads nowhere", quote(at)).
+		return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link to a file that does not exist", quote(at)).
 			WithRemedy("Name the file itself.")
 	}
 	return nil
@@ -130,8 +129,8 @@ func (r *Root) resolveExisting(name string) (string, error) {
 	return info.Path, err
 }
 
-// realPath asks the kernel for the name of an open file and proves the answer:
-// the name must lead, without any link, to the same file.
+// realPath obtains the name of an open file from the kernel and verifies it: the name must lead,
+// without any link, to the same file.
 func (r *Root) realPath(file *os.File, st unix.Stat_t) (string, error) {
 	whole, err := descriptorPath(file)
 	if err != nil {
@@ -155,7 +154,7 @@ func (r *Root) realPath(file *os.File, st unix.Stat_t) (string, error) {
 	defer proof.Close()
 	again, err := fstat(proof)
 	if err != nil || !sameFile(&st, &again) {
-		return "", reason.Errorf(reason.WorkspaceScope, "%s changed while it was looked up", quote(file.Name()))
+		return "", reason.Errorf(reason.WorkspaceScope, "%s changed while it was resolved", quote(file.Name()))
 	}
 	return rel, nil
 }
@@ -250,9 +249,9 @@ func orDot(name string) string {
 	return name
 }
 
-// escapes reports whether an error of openat2(2) means that a path leads out of the
-// directory: EXDEV for that itself, ELOOP for links that must not be followed or
-// form a loop, EAGAIN when concurrent renames kept the kernel from telling.
+// escapes reports whether an error of openat2(2) means that a path leads out of the directory:
+// EXDEV for that itself, ELOOP for links that must not be followed or form a loop, EAGAIN if
+// concurrent renames prevented the check.
 func escapes(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EAGAIN)
 }

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Root is one open workspace. It is safe for concurrent use. Paths are
-// resolved by os.Root, which follows links that stay inside.
+// Root is one open workspace. It is safe for concurrent use. Paths are resolved by os.Root, which
+// follows links that stay inside.
 type Root struct {
 	declaration Declaration
 	dir         *os.Root
@@ -33,19 +33,18 @@ func openRoot(d Declaration) (*Root, error) {
 // Close releases the workspace.
 func (r *Root) Close() error { return r.dir.Close() }
 
-// has reports whether there is an entry of that name, a symbolic link that
-// leads nowhere included. In doubt there is.
+// has reports whether an entry of that name exists, including a dangling symbolic link. If that
+// is unknown, it returns true.
 func (r *Root) has(name string) bool {
 	_, err := r.dir.Lstat(filepath.FromSlash(name))
 	return !errors.Is(err, fs.ErrNotExist) && !isNotDir(err)
 }
 
-// maxLinks is how many symbolic links one look-up follows.
+// maxLinks limits the number of symbolic links in one look-up.
 const maxLinks = 40
 
-// Resolve returns the path that name leads to after all symbolic links,
-// relative to the workspace. Elements at the end that do not exist yet are
-// kept as they are.
+// Resolve returns the target of name after all symbolic links, relative to the workspace. Missing
+// elements at the end are kept unchanged.
 func (r *Root) Resolve(name string) (string, error) {
 	if err := checkPath(name); err != nil {
 		return "", err
@@ -86,7 +85,7 @@ func (r *Root) Resolve(name string) (string, error) {
 	return real, nil
 }
 
-// missing keeps the end of a path that does not exist yet.
+// missing keeps the missing end of a path.
 func (r *Root) missing(name, next string, rest []string) (string, error) {
 	for _, part := range rest {
 		if part == ".." {
@@ -137,8 +136,7 @@ func infoOf(name string, info fs.FileInfo) Info {
 	}
 }
 
-// escapes recognises how os.Root says that a path leaves; it has no exported
-// error for it.
+// escapes recognizes the error of os.Root for a path that leads out; os.Root does not export it.
 func escapes(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "escapes from parent")
 }

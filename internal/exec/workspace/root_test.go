@@ -93,8 +93,7 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 	}
 }
 
-// A directory that was judged by its path is not what a link leads to that took
-// its place.
+// A link that replaced a checked directory is not followed.
 func TestWalkGoesThroughNoLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,8 +113,7 @@ func TestWalkGoesThroughNoLink(t *testing.T) {
 	}
 }
 
-// apply makes changes whose paths are resolved first, as whoever has them judged
-// does.
+// apply makes changes after resolving their paths, as a caller does for the check.
 func apply(w world, changes ...Change) ([]Applied, error) {
 	for i, c := range changes {
 		real, err := w.root.Target(c.Path)

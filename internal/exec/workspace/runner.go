@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// runnerReads lists the files that a known runner reads without being told, by
-// the family of the program.
+// runnerReads lists the files that a known runner reads implicitly, by the family of the program.
 var runnerReads = map[string][]string{
 	"make":     {"GNUmakefile", "makefile", "Makefile"},
 	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
@@ -66,18 +65,17 @@ var runnerReads = map[string][]string{
 	"dotnet":   {"Directory.Build.props", "Directory.Build.targets", "global.json"},
 }
 
-// runnerData are those of the runners' files that name no commands: locks, lists
-// of dependencies, settings.
+// runnerData are the runners' files without commands: locks, lists of dependencies, settings.
 var runnerData = []string{
 	"package-lock.json", "yarn.lock", "pnpm-lock.yaml", "poetry.lock", "uv.lock", "Cargo.lock", "Gemfile.lock", "composer.lock",
 	"go.mod", "go.sum", "go.work", "tsconfig.json", "ruff.toml", ".ruff.toml", "global.json",
 }
 
-// RunnerReads returns the names of the files that a known runner reads without
-// being told, relative to where it runs; nil for a program that is none.
+// RunnerReads returns the names of the files that a known runner reads implicitly, relative to
+// its working directory; nil for any other program.
 func RunnerReads(family string) []string { return runnerReads[family] }
 
-// runnerOrders are the folded names of the others that Protected does not know.
+// runnerOrders are the folded names of the remaining files that Protected does not include.
 var runnerOrders = sync.OnceValue(func() map[string]bool {
 	orders := map[string]bool{}
 	for _, files := range runnerReads {
@@ -90,7 +88,6 @@ var runnerOrders = sync.OnceValue(func() map[string]bool {
 	return orders
 })
 
-// RunnerOrders reports whether name is that of a file from which a known runner
-// takes commands, as the most forgiving file system would compare it. Files that
-// are Protected anyway are not counted.
+// RunnerOrders reports whether a known runner takes commands from a file of that name, compared
+// like on the most tolerant file system. Files that are Protected do not count.
 func RunnerOrders(name string) bool { return runnerOrders()[Fold(name)] }

@@ -13,7 +13,7 @@ func TestRunnerOrders(t *testing.T) {
 			t.Errorf("RunnerOrders(%q) = %v", name, got)
 		}
 	}
-	// Every name that is called data is one that a runner reads.
+	// Every name in the data list is read by a runner.
 	for _, name := range runnerData {
 		found := false
 		for _, files := range runnerReads {

@@ -1,9 +1,8 @@
-// Package workspace gives access to the directories that the operator
-// declared, and to nothing else. Every look-up is relative to an open
-// directory and resolved by the kernel: a symbolic link that stays inside is
-// followed, whatever leaves is refused, also while another process changes the
-// tree. A file is replaced as a whole, and only if its content still has the digest
-// that the caller expects.
+// Package workspace gives access to the directories that the operator declared, and only to
+// these. Every look-up is relative to an open directory and resolved by the kernel: symbolic
+// links that stay inside are followed, and paths that leave the workspace are refused, even while
+// another process changes the tree. A file is replaced as a whole, and only if its content still
+// has the digest that the caller expects.
 package workspace
 
 import (
@@ -19,21 +18,19 @@ import (
 	"palyra/internal/core/text"
 )
 
-// DefaultName is the workspace that a call means when it names none and there
-// are several.
+// DefaultName is the workspace of a call that names none when there are several.
 const DefaultName = "default"
 
 // Declaration is one [[workspaces]] entry of the configuration.
 type Declaration struct {
 	// Name is 1 to 63 of a-z, 0-9, '.', '_', '-'.
 	Name string
-	// Path is an absolute path of an existing directory; NewSet makes it
-	// canonical.
+	// Path is an absolute path of an existing directory; NewSet makes it canonical.
 	Path     string
 	ReadOnly bool
 }
 
-// Set holds the declared workspaces. It does not change.
+// Set holds the declared workspaces. It is immutable.
 type Set struct {
 	byName map[string]Declaration
 	names  []string
@@ -41,10 +38,9 @@ type Set struct {
 
 var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// NewSet checks the declarations: names are distinct, paths are absolute and
-// name existing directories, none overlaps what is private to the operator or
-// is a credential bundle, and no writable workspace contains a read-only one.
-// Errors carry reason.ConfigInvalid.
+// NewSet validates the declarations: names are distinct, paths are absolute and name existing
+// directories. No workspace overlaps a private path of the operator or is a credential bundle,
+// and no writable workspace contains a read-only one. Errors carry reason.ConfigInvalid.
 func NewSet(declarations []Declaration, private ...Private) (*Set, error) {
 	kept := make([]resolvedPrivate, 0, len(private))
 	for _, p := range private {
@@ -76,7 +72,7 @@ func bad(format string, args ...any) *reason.Error {
 
 func check(d Declaration, private []resolvedPrivate) (Declaration, error) {
 	if !nameForm.MatchString(d.Name) {
-		return d, bad("workspace name %q: want 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", d.Name)
+		return d, bad("workspace name %q: must be 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", d.Name)
 	}
 	if !filepath.IsAbs(d.Path) {
 		return d, bad("workspace %q: path %q is not absolute", d.Name, d.Path)
@@ -101,19 +97,18 @@ func check(d Declaration, private []resolvedPrivate) (Declaration, error) {
 	return d, refuseBundle(d)
 }
 
-// unusable names the declaration, not only the part of its path that failed.
+// unusable names the declaration in an error, in addition to the part of its path that failed.
 func unusable(d Declaration, err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) && at.Path == d.Path {
 		err = at.Err
 	}
 	return bad("workspace %q: its path %q cannot be used: %w", d.Name, d.Path, err).
-		WithRemedy("Make the directory, or correct the path under [[workspaces]] in palyra.toml.")
+		WithRemedy("Create the directory, or correct the path under [[workspaces]] in palyra.toml.")
 }
 
-// inside reports whether path is dir or below it: by name, or because a directory
-// above it is the same file as dir (device and inode), as with bind mounts and file
-// systems that fold case.
+// inside reports whether path is dir or below it: by name, or because a parent of path is the
+// same file as dir (device and inode), as with bind mounts and file systems that fold case.
 func inside(dir, path string) bool {
 	if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return true
@@ -143,9 +138,8 @@ func (s *Set) checkNesting() error {
 	return nil
 }
 
-// Open opens a workspace; the caller closes it. The empty name means the only
-// workspace, or the one named "default". An unknown name is
-// reason.UnknownWorkspace.
+// Open opens a workspace; the caller closes it. The empty name selects the only workspace, or the
+// one named "default". An unknown name is reason.UnknownWorkspace.
 func (s *Set) Open(name string) (*Root, error) {
 	d, err := s.find(name)
 	if err != nil {
@@ -162,8 +156,8 @@ func (s *Set) find(name string) (Declaration, error) {
 	case name == "" && len(s.names) == 1:
 		name = s.names[0]
 	case name == "" && s.byName[DefaultName].Name == "":
-		return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "the call names no workspace, and there are several: %s", strings.Join(s.names, ", ")).
-			WithRemedy("Name one, such as workspace=%s; palyra call also takes the one that holds the current directory.", s.names[0]).
+		return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "the call names no workspace, and several are declared: %s", strings.Join(s.names, ", ")).
+			WithRemedy("Name one, such as workspace=%s; palyra call also uses the one that contains the current directory.", s.names[0]).
 			WithField("declared", strings.Join(s.names, ", "))
 	case name == "":
 		name = DefaultName
@@ -171,7 +165,7 @@ func (s *Set) find(name string) (Declaration, error) {
 	if d, ok := s.byName[name]; ok {
 		return d, nil
 	}
-	return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "workspace %s was not declared", quote(name)).
+	return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "workspace %s is not declared", quote(name)).
 		WithRemedy("%s", text.NearestHelp(name, s.names)).
 		WithField("declared", strings.Join(s.names, ", "))
 }

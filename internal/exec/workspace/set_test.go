@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// world is a writable workspace "default" beside a directory that stands for
-// everything else of the machine.
+// world is a writable workspace "default" and a directory that represents the rest of the
+// machine.
 type world struct {
 	inside, outside string
 	root            *Root
@@ -88,11 +88,11 @@ func TestNewSetRefuses(t *testing.T) {
 	if _, err := NewSet(nil, stateDir("")); err == nil {
 		t.Error("an empty state directory is accepted")
 	}
-	// A state directory that does not exist yet protects its place.
+	// The place of a state directory that does not exist yet is protected.
 	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}}, stateDir(filepath.Join(ws, "later", "state"))); err == nil {
 		t.Error("the state would be made inside a workspace")
 	}
-	// Negative control: the same directories are fine with the state elsewhere.
+	// Negative control: with the state elsewhere the same directories are valid.
 	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}, {Name: "a", Path: filepath.Join(base, "a")}}, stateDir(filepath.Join(base, "other"))); err != nil {
 		t.Error(err)
 	}
@@ -128,7 +128,7 @@ func TestOpenByName(t *testing.T) {
 	}
 	var several *reason.Error
 	if _, err := open(decls[:2], ""); !asReason(err, &several) || several.Code != reason.UnknownWorkspace ||
-		!strings.Contains(several.Message, "several: one, two") || !strings.Contains(several.NextStep(), "workspace=one") {
+		!strings.Contains(several.Message, "several are declared: one, two") || !strings.Contains(several.NextStep(), "workspace=one") {
 		t.Errorf("several and no default: %v", err)
 	}
 	if _, err := open(nil, ""); reason.Of(err) != reason.UnknownWorkspace {
@@ -182,7 +182,7 @@ func FuzzProtected(f *testing.F) {
 	f.Add("a", ".git/hooks/x")
 	f.Add("", ".mcp.json")
 	f.Fuzz(func(t *testing.T, dir, name string) {
-		// What is protected stays so below any directory and in any case.
+		// Protected names are protected below any directory and in any case.
 		if !Protected(name) || strings.ContainsAny(dir+name, "\\") {
 			return
 		}
@@ -192,8 +192,8 @@ func FuzzProtected(f *testing.F) {
 	})
 }
 
-// TestMissingDirectoryIsNamed: the error names the declaration, also when the
-// part that is missing is further up.
+// TestMissingDirectoryIsNamed: the error names the declaration, also if a parent directory is
+// missing.
 func TestMissingDirectoryIsNamed(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// mostGitFile bounds the files in which git writes the path of a directory.
+// mostGitFile is the maximum size of the files in which git writes the path of a directory.
 const mostGitFile = 4 << 10
 
-// Worktree returns the workspace of the repository whose linked worktree (git-worktree(1)) an
-// absolute path without links is in, and the path there as the repository has it; "" for none. A
-// worktree and its repository name each other: a directory that only says that it is
-// one is none.
+// Worktree returns the workspace of the repository whose linked worktree (git-worktree(1))
+// contains an absolute path without links, and the path in that repository; "" for none. A
+// worktree and its repository must name each other: a one-sided claim does not count.
 func (s *Set) Worktree(real string) (workspace, rel string) {
 	for dir := real; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
 		dotGit := filepath.Join(dir, ".git")
@@ -33,7 +32,7 @@ func (s *Set) Worktree(real string) (workspace, rel string) {
 		if err != nil {
 			return "", ""
 		}
-		workspace, rel, _, err = s.Holding(filepath.Join(project, inside))
+		workspace, rel, _, err = s.Containing(filepath.Join(project, inside))
 		if err != nil || workspace == "" {
 			return "", ""
 		}
@@ -42,23 +41,23 @@ func (s *Set) Worktree(real string) (workspace, rel string) {
 	return "", ""
 }
 
-// Repository returns the directory of the repository whose linked worktree a workspace with that
-// root is, and where that is in another workspace; "" for none.
+// Repository returns the directory of the repository whose linked worktree is the workspace with
+// the given root, and the workspace that contains it, if that is another one; "" for none.
 func (s *Set) Repository(root string) (dir, workspace, rel string) {
 	project := projectOf(filepath.Join(root, ".git"))
 	if project == "" {
 		return "", "", ""
 	}
 	dir = filepath.Join(project, ".git")
-	workspace, rel, _, err := s.Holding(dir)
+	workspace, rel, _, err := s.Containing(dir)
 	if err != nil || workspace == "" || s.byName[workspace].Path == root {
 		return "", "", ""
 	}
 	return dir, workspace, rel
 }
 
-// HasWorktrees reports whether git, started in a directory below root, works in a linked worktree or in a
-// repository that has some. The files of both name paths on this machine.
+// HasWorktrees reports whether git, started in a directory below root, works in a linked worktree
+// or in a repository with linked worktrees. Their files contain paths of this machine.
 func HasWorktrees(root, cwd string) bool {
 	for dir := filepath.Join(root, cwd); ; dir = filepath.Dir(dir) {
 		dotGit := filepath.Join(dir, ".git")
@@ -76,8 +75,8 @@ func HasWorktrees(root, cwd string) bool {
 	}
 }
 
-// projectOf returns the directory of the repository that a worktree's file .git names, and that
-// names this file in turn; "" for none.
+// projectOf returns the directory of the repository that a worktree's .git file names, if the
+// repository names this file in turn; "" for none.
 func projectOf(dotGit string) string {
 	named, is := strings.CutPrefix(oneLine(dotGit), "gitdir: ")
 	if !is {
@@ -104,7 +103,7 @@ func projectOf(dotGit string) string {
 	return ""
 }
 
-// oneLine is what a small regular file says, "" for anything else.
+// oneLine returns the content of a small regular file, "" for anything else.
 func oneLine(name string) string {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestWorktree: a linked worktree of git belongs to the workspace of its repository, wherever it
-// stands. The controls are directories that only say so, and worktrees of repositories that are in no
-// workspace.
+// TestWorktree: a linked worktree of git belongs to the workspace of its repository, at any path.
+// The controls are directories with a one-sided claim, and worktrees of repositories outside of
+// workspaces.
 func TestWorktree(t *testing.T) {
 	t.Parallel()
 	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -53,8 +53,9 @@ func TestWorktree(t *testing.T) {
 	}
 }
 
-// TestHasWorktrees: git that is started in a worktree, or in a repository that has some, reads paths of
-// this machine. The controls are repositories without worktrees, and what git does not follow.
+// TestHasWorktrees: git started in a worktree, or in a repository with worktrees, reads paths of
+// this machine. The controls are repositories without worktrees, and files that git does not
+// follow.
 func TestHasWorktrees(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)

@@ -1,6 +1,5 @@
-// Package doctor examines everything that a gateway needs: settings, state
-// directory, store, policies, tools, models, sandbox. It does so whether a daemon
-// runs or not, and changes nothing.
+// Package doctor examines the requirements of a gateway: settings, state directory, store,
+// policies, tools, models, sandbox. It works with or without a running daemon, and changes nothing.
 package doctor
 
 import (
@@ -32,11 +31,11 @@ const (
 	Skipped = "skipped"
 )
 
-// Exam is one thing that the doctor looked at.
-type Exam struct {
+// Check is the result of one examination.
+type Check struct {
 	Name string `json:"check"`
-	// Result is ok, warning, failed or skipped. A gateway with a failed exam
-	// does not start, or lacks something that it is configured for.
+	// Result is ok, warning, failed or skipped. A gateway with a failed check does not start, or
+	// lacks a configured feature.
 	Result string `json:"result"`
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"`
@@ -44,14 +43,15 @@ type Exam struct {
 	TookMS int64 `json:"took_ms"`
 }
 
-// finding is what an exam found.
+// finding is the result of an examination.
 type finding struct{ result, detail, remedy string }
 
 func fine(detail string) finding             { return finding{result: OK, detail: detail} }
 func doubtful(detail, remedy string) finding { return finding{Warning, detail, remedy} }
 func skipped(detail string) finding          { return finding{result: Skipped, detail: detail} }
 
-// broken is the finding of an error; a reason carries its next step along.
+// broken returns the finding for an error, with the next step of a reason as its remedy.
+// finding.
 func broken(err error) finding {
 	f := finding{result: Failed, detail: err.Error()}
 	var known *reason.Error
@@ -61,23 +61,21 @@ func broken(err error) finding {
 	return f
 }
 
-// Config is the gateway that is examined: its settings, and the parts that a
-// daemon would be built of.
+// Config is the examined gateway: its settings, and the parts that a daemon would be built from.
 type Config struct {
 	Settings *config.Config
-	// Authority opens the certificate authority for reading, and Places says where the
-	// keys of the gateway live.
+	// Authority opens the certificate authority for reading, and Places returns the locations of
+	// the gateway's keys.
 	Authority func() (*ca.Authority, error)
 	Places    func(*ca.Authority) []ca.KeyPlace
-	// Vault says how the vault's key is, without making or changing anything.
+	// Vault returns the state of the vault's key, without creating or changing anything.
 	Vault func(context.Context) (kek.Status, error)
 	// OpenStore opens the store for reading.
 	OpenStore func(ctx context.Context) (Store, error)
-	// Reserve is how much of the disk is held for operators, and how much should
-	// be, in bytes.
+	// Reserve returns the current and the configured disk reserve for operators, in bytes.
 	Reserve func() (held, size int64, err error)
 	Listen  func(ctx context.Context, address, key string) (net.Listener, error)
-	// Workspaces says what is wrong with the declared workspaces.
+	// Workspaces returns the defects of the declared workspaces.
 	Workspaces func() error
 	// Tools are the definitions of the daemon's own tools.
 	Tools func() ([]tool.Descriptor, error)
@@ -85,17 +83,17 @@ type Config struct {
 	// the lowest rung of the isolation ladder that they allow.
 	Sandboxes func(places.Places) []sandbox.Step
 	Lowest    sandbox.Isolation
-	// Groups says how a palyrad that is started where the doctor runs would come by
-	// control groups for programs, "" where it would not move, and why it would come
-	// by none. It moves nothing.
+	// Groups describes how a palyrad started in the doctor's place would obtain control groups for
+	// programs. how is "" if it would not move; err is the reason why it would obtain none. Groups
+	// moves nothing.
 	Groups func(ctx context.Context) (how string, err error)
-	// Worker is the path of the program that runs WebAssembly guests, and Guests tries
-	// whether it starts in a sandbox, with a directory for what it keeps; it returns its engine.
+	// Worker returns the path of the program that runs WebAssembly guests. Guests tests whether it
+	// starts in a sandbox, with a directory for its files; it returns its engine.
 	Worker func() string
 	Guests func(ctx context.Context, tierC sandbox.Runner, dir string) (engine string, err error)
 }
 
-// Store is what is read of a store.
+// Store is the part of a store that the doctor reads.
 type Store interface {
 	journal.Source
 	access.MemberStore
@@ -104,30 +102,26 @@ type Store interface {
 	Passkeys(ctx context.Context) ([]passkey.Passkey, error)
 	Provenance(ctx context.Context) (provenance.History, error)
 	Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error)
-	// Older reports whether an older release left the store, which lacks what a start
-	// adds.
-	Older() bool
 	Close(ctx context.Context) error
 }
 
-// patient is the examined gateway, with what the exams so far have found out. The
-// state directory is only read, but for one file that is written to measure the
-// disk and removed again.
-type patient struct {
+// subject is the examined gateway, with the results of the exams so far. The state directory is
+// only read, except for one file that is written to measure the disk and then removed.
+type subject struct {
 	Config
 	// running is true when a daemon holds the state directory.
 	running bool
-	// made is true when the state directory holds a gateway already.
+	// made is true if the state directory already contains a gateway.
 	made bool
-	// chosen is the sandbox of the exam "sandbox", for those of its layers.
+	// chosen is the sandbox found by the check "sandbox", for the checks of its layers.
 	chosen sandbox.Choice
 }
 
-// Examine looks at everything that a gateway of this configuration stands on,
-// with no daemon or beside one. It changes nothing.
-func Examine(ctx context.Context, c Config) []Exam {
-	p := &patient{Config: c}
-	var exams []Exam
+// Examine checks every requirement of a gateway with this configuration, with or without a running
+// daemon. It changes nothing.
+func Examine(ctx context.Context, c Config) []Check {
+	p := &subject{Config: c}
+	var exams []Check
 	for _, exam := range []struct {
 		name string
 		look func(context.Context) finding
@@ -161,8 +155,8 @@ func Examine(ctx context.Context, c Config) []Exam {
 	return append(exams, p.sandboxes(ctx)...)
 }
 
-func timed(ctx context.Context, name string, look func(context.Context) finding) Exam {
+func timed(ctx context.Context, name string, look func(context.Context) finding) Check {
 	began := time.Now()
 	f := look(ctx)
-	return Exam{name, f.result, f.detail, f.remedy, time.Since(began).Milliseconds()}
+	return Check{name, f.result, f.detail, f.remedy, time.Since(began).Milliseconds()}
 }

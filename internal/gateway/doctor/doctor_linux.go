@@ -15,8 +15,7 @@ func freeSpace(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// clockSynchronised asks the kernel (adjtimex) whether a time service
-// disciplines the clock.
+// clockSynchronised queries the kernel (adjtimex) for whether a time service disciplines the clock.
 func clockSynchronised() (bool, error) {
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {

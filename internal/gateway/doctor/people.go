@@ -17,16 +17,13 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// dualControl says whether changes of the gateway take a second person, and who that
-// could be. That there is one person alone is no defect.
-func (p *patient) dualControl(ctx context.Context) finding {
+// dualControl reports whether changes of the gateway take a second person, and the possible second
+// people. A single person is not a defect.
+func (p *subject) dualControl(ctx context.Context) finding {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil {
-		return skipped("there are no members yet")
+		return skipped("the gateway has no members yet")
 	}
 	people, _, err := p.people(ctx)
-	if errors.Is(err, errOlder) {
-		return skipped(err.Error())
-	}
 	if err != nil {
 		return broken(err)
 	}
@@ -42,11 +39,10 @@ func (p *patient) dualControl(ctx context.Context) finding {
 	return fine("off: " + standing.Why)
 }
 
-// presence says whether policies ask for people who prove to be present, while nobody
-// could be.
-func (p *patient) presence(ctx context.Context) finding {
+// presence reports policies that require proof of presence while no member can give it.
+func (p *subject) presence(ctx context.Context) finding {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil {
-		return skipped("there are no members yet")
+		return skipped("the gateway has no members yet")
 	}
 	sources, _, err := p.policies()
 	if err != nil {
@@ -57,9 +53,6 @@ func (p *patient) presence(ctx context.Context) finding {
 		return broken(err)
 	}
 	people, devices, err := p.people(ctx)
-	if errors.Is(err, errOlder) {
-		return skipped(err.Error())
-	}
 	if err != nil {
 		return broken(err)
 	}
@@ -86,18 +79,13 @@ func (p *patient) presence(ctx context.Context) finding {
 	return fine(fmt.Sprintf("people who can prove it: %d", len(proving)))
 }
 
-var errOlder = errors.New("the store is of an older release; the next start says it")
-
-// people are those of the store, as a start would know them.
-func (p *patient) people(ctx context.Context) (found dualcontrol.People, devices []identity.Device, err error) {
+// people returns the people in the store, as a start would load them.
+func (p *subject) people(ctx context.Context) (found dualcontrol.People, devices []identity.Device, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return found, nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	if db.Older() {
-		return found, nil, errOlder
-	}
 	registry, err := access.NewRegistry(ctx, db, p.Settings.Roles)
 	if err != nil {
 		return found, nil, err
@@ -122,8 +110,8 @@ func (p *patient) people(ctx context.Context) (found dualcontrol.People, devices
 	return dualcontrol.People{Members: registry, History: func() provenance.History { return history }, Engine: engine}, devices, err
 }
 
-// storedPasskeys are all that the store has.
-func (p *patient) storedPasskeys(ctx context.Context) (list []passkey.Passkey, err error) {
+// storedPasskeys returns all passkeys in the store.
+func (p *subject) storedPasskeys(ctx context.Context) (list []passkey.Passkey, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return nil, err
@@ -132,8 +120,8 @@ func (p *patient) storedPasskeys(ctx context.Context) (list []passkey.Passkey, e
 	return db.Passkeys(ctx)
 }
 
-// passkeys are the members with a passkey that counts.
-func (p *patient) passkeys(ctx context.Context) (list []access.Principal, err error) {
+// passkeys returns the members with a passkey that counts.
+func (p *subject) passkeys(ctx context.Context) (list []access.Principal, err error) {
 	stored, err := p.storedPasskeys(ctx)
 	for _, k := range stored {
 		if k.Counts() {
@@ -143,9 +131,9 @@ func (p *patient) passkeys(ctx context.Context) (list []access.Principal, err er
 	return list, err
 }
 
-// ceiled knows whom the configuration and the ceilings let in. Whom they do is no
-// policy's to say, so that the operator's are not needed for it.
-func (p *patient) ceiled(ctx context.Context, db Store, registry *access.Registry) (*policy.Engine, error) {
+// ceiled returns an engine with the configuration and the ceilings only. They alone decide who is
+// admitted, so the operator's policies are not needed.
+func (p *subject) ceiled(ctx context.Context, db Store, registry *access.Registry) (*policy.Engine, error) {
 	ceilings, err := db.Ceilings(ctx)
 	if err != nil {
 		return nil, err

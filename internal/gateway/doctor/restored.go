@@ -13,13 +13,13 @@ import (
 	"palyra/internal/ops/backup"
 )
 
-// restored says whether the gateway came from a backup, and nobody let it go on yet.
-func (p *patient) restored(ctx context.Context) finding {
+// restored reports whether the gateway was restored from a backup and is not yet thawed.
+func (p *subject) restored(ctx context.Context) finding {
 	if !p.keysAreThere() {
-		return skipped("there is no gateway yet")
+		return skipped("no gateway exists yet")
 	}
 	list := filepath.Join(statedir.Restored(p.Settings.StateDir), backup.ValidFile)
-	compare := "Compare " + list + " with what was revoked since then, revoke it again, and run `palyra thaw`."
+	compare := "Compare " + list + " with later revocations, repeat them, and run `palyra thaw`."
 	mark, waits, err := backup.ReadMark(p.Settings.StateDir)
 	switch {
 	case err != nil:
@@ -39,8 +39,8 @@ func (p *patient) restored(ctx context.Context) finding {
 	return doubtful(fmt.Sprintf("restored from a backup of %s at %s, and frozen", r.MadeAt.Format(time.RFC3339), at.Format(time.RFC3339)), compare)
 }
 
-// lastRestored reads the last restore from the journal; at is zero when there was none.
-func (p *patient) lastRestored(ctx context.Context) (r journal.Restored, at time.Time, thawed bool, err error) {
+// lastRestored reads the last restore from the journal; at is zero without one.
+func (p *subject) lastRestored(ctx context.Context) (r journal.Restored, at time.Time, thawed bool, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return r, at, false, err

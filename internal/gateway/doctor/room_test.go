@@ -17,7 +17,7 @@ func TestRoomFinding(t *testing.T) {
 	}{
 		{sandbox.Status{}, Skipped, "no sandbox"},
 		{sandbox.Status{Available: true, Limits: "cgroup_v2"}, OK, "limits by cgroup_v2"},
-		{sandbox.Status{Available: true, Limits: "rlimit", AtOnce: 3}, OK, "3 programs at once"},
+		{sandbox.Status{Available: true, Limits: "rlimit", AtOnce: 3}, OK, "3 programs can run at once"},
 		{sandbox.Status{Available: true, Limits: "rlimit", AtOnce: 3, Tight: "2 programs want more"}, Warning, "2 programs want more"},
 	} {
 		f := roomFinding(c.status)
@@ -41,14 +41,14 @@ func TestGroupsFinding(t *testing.T) {
 		{sandbox.Status{Available: true, Limits: "cgroup_v2"}, "", nil, OK, "limits by cgroup_v2: a control group is delegated"},
 		{sandbox.Status{Available: true, Limits: "job_object"}, "", nil, Skipped, "limits by job_object"},
 		{sandbox.Status{Available: true, Limits: "rlimit", Rung: sandbox.Seatbelt}, "", nil, Skipped, "limits by rlimit"},
-		{sandbox.Status{Available: true, Limits: "rlimit"}, "systemd makes it", nil, OK, "limits by rlimit where this runs; a palyrad started here would have cgroup_v2: systemd makes it"},
-		{sandbox.Status{Available: true, Limits: "cgroup_v1"}, "systemd makes it", nil, OK, "would have cgroup_v2"},
+		{sandbox.Status{Available: true, Limits: "rlimit"}, "systemd makes it", nil, OK, "limits by rlimit in this process; a palyrad started here would use cgroup_v2: systemd makes it"},
+		{sandbox.Status{Available: true, Limits: "cgroup_v1"}, "systemd makes it", nil, OK, "would use cgroup_v2"},
 		{sandbox.Status{Available: true, Limits: "cgroup_v1"}, "", errors.New("no bus"), OK, "limits by cgroup_v1"},
-		{sandbox.Status{Available: true, Limits: "rlimit"}, "", errors.New("no bus"), Warning, "limits by rlimit, which hold for each process; palyrad adds up the memory of a program and ends it beyond its limit: no bus"},
-		{sandbox.Status{Available: true, Limits: "rlimit"}, "", nil, Warning, "no controllers"},
+		{sandbox.Status{Available: true, Limits: "rlimit"}, "", errors.New("no bus"), Warning, "limits by rlimit, which apply to each process separately; palyrad adds up the memory of a program's processes and stops the program above its limit: no bus"},
+		{sandbox.Status{Available: true, Limits: "rlimit"}, "", nil, Warning, "no writable controllers"},
 	} {
 		asked := false
-		p := patient{Config: Config{Groups: func(context.Context) (string, error) {
+		p := subject{Config: Config{Groups: func(context.Context) (string, error) {
 			asked = true
 			return c.how, c.err
 		}}, chosen: sandbox.Choice{Status: c.status}}

@@ -10,15 +10,15 @@ import (
 
 	"palyra/internal/core/config"
 	"palyra/internal/core/text"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/places"
 	"palyra/internal/exec/sandbox/toolchain"
 )
 
-// sandboxes looks at the sandbox as a whole, at what it is made of, and at each
-// layer by itself.
-func (p *patient) sandboxes(ctx context.Context) []Exam {
-	exams := []Exam{timed(ctx, "sandbox", p.sandbox)}
+// sandboxes examines the sandbox as a whole, its components, and each layer separately.
+func (p *subject) sandboxes(ctx context.Context) []Check {
+	exams := []Check{timed(ctx, "sandbox", p.sandbox)}
 	if p.chosen.Backend == nil {
 		return exams
 	}
@@ -35,7 +35,7 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 	)
 	if p.chosen.Status.Available {
 		for _, e := range p.chosen.Backend.Examine(ctx) {
-			exams = append(exams, layerExam(e, p.Settings.ProcessRunner.RequiredLayers))
+			exams = append(exams, layerCheck(e, p.Settings.ProcessRunner.RequiredLayers))
 		}
 	}
 	if err := p.chosen.Backend.Close(); err != nil {
@@ -46,7 +46,7 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 
 // sandbox opens the sandbox as palyrad would, runs a program and reads its
 // isolation back.
-func (p *patient) sandbox(ctx context.Context) finding {
+func (p *subject) sandbox(ctx context.Context) finding {
 	if !p.Settings.ProcessRunner.Enabled {
 		return skipped("process_runner.enabled is false")
 	}
@@ -62,18 +62,18 @@ func (p *patient) sandbox(ctx context.Context) finding {
 	return sandboxFinding(p.chosen, p.Settings.ProcessRunner.RequiredLayers)
 }
 
-// guests starts the worker of WebAssembly guests. It is built where gcc is, so that it is
-// missed only where the settings need it.
-func (p *patient) guests(ctx context.Context) finding {
+// guests starts the worker of WebAssembly guests. `make build` builds the worker only if gcc is
+// installed. A missing worker is therefore a failure only if the settings require it.
+func (p *subject) guests(ctx context.Context) finding {
 	settings := p.Settings.WASM
 	if !settings.Enabled {
 		return skipped("wasm_runtime.enabled is false")
 	}
 	if p.chosen.Status.Tier != sandbox.TierC || !p.chosen.Status.Available {
-		return skipped("WebAssembly guests need Tier C, which is not there")
+		return skipped("WebAssembly guests need Tier C, which is not available")
 	}
 	if _, err := os.Stat(p.Worker()); err != nil && settings.Worker == "" && !settings.AllowInlineModules {
-		return skipped("there is no " + p.Worker() + ", which runs WebAssembly guests; `make build` builds it where gcc is")
+		return skipped(p.Worker() + ", which runs WebAssembly guests, does not exist; `make build` builds it if gcc is installed")
 	}
 	dir, err := os.MkdirTemp("", "palyrad-doctor-wasm-")
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *patient) guests(ctx context.Context) finding {
 	return fine("guests run in a worker in a sandbox (" + engine + ")")
 }
 
-// scratched is a backend whose directories go when it is closed.
+// scratched is a backend whose directories are removed when it is closed.
 type scratched struct {
 	sandbox.Backend
 	remove func() error
@@ -94,10 +94,10 @@ type scratched struct {
 
 func (s scratched) Close() error { return errors.Join(s.Backend.Close(), s.remove()) }
 
-// scratch makes directories for what the probes write: in the directory that
-// palyrad's own runs use, so that the file system is the same, or in the system's
-// temporary directory when palyrad has not made that one yet.
-func (p *patient) scratch() (places.Places, func() error, error) {
+// scratch creates directories for the output of the probes: in the directory of palyrad's own runs,
+// so that the file system is the same, or in the system's temporary directory if palyrad has not
+// created that one yet.
+func (p *subject) scratch() (places.Places, func() error, error) {
 	base := places.LayersDir(p.Settings.StateDir)
 	if _, err := os.Stat(base); err != nil {
 		base = os.TempDir()
@@ -116,130 +116,130 @@ func sandboxFinding(b sandbox.Choice, required []string) finding {
 	lacking := st.Lacking(required)
 	switch {
 	case len(lacking) > 0:
-		return finding{Failed, detail + "; process_runner.required_layers wants what is not in force: " + strings.Join(lacking, ", "),
-			"Take the layers out of process_runner.required_layers, or give the machine what they need; docs/sandbox.md says what that is."}
+		return finding{Failed, detail + "; process_runner.required_layers contains inactive layers: " + strings.Join(lacking, ", "),
+			"Remove the layers from process_runner.required_layers, or install their requirements, which docs/sandbox.md lists."}
 	case b.Lowered() != "":
-		return doubtful(detail+"; "+b.Lowered(), "Give the machine what Tier C needs, or live with the lower rung: policies see it as context.sandbox.rung.")
+		return doubtful(detail+"; "+b.Lowered(), "Install the requirements of Tier C, which docs/sandbox.md lists, or accept the lower rung: policies receive it as context.sandbox.rung.")
 	case len(missing) > 0:
-		return doubtful(detail+"; not applied: "+strings.Join(missing, ", "), "See docs/sandbox.md for what each layer is for; a newer kernel or a delegated control group may bring it.")
+		return doubtful(detail+"; not applied: "+strings.Join(missing, ", "), "A newer kernel or a delegated control group may enable these layers; docs/sandbox.md describes each layer.")
 	}
 	return fine(detail)
 }
 
-// MoreRoom is what to do when programs at their limits do not fit beside palyrad.
-const MoreRoom = "Raise TasksMax or MemoryMax of palyrad's service, or lower process_runner.max_processes, memory_limit_bytes or max_concurrent; docs/operations.md says how much is needed."
+// MoreRoom is the remedy if programs at their limits do not fit in the resources left by palyrad.
+const MoreRoom = "Raise TasksMax or MemoryMax of palyrad's service, or lower process_runner.max_processes, memory_limit_bytes or max_concurrent; docs/operations.md has the amounts."
 
-// roomFinding says whether programs at their limits fit beside palyrad, and what
-// keeps them from more.
+// roomFinding reports whether programs at their limits fit in the resources left by palyrad, and
+// the limiting factor.
 func roomFinding(st sandbox.Status) finding {
 	switch {
 	case !st.Available:
-		return skipped("there is no sandbox")
+		return skipped("no sandbox is available")
 	case st.Tight != "":
 		return doubtful(st.Tight, MoreRoom)
 	case st.AtOnce > 0:
-		return fine(fmt.Sprintf("there is room for %s at once beside palyrad, each with its part; limits by %s", text.Plural(st.AtOnce, "program"), st.Limits))
+		return fine(fmt.Sprintf("%s can run at once in addition to palyrad, each with its share; limits by %s", text.Plural(st.AtOnce, "program"), st.Limits))
 	}
-	return fine("programs at their limits fit beside palyrad; limits by " + st.Limits)
+	return fine("programs at their limits fit in addition to palyrad; limits by " + st.Limits)
 }
 
-// groups looks for control groups in which programs are limited.
-func (p *patient) groups(ctx context.Context) finding {
+// groups reports whether control groups limit programs.
+func (p *subject) groups(ctx context.Context) finding {
 	if !p.chosen.Status.Available || !limitsVary(p.chosen.Status) {
 		return groupsFinding(p.chosen.Status, "", nil)
 	}
 	how, err := p.Groups(ctx)
 	f := groupsFinding(p.chosen.Status, how, err)
 	if p.running {
-		f.detail += "; `palyra status` says what the palyrad that runs has"
+		f.detail += "; `palyra status` shows the sandbox of the running palyrad"
 	}
 	return f
 }
 
-// The levels of limits on Linux, from the best; others have no control groups.
+// The levels of limits on Linux, the best first; other systems have no control groups.
 const cgroupV2, cgroupV1, rlimit = "cgroup_v2", "cgroup_v1", "rlimit"
 
-// limitsVary reports whether limits may be better where palyrad moves.
+// limitsVary reports whether limits may be better in the control group to which palyrad moves at
+// its start.
 func limitsVary(st sandbox.Status) bool {
 	return st.Rung != sandbox.Seatbelt && (st.Limits == cgroupV1 || st.Limits == rlimit)
 }
 
-// groupsFinding says by what programs are limited where the doctor runs, and by what
-// they would be for a palyrad that is started there: that one moves, and the doctor
-// does not.
+// groupsFinding reports the mechanism that limits programs in the control group of the doctor, and
+// the mechanism for a palyrad started there: palyrad moves to another group, the doctor does not.
 func groupsFinding(st sandbox.Status, how string, err error) finding {
 	switch {
 	case !st.Available:
-		return skipped("there is no sandbox")
+		return skipped("no sandbox is available")
 	case st.Limits == cgroupV2:
-		return fine("limits by " + cgroupV2 + ": a control group is delegated where this runs")
+		return fine("limits by " + cgroupV2 + ": a control group is delegated to this process")
 	case !limitsVary(st):
-		return skipped("there are none here; limits by " + st.Limits)
+		return skipped("not available on this system; limits by " + st.Limits)
 	case how != "" && err == nil:
-		return fine(fmt.Sprintf("limits by %s where this runs; a palyrad started here would have %s: %s", st.Limits, cgroupV2, how))
+		return fine(fmt.Sprintf("limits by %s in this process; a palyrad started here would use %s: %s", st.Limits, cgroupV2, how))
 	case st.Limits == cgroupV1:
 		return fine("limits by " + cgroupV1)
 	}
-	why := "the control group where this runs has no controllers for memory and pids that can be written"
+	why := "the control group of this process has no writable controllers for memory and pids"
 	if err != nil {
 		why = err.Error()
 	}
-	return doubtful(fmt.Sprintf("limits by %s, which hold for each process; palyrad adds up the memory of a program and ends it beyond its limit: %s", rlimit, why),
+	return doubtful(fmt.Sprintf("limits by %s, which apply to each process separately; palyrad adds up the memory of a program's processes and stops the program above its limit: %s", rlimit, why),
 		"Run palyrad as a systemd unit with Delegate=yes; docs/operations.md has more.")
 }
 
-// egressFinding says what programs may reach, and whether this machine can hold
-// them to it.
+// egressFinding reports the hosts that programs may reach, and whether this machine can enforce
+// them.
 func egressFinding(p config.ProcessRunner, st sandbox.Status) finding {
 	rules := slices.Concat(p.AllowedEgressHosts, p.AllowedDNSSuffixes)
 	switch {
 	case !st.Available:
-		return skipped("there is no sandbox")
+		return skipped("no sandbox is available")
 	case p.EgressEnforcementMode != config.EgressStrict:
-		return doubtful("process_runner.egress_enforcement_mode is "+p.EgressEnforcementMode+": nothing holds programs to hosts while they run", "Set it to \"strict\" and list the hosts in process_runner.allowed_egress_hosts.")
+		return doubtful("process_runner.egress_enforcement_mode is "+p.EgressEnforcementMode+": running programs are not restricted to hosts", "Set it to \"strict\" and list the hosts in process_runner.allowed_egress_hosts.")
 	case len(rules) == 0:
 		return fine("strict; no hosts are allowed, so that programs run offline")
 	case Unconfined(p, st):
-		return finding{Failed, fmt.Sprintf("hosts are allowed, and the rung %s has no network namespace that would hold programs to them; calls that reach for hosts are refused", st.Rung),
-			"Give the machine what Tier C or the rung user_namespaces needs, or take the hosts out."}
+		return finding{Failed, fmt.Sprintf("hosts are allowed, but the rung %s has no network namespace, so programs cannot be restricted to them; calls that need hosts are refused", st.Rung),
+			"Install the requirements of Tier C or of the rung user_namespaces, which docs/sandbox.md lists, or remove the hosts from the configuration."}
 	}
 	return fine(fmt.Sprintf("strict; programs reach %s and nothing else", strings.Join(rules, ", ")))
 }
 
-// mostNames bounds how many names are told that are found twice.
+// mostNames limits the number of duplicate names listed.
 const mostNames = 8
 
-// toolchains says where programs are found beside the system's, which names are found
-// twice, and what is left out.
+// toolchains reports the programs found outside the system directories, the duplicate names, and
+// the omitted directories.
 func toolchains(found toolchain.Found) finding {
-	parts := []string{"no programs but those of the system"}
+	parts := []string{"only programs in the system directories"}
 	if len(found.Toolchains) > 0 {
 		var bins []string
 		for _, t := range found.Toolchains {
 			bins = append(bins, t.Bins...)
 		}
-		parts = []string{"after those of the system, programs of " + strings.Join(bins, ", ")}
+		parts = []string{"after the system directories, programs of " + strings.Join(bins, ", ")}
 	}
 	if twice := foundTwice(found.Toolchains); len(twice) > 0 {
 		more := ""
 		if len(twice) > mostNames {
 			more = fmt.Sprintf(" and %d more", len(twice)-mostNames)
 		}
-		parts = append(parts, "found twice, of which the first runs: "+strings.Join(twice[:min(len(twice), mostNames)], ", ")+more)
+		parts = append(parts, "found more than once (the first one runs): "+strings.Join(twice[:min(len(twice), mostNames)], ", ")+more)
 	}
-	asked := false
+	configured := false
 	for _, l := range found.Left {
-		parts, asked = append(parts, l.Dir+" is left out: it "+l.Why), asked || l.Asked
+		parts, configured = append(parts, l.Dir+" is omitted: it "+l.Why), configured || l.Asked
 	}
 	detail := strings.Join(parts, "; ")
-	if asked {
-		return doubtful(detail, "Name other directories in process_runner.toolchains, or cure what is wrong with these; docs/sandbox.md says what they must not be.")
+	if configured {
+		return doubtful(detail, "Correct these directories, or set others in process_runner.toolchains; docs/sandbox.md lists the requirements.")
 	}
 	return fine(detail)
 }
 
 // foundTwice lists programs of toolchains that have namesakes.
-func foundTwice(chains []sandbox.Toolchain) []string {
+func foundTwice(chains []command.Toolchain) []string {
 	var list, seen []string
 	for _, t := range chains {
 		for _, bin := range t.Bins {
@@ -248,7 +248,7 @@ func foundTwice(chains []sandbox.Toolchain) []string {
 				continue
 			}
 			for _, entry := range entries {
-				same := sandbox.Namesakes(entry.Name(), sandbox.PathWith(chains), chains)
+				same := command.Namesakes(entry.Name(), command.PathWith(chains), chains)
 				if len(same) < 2 || slices.Contains(seen, entry.Name()) {
 					continue
 				}
@@ -260,17 +260,17 @@ func foundTwice(chains []sandbox.Toolchain) []string {
 	return list
 }
 
-// Unconfined reports whether egress is strict and hosts are allowed, but the
-// sandbox has no network namespace: nothing could hold programs to these hosts.
+// Unconfined reports whether egress is strict and hosts are allowed, but the sandbox has no network
+// namespace: programs could not be restricted to these hosts.
 func Unconfined(p config.ProcessRunner, st sandbox.Status) bool {
 	return p.EgressEnforcementMode == config.EgressStrict && len(p.AllowedEgressHosts)+len(p.AllowedDNSSuffixes) > 0 &&
 		!slices.Contains(st.Layers, sandbox.NetworkNamespace)
 }
 
-// layerExam is what the live probe of a layer showed. Both halves have to be
-// right: what fails without the layer, too, proves nothing about the layer.
-func layerExam(e sandbox.Examination, required []string) Exam {
-	exam := Exam{Name: "layer: " + e.Layer, Result: OK, Detail: e.Detail, Remedy: e.Remedy}
+// layerCheck returns the result of a layer's live probe. Both halves must pass: an operation that
+// also fails without the layer proves nothing about the layer.
+func layerCheck(e sandbox.Examination, required []string) Check {
+	exam := Check{Name: "layer: " + e.Layer, Result: OK, Detail: e.Detail, Remedy: e.Remedy}
 	if e.Denied && e.Control {
 		return exam
 	}
@@ -288,9 +288,9 @@ func layerExam(e sandbox.Examination, required []string) Exam {
 		exam.Detail = joined(e.Problem, e.Detail)
 	case !e.Denied:
 		exam.Result = Failed
-		exam.Detail = joined("the forbidden thing happened", e.Detail)
+		exam.Detail = joined("the forbidden operation succeeded", e.Detail)
 	default:
-		exam.Detail = joined("the forbidden thing failed without the layer, too, so this proves nothing", e.Detail)
+		exam.Detail = joined("the forbidden operation also failed without the layer, so the probe proves nothing", e.Detail)
 	}
 	return exam
 }
@@ -302,11 +302,11 @@ func joined(problem, detail string) string {
 	return problem + ": " + detail
 }
 
-// fixedBubblewrap is the first version without CVE-2026-87766, in which making a
-// mount point followed a symbolic link out of the new root. Ubuntu mended 0.9.0.
+// fixedBubblewrap is the first version with the fix of CVE-2026-87766: creating a mount point
+// followed a symbolic link out of the new root. Ubuntu's 0.9.0 also has the fix.
 const fixedBubblewrap = "0.12.0"
 
-// bubblewrapFinding names the version and says what its known hole means here.
+// bubblewrapFinding reports the version, and the effect of its known vulnerability on Palyra.
 func bubblewrapFinding(st sandbox.Status) finding {
 	version, ok := strings.CutPrefix(st.Backend, "bubblewrap ")
 	if !ok {
@@ -319,7 +319,7 @@ func bubblewrapFinding(st sandbox.Status) finding {
 		"Palyra does not depend on the fix: nothing is created or mounted below /workspace, the one place that programs can prepare")
 }
 
-// older compares versions of numbers and dots.
+// older reports whether a dotted version number is lower than another.
 func older(version, than string) bool {
 	a, b := strings.Split(version, "."), strings.Split(than, ".")
 	for i := range b {
@@ -340,16 +340,16 @@ func part(parts []string, i int) int {
 	return n
 }
 
-// Files of /proc in which a kernel says that user namespaces are restricted.
+// Files of /proc in which a kernel reports restricted user namespaces.
 const (
 	appArmorRestricts = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 	debianAllows      = "/proc/sys/kernel/unprivileged_userns_clone"
 	mostNamespaces    = "/proc/sys/user/max_user_namespaces"
 )
 
-// appArmorProfile lets palyrad, and what it starts, make user namespaces where
-// AppArmor keeps unknown programs from it (Ubuntu 23.10 and later). It takes
-// nothing away: the sandbox is what confines programs.
+// appArmorProfile lets palyrad, and its children, create user namespaces where AppArmor denies that
+// to unknown programs (Ubuntu 23.10 and later). It restricts nothing: the sandbox confines
+// programs.
 const appArmorProfile = `abi <abi/4.0>,
 include <tunables/global>
 
@@ -359,24 +359,23 @@ profile palyrad /usr/local/bin/palyrad flags=(unconfined) {
 }
 `
 
-// profileFor is the profile for palyrad where it is.
+// profileFor returns the AppArmor profile for palyrad at the path of the program.
 func profileFor(program string) string {
 	return strings.Replace(appArmorProfile, "/usr/local/bin/palyrad", program, 1)
 }
 
-// userNamespaces says whether the kernel is told to restrict them. It changes
-// no setting.
+// userNamespaces reports whether the kernel is configured to restrict them. It changes no setting.
 func userNamespaces(b sandbox.Choice) finding {
 	works := b.Status.Available && b.Status.Rung != sandbox.Landlocked
 	switch {
 	case setting(appArmorRestricts) == "1" && works:
-		return fine("AppArmor restricts them, and lets palyrad make them")
+		return fine("AppArmor restricts them, but allows palyrad to create them")
 	case setting(appArmorRestricts) == "1":
 		program, err := os.Executable()
 		if err != nil {
 			program = "/usr/local/bin/palyrad"
 		}
-		return finding{Failed, "AppArmor keeps palyrad from making them (kernel.apparmor_restrict_unprivileged_userns is 1)",
+		return finding{Failed, "AppArmor prevents palyrad from creating them (kernel.apparmor_restrict_unprivileged_userns is 1)",
 			"Write this to /etc/apparmor.d/palyrad, then run `apparmor_parser -r /etc/apparmor.d/palyrad` as root:\n" + profileFor(program)}
 	case works:
 		return fine("not restricted")
@@ -385,10 +384,10 @@ func userNamespaces(b sandbox.Choice) finding {
 	case setting(mostNamespaces) == "0":
 		return finding{Failed, "user.max_user_namespaces is 0", "Raise it with sysctl, as root, or set process_runner.fallback."}
 	}
-	return doubtful("no setting of the kernel is known to forbid them, and the sandbox does not use them", "See the check of the sandbox.")
+	return doubtful("no known kernel setting forbids them, but the sandbox does not use them", "See the result of the check `sandbox`.")
 }
 
-// setting reads one of the kernel's, "" when it does not have it.
+// setting returns a kernel setting, or "" if the kernel does not have it.
 func setting(name string) string {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/toolchain"
 )
 
-// TestLayerExams: a layer is in force only when the forbidden thing was denied
+// TestLayerChecks: a layer is in force only when the forbidden thing was denied
 // with it and happened without it.
-func TestLayerExams(t *testing.T) {
+func TestLayerChecks(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		e        sandbox.Examination
@@ -24,13 +25,13 @@ func TestLayerExams(t *testing.T) {
 	}{
 		{sandbox.Examination{Layer: "seccomp", Denied: true, Control: true, Detail: "mount gave EPERM"}, nil, OK, "mount gave EPERM"},
 		{sandbox.Examination{Layer: "seccomp", Denied: true, Control: false, Detail: "mount"}, nil, Warning, "proves nothing"},
-		{sandbox.Examination{Layer: "seccomp", Denied: false, Control: true, Detail: "mount"}, nil, Failed, "the forbidden thing happened: mount"},
+		{sandbox.Examination{Layer: "seccomp", Denied: false, Control: true, Detail: "mount"}, nil, Failed, "the forbidden operation succeeded: mount"},
 		{sandbox.Examination{Layer: "landlock", Problem: "the kernel has none", Remedy: "A newer kernel."}, nil, Warning, "the kernel has none"},
 		{sandbox.Examination{Layer: "landlock", Problem: "absent on this machine: the kernel has none", Absent: true}, nil, Skipped, "absent on this machine"},
 		{sandbox.Examination{Layer: "landlock", Problem: "absent on this machine: the kernel has none", Absent: true}, []string{"landlock"}, Failed, "absent on this machine"},
 		{sandbox.Examination{Layer: "landlock", Problem: "the kernel has none"}, []string{"landlock"}, Failed, "the kernel has none"},
 	} {
-		if got := layerExam(row.e, row.required); got.Result != row.want || !strings.Contains(got.Detail, row.says) || got.Remedy != row.e.Remedy || got.Name != "layer: "+row.e.Layer {
+		if got := layerCheck(row.e, row.required); got.Result != row.want || !strings.Contains(got.Detail, row.says) || got.Remedy != row.e.Remedy || got.Name != "layer: "+row.e.Layer {
 			t.Errorf("%+v gives %+v", row.e, got)
 		}
 	}
@@ -64,7 +65,7 @@ func TestDoctorSeesEgress(t *testing.T) {
 		{hosts, held, OK, "programs reach a.org:443 and nothing else"},
 		{hosts, open, Failed, "the rung landlock has no network namespace"},
 		{func(*config.ProcessRunner) {}, open, OK, "run offline"},
-		{func(p *config.ProcessRunner) { p.EgressEnforcementMode = config.EgressUnrestricted }, held, Warning, "nothing holds programs to hosts"},
+		{func(p *config.ProcessRunner) { p.EgressEnforcementMode = config.EgressUnrestricted }, held, Warning, "running programs are not restricted to hosts"},
 		{hosts, sandbox.Status{}, Skipped, "no sandbox"},
 	} {
 		p := config.Default().ProcessRunner
@@ -94,23 +95,23 @@ func TestToolchainsFinding(t *testing.T) {
 	for _, name := range []string{filepath.Join(one, "tool"), filepath.Join(one, "own"), filepath.Join(two, "tool")} {
 		must.Do(t, os.WriteFile(name, nil, 0o755))
 	}
-	chain := func(name, bin string) sandbox.Toolchain {
-		return sandbox.Toolchain{Name: name, Bins: []string{bin}, Dirs: []string{bin}}
+	chain := func(name, bin string) command.Toolchain {
+		return command.Toolchain{Name: name, Bins: []string{bin}, Dirs: []string{bin}}
 	}
-	both := []sandbox.Toolchain{chain("a", one), chain("b", two)}
+	both := []command.Toolchain{chain("a", one), chain("b", two)}
 	for _, c := range []struct {
 		found  toolchain.Found
 		result string
 		want   string
 	}{
-		{toolchain.Found{}, OK, "no programs but those of the system"},
-		{toolchain.Found{Toolchains: both[:1]}, OK, "after those of the system, programs of " + one},
-		{toolchain.Found{Toolchains: both}, OK, "found twice, of which the first runs: tool ("},
-		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc"}}}, OK, "/x is left out: it holds .npmrc"},
-		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc", Asked: true}}}, Warning, "/x is left out: it holds .npmrc"},
+		{toolchain.Found{}, OK, "only programs in the system directories"},
+		{toolchain.Found{Toolchains: both[:1]}, OK, "after the system directories, programs of " + one},
+		{toolchain.Found{Toolchains: both}, OK, "found more than once (the first one runs): tool ("},
+		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc"}}}, OK, "/x is omitted: it holds .npmrc"},
+		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc", Asked: true}}}, Warning, "/x is omitted: it holds .npmrc"},
 	} {
 		got := toolchains(c.found)
-		if got.result != c.result || !strings.Contains(got.detail, c.want) || strings.Contains(got.detail, "own (") || strings.Contains(c.want, "after") && strings.Contains(got.detail, "twice") {
+		if got.result != c.result || !strings.Contains(got.detail, c.want) || strings.Contains(got.detail, "own (") || strings.Contains(c.want, "after") && strings.Contains(got.detail, "more than once") {
 			t.Errorf("%+v: %+v", c.found, got)
 		}
 	}

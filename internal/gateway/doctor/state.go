@@ -19,7 +19,7 @@ import (
 	"palyra/internal/ops/journalkey"
 )
 
-func (p *patient) stateDir(context.Context) finding {
+func (p *subject) stateDir(context.Context) finding {
 	dir := p.Settings.StateDir
 	info, err := os.Stat(dir)
 	switch {
@@ -37,7 +37,7 @@ func (p *patient) stateDir(context.Context) finding {
 	return fine(dir)
 }
 
-func (p *patient) daemon(context.Context) finding {
+func (p *subject) daemon(context.Context) finding {
 	if !p.made {
 		return skipped("nothing runs on a state directory that is not there")
 	}
@@ -52,14 +52,14 @@ func (p *patient) daemon(context.Context) finding {
 	return fine(holder + " runs on the state directory")
 }
 
-// What is too little room for a journal: below the first it is time to act,
-// below the second calls may soon be refused.
+// Thresholds of free space for a journal: below the first an operator should act, below the second
+// calls may soon be refused.
 const (
 	littleSpace = 1 << 30
 	tooLittle   = 64 << 20
 )
 
-func (p *patient) space(context.Context) finding {
+func (p *subject) space(context.Context) finding {
 	dir := existing(p.Settings.StateDir)
 	free, err := freeSpace(dir)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -79,7 +79,7 @@ func (p *patient) space(context.Context) finding {
 	return fine(detail)
 }
 
-// existing returns the nearest directory above path that is there.
+// existing returns the nearest existing directory at or above path.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -89,14 +89,14 @@ func existing(path string) string {
 	}
 }
 
-// slowWrite is how long a durable write may take before every call feels it.
+// slowWrite is the duration of a durable write from which calls become noticeably slower.
 const slowWrite = 20 * time.Millisecond
 
-// writes measures what every call waits for twice: a durable write. What it
-// wrote is read back, so that a disk that says yes to everything is seen.
-func (p *patient) writes(context.Context) finding {
+// writes measures a durable write, which every call waits for twice. It reads the data back to
+// detect a disk that falsely reports success.
+func (p *subject) writes(context.Context) finding {
 	if !p.made {
-		return skipped("there is no state directory to write to yet")
+		return skipped("the state directory does not exist yet")
 	}
 	took, err := measureWrites(p.Settings.StateDir)
 	if err != nil {
@@ -133,7 +133,7 @@ func measureWrites(dir string) (_ time.Duration, err error) {
 			return 0, err
 		}
 		if !slices.Equal(block, back) {
-			return 0, errors.New("what was read back is not what was written")
+			return 0, errors.New("the data read back differs from the data written")
 		}
 	}
 	slices.Sort(took)
@@ -141,14 +141,14 @@ func measureWrites(dir string) (_ time.Duration, err error) {
 }
 
 // keysAreThere reports whether the gateway was started once.
-func (p *patient) keysAreThere() bool {
+func (p *subject) keysAreThere() bool {
 	_, err := os.Stat(statedir.Authority(p.Settings.StateDir))
 	return p.made && err == nil
 }
 
-func (p *patient) keys(context.Context) finding {
+func (p *subject) keys(context.Context) finding {
 	if !p.keysAreThere() {
-		return skipped("there are no keys yet; the first start makes them")
+		return skipped("no keys exist yet; the first start creates them")
 	}
 	authority, err := p.Authority()
 	if err != nil {
@@ -158,17 +158,17 @@ func (p *patient) keys(context.Context) finding {
 	detail := fmt.Sprintf("trust domain %s, root until %s, notary until %s", authority.TrustDomain(),
 		root.NotAfter.Format(time.DateOnly), notary.NotAfter.Format(time.DateOnly))
 	if left := time.Until(root.NotAfter); left < 180*24*time.Hour {
-		return doubtful(detail, "The root certificate ends soon: plan a new state directory and pair the devices anew.")
+		return doubtful(detail, "The root certificate expires soon: plan a new state directory and pair the devices again.")
 	}
 	return fine(detail)
 }
 
-// operatorKey says where the local operator's key is. As a file it is what everything of
-// this uid can read.
-func (p *patient) operatorKey(context.Context) finding {
+// operatorKey reports the location of the local operator's key. A key in a file is readable by
+// every process of this uid.
+func (p *subject) operatorKey(context.Context) finding {
 	dir := statedir.Operator(p.Settings.StateDir)
 	if _, err := os.Stat(dir); !p.made || err != nil {
-		return skipped("there is no local operator yet; the first start makes one")
+		return skipped("no local operator exists yet; the first start creates one")
 	}
 	kept, err := identity.KeptIn(dir)
 	switch {
@@ -180,18 +180,18 @@ func (p *patient) operatorKey(context.Context) finding {
 	return fine("the local operator's key is a file in " + dir + ", which every process of this uid can read; `palyra key protect` keeps it elsewhere")
 }
 
-// vault looks whether the vault's key can be used by a palyrad that is started here and
-// now: what a session's keyring says depends on the session.
-func (p *patient) vault(ctx context.Context) finding {
+// vault reports whether a palyrad started here and now could use the vault's key: the result of a
+// session's keyring depends on the session.
+func (p *subject) vault(ctx context.Context) finding {
 	if !p.keysAreThere() {
-		return skipped("there is no key of the vault yet; the first start makes it where vault.backend says (" + p.Settings.Vault.Backend + ")")
+		return skipped("the vault has no key yet; the first start creates it in vault.backend (" + p.Settings.Vault.Backend + ")")
 	}
 	s, err := p.Vault(ctx)
 	switch {
 	case err != nil:
 		return broken(err)
 	case s.Backend == "" && !s.Locked:
-		return skipped("there is no key of the vault yet; the next start makes it where vault.backend says (" + p.Settings.Vault.Backend + ")")
+		return skipped("the vault has no key yet; the next start creates it in vault.backend (" + p.Settings.Vault.Backend + ")")
 	case s.Reason == reason.VaultLocked:
 		return doubtful(s.String(), s.Remedy)
 	case s.Locked:
@@ -202,11 +202,11 @@ func (p *patient) vault(ctx context.Context) finding {
 	return fine(s.String() + ", key " + s.ID)
 }
 
-// places names where each key lives. Whether the TPM can use those that are in it was
-// found when they were opened.
-func (p *patient) places(context.Context) finding {
+// places lists the location of each key. Whether the TPM can use its keys was tested when they were
+// opened.
+func (p *subject) places(context.Context) finding {
 	if !p.keysAreThere() {
-		return skipped("there are no keys yet; the first start makes them where keys.store says (" + p.Settings.Keys.Store + ")")
+		return skipped("the gateway has no keys yet; the first start creates them in keys.store (" + p.Settings.Keys.Store + ")")
 	}
 	authority, err := p.Authority()
 	if err != nil {
@@ -219,19 +219,19 @@ func (p *patient) places(context.Context) finding {
 	return fine(strings.Join(lines, "; "))
 }
 
-func (p *patient) journal(ctx context.Context) finding {
+func (p *subject) journal(ctx context.Context) finding {
 	detail, _, err := p.readJournal(ctx)
 	if err != nil {
 		return broken(err)
 	}
 	if detail == "" {
-		return skipped("there is no journal yet")
+		return skipped("no journal exists yet")
 	}
 	return fine(detail)
 }
 
 // readJournal verifies the end of the journal, from the last checkpoint on.
-func (p *patient) readJournal(ctx context.Context) (detail string, head journal.Head, err error) {
+func (p *subject) readJournal(ctx context.Context) (detail string, head journal.Head, err error) {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil || !p.keysAreThere() {
 		return "", head, nil
 	}
@@ -255,12 +255,12 @@ func (p *patient) readJournal(ctx context.Context) (detail string, head journal.
 	return fmt.Sprintf("%s; the last checkpoint and what follows it verify (`palyra journal verify` looks at all of it)", text.Plural(head.Seq, "event")), head, nil
 }
 
-// clockBehind is by how much a clock may be behind the journal before it counts.
+// clockBehind is how far a clock may be behind the journal before the check reports it.
 const clockBehind = 2 * time.Second
 
-// clock compares the clock with the journal, whose times never go back, and
-// asks the kernel whether something keeps it right.
-func (p *patient) clock(ctx context.Context) finding {
+// clock compares the clock with the journal, whose times never decrease, and queries the kernel for
+// time synchronisation.
+func (p *subject) clock(ctx context.Context) finding {
 	now := time.Now()
 	_, head, err := p.readJournal(ctx)
 	if err == nil && head.At.Sub(now) > clockBehind {
@@ -281,20 +281,20 @@ func (p *patient) clock(ctx context.Context) finding {
 	return fine(now.UTC().Format(time.RFC3339) + ", kept right by a time service")
 }
 
-// reserveLeft is the exam of the reserve.
-func (p *patient) reserveLeft(context.Context) finding {
+// reserveLeft examines the disk reserve.
+func (p *subject) reserveLeft(context.Context) finding {
 	switch {
 	case p.Settings.Storage.ReserveBytes == 0:
-		return doubtful("storage.reserve_bytes is 0", "When the disk is full nobody can vote, freeze or revoke; leave the setting out to have a reserve.")
+		return doubtful("storage.reserve_bytes is 0", "When the disk is full, votes, freezes and revocations fail; remove the setting to use the default reserve.")
 	case !p.made:
-		return skipped("there is no store yet to reserve room for")
+		return skipped("no store exists yet that needs a reserve")
 	}
 	held, size, err := p.Reserve()
 	switch {
 	case err != nil:
 		return broken(fmt.Errorf("looking at the reserve: %w", err))
 	case size == 0:
-		return skipped("there is no reserve here: the disk is too small, or the system does not say how full it is")
+		return skipped("the reserve is unavailable: the disk is too small, or the system does not report free space")
 	case held < size:
 		return doubtful(fmt.Sprintf("%d of %d MiB are reserved for operators", held>>20, size>>20),
 			"palyrad fills the reserve while it runs, once the disk has room.")

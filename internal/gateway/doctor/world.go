@@ -25,34 +25,34 @@ import (
 	"palyra/internal/surface/console/certificate"
 )
 
-func (p *patient) apiPort(ctx context.Context) finding {
+func (p *subject) apiPort(ctx context.Context) finding {
 	return p.port(ctx, p.Settings.Listen.API, "listen.api")
 }
 
-func (p *patient) metricsPort(ctx context.Context) finding {
+func (p *subject) metricsPort(ctx context.Context) finding {
 	if p.Settings.Listen.Metrics == "" {
 		return skipped("switched off")
 	}
 	return p.port(ctx, p.Settings.Listen.Metrics, "listen.metrics")
 }
 
-func (p *patient) agentsPort(ctx context.Context) finding {
+func (p *subject) agentsPort(ctx context.Context) finding {
 	if p.Settings.Listen.Agents == "" {
 		return skipped("switched off")
 	}
 	return p.port(ctx, p.Settings.Listen.Agents, "listen.agents")
 }
 
-func (p *patient) consolePort(ctx context.Context) finding {
+func (p *subject) consolePort(ctx context.Context) finding {
 	if p.Settings.Listen.Console == "" {
 		return skipped("switched off")
 	}
 	return p.port(ctx, p.Settings.Listen.Console, "listen.console")
 }
 
-// consoleOrigin says where browsers reach the console, and whether that changed: passkeys
+// consoleOrigin reports the console's address for browsers, and whether that changed: passkeys
 // belong to its name.
-func (p *patient) consoleOrigin(ctx context.Context) finding {
+func (p *subject) consoleOrigin(ctx context.Context) finding {
 	if p.Settings.Listen.Console == "" {
 		return skipped("switched off")
 	}
@@ -83,10 +83,10 @@ func (p *patient) consoleOrigin(ctx context.Context) finding {
 		}
 	}
 	if next.Name() != was.Name() {
-		return doubtful("with the next start the console is at "+next.Name()+" in place of "+was.Name()+": "+p.lostAt(ctx, next.Name()), "Set console.origin back to "+kept.Origin+", or enroll passkeys anew.")
+		return doubtful("with the next start the console is at "+next.Name()+" in place of "+was.Name()+": "+p.lostAt(ctx, next.Name()), "Set console.origin back to "+kept.Origin+", or enroll passkeys again.")
 	}
 	if before, err := console.ParseOrigin(kept.Was); err == nil && before.Name() != was.Name() {
-		return doubtful(kept.Origin+"; it was at "+kept.Was+" before: "+p.lostAt(ctx, was.Name()), "Set console.origin back to "+kept.Was+", or enroll passkeys anew.")
+		return doubtful(kept.Origin+"; it was at "+kept.Was+" before: "+p.lostAt(ctx, was.Name()), "Set console.origin back to "+kept.Was+", or enroll passkeys again.")
 	}
 	return fine(kept.Origin)
 }
@@ -95,7 +95,7 @@ func (p *patient) consoleOrigin(ctx context.Context) finding {
 const mostNamed = 8
 
 // lostAt names the passkeys that no browser offers to a console of that name.
-func (p *patient) lostAt(ctx context.Context, name string) string {
+func (p *subject) lostAt(ctx context.Context, name string) string {
 	all, err := p.storedPasskeys(ctx)
 	if err != nil {
 		return "passkeys that were enrolled there are lost"
@@ -116,8 +116,8 @@ func (p *patient) lostAt(ctx context.Context, name string) string {
 	}
 }
 
-// port tries to listen. Beside a running daemon the port is taken, by it.
-func (p *patient) port(ctx context.Context, address, key string) finding {
+// port tests whether the port is free. A running daemon occupies it.
+func (p *subject) port(ctx context.Context, address, key string) finding {
 	if p.running {
 		return skipped(address + "; the palyrad that runs holds it")
 	}
@@ -131,7 +131,7 @@ func (p *patient) port(ctx context.Context, address, key string) finding {
 	return fine(address + " is free")
 }
 
-func (p *patient) workspaces(context.Context) finding {
+func (p *subject) workspaces(context.Context) finding {
 	if err := p.Workspaces(); err != nil {
 		return broken(err)
 	}
@@ -149,16 +149,16 @@ func (p *patient) workspaces(context.Context) finding {
 	return fine(strings.Join(names, ", "))
 }
 
-// policies reads the policy directory as palyrad does. Whether others could change it is
-// looked at where palyrad would be of this user.
-func (p *patient) policies() (sources, tests []policy.Source, err error) {
+// policies reads the policy directory as palyrad does. It checks whether others could change the
+// directory only if palyrad would run as this user.
+func (p *subject) policies() (sources, tests []policy.Source, err error) {
 	if _, err := os.Stat(p.Settings.StateDir); err != nil || trusted.Mine(p.Settings.StateDir) {
 		return policyadmin.ReadTrusted(p.Settings)
 	}
 	return policyadmin.ReadDir(p.Settings.Policy.Dir)
 }
 
-func (p *patient) policy(ctx context.Context) finding {
+func (p *subject) policy(ctx context.Context) finding {
 	sources, tests, err := p.policies()
 	if err != nil {
 		return broken(err)
@@ -181,11 +181,11 @@ func (p *patient) policy(ctx context.Context) finding {
 		switch {
 		case f.Severity == policyfinding.SeverityError:
 			faults = append(faults, f)
-		case f.Code != policyfinding.CodeOpaque: // says what a tool's schema keeps from policy, which is no defect
+		case f.Code != policyfinding.CodeOpaque: // reports the parts of a tool's schema that policy cannot see, which is not a defect
 			warnings = append(warnings, f)
 		}
 	}
-	detail := fmt.Sprintf("%s of %s beside the built-in policies", text.Plural(len(sources), "file"), cmp.Or(p.Settings.Policy.Dir, "policy.dir"))
+	detail := fmt.Sprintf("%s of %s in addition to the built-in policies", text.Plural(len(sources), "file"), cmp.Or(p.Settings.Policy.Dir, "policy.dir"))
 	check := "Run `palyra policy check` and `palyra policy test`."
 	switch {
 	case len(faults) > 0:
@@ -198,8 +198,8 @@ func (p *patient) policy(ctx context.Context) finding {
 	return fine(detail)
 }
 
-// checked finds what keeps a set from loading, and what is odd about it. The
-// tests are run on what would load, as at a start.
+// checked returns the errors that prevent a set from loading, and its warnings. The tests run on
+// the set that would load, as at a start.
 func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]policyfinding.Finding, error) {
 	findings := lint.Check(cfg)
 	isFault := func(f policyfinding.Finding) bool { return f.Severity == policyfinding.SeverityError }
@@ -210,8 +210,8 @@ func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]p
 	return append(findings, report.Failures()...), err
 }
 
-// members are those of the store; a gateway that never started has none.
-func (p *patient) members(ctx context.Context) (list []access.Member, roles []access.Role, err error) {
+// members returns the members in the store; a gateway that never started has none.
+func (p *subject) members(ctx context.Context) (list []access.Member, roles []access.Role, err error) {
 	if _, statErr := os.Stat(statedir.Store(p.Settings.StateDir)); statErr != nil {
 		return nil, append(access.BuiltinRoles, p.Settings.Roles...), nil
 	}
@@ -227,9 +227,9 @@ func (p *patient) members(ctx context.Context) (list []access.Member, roles []ac
 	return registry.List(), registry.Roles(), nil
 }
 
-// models builds the providers as a start does, from key files and scripts; nobody is
-// called, and the vault, which palyrad asks with each turn, is not either.
-func (p *patient) models(context.Context) finding {
+// models builds the providers as a start does, from key files and scripts. It calls neither a
+// provider nor the vault, which palyrad queries for each turn.
+func (p *subject) models(context.Context) finding {
 	if len(p.Settings.Models) == 0 {
 		return skipped("none is configured; `palyra run` needs one")
 	}
@@ -245,8 +245,8 @@ func (p *patient) models(context.Context) finding {
 	return fine(strings.Join(names, ", "))
 }
 
-// secrets reads the files as a call would, and shows none of what they hold.
-func (p *patient) secrets(context.Context) finding {
+// secrets reads the files as a call would, and prints none of their content.
+func (p *subject) secrets(context.Context) finding {
 	if len(p.Settings.Secrets) == 0 {
 		return skipped("none is configured")
 	}

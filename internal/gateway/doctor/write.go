@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Diagnosis is the machine output; fields are only ever added.
+// Diagnosis is the machine-readable output; fields are only ever added.
 type Diagnosis struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Healthy    bool   `json:"healthy"`
-	Checks     []Exam `json:"checks"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Healthy    bool    `json:"healthy"`
+	Checks     []Check `json:"checks"`
 }
 
 // Write writes the exams as a table, or as JSON when output is "json". It fails
 // when an exam did.
-func Write(out io.Writer, exams []Exam, output string) error {
+func Write(out io.Writer, exams []Check, output string) error {
 	failed := 0
 	for _, e := range exams {
 		if e.Result == Failed {
@@ -30,7 +30,7 @@ func Write(out io.Writer, exams []Exam, output string) error {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(Diagnosis{"palyra.dev/v1", "Diagnosis", failed == 0, exams})
 	} else {
-		err = writeExams(out, exams)
+		err = writeChecks(out, exams)
 	}
 	switch {
 	case err != nil:
@@ -41,7 +41,7 @@ func Write(out io.Writer, exams []Exam, output string) error {
 	return nil
 }
 
-func writeExams(out io.Writer, exams []Exam) error {
+func writeChecks(out io.Writer, exams []Check) error {
 	for _, e := range exams {
 		if _, err := fmt.Fprintf(out, "%-8s %-26s %s\n", e.Result, e.Name, e.Detail); err != nil {
 			return err

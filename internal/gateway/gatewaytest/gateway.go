@@ -1,6 +1,6 @@
-// Package gatewaytest is the gateway in which rooms are tested that stand above
-// the stages of a call: a real store, the policy engine, the desk, the router
-// and a notary, the pipeline through them, and tools that do what a test says.
+// Package gatewaytest provides a gateway for tests of components above the stages of a call: a real
+// store, the policy engine, the desk, the router and a notary, the pipeline through them, and
+// configurable test tools.
 package gatewaytest
 
 import (
@@ -22,29 +22,29 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// Config says what a gateway is made of.
+// Config configures a gateway.
 type Config struct {
 	DB     *sqlite.DB
 	Engine *policy.Engine
 	Notary call.Notary
 	Tools  []tool.Runnable
-	// Approvals keeps what the desk is asked, nil for DB.
+	// Approvals stores the desk's approvals; nil for DB.
 	Approvals approval.Store
 	Limits    approval.Limits
-	// LiveDevice says which devices may act, nil for all.
+	// LiveDevice reports which devices may act; nil for all.
 	LiveDevice func(string) bool
-	// Standing says which callers may not go on, nil for none.
+	// Standing returns why a caller must stop; nil for no check.
 	Standing func(access.Caller) error
-	// MaxCallsPerRun and MaxCallsPerSession are bounds that no test reaches when
-	// they are 0; SessionIdle is an hour then.
+	// MaxCallsPerRun and MaxCallsPerSession limit calls. If they are 0, the limits are so high that
+	// no test reaches them, and SessionIdle is an hour.
 	MaxCallsPerRun, MaxCallsPerSession int
 	SessionIdle                        time.Duration
 	Log                                *slog.Logger
-	// Between, unless nil, may stand something before each stage.
+	// Between, unless nil, may wrap each stage.
 	Between func(*Gateway, *call.Config)
 }
 
-// Gateway is the stages of a call and the pipeline through them.
+// Gateway holds the stages of a call, and the pipeline that connects them.
 type Gateway struct {
 	Config Config
 	Desk   *approval.Desk
@@ -54,11 +54,11 @@ type Gateway struct {
 	StopDesk func()
 }
 
-// many is a bound that no test reaches.
+// many is a limit that no test reaches.
 const many = 1 << 30
 
-// New builds the stages over a store, as a start of the daemon does. The desk
-// runs until the test ends.
+// New creates the stages over a store, as the daemon does at its start. The desk runs until the
+// test ends.
 func New(t testing.TB, c Config) *Gateway {
 	t.Helper()
 	if c.Approvals == nil {
@@ -88,7 +88,7 @@ func New(t testing.TB, c Config) *Gateway {
 	return g
 }
 
-// Route makes the router anew.
+// Route recreates the router.
 func (g *Gateway) Route(t testing.TB) {
 	t.Helper()
 	g.Router = must.Get(dispatch.New(dispatch.Config{
@@ -96,7 +96,7 @@ func (g *Gateway) Route(t testing.TB) {
 	}))(t)
 }
 
-// Connect makes the pipeline anew.
+// Connect recreates the pipeline.
 func (g *Gateway) Connect(t testing.TB) {
 	t.Helper()
 	c := call.Config{
@@ -110,14 +110,14 @@ func (g *Gateway) Connect(t testing.TB) {
 	g.Pipeline = must.Get(call.New(c))(t)
 }
 
-// Notary signs under an authority of its own that is valid at any time.
+// Notary returns a notary with its own certificate authority, which is valid at any time.
 func Notary(t testing.TB) *attest.Notary {
 	t.Helper()
 	key, chain := catest.Lasting(t).Signer(t, "palyra.local", "/notary/1")
 	return must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chain, Gateway: "palyra.local"}))(t)
 }
 
-// Agent is the agent of policytest's sets, at the API.
+// Agent is the agent in the policy sets of policytest, calling through the API.
 var Agent = access.Caller{
 	Principal: policytest.Agent, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleAgent},
 	DeviceID: "01JNA3Q0G0DEV1CE0000000001", Surface: access.SurfaceGRPC, Paired: true,

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Log keeps what many write to it.
+// Log collects the output of concurrent writers.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -19,14 +19,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String is what was written.
+// String returns the collected output.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Count is how often a text was written.
+// Count returns the number of occurrences of a text.
 func (l *Log) Count(part string) int { return strings.Count(l.String(), part) }
 
 // Logger writes to the log.

@@ -12,15 +12,15 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Probe is a tool whose plan and work a test can change, and that counts its
-// runs. What a test changes while calls are under way it changes in Change.
+// Probe is a tool with a configurable plan and execution, which counts its runs. Use Change for
+// changes while calls are running.
 type Probe struct {
 	Of tool.Descriptor
-	// Runs counts what ran, Closed how often what was held was let go of.
+	// Runs counts the executions, Closed the releases of held objects.
 	Runs, Closed atomic.Int32
 
 	mu sync.Mutex
-	// Found is what planning finds, unless PlanErr is set.
+	// Found is the result of planning, unless PlanErr is set.
 	Found   tool.Plan
 	PlanErr error
 	// PathOfInput has plans name the path of their input.
@@ -29,11 +29,11 @@ type Probe struct {
 	OnPlan func(n int)
 	// Planned counts the plans.
 	Planned int
-	// Work is what a run does; nil succeeds.
+	// Work is the execution of a run; nil succeeds.
 	Work func(context.Context, tool.Call) tool.Report
 }
 
-// NewProbe is a tool with everything that a plan can be bound to.
+// NewProbe returns a tool with every element that a plan can bind to.
 func NewProbe(d tool.Descriptor) *Probe {
 	return &Probe{Of: d, Found: tool.Plan{
 		Subject: d.Name + ":subject",
@@ -118,7 +118,7 @@ func Succeeded(result string) tool.Report {
 	}
 }
 
-// Reports makes a tool succeed with a result.
+// Reports returns an execution that succeeds with a result.
 func Reports(result string) func(context.Context, tool.Call) tool.Report {
 	return func(context.Context, tool.Call) tool.Report { return Succeeded(result) }
 }

@@ -1,10 +1,14 @@
-// Package ca is the gateway's certificate authority: a root that signs nothing but
-// the issuing intermediate, that intermediate, which name constraints bind to the
-// gateway's trust domain, and the short-lived certificates of servers, devices and
-// the notary. It also keeps the notary's and the journal's signing keys.
+// Package ca is the gateway's certificate authority. A root signs only the issuing intermediate.
+// Name constraints restrict the intermediate to the gateway's trust domain. It issues the
+// short-lived certificates of servers and devices, and the certificates of the notary. The package
+// also stores the signing keys of the notary and the journal.
 //
-// Everything lives in one directory of mode 0700. Identities are URI names
-// spiffe://<trust domain>/...; a common name never counts.
+// All files are in one directory of mode 0700. Identities are URI names spiffe://<trust
+// domain>/...; a common name is never used as an identity.
+//
+// keys.store must state where the keys are, and a mismatch is an error. If keys in files were
+// accepted with the setting tpm, operators would rely on a protection that does not exist; with the
+// setting file, the next rotation would write a key in plain.
 package ca
 
 import (
@@ -33,29 +37,29 @@ const (
 	RootLife    = 10 * 365 * 24 * time.Hour
 	IssuingLife = 365 * 24 * time.Hour
 	LeafLife    = 24 * time.Hour
-	// skew is how far a certificate's start lies in the past, so that a peer
-	// whose clock is a little behind accepts it.
+	// skew is how far a certificate starts in the past, so that a peer with a slow clock accepts
+	// it.
 	skew = 5 * time.Minute
 )
 
-// Loopback are the names and addresses every server certificate may carry.
+// Loopback returns the names and addresses that every server certificate may contain.
 func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 // Options are the settings of an authority.
 type Options struct {
-	// TrustDomain is a lower-case DNS name. It cannot change once the authority
-	// exists. "" is that of the authority that exists; a new one gets a name of its
-	// own, from the digest of its root's public key: palyra-0f1e2d3c4b5a6978.internal.
+	// TrustDomain is a lower-case DNS name. It cannot change once the authority exists. "" is the
+	// domain of the existing authority; a new one gets its own name from the digest of its root's
+	// public key: palyra-0f1e2d3c4b5a6978.internal.
 	TrustDomain string
-	// ServerHosts are the names and addresses beside the loopback ones for
-	// which server certificates may be issued.
+	// ServerHosts are the names and addresses, in addition to loopback, for which server
+	// certificates may be issued.
 	ServerHosts []string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Rand gives serial numbers; nil means crypto/rand. Keys always come from
-	// the system's generator.
+	// Rand generates serial numbers; nil means crypto/rand. Keys always come from the system's
+	// generator.
 	Rand io.Reader
-	// Module is where keys live; nil means the files themselves.
+	// Module stores the keys; nil means files.
 	Module Module
 }
 
@@ -66,10 +70,10 @@ type Authority struct {
 	hosts  []string
 	now    func() time.Time
 	rand   io.Reader
-	// module is nil where keys are files.
+	// module is nil if the keys are files.
 	module Module
-	// sealing is true while keys are moved into the module; plain says that a key
-	// besides the root's was found in a file.
+	// sealing is true while keys are moved into the module; plain means that a key other than the
+	// root's was found in a file.
 	sealing, plain bool
 	root           pair
 
@@ -89,10 +93,9 @@ type pair struct {
 // lowerDomain reports whether name is a DNS name in lower case.
 func lowerDomain(name string) bool { return dnsname.Valid(name) && name == strings.ToLower(name) }
 
-// Open reads the authority in dir, or makes it there when dir does not exist
-// or is empty; created says which. A directory that others may read, a missing
-// or unreadable file and another trust domain are refused: a new authority in
-// place of a damaged one would orphan every device and attestation.
+// Open reads the authority in dir, or creates it if dir does not exist or is empty; created reports
+// which. It refuses a directory that others may read, a missing or unreadable file, and another
+// trust domain: replacing a damaged authority would orphan every device and attestation.
 func Open(dir string, o Options) (a *Authority, created bool, err error) {
 	a, err = newAuthority(dir, o)
 	if err != nil {
@@ -124,8 +127,8 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 	return a, empty, a.Maintain()
 }
 
-// Inspect opens an authority that exists and changes nothing: nothing is made
-// and nothing is renewed. It finds what Open would refuse.
+// Inspect opens an existing authority without creating or renewing anything. It detects every
+// defect that Open refuses.
 func Inspect(dir string, o Options) (*Authority, error) {
 	a, err := newAuthority(dir, o)
 	if err != nil {
@@ -178,8 +181,8 @@ func isEmpty(dir string) (bool, error) {
 	return len(entries) == 0, err
 }
 
-// create makes everything in a directory beside the final one and renames it,
-// so that a crash leaves no half authority.
+// create creates everything in a sibling directory and renames it, so that a crash leaves no
+// partial authority.
 func (a *Authority) create() error {
 	parent := filepath.Dir(a.dir)
 	if err := os.MkdirAll(parent, keyfile.DirMode); err != nil {
@@ -254,9 +257,9 @@ func (a *Authority) Root() *x509.Certificate { return a.root.cert }
 // RootPEM returns the root certificate in PEM, the ca.pem of a bundle.
 func (a *Authority) RootPEM() []byte { return chainPEM([]*x509.Certificate{a.root.cert}) }
 
-// Maintain renews the issuing certificate and the notary's certificate when
-// two thirds of their life are over, and certifies the checkpoint key that an
-// older release made. Open calls it; a daemon calls it daily.
+// Maintain renews the issuing certificate and the notary's certificate when two thirds of their
+// life are over, and certifies a checkpoint key that an older release created. Open calls it, and a
+// daemon calls it daily.
 func (a *Authority) Maintain() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -21,14 +21,14 @@ const (
 	notaryPastFile  = "notary-past.json"
 	journalFile     = "journal.key"
 	journalPastFile = "journal-past"
-	// journalKeysFile has the public keys with their certificates and sizes,
-	// journalNextFile a key that has not taken over yet.
+	// journalKeysFile has the public keys with their certificates and sizes. journalNextFile has a
+	// key that is not the current one yet.
 	journalKeysFile = "journal-keys.json"
 	journalNextFile = "journal-next.json"
 )
 
-// sweep removes what a write of a file left that was killed before its rename. It may
-// hold a key that is in use, also one that lies in a module since.
+// sweep removes the temporary file of a write that was killed before its rename. It may contain a
+// key in use, including one that has since moved into a module.
 func (a *Authority) sweep() error {
 	return keyfile.Sweep(a.dir, rootFile, issuingFile, notaryFile, notaryPastFile, journalFile, journalPastFile, journalKeysFile, journalNextFile)
 }
@@ -36,8 +36,7 @@ func (a *Authority) sweep() error {
 // certBlock is the type of the PEM block of a certificate.
 const certBlock = "CERTIFICATE"
 
-// writePair writes key and certificate into one file, so that they cannot get
-// out of step.
+// writePair writes key and certificate into one file, so that they always match.
 func (a *Authority) writePair(path string, p pair) error { return a.writeKeyChain(path, p.key, p.cert) }
 
 func (a *Authority) writeKeyChain(path string, key crypto.Signer, chain ...*x509.Certificate) error {
@@ -56,9 +55,8 @@ func (a *Authority) readPair(path string) (pair, error) {
 	return pair{chain[0], key}, nil
 }
 
-// readKeyChain reads a private key and the chain of its certificate. With a module,
-// only the root's key may lie in the file itself: that of a gateway whose other keys
-// were moved.
+// readKeyChain reads a private key and the chain of its certificate. With a module, only the root's
+// key may be in the file itself, for a gateway whose other keys were moved.
 func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
@@ -74,8 +72,8 @@ func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificat
 	return key, chain, err
 }
 
-// ReadRoot reads the root certificate of the authority in a directory, wherever its key
-// is. That the key is there is not proven.
+// ReadRoot reads the root certificate of the authority in a directory. It does not require or check
+// the root's key.
 func ReadRoot(dir string) (*x509.Certificate, error) {
 	path := filepath.Join(dir, rootFile)
 	text, err := keyfile.Read(path)
@@ -90,8 +88,8 @@ func ReadRoot(dir string) (*x509.Certificate, error) {
 	return chain[0], nil
 }
 
-// damaged is the error of a file that cannot be used. What says already what to do
-// about it keeps its words.
+// damaged returns the error of an unusable file. An error that already contains a remedy keeps its
+// text.
 func damaged(path string, err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {
@@ -145,7 +143,7 @@ func ParseChain(text []byte) ([]*x509.Certificate, error) {
 		chain, text = append(chain, c), rest
 	}
 	if len(chain) == 0 {
-		return nil, errors.New("there is no certificate in PEM")
+		return nil, errors.New("it contains no certificate in PEM")
 	}
 	return chain, nil
 }

@@ -35,8 +35,8 @@ type Issued struct {
 	NotBefore, NotAfter time.Time
 }
 
-// IssueServer makes a key and a certificate for this host's servers. Hosts
-// that are neither loopback nor configured are refused.
+// IssueServer creates a key and a certificate for this host's servers. It refuses hosts that are
+// neither loopback nor configured.
 func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,15 +80,15 @@ func (a *Authority) mayServe(host string) bool {
 	return false
 }
 
-// IssueDevice certifies the key of a request (PKCS #10, PEM or DER) for the
-// device with this ULID. Only the key is taken from the request: names and
-// extensions that it asks for are ignored. Keys are P-256, P-384 or Ed25519.
+// IssueDevice certifies the key of a request (PKCS #10, PEM or DER) for the device with this ULID.
+// It uses only the key of the request, and ignores the requested names and extensions. Keys are
+// P-256, P-384 or Ed25519.
 func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
 	return a.IssueSession(csr, deviceID, LeafLife)
 }
 
-// IssueSession is IssueDevice for a certificate that ends after life, which is
-// LeafLife at most.
+// IssueSession is IssueDevice with the given lifetime of the certificate, which is at most
+// LeafLife.
 func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration) (Issued, error) {
 	if life <= 0 || life > LeafLife {
 		return Issued{}, reason.Errorf(reason.InvalidInput, "a certificate lasts up to %s, and %s was asked for", LeafLife, life)
@@ -103,9 +103,8 @@ func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration
 	return a.issueDevice(pub, deviceID, life)
 }
 
-// ReissueDevice certifies a key for the device with this ULID without a request, which
-// would prove that somebody has the private key: the caller knows the key to be the
-// device's.
+// ReissueDevice certifies a key for the device with this ULID without a request, which would prove
+// possession of the private key: the caller MUST ensure that the key is the device's.
 func (a *Authority) ReissueDevice(pub crypto.PublicKey, deviceID string) (Issued, error) {
 	if err := strongKey(pub); err != nil {
 		return Issued{}, err
@@ -136,7 +135,7 @@ func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificat
 	return append(issued.Chain, a.root.cert), nil
 }
 
-// The paths of identities.
+// The paths in the URIs of identities.
 const (
 	devicePath  = "/device/"
 	notaryPath  = "/notary/"
@@ -187,8 +186,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// RequestKey is the public key of a certificate request (PKCS #10, PEM or DER). It
-// proves that the sender holds the key, and that the key is strong.
+// RequestKey returns the public key of a certificate request (PKCS #10, PEM or DER). It verifies
+// that the sender holds the key, and that the key is strong.
 func RequestKey(csr []byte) (crypto.PublicKey, error) {
 	if len(csr) > maxCSR {
 		return nil, reason.Errorf(reason.InputTooLarge, "certificate request has %d bytes, the limit is %d", len(csr), maxCSR)

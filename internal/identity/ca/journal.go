@@ -26,11 +26,10 @@ import (
 type journalKeys struct {
 	signer   string
 	verifier string
-	// known are all keys, the current one first. One without a certificate is of
-	// an older release and was not certified yet.
+	// known has all keys, the current one first. A key without a certificate is from an older
+	// release and has not been certified yet.
 	known []JournalKey
-	// next is a key that has not taken over yet; its Verifier is "" when there
-	// is none.
+	// next is a key that is not active yet. Its Verifier is "" if no such key exists.
 	next nextJournalKey
 }
 
@@ -40,17 +39,18 @@ type JournalKey struct {
 	Verifier string
 	// Chain is the certificate and its issuer, without the root.
 	Chain []*x509.Certificate
-	// CertifiedAt is when the key was certified. Verifiers check the certificate
-	// at that time and not now: the key may sign longer than it is valid.
+	// CertifiedAt is when the key was certified. Verifiers check the certificate at that time and
+	// not now: the key may sign longer than it is valid.
 	CertifiedAt time.Time
-	// First and Last bound the tree sizes that it signs for; a Last of 0 is open.
+	// First and Last are the smallest and largest tree size that the key signs. Last is 0 if the
+	// range is open.
 	First, Last int64
 }
 
 // ChainPEM returns the chain in PEM.
 func (k JournalKey) ChainPEM() string { return string(chainPEM(k.Chain)) }
 
-// storedJournalKey is how a JournalKey is stored.
+// storedJournalKey is the stored form of a JournalKey.
 type storedJournalKey struct {
 	Verifier    string    `json:"verifier"`
 	Chain       string    `json:"chain"`
@@ -59,7 +59,7 @@ type storedJournalKey struct {
 	Last        int64     `json:"last_size,omitempty"`
 }
 
-// nextJournalKey is a key that waits for the journal to say that it took over.
+// nextJournalKey is a key whose takeover is not journaled yet.
 type nextJournalKey struct {
 	Signer string           `json:"signer"`
 	Key    storedJournalKey `json:"key"`
@@ -90,14 +90,13 @@ func (a *Authority) JournalKeys() []JournalKey {
 	return slices.Clone(a.journal.known)
 }
 
-// A checkpoint key is replaced in three steps, so that a crash between them loses
-// neither key. NextJournalKey stores a new key, the journal records durably that
-// the new key took over, and AdoptJournalKey makes it the current one. If there is
-// a next key when an authority is opened, the journal tells whether it took over:
-// AdoptJournalKey or DropJournalKey then ends the rotation.
+// A checkpoint key is replaced in three steps, so that a crash between them loses neither key.
+// NextJournalKey stores a new key, the journal durably records its takeover, and AdoptJournalKey
+// makes it the current one. If a next key exists when an authority is opened, the journal shows
+// whether it took over: AdoptJournalKey or DropJournalKey then completes the rotation.
 
-// NextJournalKey makes a checkpoint key with its certificate and keeps it until
-// it is adopted or dropped.
+// NextJournalKey creates a checkpoint key with its certificate and stores it until it is adopted or
+// dropped.
 func (a *Authority) NextJournalKey() (signer string, key JournalKey, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,23 +125,22 @@ func (a *Authority) writeNext(dir string, next nextJournalKey) (err error) {
 	return writeJSON(filepath.Join(dir, journalNextFile), next)
 }
 
-// PendingJournalKey returns the verifier of a key that was neither adopted nor
-// dropped, "" when there is none.
+// PendingJournalKey returns the verifier of a key that was neither adopted nor dropped, or "".
 func (a *Authority) PendingJournalKey() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.journal.next.Key.Verifier
 }
 
-// AdoptJournalKey makes the next key the current one; the key before it signed
-// for tree sizes up to last. The file of the next key is removed last, so that after
-// a crash in between AdoptJournalKey can be called again.
+// AdoptJournalKey makes the next key the current one. The previous key signed tree sizes up to
+// last. The file of the next key is removed last, so that AdoptJournalKey can be called again after
+// a crash in between.
 func (a *Authority) AdoptJournalKey(last int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := a.journal.next
 	if next.Key.Verifier == "" {
-		return errors.New("there is no next checkpoint key")
+		return errors.New("no next checkpoint key exists")
 	}
 	adopted, err := next.Key.key()
 	if err != nil {
@@ -172,7 +170,7 @@ func (a *Authority) AdoptJournalKey(last int64) error {
 	return a.dropNext()
 }
 
-// DropJournalKey forgets a next key that never took over.
+// DropJournalKey deletes a next key that never became the current one.
 func (a *Authority) DropJournalKey() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,10 +185,10 @@ func (a *Authority) dropNext() error {
 	return keyfile.SyncDir(a.dir)
 }
 
-// journalName follows the trust domain in the name of a checkpoint key.
+// journalName is the part after the trust domain in the name of a checkpoint key.
 const journalName = "/journal"
 
-// certifyJournalKey gives a checkpoint key a certificate as of now.
+// certifyJournalKey issues a certificate for a checkpoint key, valid from now.
 func (a *Authority) certifyJournalKey(verifier string) (JournalKey, error) {
 	pub, err := journalPublic(verifier)
 	if err != nil {
@@ -222,8 +220,8 @@ func journalPublic(verifier string) (ed25519.PublicKey, error) {
 	return raw[1:], nil
 }
 
-// certifyJournalKeys certifies the keys of a state directory of an older
-// release, which had none with a certificate.
+// certifyJournalKeys certifies the keys in a state directory of an older release, which did not
+// certify keys.
 func (a *Authority) certifyJournalKeys() error {
 	if !slices.ContainsFunc(a.journal.known, func(k JournalKey) bool { return len(k.Chain) == 0 }) {
 		return nil
@@ -246,7 +244,7 @@ func (a *Authority) certifyJournalKeys() error {
 	return nil
 }
 
-// makeJournalKey makes the first checkpoint key, named for the trust domain.
+// makeJournalKey creates the first checkpoint key, named after the trust domain.
 func (a *Authority) makeJournalKey(dir string) error {
 	signer, verifier, err := note.GenerateKey(rand.Reader, a.domain+journalName)
 	if err != nil {
@@ -270,7 +268,7 @@ func (a *Authority) writeJournalKey(dir, signer, verifier string) error {
 	return keyfile.Write(filepath.Join(dir, journalFile), []byte(strings.TrimSpace(text)+"\n"+verifier+"\n"))
 }
 
-// writeJournalPast keeps what an older release reads of the earlier keys.
+// writeJournalPast writes the file from which an older release reads the earlier keys.
 func writeJournalPast(dir string, known []JournalKey) error {
 	var text strings.Builder
 	for _, k := range known[1:] {
@@ -308,7 +306,7 @@ func writeJSON(path string, v any) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
-// readJSON reads a file, and nothing when it is missing.
+// readJSON parses a file. It leaves into unchanged if the file does not exist.
 func readJSON(path string, into any) error {
 	text, err := keyfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -367,9 +365,8 @@ func (a *Authority) loadNext() error {
 	return nil
 }
 
-// ReadJournalKeys reads the public checkpoint keys of the authority in dir, the
-// current one first. Those of an older release have no certificate, and sign
-// for all sizes.
+// ReadJournalKeys reads the public checkpoint keys of the authority in dir, the current one first.
+// Keys of an older release have no certificate, and sign for all sizes.
 func ReadJournalKeys(dir string) ([]JournalKey, error) {
 	_, verifier, err := readJournalKey(filepath.Join(dir, journalFile))
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// Module is a piece of hardware that keeps keys, such as a TPM. What it returns as
-// text is one PEM block, which only it can use.
+// Module is hardware that stores keys, such as a TPM. It returns a key or secret as one PEM block
+// that only the same hardware can use.
 type Module interface {
 	// Name is the device.
 	Name() string
-	// Prove refuses a module that cannot do what follows, with the reason.
+	// Prove refuses a module that lacks a required operation, with the reason.
 	Prove() error
-	// NewKey makes a P-256 key that never leaves the module; Key opens it again, and
-	// fails where the module cannot use it.
+	// NewKey creates a P-256 key that never leaves the module. Key opens the key again, and returns
+	// an error if the module cannot use it.
 	NewKey() (signer crypto.Signer, text []byte, err error)
 	Key(text []byte) (crypto.Signer, error)
 	// Seal wraps a secret, and Unseal returns it.
@@ -41,7 +41,7 @@ type moduleKey struct {
 	text []byte
 }
 
-// newP256 makes a key where the authority's keys live.
+// newP256 creates a key in the module, or in memory if the authority has none.
 func (a *Authority) newP256() (crypto.Signer, error) {
 	if a.module == nil {
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,7 +53,7 @@ func (a *Authority) newP256() (crypto.Signer, error) {
 	return moduleKey{key, text}, nil
 }
 
-// keyText is what a file holds of a key. With a module, no key is written in plain.
+// keyText returns the file content for a key. With a module, no key is written in plain.
 func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
 	if k, ok := key.(moduleKey); ok {
 		return k.text, nil
@@ -68,8 +68,8 @@ func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
 	return keyfile.KeyText(key)
 }
 
-// openKey opens the key in the first block of a file for the public key that the
-// file certifies.
+// openKey opens the key in the first block of a file, and requires that it matches the public key
+// that the file certifies.
 func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.Signer, error) {
 	if block.Type == keyfile.KeyBlock {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
@@ -95,7 +95,7 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 		return nil, err
 	}
 	if len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("what was sealed has %d bytes, an Ed25519 seed has %d", len(seed), ed25519.SeedSize)
+		return nil, fmt.Errorf("the sealed data has %d bytes; an Ed25519 seed has %d", len(seed), ed25519.SeedSize)
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }
@@ -104,8 +104,8 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and keys.store is \"file\"").
 	WithRemedy("Set keys.store to \"tpm\": a key that is in a TPM does not come out again.")
 
-// foundPlain refuses a key that lies in a file where the settings say that keys live in
-// a module, unless it is about to be moved there.
+// foundPlain refuses a key in a file if the settings require a module, unless it is about to be
+// moved there.
 func (a *Authority) foundPlain(path string) error {
 	if a.module == nil || a.sealing {
 		a.plain = true
@@ -115,12 +115,11 @@ func (a *Authority) foundPlain(path string) error {
 		WithRemedy("Run `palyrad keys seal`, or set keys.store to \"file\".")
 }
 
-// signerPrefix begins a checkpoint key's private text, which goes on like the
-// verifier's: name, hash, and base64 of the algorithm's byte and the seed
-// (golang.org/x/mod/sumdb/note).
+// signerPrefix begins the private text of a checkpoint key. The rest has the form of a verifier:
+// name, hash, and base64 of the algorithm's byte and the seed (golang.org/x/mod/sumdb/note).
 const signerPrefix = "PRIVATE+KEY+"
 
-// signerText is what a file holds of the private text of a checkpoint key.
+// signerText returns the file content for the private text of a checkpoint key.
 func (a *Authority) signerText(signer string) (string, error) {
 	if a.module == nil {
 		return signer, nil

@@ -25,7 +25,7 @@ type NotaryKey struct {
 	RetiredAt time.Time
 }
 
-// pastNotary is how a past certificate is stored.
+// pastNotary is the stored form of a past certificate.
 type pastNotary struct {
 	Chain     string    `json:"chain"`
 	RetiredAt time.Time `json:"retired_at,omitzero"`
@@ -46,12 +46,12 @@ func (a *Authority) PastNotaries() []NotaryKey {
 	return slices.Clone(a.past)
 }
 
-// retireGrace lets a rotated key finish what it is signing: it counts as
-// retired this long after the rotation.
+// retireGrace lets a rotated key finish pending signatures: it counts as retired this long after
+// the rotation.
 const retireGrace = time.Minute
 
-// RotateNotary makes a new notary key and retires the current one, whose
-// certificate stays. The caller hands the new key to its notary at once.
+// RotateNotary creates a new notary key and retires the current one, whose certificate is kept. The
+// caller passes the new key to its notary immediately.
 func (a *Authority) RotateNotary() (NotaryKey, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a *Authority) RotateNotary() (NotaryKey, error) {
 	return a.notary, nil
 }
 
-// makeNotary makes a key with a certificate and writes both.
+// makeNotary creates a key with a certificate and writes both.
 func (a *Authority) makeNotary(dir string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -105,9 +105,9 @@ func (a *Authority) certifyNotary(dir string, key crypto.Signer) error {
 	return nil
 }
 
-// renewNotary gives the same key a new certificate. The old certificate is added
-// to the list of past ones first: a crash between the two writes leaves it in the
-// list and current as well, and loading then drops it from the list.
+// renewNotary issues a new certificate for the same key. It first adds the old certificate to the
+// list of past ones. After a crash between the two writes, the old certificate is both in the list
+// and current, and loading removes it from the list.
 func (a *Authority) renewNotary() error {
 	if a.now().Before(renewAt(a.notary.Chain[0])) {
 		return nil
@@ -167,8 +167,8 @@ func (a *Authority) loadNotary() error {
 	return nil
 }
 
-// unretire mends what a crash inside RotateNotary leaves: older certificates
-// of a key that is still the current one are not retired.
+// unretire repairs the state after a crash inside RotateNotary: older certificates of the current
+// key are not retired.
 func (a *Authority) unretire(current *x509.Certificate) {
 	for i := range a.past {
 		if string(a.past[i].Chain[0].RawSubjectPublicKeyInfo) == string(current.RawSubjectPublicKeyInfo) {

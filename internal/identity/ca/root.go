@@ -19,8 +19,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// makeRoot makes the root in memory. Its name carries the trust domain so
-// that two gateways' roots can be told apart; nothing is decided by it.
+// makeRoot creates the root in memory. Its name contains the trust domain to distinguish the roots
+// of two gateways; no check depends on it.
 func (a *Authority) makeRoot() error {
 	key, err := a.newP256()
 	if err != nil {
@@ -52,9 +52,8 @@ func (a *Authority) makeRoot() error {
 	return nil
 }
 
-// ownDomain is the trust domain of a gateway that was given none. No other has it,
-// so that nobody takes the exports of one for those of another. ".internal" is
-// nobody's on the Internet (ICANN, 2024).
+// ownDomain returns the trust domain of a gateway without a configured one. It is unique, so that
+// exports of two gateways are not confused. ".internal" is reserved for private use (ICANN, 2024).
 func ownDomain(root crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(root)
 	if err != nil {
@@ -80,9 +79,9 @@ func (a *Authority) checkRoot() error {
 	return nil
 }
 
-// makeIssuing makes an issuing intermediate with a fresh key and writes it.
-// Its name constraints (RFC 5280, 4.2.1.10) keep it to identities of the trust
-// domain and to the server names that are configured.
+// makeIssuing creates an issuing intermediate with a new key and writes it. Its name constraints
+// (RFC 5280, 4.2.1.10) restrict it to identities of the trust domain and to the configured server
+// names.
 func (a *Authority) makeIssuing(dir string) error {
 	key, err := a.newP256()
 	if err != nil {
@@ -137,8 +136,8 @@ func (a *Authority) permitted() (dns []string, ips []*net.IPNet) {
 	return dns, ips
 }
 
-// renewIssuing replaces the intermediate when it is old or when the configured
-// hosts are not the ones it permits. The caller holds a.mu.
+// renewIssuing replaces the intermediate when it is old, or when it permits other hosts than the
+// configured ones. The caller holds a.mu.
 func (a *Authority) renewIssuing() error {
 	dns, ips := a.permitted()
 	c := a.issuing.cert
@@ -151,7 +150,7 @@ func (a *Authority) renewIssuing() error {
 	return a.makeIssuing(a.dir)
 }
 
-// renewAt is when two thirds of a certificate's life are over.
+// renewAt returns the time at which two thirds of a certificate's life are over.
 func renewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }

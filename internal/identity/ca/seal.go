@@ -12,19 +12,18 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// Keys are moved into a module in one step, so that a crash leaves them where they
-// were or has moved them all: the new files are made in a directory beside the
-// authority, which is renamed when it is complete. That is the point of no return.
-// From then on the next Open, or Seal, moves each file over the old one.
+// Keys are moved into a module in one step, so that after a crash either none or all have moved:
+// the new files are created in a sibling directory, which is renamed when it is complete. That is
+// the point of no return. From then on the next Open, or Seal, moves each file over the old one.
 const (
 	sealingSuffix = ".sealing"
 	sealedSuffix  = ".sealed"
 )
 
-// Seal moves the keys of an authority that exists into o.Module: the seeds of notary
-// and journal are sealed, and the module makes a new issuing key. The root stays what
-// it was, for a key that lay in a file is no better for being somewhere else as well.
-// moved is false when they had been moved before.
+// Seal moves the keys of an existing authority into o.Module: the seeds of notary and journal are
+// sealed, and the module creates a new issuing key. The root stays unchanged, because a key that
+// was in a file gains nothing from a second copy. moved is false if the keys had already been
+// moved.
 func Seal(dir string, o Options) (moved bool, err error) {
 	a, err := newAuthority(dir, o)
 	if err != nil {
@@ -36,7 +35,7 @@ func Seal(dir string, o Options) (moved bool, err error) {
 	if empty, err := isEmpty(a.dir); err != nil {
 		return false, err
 	} else if empty {
-		return false, reason.Errorf(reason.ConfigInvalid, "there are no keys in %s", a.dir).
+		return false, reason.Errorf(reason.ConfigInvalid, "%s contains no keys", a.dir).
 			WithRemedy("Start palyrad: it makes the keys of a new gateway where keys.store says.")
 	}
 	if err := a.sweep(); err != nil {
@@ -58,8 +57,7 @@ func Seal(dir string, o Options) (moved bool, err error) {
 	return true, endSeal(a.dir)
 }
 
-// sealInto writes what the authority's files become, and renames the directory when
-// it is complete.
+// sealInto writes the new files of the authority, and renames the directory when it is complete.
 func (a *Authority) sealInto(made string) error {
 	if err := os.Mkdir(made, keyfile.DirMode); err != nil {
 		return err
@@ -86,7 +84,7 @@ func (a *Authority) sealInto(made string) error {
 	return keyfile.SyncDir(filepath.Dir(a.dir))
 }
 
-// endSeal ends a move of keys that was cut off, one way or the other.
+// endSeal completes or reverts an interrupted move of keys.
 func endSeal(dir string) error {
 	if err := os.RemoveAll(dir + sealingSuffix); err != nil {
 		return err
@@ -113,7 +111,7 @@ func endSeal(dir string) error {
 	return keyfile.SyncDir(filepath.Dir(dir))
 }
 
-// checkSealed refuses to read an authority in the middle of a move of its keys.
+// checkSealed refuses to read an authority whose keys are being moved.
 func checkSealed(dir string) error {
 	if _, err := os.Lstat(dir + sealedSuffix); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -128,18 +126,18 @@ const (
 	PlaceTPM  = "tpm"
 )
 
-// KeyPlace is where a key lives.
+// KeyPlace is the location of a key.
 type KeyPlace struct {
 	// Key is root, issuing, notary, journal or operator.
 	Key string
 	// Place is one of the places.
 	Place string
-	// Detail names the file (below the state directory) with its mode, or the TPM, and
-	// says what is there.
+	// Detail names the file (below the state directory) with its mode, or the TPM, and describes
+	// its content.
 	Detail string
 }
 
-// Places says where each key of the authority lives.
+// Places returns the location of each key of the authority.
 func (a *Authority) Places() []KeyPlace {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -152,8 +150,8 @@ func (a *Authority) Places() []KeyPlace {
 	return places
 }
 
-// place says where a key lives that is no key of a file's own: inside the module, or
-// sealed for it. Only the root may be a file where there is a module.
+// place describes the location of a key that has no separate file: inside the module, or sealed for
+// it. With a module, only the root may be a file.
 func (a *Authority) place(name, file string, key any) KeyPlace {
 	_, inside := key.(moduleKey)
 	switch {
@@ -165,7 +163,7 @@ func (a *Authority) place(name, file string, key any) KeyPlace {
 	return FilePlace(name, a.dir, file)
 }
 
-// FilePlace is the place of a key that lies in a file of a directory.
+// FilePlace describes a key in a file of a directory.
 func FilePlace(name, dir, file string) KeyPlace {
 	shown := filepath.Join(filepath.Base(dir), file)
 	info, err := os.Stat(filepath.Join(dir, file))

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// VerifyDevice proves that a chain is of a device of this gateway, valid now,
-// and returns the device's ULID. It says nothing about revocation.
+// VerifyDevice proves that a chain belongs to a device of this gateway and is valid now, and
+// returns the device's ULID. It does not check revocation.
 func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, err error) {
 	return a.verifyDevice(chain, a.now())
 }
@@ -24,9 +24,9 @@ func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, er
 // RenewableFor is how long after its end a device's certificate may still be renewed.
 const RenewableFor = 30 * 24 * time.Hour
 
-// VerifyExpired proves that a chain is of a device of this gateway and ended at most
-// RenewableFor ago. It is for nothing but the renewal of that certificate; one that
-// has not ended is refused, too.
+// VerifyExpired verifies that a chain belongs to a device of this gateway and expired at most
+// RenewableFor ago. It must be used only for the renewal of that certificate. A certificate that
+// has not expired is refused as well.
 func (a *Authority) VerifyExpired(chain []*x509.Certificate) (deviceID string, err error) {
 	if len(chain) == 0 {
 		return a.verifyDevice(chain, a.now())
@@ -43,7 +43,7 @@ func (a *Authority) VerifyExpired(chain []*x509.Certificate) (deviceID string, e
 
 func (a *Authority) verifyDevice(chain []*x509.Certificate, at time.Time) (deviceID string, err error) {
 	if len(chain) == 0 {
-		return "", reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+		return "", reason.Errorf(reason.Unauthenticated, "no client certificate was presented")
 	}
 	roots, middle := x509.NewCertPool(), x509.NewCertPool()
 	roots.AddCert(a.root.cert)
@@ -59,8 +59,8 @@ func (a *Authority) verifyDevice(chain []*x509.Certificate, at time.Time) (devic
 	return a.DeviceID(chain[0])
 }
 
-// DeviceID reads the device's ULID from the one name of a certificate. It does
-// not verify the certificate.
+// DeviceID reads the device's ULID from the only name of a certificate. It does not verify the
+// certificate.
 func (a *Authority) DeviceID(c *x509.Certificate) (string, error) {
 	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
 		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not have exactly one URI name")
@@ -81,14 +81,13 @@ func deviceName(u *url.URL, domain string) (string, bool) {
 	return id, err == nil && parsed.String() == id
 }
 
-// ServerTLS returns the TLS settings of the gateway's listeners: TLS 1.3, a
-// certificate for hosts that renews itself, and a client certificate that is
-// verified if one is given. Every handshake that shows one calls allow with
-// its chain; an error ends the handshake. There is no session resumption, so
-// that a revoked device cannot come back on an old ticket.
+// ServerTLS returns the TLS settings of the gateway's listeners: TLS 1.3, a certificate for hosts
+// that renews itself, and a client certificate that is verified if one is given. Every handshake
+// with a client certificate calls allow with its chain; an error ends the handshake. Session
+// resumption is disabled, so that a revoked device cannot reconnect with an old ticket.
 func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certificate) error) (*tls.Config, error) {
 	if allow == nil {
-		return nil, errors.New("making server TLS settings: there is no check of client certificates")
+		return nil, errors.New("making server TLS settings: the check of client certificates is missing")
 	}
 	s := &serverCertificate{authority: a, hosts: hosts}
 	if _, err := s.get(nil); err != nil {
@@ -104,7 +103,8 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 		SessionTicketsDisabled: true,
 		Time:                   a.now,
 		NextProtos:             []string{"h2", "http/1.1"},
-		// The answer to the first request of a client is one write, not one for each packet.
+		// The response to the first request of a client is sent in one write instead of one write
+		// per packet.
 		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 {
@@ -118,20 +118,19 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 	}, nil
 }
 
-// RenewalTLS is ServerTLS that also lets a device in whose certificate VerifyExpired
-// takes, when expired returns nil for its chain. Who serves with it MUST verify the
-// certificate of each request again: the handshake alone says nothing of the present.
+// RenewalTLS is ServerTLS that also accepts a device whose certificate VerifyExpired accepts, when
+// expired returns nil for its chain. A server that uses it MUST verify the certificate of each
+// request again: the handshake alone does not prove current validity.
 func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509.Certificate) error) (*tls.Config, error) {
 	cfg, err := a.ServerTLS(hosts, allow)
 	if err != nil {
 		return nil, err
 	}
 	if expired == nil {
-		return nil, errors.New("making server TLS settings: there is no check of expired client certificates")
+		return nil, errors.New("making server TLS settings: the check of expired client certificates is missing")
 	}
-	// crypto/tls refuses an expired certificate before it asks anybody. Without its
-	// look, the one in VerifyConnection remains; that the client holds the key is
-	// proven either way.
+	// crypto/tls refuses an expired certificate before any callback. Without its check,
+	// VerifyConnection remains; possession of the key is proven either way.
 	strict := cfg.VerifyConnection
 	cfg.ClientAuth = tls.RequestClientCert
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
@@ -143,7 +142,7 @@ func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509
 	return cfg, nil
 }
 
-// serverCertificate renews itself in the handshake that finds it old.
+// serverCertificate renews itself in a handshake for which it is too old.
 type serverCertificate struct {
 	authority *Authority
 	hosts     []string
@@ -165,15 +164,14 @@ func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 		return next, nil
 	}
 	if s.cert != nil && now.Before(s.cert.Leaf.NotAfter) {
-		// A full disk must not cut off the operators who would clear it.
+		// A full disk must not lock out the operators, who have to free the space.
 		return s.cert, nil
 	}
 	return nil, err
 }
 
-// ClientTLS returns the TLS settings of a client that trusts only the given
-// root. get is asked for the client's certificate at each handshake and may be
-// nil for a client without one.
+// ClientTLS returns the TLS settings of a client that trusts only the given root. get is called at
+// each handshake to get the client's certificate. It is nil for a client without a certificate.
 func ClientTLS(root *x509.Certificate, serverName string, get func() (*tls.Certificate, error)) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(root)

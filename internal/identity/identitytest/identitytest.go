@@ -40,14 +40,14 @@ func NewStore() *Store {
 	return &Store{members: map[access.Principal]access.Member{}, devices: map[string]identity.Device{}}
 }
 
-// FailNext lets the next Apply fail with err.
+// FailNext makes the next Apply fail with err.
 func (s *Store) FailNext(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = err
 }
 
-// Events returns what was journaled.
+// Events returns the journaled events.
 func (s *Store) Events() []event.Draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,13 +83,6 @@ func (s *Store) Bindings(context.Context) ([]identity.Binding, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.bound), nil
-}
-
-// ForgetHistory makes the store one of a release that kept no history of members.
-func (s *Store) ForgetHistory() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.acts = nil
 }
 
 // Provenance implements identity.Store.
@@ -134,7 +127,7 @@ func (s *Store) check(c identity.Change) error {
 	for _, m := range c.Members {
 		was, ok := s.members[m.Principal]
 		if !ok {
-			return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
+			return reason.Errorf(reason.NotFound, "member %s not found", m.Principal)
 		}
 		if was.Removed() {
 			return identity.ErrConflict
@@ -149,7 +142,7 @@ func (s *Store) check(c identity.Change) error {
 	}
 	for _, id := range c.Forgotten {
 		if d, ok := s.devices[id]; !ok || !d.Session() {
-			return reason.Errorf(reason.NotFound, "there is no session %s", id)
+			return reason.Errorf(reason.NotFound, "session %s not found", id)
 		}
 	}
 	for _, d := range c.NewDevices {
@@ -160,7 +153,7 @@ func (s *Store) check(c identity.Change) error {
 	for _, d := range c.Devices {
 		was, ok := s.devices[d.ID]
 		if !ok {
-			return reason.Errorf(reason.NotFound, "there is no device %s", d.ID)
+			return reason.Errorf(reason.NotFound, "device %s not found", d.ID)
 		}
 		if was.Version != d.Version-1 || was.Revoked() {
 			return identity.ErrConflict
@@ -169,8 +162,7 @@ func (s *Store) check(c identity.Change) error {
 	return nil
 }
 
-// RunStore is the suite of every store. events counts what was journaled so
-// far.
+// RunStore is the test suite of every store. events counts the journaled events.
 func RunStore(t *testing.T, store identity.Store, events func() int) {
 	ctx := t.Context()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)

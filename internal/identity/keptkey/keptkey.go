@@ -1,5 +1,9 @@
-// Package keptkey is a private key of a credential bundle, that of its certificate or its
-// presence key, that does not lie in it as a plain file: it is in the keyring of the user's session, or sealed with a passphrase.
+// Package keptkey is a private key of a credential bundle (its certificate's key or its presence
+// key) that is not stored in a plain file: it is in the keyring of the user's session, or sealed
+// with a passphrase.
+//
+// The bundle records where the key is, not the store: a person who can write the state directory
+// can create any certificate anyway.
 package keptkey
 
 import (
@@ -15,7 +19,7 @@ import (
 	"palyra/internal/vault/passphrase"
 )
 
-// Place is where a key is.
+// Place is the location of a key.
 type Place string
 
 // The places.
@@ -24,7 +28,7 @@ const (
 	ByPassphrase Place = "passphrase"
 )
 
-// Kept says of a key where it is. It is the bundle's file key.kept, or presence.kept.
+// Kept is the location of a key. It is stored in the bundle's file key.kept, or presence.kept.
 type Kept struct {
 	Place Place `json:"place"`
 	// PublicKey is the key's public half, a SubjectPublicKeyInfo (DER, RFC 5280).
@@ -36,7 +40,7 @@ type Kept struct {
 	Sealed *passphrase.Sealed `json:"sealed,omitempty"`
 }
 
-// Read reads the file of a key that is kept.
+// Read parses the file of a key that is stored elsewhere.
 func Read(text []byte) (*Kept, error) {
 	var k Kept
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -53,13 +57,13 @@ func Read(text []byte) (*Kept, error) {
 	return &k, nil
 }
 
-// Text is the form of Read.
+// Text returns the text that Read parses.
 func (k *Kept) Text() ([]byte, error) {
 	text, err := json.MarshalIndent(k, "", "  ")
 	return append(text, '\n'), err
 }
 
-// Public is the key's public half.
+// Public returns the key's public half.
 func (k *Kept) Public() crypto.PublicKey {
 	pub, err := x509.ParsePKIXPublicKey(k.PublicKey)
 	if err != nil {
@@ -68,13 +72,13 @@ func (k *Kept) Public() crypto.PublicKey {
 	return pub
 }
 
-// ForKeyring is a key that goes into a keyring: a "device key" or a "presence key".
+// ForKeyring describes a key that is to be stored in a keyring: a "device key" or a "presence key".
 func ForKeyring(kind string, public []byte) *Kept {
 	sum := sha256.Sum256(public)
 	return &Kept{Place: InKeyring, PublicKey: public, Item: kind + " " + hex.EncodeToString(sum[:8])}
 }
 
-// Seal keeps a private key (PKCS #8) under a passphrase.
+// Seal encrypts a private key (PKCS #8) with a passphrase.
 func Seal(phrase string, public, private []byte) (*Kept, error) {
 	s, err := passphrase.Seal([]byte(phrase), private, public)
 	if err != nil {
@@ -83,7 +87,7 @@ func Seal(phrase string, public, private []byte) (*Kept, error) {
 	return &Kept{Place: ByPassphrase, PublicKey: public, Sealed: s}, nil
 }
 
-// Unseal returns the key that is under a passphrase.
+// Unseal returns the key that is encrypted with a passphrase.
 func (k *Kept) Unseal(phrase string) (crypto.Signer, error) {
 	private, err := k.Sealed.Open([]byte(phrase), k.PublicKey)
 	switch {
@@ -98,12 +102,12 @@ func (k *Kept) Unseal(phrase string) (crypto.Signer, error) {
 	return k.Parse(private)
 }
 
-// Parse reads the private key (PKCS #8) that came back from where it was kept, and
-// refuses one that is not of the public key.
+// Parse parses the private key (PKCS #8) as retrieved from its location, and refuses one that does
+// not match the public key.
 func (k *Kept) Parse(private []byte) (crypto.Signer, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(private)
 	if err != nil {
-		return nil, reason.Errorf(reason.VerificationFailed, "what was kept is no private key")
+		return nil, reason.Errorf(reason.VerificationFailed, "the stored data is not a private key")
 	}
 	signer, ok := parsed.(crypto.Signer)
 	if !ok {
@@ -111,7 +115,7 @@ func (k *Kept) Parse(private []byte) (crypto.Signer, error) {
 	}
 	public, err := x509.MarshalPKIXPublicKey(signer.Public())
 	if err != nil || !bytes.Equal(public, k.PublicKey) {
-		return nil, reason.Errorf(reason.VerificationFailed, "the key that was kept is another than that of the bundle")
+		return nil, reason.Errorf(reason.VerificationFailed, "the stored key differs from the bundle's key")
 	}
 	return signer, nil
 }

@@ -14,19 +14,17 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxText bounds what a message repeats of the provider's words, maxName what it
-// repeats of a name, in bytes.
+// maxText limits the provider's text repeated in a message, maxName a repeated name, in bytes.
 const (
 	maxText = 300
 	maxName = 100
 )
 
-// callbackPath is where the provider sends the browser on the person's machine.
+// callbackPath is the path of the provider's redirect on the person's machine.
 const callbackPath = "/callback"
 
-// CheckRedirect wants the loopback address of the person's own machine, with the port
-// on which the command listens (RFC 8252, section 7.3). "localhost" could be another
-// host to a browser.
+// CheckRedirect requires the loopback address of the person's own machine, with the port on which
+// the command listens (RFC 8252, section 7.3). A browser could resolve "localhost" to another host.
 func CheckRedirect(redirect string) error {
 	u, err := url.Parse(redirect)
 	if err == nil {
@@ -38,12 +36,12 @@ func CheckRedirect(redirect string) error {
 	return reason.Errorf(reason.InvalidInput, "redirect_uri is not http://127.0.0.1:PORT%s: a login ends on the machine that began it", callbackPath)
 }
 
-// oauth is the client as golang.org/x/oauth2 has it.
+// oauth returns the configuration of the client for golang.org/x/oauth2.
 func (s *Service) oauth(p *provider, redirect, secret string) *oauth2.Config {
 	return &oauth2.Config{ClientID: s.ClientID, ClientSecret: secret, Endpoint: p.endpoint, RedirectURL: redirect, Scopes: s.Scopes}
 }
 
-// authorization are the parameters that bind the provider's answer to the login.
+// authorization returns the parameters that bind the provider's answer to the login.
 func (s *Service) authorization(w *waiting) []oauth2.AuthCodeOption {
 	options := []oauth2.AuthCodeOption{oidc.Nonce(w.nonce), oauth2.S256ChallengeOption(w.verifier)}
 	if s.MaxAge > 0 {
@@ -52,13 +50,13 @@ func (s *Service) authorization(w *waiting) []oauth2.AuthCodeOption {
 	return options
 }
 
-// exchange turns the authorization code into the provider's tokens.
+// exchange exchanges the authorization code for the provider's tokens.
 func (s *Service) exchange(ctx context.Context, p *provider, w *waiting, code string) (*oauth2.Token, error) {
 	return s.token(ctx, p, w.redirect, code, oauth2.VerifierOption(w.verifier))
 }
 
-// token asks the token endpoint once. Its errors hold the provider's error code, and
-// nothing that was sent.
+// token sends one request to the token endpoint. Its errors contain the provider's error code, but
+// nothing from the request.
 func (s *Service) token(ctx context.Context, p *provider, redirect, code string, options ...oauth2.AuthCodeOption) (*oauth2.Token, error) {
 	secret, err := s.secret()
 	if err != nil {
@@ -100,7 +98,7 @@ type declinedError struct{ code string }
 
 func (e *declinedError) Error() string { return e.reason().Message }
 
-// As makes it a reason.Error for whoever does not look at the code.
+// As converts it to a reason.Error for callers that do not inspect the code.
 func (e *declinedError) As(target any) bool {
 	known, ok := target.(**reason.Error)
 	if ok {
@@ -114,7 +112,7 @@ func (e *declinedError) reason() *reason.Error {
 	case "access_denied":
 		return reason.Errorf(reason.LoginRefused, "the login was denied at the identity provider")
 	case "expired_token":
-		return reason.Errorf(reason.LoginRefused, "nobody confirmed the login in time")
+		return reason.Errorf(reason.LoginRefused, "the login was not confirmed in time")
 	}
 	return reason.Errorf(reason.LoginRefused, "the identity provider does not take the login: %q", text.Ellipsis(e.code, maxName))
 }

@@ -22,16 +22,15 @@ const skew = time.Minute
 // maxSubject is the longest subject (OpenID Connect Core 1.0, section 2), in bytes.
 const maxSubject = 255
 
-// Asymmetric reports whether an algorithm is one that tokens of others may have. With a
-// symmetric one, whoever knows the gateway's secret could sign, and with "none"
-// everybody.
+// Asymmetric reports whether an algorithm is permitted for tokens of other issuers. With a
+// symmetric one, the gateway's secret would suffice for signing, and with "none" no key is needed.
 func Asymmetric(algorithm string) bool {
 	return slices.Contains([]string{
 		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 	}, algorithm)
 }
 
-// vouched is a person for whom the provider vouched.
+// vouched is a person authenticated by the provider.
 type vouched struct {
 	issuer, subject, name string
 	groups                []string
@@ -42,7 +41,7 @@ func (v vouched) String() string {
 	return text.Ellipsis(fmt.Sprintf("%q (subject %q of %s)", v.name, v.subject, v.issuer), maxText)
 }
 
-// watchedKeys tells an error of fetching the keys, which the verifier loses.
+// watchedKeys records an error of fetching the keys, which the verifier drops.
 type watchedKeys struct {
 	oidc.KeySet
 	err error
@@ -55,9 +54,9 @@ func (k *watchedKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, 
 	return payload, err
 }
 
-// verify checks an ID token as OpenID Connect Core 1.0, section 3.1.3.7 says: issuer,
-// audience and authorized party, algorithm and signature, time, nonce, and when the
-// person last showed the provider who they are.
+// verify checks an ID token according to OpenID Connect Core 1.0, section 3.1.3.7: issuer, audience
+// and authorized party, algorithm and signature, time, nonce, and the time of the person's last
+// authentication.
 func (s *Service) verify(ctx context.Context, p *provider, nonce, raw string) (vouched, error) {
 	if raw == "" {
 		return vouched{}, refused("the identity provider's answer has no ID token")
@@ -74,7 +73,7 @@ func (s *Service) verify(ctx context.Context, p *provider, nonce, raw string) (v
 	}
 	var c Claims
 	if err := token.Claims(&c); err != nil {
-		return vouched{}, refused("the identity provider's ID token is no JSON object")
+		return vouched{}, refused("the identity provider's ID token is not a JSON object")
 	}
 	switch {
 	case nonce != "" && !same(nonce, token.Nonce):
@@ -83,7 +82,7 @@ func (s *Service) verify(ctx context.Context, p *provider, nonce, raw string) (v
 		return vouched{}, refused("the identity provider's ID token is of the future").
 			WithRemedy("An administrator sets the clocks of the gateway and of the provider right.")
 	case token.Subject == "" || len(token.Subject) > maxSubject:
-		return vouched{}, refused("the identity provider's ID token names nobody")
+		return vouched{}, refused("the identity provider's ID token has no subject of 1 to 255 bytes")
 	}
 	if err := s.checkParty(token.Audience, c); err != nil {
 		return vouched{}, err
@@ -98,9 +97,9 @@ func refused(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.LoginRefused, format, args...)
 }
 
-// checkParty refuses a token that was made for another client, though this one may
-// read it: the party that it names is this one, and it names one where there are several
-// that may read it. One that is no text is another.
+// checkParty refuses a token created for another client, even if this client may read it. The
+// authorized party must be this client, and must be present if the token has several audiences. A
+// value that is not a string counts as another client.
 func (s *Service) checkParty(audience []string, c Claims) error {
 	if _, named := c["azp"]; (named || len(audience) > 1) && c.Text("azp") != s.ClientID {
 		return refused("the identity provider's ID token is for another client")
@@ -108,7 +107,7 @@ func (s *Service) checkParty(audience []string, c Claims) error {
 	return nil
 }
 
-// checkAge wants a person who showed the provider who they are lately.
+// checkAge requires a recent authentication at the provider.
 func (s *Service) checkAge(c Claims) error {
 	if s.MaxAge == 0 {
 		return nil
@@ -124,10 +123,10 @@ func (s *Service) checkAge(c Claims) error {
 	return nil
 }
 
-// Claims are those of a token, by name.
+// Claims are a token's claims, by name.
 type Claims map[string]json.RawMessage
 
-// Text is a claim that is a text, "" for one that is none.
+// Text returns a claim that is a string, or "" for any other.
 func (c Claims) Text(name string) (text string) {
 	if json.Unmarshal(c[name], &text) != nil {
 		return ""
@@ -135,7 +134,7 @@ func (c Claims) Text(name string) (text string) {
 	return text
 }
 
-// List is a claim that is a list of texts, or one.
+// List returns a claim that is a list of strings, or a single string.
 func (c Claims) List(name string) (list []string) {
 	if json.Unmarshal(c[name], &list) == nil {
 		return list
@@ -165,7 +164,7 @@ func (s *Service) person(subject string, c Claims) (vouched, error) {
 	}
 	p, err := access.ParsePrincipal(access.User(v.name).String())
 	if err != nil || p != access.User(v.name) {
-		return v, refused("the claim %s is %q, which is no name of a member: 1 to 63 of a-z, 0-9, '.', '_', '-'", s.UsernameClaim, text.Ellipsis(v.name, maxName)).
+		return v, refused("the claim %s is %q, which is not a valid name of a member: 1 to 63 of a-z, 0-9, '.', '_', '-'", s.UsernameClaim, text.Ellipsis(v.name, maxName)).
 			WithRemedy("An administrator chooses another claim for oidc.username_claim, or sets oidc.username_domain for names such as ann@example.com.")
 	}
 	// Distributed claims, OpenID Connect Core 1.0, section 5.6.2.
@@ -177,7 +176,7 @@ func (s *Service) person(subject string, c Claims) (vouched, error) {
 	return v, nil
 }
 
-// roles are those that the person's groups map to.
+// roles returns the roles mapped from the person's groups.
 func (s *Service) roles(v vouched) ([]access.Role, error) {
 	var roles []access.Role
 	for _, m := range s.Groups {

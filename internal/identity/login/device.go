@@ -21,9 +21,9 @@ import (
 // deviceGrant is the grant type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// How often the provider is asked whether the person confirmed: every so often if it
-// does not say, and more seldom by slower each time that it says so (RFC 8628, section
-// 3.5). Nobody is asked more often than fastest, or more seldom than slowest.
+// The polling interval for the person's confirmation: the default if the provider does not set one,
+// and longer by slower for each slow_down answer (RFC 8628, section 3.5). The interval is never
+// shorter than fastest or longer than slowest.
 const (
 	usual   = 5 * time.Second
 	slower  = 5 * time.Second
@@ -41,7 +41,7 @@ type authorized struct {
 	Interval                int64  `json:"interval"`   // seconds
 }
 
-// beginDevice asks the provider for a code that the person confirms elsewhere.
+// beginDevice requests a code from the provider, which the person confirms on another device.
 func (s *Service) beginDevice(ctx context.Context, p *provider, w *waiting) (Begun, error) {
 	if p.endpoint.DeviceAuthURL == "" {
 		return Begun{}, reason.Errorf(reason.LoginRefused, "the identity provider has no device flow").
@@ -68,8 +68,9 @@ func (s *Service) beginDevice(ctx context.Context, p *provider, w *waiting) (Beg
 	}, nil
 }
 
-// authorizeDevice does what oauth2.Config.DeviceAuth does, with the client's secret
-// and an end.
+// authorizeDevice is oauth2.Config.DeviceAuth with the client's secret and a time limit.
+// oauth2.Config.DeviceAuth sends no client secret, and its DeviceAccessToken waits in a loop; a
+// query per PollLogin needs no goroutine.
 func (s *Service) authorizeDevice(ctx context.Context, p *provider) (a authorized, err error) {
 	secret, err := s.secret()
 	if err != nil {
@@ -106,13 +107,13 @@ func (s *Service) authorizeDevice(ctx context.Context, p *provider) (a authorize
 	return a, nil
 }
 
-// webURL reports whether a person can be sent there.
+// webURL reports whether text is a URL that a person's browser can open.
 func webURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && len(text) <= 2<<10
 }
 
-// Question asks after a login that is confirmed on another device.
+// Question is a query about a login that is confirmed on another device.
 type Question struct {
 	ID string
 	// Proof is identity.Prove of identity.LoginProof without a code.
@@ -120,8 +121,9 @@ type Question struct {
 	Address string
 }
 
-// Poll asks the provider whether the person confirmed, unless it was asked just now.
-// While it has no answer, wait is how long it is worth waiting with the next question.
+// Poll asks the provider whether the person has confirmed, unless the interval since the last query
+// has not passed. While the provider has no answer, wait is the recommended time until the next
+// call.
 func (s *Service) Poll(ctx context.Context, q Question) (in identity.LoggedIn, wait time.Duration, err error) {
 	if err := s.ready(q.Address); err != nil {
 		return in, 0, err
@@ -149,7 +151,7 @@ func (s *Service) Poll(ctx context.Context, q Question) (in identity.LoggedIn, w
 	return in, 0, err
 }
 
-// ask asks once. One question is under way at a time; the others wait their interval.
+// ask sends one query. Only one query is active at a time; other callers wait their interval.
 func (s *Service) ask(ctx context.Context, p *provider, w *waiting) (*oauth2.Token, time.Duration, error) {
 	if !w.mu.TryLock() {
 		return nil, usual, nil
@@ -164,7 +166,7 @@ func (s *Service) ask(ctx context.Context, p *provider, w *waiting) (*oauth2.Tok
 		return nil, wait, nil
 	}
 	w.next = now.Add(w.interval)
-	// The code of the other flow is sent empty, which counts as not sent (RFC 6749,
+	// The code of the other flow is sent empty, which is equivalent to omitting it (RFC 6749,
 	// section 3.2).
 	token, err := s.token(ctx, p, "", "", oauth2.SetAuthURLParam("grant_type", deviceGrant), oauth2.SetAuthURLParam("device_code", w.deviceCode))
 	var declined *declinedError

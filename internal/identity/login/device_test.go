@@ -40,7 +40,7 @@ func TestDeviceFlow(t *testing.T) {
 	}
 	must.Get(w.identity.Authenticate(in.Certificate.Chain))(t)
 	_, _, err = s.poll()
-	wantRefused(t, "asked again", err, "no such login")
+	wantRefused(t, "asked again", err, "login not found")
 }
 
 func TestDeviceFlowIsRefused(t *testing.T) {
@@ -52,13 +52,13 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 	_, _, err := denied.poll()
 	wantRefused(t, "denied", err, "was denied at the identity provider")
 	_, _, err = denied.poll()
-	wantRefused(t, "denied, again", err, "no such login")
+	wantRefused(t, "denied, again", err, "login not found")
 
 	late := w.begin("")
 	w.pass(6 * time.Minute)
 	w.provider.Confirm(late.begun.UserCode, true)
 	_, _, err = late.poll()
-	wantRefused(t, "after the provider's time", err, "nobody confirmed the login in time")
+	wantRefused(t, "after the provider's time", err, "the login was not confirmed in time")
 
 	// Whoever knows of the login, and has another key, gets nothing; and the flows are
 	// not mixed.
@@ -69,10 +69,10 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 		t.Errorf("another key: %v", err)
 	}
 	_, err = mine.complete(login.Answer{ID: mine.begun.ID, Proof: must.Get(identity.Prove(mine.key, identity.LoginProof(mine.begun.ID, "")))(t), Address: mine.from})
-	wantRefused(t, "an answer of the other flow", err, "no such login")
+	wantRefused(t, "an answer of the other flow", err, "login not found")
 	browser := w.begin(redirect)
 	_, _, err = browser.poll()
-	wantRefused(t, "a question of the other flow", err, "no such login")
+	wantRefused(t, "a question of the other flow", err, "login not found")
 	if in, _, err := mine.poll(); err != nil || in.Device.ID == "" {
 		t.Errorf("control: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestDeviceFlowIsOff(t *testing.T) {
 	without.begin(redirect)
 }
 
-func TestDeviceFlowWhileTheProviderIsAway(t *testing.T) {
+func TestDeviceFlowWhileTheProviderIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.provider.Down(true, "/device")

@@ -1,12 +1,11 @@
-// Package login lets people in whom an OpenID Connect provider vouches for. The
-// gateway is the provider's client: authorization codes are exchanged here, and no
-// token ever leaves the daemon. What a person gets is a certificate for a key that
-// their machine made before, so that a code or a login that somebody else learns of
-// is of no use.
+// Package login logs in people whom an OpenID Connect provider authenticates. The gateway is the
+// provider's client: authorization codes are exchanged here, and no token ever leaves the daemon. A
+// person receives a certificate for a key that their machine created before, so that a stolen code
+// or login is useless.
 //
-// A login is a code flow with PKCE (RFC 7636) whose redirect ends on the person's own
-// machine (RFC 8252, section 7.3), or a device flow (RFC 8628). Logins under way are
-// kept in memory alone, bounded, and each is answered once.
+// A login is a code flow with PKCE (RFC 7636) whose redirect ends on the person's own machine (RFC
+// 8252, section 7.3), or a device flow (RFC 8628). Pending logins are kept only in memory, bounded,
+// and each is answered once.
 package login
 
 import (
@@ -28,10 +27,10 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Timeout bounds what one request of a person may wait for the provider.
+// Timeout limits how long one request of a person may wait for the provider.
 const Timeout = 20 * time.Second
 
-// Members is where a login arrives (identity.Service).
+// Members receives completed logins (identity.Service).
 type Members interface {
 	LogIn(ctx context.Context, l identity.Login) (identity.LoggedIn, error)
 	EndLogins(ctx context.Context, issuer, subject, why string) error
@@ -43,38 +42,37 @@ type Mapping struct {
 	Roles []access.Role
 }
 
-// Config is what a Service is made of. Without an Issuer it refuses every login; with
-// one, all but Secret, UsernameDomain, MaxAge, DeviceFlow and Now are required.
+// Config holds the dependencies of a Service. Without an Issuer it refuses every login; with one,
+// all fields except Secret, UsernameDomain, MaxAge, DeviceFlow and Now are required.
 type Config struct {
-	// Issuer is the provider, as its ID tokens name it; ClientID is the gateway there.
+	// Issuer identifies the provider, as in its ID tokens. ClientID identifies the gateway there.
 	Issuer, ClientID string
-	// Secret returns the client's secret; nil for a public client. It is asked each
-	// time, so that a new one takes effect at once.
+	// Secret returns the client's secret; nil means a public client. It is called for each use, so
+	// that a new secret takes effect at once.
 	Secret func() (string, error)
 	Scopes []string
-	// UsernameClaim holds the member's name; UsernameDomain is what it must end with
-	// after an '@', which is dropped.
+	// UsernameClaim contains the member's name; UsernameDomain is its required suffix after an '@',
+	// which is removed.
 	UsernameClaim, UsernameDomain string
 	GroupsClaim                   string
 	Groups                        []Mapping
-	// Algorithms are the signature algorithms of ID tokens that count, all asymmetric.
+	// Algorithms are the permitted signature algorithms of ID tokens, all asymmetric.
 	Algorithms []string
-	// DeviceFlow also lets people in who confirm on another device.
+	// DeviceFlow also admits people who confirm on another device.
 	DeviceFlow bool
-	// MaxAge is how long ago a person may have shown the provider who they are; 0 is
-	// for ever.
+	// MaxAge limits the age of a person's authentication at the provider; 0 means no limit.
 	MaxAge time.Duration
-	// Session is how long a login lasts, at most ca.LeafLife.
+	// Session is the duration of a login, at most ca.LeafLife.
 	Session time.Duration
 	Members Members
-	// Refused is told of each refusal: of an address, or of a person for whom the
-	// provider vouched.
+	// Refused is called for each refusal: of an address, or of a person authenticated by the
+	// provider.
 	Refused func(ctx context.Context, source string)
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// Service begins logins and ends them. It is safe for concurrent use.
+// Service starts and completes logins. It is safe for concurrent use.
 type Service struct {
 	Config
 	client  *http.Client
@@ -83,10 +81,10 @@ type Service struct {
 	found   discovery
 }
 
-// backoff locks an address whose logins are refused.
+// backoff locks out an address whose logins are refused.
 var backoff = limit.Backoff{Free: 10, First: time.Second, Longest: 5 * time.Minute, Forget: 15 * time.Minute}
 
-// New returns the service. It does not ask the provider yet: a gateway starts without.
+// New returns the service. It does not query the provider, so that a gateway starts without it.
 func New(c Config) (*Service, error) {
 	c.Now = now(c.Now)
 	lockout, err := limit.NewLockout(backoff)
@@ -105,7 +103,7 @@ func New(c Config) (*Service, error) {
 	}
 	for _, a := range c.Algorithms {
 		if !Asymmetric(a) {
-			return nil, fmt.Errorf("making the login service: %s is no asymmetric signature", a)
+			return nil, fmt.Errorf("making the login service: %s is not an asymmetric signature", a)
 		}
 	}
 	return s, nil
@@ -118,17 +116,17 @@ func now(given func() time.Time) func() time.Time {
 	return given
 }
 
-// Request begins a login.
+// Request is a request to start a login.
 type Request struct {
 	// CSR is a certificate request of the session's key, DER.
 	CSR []byte
-	// Redirect is where the provider sends the person's browser; "" asks for a device
-	// flow.
+	// Redirect is the address to which the provider redirects the person's browser; "" requests a
+	// device flow.
 	Redirect string
-	// ToConsole says that Redirect is the callback of the gateway's own console, which
-	// keeps the session's key, and not a loopback address. No client of the API sets it.
+	// ToConsole means that Redirect is the callback of the gateway's own console, which keeps the
+	// session's key, and not a loopback address. No client of the API sets it.
 	ToConsole bool
-	// Address is where the request comes from.
+	// Address is the source address of the request.
 	Address string
 }
 
@@ -138,13 +136,13 @@ type Begun struct {
 	ExpiresAt time.Time
 	// AuthorizationURL is for the person's browser.
 	AuthorizationURL string
-	// UserCode is what the person types at VerificationURI, or finds there filled in at
-	// VerificationURIComplete. Interval is how often it is worth asking.
+	// UserCode is the code that the person types at VerificationURI, or that
+	// VerificationURIComplete contains. Interval is the recommended polling interval.
 	UserCode, VerificationURI, VerificationURIComplete string
 	Interval                                           time.Duration
 }
 
-// Begin begins a login.
+// Begin starts a login.
 func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
 	if err := s.ready(r.Address); err != nil {
 		return Begun{}, err
@@ -185,22 +183,21 @@ func (s *Service) begin(ctx context.Context, w *waiting) (Begun, error) {
 	if w.redirect == "" {
 		return s.beginDevice(ctx, p, w)
 	}
-	// What the login is bound to was made with it and stays here.
+	// The values that bind the login are created with it and stay here.
 	return Begun{ID: w.id, ExpiresAt: w.ends, AuthorizationURL: s.oauth(p, w.redirect, "").AuthCodeURL(w.state, s.authorization(w)...)}, nil
 }
 
-// Answer is what the provider sent the person's browser with.
+// Answer is the provider's redirect of the person's browser.
 type Answer struct {
 	ID, State, Code string
-	// Issuer is "iss" of RFC 9207, "" where the provider sends none.
+	// Issuer is "iss" of RFC 9207, or "" if the provider does not send it.
 	Issuer string
 	// Proof is identity.Prove of identity.LoginProof by the session's key.
 	Proof   []byte
 	Address string
 }
 
-// Complete ends a login with a browser. A login is answered once: whatever comes of
-// it, a second answer finds none.
+// Complete ends a login with a browser. A login is answered once: a second answer always fails.
 func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, error) {
 	if err := s.ready(a.Address); err != nil {
 		return identity.LoggedIn{}, err
@@ -229,13 +226,13 @@ func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, er
 	return s.admit(ctx, p, w, a.Address, token)
 }
 
-// noLogin is the same for a login that never was, one that ended, one that was
-// answered, and a proof of another key.
+// noLogin returns the same error for a login that never existed, has ended or was already answered,
+// and for a proof of another key.
 func noLogin() error {
-	return reason.Errorf(reason.LoginRefused, "there is no such login: it ended, was answered before, or is somebody else's")
+	return reason.Errorf(reason.LoginRefused, "login not found: it ended, was answered before, or belongs to another person")
 }
 
-// admit lets the person in of whom a token response tells.
+// admit logs in the person identified by a token response.
 func (s *Service) admit(ctx context.Context, p *provider, w *waiting, address string, token *oauth2.Token) (identity.LoggedIn, error) {
 	raw, _ := token.Extra("id_token").(string)
 	who, err := s.verify(ctx, p, w.nonce, raw)
@@ -258,7 +255,7 @@ func (s *Service) admit(ctx context.Context, p *provider, w *waiting, address st
 	return in, nil
 }
 
-// ready refuses where there is no provider, and an address that is locked.
+// ready refuses a login without a provider, and a locked address.
 func (s *Service) ready(address string) error {
 	if s.Issuer == "" {
 		return reason.Errorf(reason.LoginUnavailable, "this gateway has no identity provider").
@@ -271,8 +268,8 @@ func (s *Service) ready(address string) error {
 	return nil
 }
 
-// noted counts an error if it is a refusal. That the provider is away is nobody's
-// fault.
+// noted counts an error if it is a refusal. An unavailable provider does not count against the
+// caller.
 func (s *Service) noted(ctx context.Context, address, source string, err error) error {
 	switch reason.Of(err) {
 	case reason.LoginUnavailable, reason.JournalUnavailable, reason.Internal:
@@ -287,5 +284,5 @@ func (s *Service) refuse(ctx context.Context, address, source string, err error)
 	return err
 }
 
-// Lockout has the addresses that failed too often, for who watches them.
+// Lockout returns the addresses that failed too often, for monitoring.
 func (s *Service) Lockout() *limit.Lockout { return s.lockout }

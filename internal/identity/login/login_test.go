@@ -125,11 +125,11 @@ func TestForgedTokens(t *testing.T) {
 		"of the future":       {set("iat", time.Now().Add(time.Hour).Unix()), "of the future"},
 		"another nonce":       {set("nonce", "another"), "not of this login"},
 		"no nonce":            {set("nonce", nil), "not of this login"},
-		"no subject":          {set("sub", nil), "names nobody"},
-		"a long subject":      {set("sub", strings.Repeat("s", 256)), "names nobody"},
-		"a name that is none": {set("preferred_username", "Ann Other <ann@example.com>"), "no name of a member"},
-		"no name":             {set("preferred_username", nil), "no name of a member"},
-		"a name as a number":  {set("preferred_username", 7), "no name of a member"},
+		"no subject":          {set("sub", nil), "has no subject"},
+		"a long subject":      {set("sub", strings.Repeat("s", 256)), "has no subject"},
+		"a name that is none": {set("preferred_username", "Ann Other <ann@example.com>"), "not a valid name of a member"},
+		"no name":             {set("preferred_username", nil), "not a valid name of a member"},
+		"a name as a number":  {set("preferred_username", 7), "not a valid name of a member"},
 		"no groups":           {set("groups", nil), "is in no group"},
 		"groups elsewhere": {func(h, c map[string]any) string {
 			delete(c, "groups")
@@ -151,7 +151,7 @@ func TestForgedTokens(t *testing.T) {
 			if len(w.refused) != 1 {
 				t.Errorf("refusals: %q", w.refused)
 			}
-			w.letsIn()
+			w.checkLogin()
 		})
 	}
 }
@@ -173,15 +173,16 @@ func TestAuthorizedParty(t *testing.T) {
 	}
 }
 
-// What the settings do not name does not count, however well it is signed.
-func TestAlgorithmsAreThoseConfigured(t *testing.T) {
+// TestOnlyConfiguredAlgorithms: a token with an algorithm that is not configured is refused, even
+// with a valid signature.
+func TestOnlyConfiguredAlgorithms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.Algorithms = []string{"RS256"} })
 	if _, err := w.login(ann); reason.Of(err) != reason.LoginRefused {
 		t.Errorf("ES256 where RS256 is configured: %v", err)
 	}
 	w.provider.Rotate(t, logintest.NewKey(t, "RS256"))
-	w.letsIn()
+	w.checkLogin()
 	for _, weak := range []string{"none", "HS256", "HS512", "", "rs256"} {
 		if _, err := login.New(login.Config{
 			Issuer: "https://id.example", ClientID: "c", UsernameClaim: "u", GroupsClaim: "g", Algorithms: []string{"RS256", weak}, Session: time.Hour,
@@ -200,7 +201,7 @@ func TestAnswers(t *testing.T) {
 	a := s.browse()
 	must.Get(s.complete(a))(t)
 	_, err := s.complete(a)
-	wantRefused(t, "the same answer again", err, "no such login")
+	wantRefused(t, "the same answer again", err, "login not found")
 
 	// The code of a login that succeeded does nothing in another.
 	other := w.begin(redirect)
@@ -239,12 +240,12 @@ func TestAnswers(t *testing.T) {
 		if n := len(w.identity.Devices()); n != before {
 			t.Errorf("%s: %d devices, there were %d", name, n, before)
 		}
-		w.letsIn()
+		w.checkLogin()
 	}
 }
 
-// A stranger who learns of a login cannot use it up.
-func TestStrangersDoNotUseLoginsUp(t *testing.T) {
+// TestOthersCannotConsumeALogin: a third party that learns of a login cannot consume it.
+func TestOthersCannotConsumeALogin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.begin(redirect)
@@ -252,7 +253,7 @@ func TestStrangersDoNotUseLoginsUp(t *testing.T) {
 	stolen := a
 	stolen.Proof, stolen.Address = []byte("x"), "192.0.2.99"
 	_, err := s.complete(stolen)
-	wantRefused(t, "a stranger", err, "no such login")
+	wantRefused(t, "a stranger", err, "login not found")
 	must.Get(s.complete(a))(t)
 }
 
@@ -299,7 +300,7 @@ func TestRedirectsAreLoopback(t *testing.T) {
 	w.begin(redirect)
 }
 
-func TestKeysAreThoseOfNow(t *testing.T) {
+func TestRotatedKeysApply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	must.Get(w.login(ann))(t)
@@ -313,11 +314,12 @@ func TestKeysAreThoseOfNow(t *testing.T) {
 	w.pass(6 * time.Minute)
 	_, err := s.complete(s.browse())
 	wantRefused(t, "a withdrawn key", err, "does not count")
-	w.letsIn()
+	w.checkLogin()
 }
 
-// What cannot be asked vouches for nobody, and what is there goes on.
-func TestProviderIsAway(t *testing.T) {
+// TestProviderUnavailable: while the provider is unavailable, new logins are refused and existing
+// sessions continue.
+func TestProviderUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/keys", "/token", "/.well-known/openid-configuration"} {
 		w := newWorld(t)
@@ -339,7 +341,7 @@ func TestProviderIsAway(t *testing.T) {
 		}
 		w.provider.Down(false, path)
 		w.pass(time.Minute)
-		w.letsIn()
+		w.checkLogin()
 	}
 }
 
@@ -367,13 +369,13 @@ func TestAbsentProviderIsNotFlooded(t *testing.T) {
 	}
 }
 
-func TestProviderThatLies(t *testing.T) {
+func TestForgedProviderMetadata(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(map[string]any){
 		"another issuer":                   func(said map[string]any) { said["issuer"] = "https://evil.example" },
 		"a token endpoint that is not TLS": func(said map[string]any) { said["token_endpoint"] = "http://id.example/token" },
 		"keys that are not TLS":            func(said map[string]any) { said["jwks_uri"] = "http://id.example/keys" },
-		"a page that is no URL":            func(said map[string]any) { said["authorization_endpoint"] = "javascript:alert(1)" },
+		"an invalid page URL":              func(said map[string]any) { said["authorization_endpoint"] = "javascript:alert(1)" },
 		"no keys":                          func(said map[string]any) { delete(said, "jwks_uri") },
 		"endless":                          func(said map[string]any) { said["x"] = strings.Repeat("x", 2<<20) },
 	} {
@@ -431,7 +433,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("logged in %s", in.Member.Principal)
 	}
 	for what, p := range map[string]logintest.Person{
-		"an address that nobody verified": person("cyd@example.com", false), "verified as a text": person("cyd@example.com", "true"),
+		"an unverified address": person("cyd@example.com", false), "verified as a text": person("cyd@example.com", "true"),
 		"another domain": person("cyd@evil.example", true), "the domain twice": person("cyd@example.com@evil.example", true),
 		"a domain behind it": person("cyd@example.com.evil.example", true), "no domain": person("cyd", true), "no name": person("@example.com", true),
 	} {
@@ -453,7 +455,7 @@ func TestMaxAge(t *testing.T) {
 	wantRefused(t, "two hours ago", err, "longer ago than oidc.max_age")
 	_, err = w.login(never)
 	wantRefused(t, "unknown when", err, "does not say when")
-	w.letsIn()
+	w.checkLogin()
 }
 
 func TestWhoDeniedAtTheProvider(t *testing.T) {
@@ -504,7 +506,7 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 	a := late.browse()
 	w.pass(11 * time.Minute)
 	_, err := late.complete(a)
-	wantRefused(t, "a login that ended", err, "no such login")
+	wantRefused(t, "a login that ended", err, "login not found")
 }
 
 // Who is refused again and again is locked, and nobody else.
@@ -529,10 +531,9 @@ func TestLockout(t *testing.T) {
 	must.Get(mine.complete(mine.browse()))(t)
 }
 
-// Of many answers at the same time, one is let through.
-// TestAnsweredOnce: a login lets one in, once, also where the provider takes a code as
-// often as it is shown: one after the other and at the same time, in either flow.
-func TestAnsweredOnce(t *testing.T) {
+// TestLoginCompletesOnce: a login completes once, even if the provider accepts a code repeatedly:
+// sequentially and concurrently, in either flow.
+func TestLoginCompletesOnce(t *testing.T) {
 	t.Parallel()
 	for what, first := range map[string]func(w *world) (again func() error){
 		"browser": func(w *world) func() error {
@@ -571,7 +572,7 @@ func TestAnsweredOnce(t *testing.T) {
 			}
 			all.Wait()
 			w.pass(time.Minute)
-			wantRefused(t, "once more", answer(), "no such login")
+			wantRefused(t, "once more", answer(), "login not found")
 			if n := len(w.identity.Devices()); won.Load() != 1 || n != 1 {
 				t.Errorf("%d answers got in, and there are %d devices", won.Load(), n)
 			}

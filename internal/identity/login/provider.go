@@ -22,27 +22,26 @@ import (
 )
 
 const (
-	// fresh is how long what the provider says of itself counts, its keys included: a
-	// key that it withdrew verifies nothing after that. Keys that it adds are found at
-	// once.
+	// fresh is how long the provider's metadata and keys are cached: a withdrawn key verifies
+	// nothing after that. Added keys are found at once.
 	fresh = 5 * time.Minute
-	// failedFor is how long a provider that could not be asked is not asked again, so
-	// that strangers cannot make the gateway ask it at will.
+	// failedFor is how long an unreachable provider is not queried again, so that strangers cannot
+	// trigger queries at will.
 	failedFor = 5 * time.Second
 	// answerTimeout bounds one answer of the provider, and maxAnswer its bytes.
 	answerTimeout = 10 * time.Second
 	maxAnswer     = 1 << 20
 )
 
-// provider is what the provider says of itself.
+// provider is the provider's metadata.
 type provider struct {
 	endpoint oauth2.Endpoint
 	keys     *oidc.RemoteKeySet
 	at       time.Time
 }
 
-// discovery keeps the provider's word, or that it could not be had. Whoever has put
-// something into turn may use the rest.
+// discovery caches the provider's metadata, or the error of reading it. turn guards the other
+// fields.
 type discovery struct {
 	turn     chan struct{}
 	provider *provider
@@ -50,7 +49,7 @@ type discovery struct {
 	failedAt time.Time
 }
 
-// provider asks the provider about itself, unless its word is fresh.
+// provider returns the provider's metadata, and reads them if the cached ones are too old.
 func (s *Service) provider(ctx context.Context) (*provider, error) {
 	select {
 	case s.found.turn <- struct{}{}:
@@ -104,9 +103,9 @@ func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error
 	return p, nil
 }
 
-// authStyle is how the client shows its secret (OpenID Connect Discovery 1.0, section
-// 3: client_secret_basic unless the provider says otherwise). Guessing by trying both
-// would use the code up.
+// authStyle returns the way in which the client sends its secret (OpenID Connect Discovery 1.0,
+// section 3: client_secret_basic unless the provider states otherwise). Trying both would use the
+// code up.
 func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
 	if s.Secret == nil || len(supported) > 0 && !slices.Contains(supported, "client_secret_basic") {
 		return oauth2.AuthStyleInParams
@@ -114,7 +113,7 @@ func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInHeader
 }
 
-// checkEndpoint wants TLS, or the very machine that the issuer is on.
+// checkEndpoint requires TLS, or the machine of the issuer.
 func (s *Service) checkEndpoint(name, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -125,17 +124,17 @@ func (s *Service) checkEndpoint(name, endpoint string) error {
 	case err == nil && u.Scheme == "http" && dnsname.Loopback(u.Hostname()) && len(s.Issuer) > 5 && s.Issuer[:5] == "http:":
 		return nil
 	}
-	return reason.Errorf(reason.LoginUnavailable, "the identity provider's %s is %q, which is no https URL", name, text.Ellipsis(endpoint, maxName)).
+	return reason.Errorf(reason.LoginUnavailable, "the identity provider's %s is %q, which is not an https URL", name, text.Ellipsis(endpoint, maxName)).
 		WithRemedy("An administrator looks at the provider's configuration.")
 }
 
-// unavailable is the clear refusal of a provider that cannot be asked.
+// unavailable returns the error for a provider that cannot be queried.
 func unavailable(err error) error {
 	return reason.Errorf(reason.LoginUnavailable, "the identity provider cannot be asked: %s", text.Ellipsis(err.Error(), maxText)).
 		WithRemedy("Try again later; an administrator looks whether the gateway reaches oidc.issuer. Other credentials are not concerned.")
 }
 
-// away reports whether an error is one of reaching the provider.
+// away reports whether an error means that the provider cannot be reached.
 func away(err error) bool {
 	var wire *url.Error
 	var answer *oauth2.RetrieveError
@@ -143,15 +142,14 @@ func away(err error) bool {
 		errors.As(err, &answer) && answer.Response != nil && answer.Response.StatusCode >= http.StatusInternalServerError
 }
 
-// NewClient asks a provider and nobody else: no proxy, no redirect, and
-// bounded answers. A GET that is not answered with what was asked for is an error.
-// roots are the system's when nil.
+// NewClient returns a client for a provider only: no proxy, no redirect, and bounded answers. A GET
+// with an unexpected answer is an error. roots are the system's when nil.
 func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error), roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout:       answerTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: bounded{&http.Transport{
-			Proxy:                  nil, // whatever the daemon's environment says
+			Proxy:                  nil, // regardless of the daemon's environment
 			DialContext:            dial,
 			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    answerTimeout,

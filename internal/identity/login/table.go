@@ -16,16 +16,15 @@ import (
 const (
 	// life is how long a login waits for its person.
 	life = 10 * time.Minute
-	// mostOpen bounds the logins that wait, and mostOfOne those of one address: about
-	// 12 MiB in all, and an address alone keeps nobody else out.
+	// mostOpen limits the waiting logins, and mostOfOne the logins of one address: about 12 MiB in
+	// all, and one address cannot block the others.
 	mostOpen  = 4096
 	mostOfOne = 64
 	// maxCSR is far above a request for a key of a kind that is taken, in bytes.
 	maxCSR = 2 << 10
 )
 
-// waiting is a login that waits for its person. What is above mu never changes once
-// the login is in the table.
+// waiting is a pending login. The fields above mu never change once the login is in the table.
 type waiting struct {
 	id, address string
 	csr         []byte
@@ -37,8 +36,7 @@ type waiting struct {
 	at                     *list.Element
 
 	mu sync.Mutex
-	// deviceCode is what the provider is asked with, until expires, every interval, and
-	// not before next.
+	// deviceCode is sent to the provider until expires, at every interval, and not before next.
 	deviceCode    string
 	interval      time.Duration
 	next, expires time.Time
@@ -60,8 +58,8 @@ func newTable(now func() time.Time) *table {
 	return &table{now: now, byID: map[string]*waiting{}, ofOne: map[string]int{}, most: mostOpen, perOne: mostOfOne}
 }
 
-// add puts a login into the table and makes its secrets. When the table is full, those
-// that wait keep their places: otherwise a stranger could push people out.
+// add adds a login to the table and generates its secrets. If the table is full, the waiting logins
+// keep their places: otherwise a stranger could displace them.
 func (t *table) add(w *waiting) error {
 	w.id = rand.Text()
 	if w.redirect != "" {
@@ -105,8 +103,8 @@ func (t *table) find(id string) *waiting {
 	return w
 }
 
-// take removes a login and reports whether it was there: of those who answer it at
-// the same time, one is let through.
+// take removes a login and reports whether it was present: of concurrent answers, only one
+// succeeds.
 func (t *table) take(w *waiting) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity"
@@ -47,8 +48,8 @@ type world struct {
 
 var ann = logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"staff", "approvers"}}
 
-// newWorld makes the world; change may change the settings.
-func newWorld(t *testing.T, change ...func(*login.Config)) *world {
+// newWorld makes the world; options may change the settings.
+func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 	t.Helper()
 	w := &world{t: t, provider: logintest.Start(t, "/realms/main"), store: identitytest.NewStore()}
 	w.provider.Clock(w.now)
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, change ...func(*login.Config)) *world {
 		t.Fatal(err)
 	}
 	w.registry = must.Get(access.NewRegistry(t.Context(), w.store, nil))(t)
-	w.identity = must.Get(identity.New(t.Context(), identity.Config{Authority: authority, Store: w.store, Registry: w.registry, Now: w.now}))(t)
+	w.identity = must.Get(identity.New(t.Context(), identity.Config{Guard: change.Unguarded, Authority: authority, Store: w.store, Registry: w.registry, Now: w.now}))(t)
 	cfg := login.Config{
 		Issuer: w.provider.Issuer(), ClientID: logintest.ClientID, Secret: func() (string, error) { return logintest.Secret, nil },
 		Scopes: []string{"openid", "profile"}, UsernameClaim: "preferred_username", GroupsClaim: "groups", Algorithms: []string{"RS256", "ES256"},
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, change ...func(*login.Config)) *world {
 		},
 		Log: slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	for _, fn := range change {
+	for _, fn := range options {
 		fn(&cfg)
 	}
 	w.Service = must.Get(login.New(cfg))(t)
@@ -132,7 +133,7 @@ func (w *world) tryBegin(redirect, from string) (*session, error) {
 	s := &session{w: w, key: must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(w.t), from: from}
 	var err error
 	s.begun, err = w.Begin(w.t.Context(), login.Request{CSR: csr(w.t, s.key), Redirect: redirect, Address: from})
-	return s, w.said(err)
+	return s, w.recordError(err)
 }
 
 func csr(t *testing.T, key crypto.Signer) []byte {
@@ -141,8 +142,8 @@ func csr(t *testing.T, key crypto.Signer) []byte {
 	return block.Bytes
 }
 
-// said keeps an error for the search for secrets.
-func (w *world) said(err error) error {
+// recordError keeps an error for the search for secrets.
+func (w *world) recordError(err error) error {
 	if err != nil {
 		known := reason.Known(err, reason.Internal)
 		w.mu.Lock()
@@ -182,14 +183,14 @@ func (s *session) answer(back url.Values) login.Answer {
 
 func (s *session) complete(a login.Answer) (identity.LoggedIn, error) {
 	in, err := s.w.Complete(s.w.t.Context(), a)
-	return in, s.w.said(err)
+	return in, s.w.recordError(err)
 }
 
 func (s *session) poll() (identity.LoggedIn, time.Duration, error) {
 	in, wait, err := s.w.Poll(s.w.t.Context(), login.Question{
 		ID: s.begun.ID, Address: s.from, Proof: must.Get(identity.Prove(s.key, identity.LoginProof(s.begun.ID, "")))(s.w.t),
 	})
-	return in, wait, s.w.said(err)
+	return in, wait, s.w.recordError(err)
 }
 
 // login logs a person in with a browser.
@@ -200,8 +201,8 @@ func (w *world) login(p logintest.Person) (identity.LoggedIn, error) {
 	return s.complete(s.browse())
 }
 
-// letsIn is the control: a login as it should be succeeds.
-func (w *world) letsIn() {
+// checkLogin is the control: a valid login succeeds.
+func (w *world) checkLogin() {
 	w.t.Helper()
 	w.provider.Forge(nil)
 	if _, err := w.login(ann); err != nil {

@@ -8,8 +8,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// question is one that Run asks. stands gets nil once people can answer it, or why
-// they cannot.
+// question is a request for approval that Run makes. stands receives nil once people can answer it,
+// or the reason why they cannot.
 type question struct {
 	code   Code
 	stands chan error
@@ -70,8 +70,8 @@ func (h *Host) wait(ctx context.Context, q question) {
 	}
 }
 
-// settle keeps what people answered.
-func (h *Host) settle(id string, yes Yes, no error) {
+// settle stores the answer of the approvers.
+func (h *Host) settle(id string, yes Consent, no error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.codes[id]

@@ -348,7 +348,7 @@ func TestComparisonIsCommitted(t *testing.T) {
 	}
 }
 
-// TestForgottenFieldIsAnError: no context is made of a field that is empty.
+// TestForgottenFieldIsAnError: an empty field in a context is an error.
 func TestForgottenFieldIsAnError(t *testing.T) {
 	t.Parallel()
 	full := bound{[]byte{1}, []byte{1}, []byte{1}, []byte{1}, "d", "c", PIN, "", []byte{1}}

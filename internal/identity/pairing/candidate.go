@@ -14,14 +14,14 @@ import (
 	"palyra/internal/identity/pairing/spake2plus"
 )
 
-// Seen is what a candidate sees of the gateway's end of the connection.
+// Seen is a candidate's view of the gateway's end of the connection.
 type Seen struct {
 	Exporter []byte
-	// Chain is what the server showed, its own certificate first.
+	// Chain is the server's certificate chain, its own certificate first.
 	Chain []*x509.Certificate
 }
 
-// Candidate is the machine that gets a certificate, in one exchange.
+// Candidate is the machine that receives a certificate, in one exchange.
 type Candidate struct {
 	key       *ecdsa.PrivateKey
 	request   []byte
@@ -31,7 +31,7 @@ type Candidate struct {
 	digits    string
 }
 
-// NewCandidate begins an exchange for a key of P-256.
+// NewCandidate starts an exchange for a P-256 key.
 func NewCandidate(key *ecdsa.PrivateKey) (*Candidate, error) {
 	text, err := identity.Request(key)
 	if err != nil {
@@ -46,13 +46,13 @@ func NewCandidate(key *ecdsa.PrivateKey) (*Candidate, error) {
 	return &Candidate{key: key, request: block.Bytes, deviceKey: digest, nonce: nonce}, err
 }
 
-// Trust checks what a gateway says of itself against the connection, and returns its
-// CA. pinned is the SHA-256 of the CA that a QR code told, nil for a PIN: then the
-// exchange proves that the CA is the gateway's.
+// Trust checks a gateway's offer against the connection, and returns its CA. pinned is the SHA-256
+// of the CA from a QR code, or nil for a PIN: then the exchange proves that the CA is the
+// gateway's.
 func Trust(o Offer, seen Seen, pinned []byte) (*x509.Certificate, error) {
 	ca, err := x509.ParseCertificate(o.CA)
 	if err != nil || len(seen.Chain) == 0 {
-		return nil, reason.Errorf(reason.VerificationFailed, "what answers is no gateway: its certificate does not parse")
+		return nil, reason.Errorf(reason.VerificationFailed, "the peer is not a gateway: its certificate does not parse")
 	}
 	sum := sha256.Sum256(o.CA)
 	if pinned != nil && !bytes.Equal(pinned, sum[:]) {
@@ -71,25 +71,25 @@ func Trust(o Offer, seen Seen, pinned []byte) (*x509.Certificate, error) {
 		return nil, err
 	}
 	if !bytes.Equal(key, o.ServerKey) {
-		return nil, reason.Errorf(reason.VerificationFailed, "the gateway renewed its certificate just now, or somebody is in the middle").
-			WithRemedy("Try once more; if it happens again, somebody is in the middle: look at the network between.")
+		return nil, reason.Errorf(reason.VerificationFailed, "the gateway just renewed its certificate, or the connection has a man in the middle").
+			WithRemedy("Try again; if it happens again, the connection has a man in the middle: inspect the network path.")
 	}
 	return ca, nil
 }
 
 func impostor(why string) error {
 	return reason.Errorf(reason.VerificationFailed, "what answers at this address is not the gateway: %s", why).
-		WithRemedy("Check the address; if it is right, somebody is in the middle. No secret was sent.")
+		WithRemedy("Check the address; if it is right, the connection has a man in the middle. No secret was sent.")
 }
 
-// Prove makes the first message of the exchange. It takes tens of milliseconds.
+// Prove creates the first message of the exchange. It takes tens of milliseconds.
 func (c *Candidate) Prove(secret, name string, o Offer, seen Seen) (Proof, error) {
 	if len(seen.Exporter) != exporterSize || o.DeviceID == "" || o.Code == "" || o.Kind == "" {
-		return Proof{}, reason.Errorf(reason.VerificationFailed, "what answers is no gateway: it leaves fields out")
+		return Proof{}, reason.Errorf(reason.VerificationFailed, "the peer is not a gateway: it omits fields")
 	}
 	derived, err := spake2plus.Derive([]byte(secret), o.Salt, identities)
 	if err != nil {
-		return Proof{}, reason.Errorf(reason.VerificationFailed, "what answers is no gateway: %w", err)
+		return Proof{}, reason.Errorf(reason.VerificationFailed, "the peer is not a gateway: %w", err)
 	}
 	ca := sha256.Sum256(o.CA)
 	b := bound{
@@ -106,12 +106,12 @@ func (c *Candidate) Prove(secret, name string, o Offer, seen Seen) (Proof, error
 	return Proof{Code: o.Code, Share: c.prover.Share(), Commitment: b.commitment, Request: c.request, Name: name}, nil
 }
 
-// Finish checks that the gateway knows the secret, and makes the last message. With
-// an error nothing is sent: the secret was another, or somebody is in the middle.
+// Finish checks that the gateway knows the secret, and creates the last message. On an error
+// nothing is sent: the secret differs, or the connection has a man in the middle.
 func (c *Candidate) Finish(a Answer) (Confirmation, error) {
 	confirmation, key, err := c.prover.Finish(a.Share, a.Confirmation)
 	if err != nil {
-		return Confirmation{}, reason.Errorf(reason.PairingFailed, "the gateway has another secret, or somebody is in the middle")
+		return Confirmation{}, reason.Errorf(reason.PairingFailed, "the gateway has another secret, or the connection has a man in the middle")
 	}
 	if c.digits, err = comparison(key, c.nonce); err != nil {
 		return Confirmation{}, err
@@ -119,10 +119,10 @@ func (c *Candidate) Finish(a Answer) (Confirmation, error) {
 	return Confirmation{Attempt: a.Attempt, Confirmation: confirmation, Nonce: c.nonce}, nil
 }
 
-// Comparison is the six digits that the gateway shows, too; "" before Finish.
+// Comparison returns the six digits that the gateway displays as well; "" before Finish.
 func (c *Candidate) Comparison() string { return c.digits }
 
-// Collection asks for the certificate on a connection.
+// Collection creates the request for the certificate on a connection.
 func (c *Candidate) Collection(exporter []byte) (Collection, error) {
 	signature, err := ecdsa.SignASN1(rand.Reader, c.key, statement(exporter, c.deviceKey))
 	if err != nil {
@@ -131,5 +131,5 @@ func (c *Candidate) Collection(exporter []byte) (Collection, error) {
 	return Collection{Request: c.request, Signature: signature}, nil
 }
 
-// KeySHA256 is the fingerprint of the candidate's key, as people are shown it.
+// KeySHA256 is the fingerprint of the candidate's key, as displayed to people.
 func (c *Candidate) KeySHA256() string { return fmt.Sprintf("sha256:%x", c.deviceKey) }

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// Kind is how the secret of a code gets to the candidate.
+// Kind is the way in which the secret of a code reaches the candidate.
 type Kind string
 
 // The kinds.
@@ -27,54 +27,54 @@ const (
 )
 
 const (
-	// MostGuesses is how many guesses a code survives.
+	// MostGuesses is the number of guesses after which a code ends.
 	MostGuesses = 5
-	// DefaultTTL is how long a code is open where nobody says.
+	// DefaultTTL is the default validity of a code.
 	DefaultTTL  = 10 * time.Minute
 	shortestTTL = 30 * time.Second
 	longestTTL  = time.Hour
-	// pinDigits is the length of a PIN, tokenSize that of a token in bytes.
+	// pinDigits is the length of a PIN, tokenSize the length of a token in bytes.
 	pinDigits = 8
 	tokenSize = 16
-	// idSize is the length of a code's id in bytes. The id is no secret.
+	// idSize is the length of a code's id in bytes. The id is not secret.
 	idSize = 5
 )
 
-// Request is a code to be made.
+// Request describes a code to be created.
 type Request struct {
 	Kind Kind
-	// TTL is how long the code is open; 0 means DefaultTTL.
+	// TTL is the validity of the code; 0 means DefaultTTL.
 	TTL time.Duration
-	// For says who gets the device: the fields of a device to come are left out.
+	// For is the recipient of the device, without the fields of the future device.
 	For identity.Pairing
 }
 
-// State is how far a code is.
+// State is the state of a code.
 type State string
 
-// The states of a code. It is forgotten when it ended.
+// The states of a code. A code is deleted when it has ended.
 const (
-	// Open takes guesses.
+	// Open accepts guesses.
 	Open State = "open"
-	// Asked was used: a person has to say whether the device gets its certificate.
+	// Asked means that the code was used and an approval of the certificate is pending.
 	Asked State = "asked"
-	// Given was used, and the device has its certificate.
+	// Given means that the code was used and the device has its certificate.
 	Given State = "given"
 )
 
-// Code is what may be told of a code: everything but its secret.
+// Code is the public part of a code: everything except its secret.
 type Code struct {
 	ID   string
 	Kind Kind
-	// For is who gets the device. Its Request and Name are those of the candidate,
-	// once there is one.
+	// For is the recipient of the device. Its Request and Name come from the candidate, once one
+	// exists.
 	For       identity.Pairing
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	State     State
-	// Guesses is how many were made of MostGuesses.
+	// Guesses counts the guesses, of MostGuesses.
 	Guesses int
-	// What follows is of the candidate that knew the secret.
+	// The fields below belong to the candidate that proved the secret.
 	ApprovalID string
 	Comparison string
 	// KeySHA256 is "sha256:" and the digest of its public key.
@@ -82,7 +82,7 @@ type Code struct {
 	Address   string
 }
 
-// Made is a new code with its secret, which nobody can read again.
+// Made is a new code with its secret, which cannot be read again.
 type Made struct {
 	Code
 	Secret string
@@ -91,7 +91,7 @@ type Made struct {
 func (r *Request) check() error {
 	switch {
 	case r.Kind != PIN && r.Kind != QR:
-		return reason.Errorf(reason.InvalidInput, "%q is no kind of pairing code: pin or qr", r.Kind)
+		return reason.Errorf(reason.InvalidInput, "%q is not a kind of pairing code: use pin or qr", r.Kind)
 	case r.TTL == 0:
 		r.TTL = DefaultTTL
 	case r.TTL < shortestTTL || r.TTL > longestTTL:
@@ -100,7 +100,7 @@ func (r *Request) check() error {
 	return nil
 }
 
-// newSecret draws the secret of a code.
+// newSecret generates the secret of a code.
 func newSecret(kind Kind) (string, error) {
 	if kind == QR {
 		token, err := random(tokenSize)
@@ -113,8 +113,7 @@ func newSecret(kind Kind) (string, error) {
 	return fmt.Sprintf("%0*d", pinDigits, n), nil
 }
 
-// newID draws the id of a code: eight letters and digits that people can read to
-// each other.
+// newID generates the id of a code: eight letters and digits that people can read aloud.
 func newID() (string, error) {
 	b, err := random(idSize)
 	return strings.ToLower(base32.NewEncoding("ABCDEFGHJKLMNPQRSTUVWXYZ23456789").EncodeToString(b)), err
@@ -128,8 +127,8 @@ func random(n int) ([]byte, error) {
 	return b, nil
 }
 
-// TidyPIN takes what a person types in between the digits away. It refuses what
-// is no PIN, so that a slip costs no guess.
+// TidyPIN removes separators between the digits of a typed PIN. It refuses an invalid PIN, so that
+// a typing error costs no guess.
 func TidyPIN(typed string) (string, error) {
 	pin := strings.NewReplacer(" ", "", "-", "", "\u00a0", "").Replace(strings.TrimSpace(typed))
 	if len(pin) != pinDigits || strings.Trim(pin, "0123456789") != "" {
@@ -139,5 +138,5 @@ func TidyPIN(typed string) (string, error) {
 	return pin, nil
 }
 
-// hangsOn reports whether a code is one that somebody made, or gives a device to.
+// hangsOn reports whether p created a code, or receives its device.
 func (c *Code) hangsOn(p access.Principal) bool { return c.For.MadeBy == p || c.For.Member == p }

@@ -10,10 +10,9 @@ import (
 	"palyra/internal/identity"
 )
 
-// Collect gives the certificate to the candidate whose pairing was allowed. It makes
-// the device when it is asked first: a candidate that is gone leaves none behind. One
-// whose answer was lost gets the same certificate again; after a restart of the
-// gateway, another of the same device and key.
+// Collect returns the certificate to the candidate of an approved pairing. Its first call creates
+// the device: a candidate that disappeared leaves none behind. A repeated call returns the same
+// certificate; after a restart of the gateway, another one for the same device and key.
 func (h *Host) Collect(ctx context.Context, conn Connection, msg Collection) (Collected, error) {
 	key, err := requested(msg.Request)
 	if err != nil {
@@ -50,7 +49,7 @@ func (h *Host) used(fingerprint string) *code {
 	return nil
 }
 
-// holdFor is how long Collect waits for an answer before it says that there is none.
+// holdFor is how long Collect waits for an answer before it returns without one.
 const holdFor = 15 * time.Second
 
 func (h *Host) give(ctx context.Context, c *code) (Collected, error) {
@@ -90,8 +89,7 @@ func (h *Host) give(ctx context.Context, c *code) (Collected, error) {
 	return given, nil
 }
 
-// refused ends a code to which people said no, or nothing, or whose device could not
-// be made.
+// refused ends a code whose approval was denied or expired, or whose device could not be created.
 func (h *Host) refused(ctx context.Context, c *code, why error) error {
 	h.mu.Lock()
 	h.drop(c)

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// The payloads of this package's events; docs/events.md describes them.
+// The payloads of this package's events; docs/reference/events.md describes them.
 type (
 	opened struct {
 		Kind      Kind             `json:"kind"`
@@ -26,7 +26,7 @@ type (
 		KeySHA256 string `json:"key_sha256"`
 		Address   string `json:"address"`
 		Name      string `json:"name,omitempty"`
-		// Guesses is how many it took, this one included.
+		// Guesses counts the guesses, including this one.
 		Guesses int `json:"guesses"`
 	}
 	pairingEnded struct {
@@ -48,7 +48,7 @@ func (h *Host) ended(ctx context.Context, actor string, c Code, why string) erro
 	return h.cfg.Journal.Record(ctx, event.PairingEnded, actor, c.ID, pairingEnded{Why: why, DeviceID: c.For.DeviceID, Guesses: c.Guesses})
 }
 
-// tried is a kind of attempt; those of a minute are one event.
+// tried is a kind of attempt; the attempts of one minute are one event.
 type tried struct {
 	address, code, outcome string
 }
@@ -85,7 +85,7 @@ func (h *Host) noteLocked(address, code, outcome string) {
 	h.tries[kind].last = now
 }
 
-// recordTries writes what was counted. What cannot be written is counted on.
+// recordTries journals the counted attempts. If that fails, the counts are kept for the next time.
 func (h *Host) recordTries(ctx context.Context) {
 	h.mu.Lock()
 	counted := h.tries
@@ -106,5 +106,5 @@ func (h *Host) recordTries(ctx context.Context) {
 	}
 }
 
-// addressKey is under what the guesses of an address count.
+// addressKey is the key under which the guesses of an address count.
 func addressKey(address string) string { return limit.Address(address) }

@@ -18,63 +18,62 @@ import (
 )
 
 const (
-	// mostCodes bounds the codes that there are at a time, mostOfOne those of one
-	// maker. With MostGuesses they bound everything that strangers can make the
-	// host remember.
+	// mostCodes limits the open codes, mostOfOne the codes of one creator. With MostGuesses they
+	// limit all memory that strangers can make the host use.
 	mostCodes, mostOfOne = 64, 8
-	// answerWithin is how long a candidate has for its confirmation.
+	// answerWithin is the candidate's time limit for its confirmation.
 	answerWithin = 30 * time.Second
-	// collectWithin is how long a certificate waits for the candidate once people
-	// were asked, and how long a device that was made may collect it again.
+	// collectWithin is how long a certificate waits for the candidate after the request for
+	// approval, and how long a created device may collect it again.
 	collectWithin = time.Hour
 )
 
 // wrongGuesses lock an address out. The fifth ends the code anyway.
 var wrongGuesses = limit.Backoff{Free: 3, First: 5 * time.Second, Longest: 15 * time.Minute, Forget: time.Hour}
 
-// Issuer gives devices to members: identity.Service.
+// Issuer adds devices to members. identity.Service implements it.
 type Issuer interface {
-	// MayPair refuses what Pair would refuse.
+	// MayPair returns the error with which Pair would refuse the pairing.
 	MayPair(p identity.Pairing) error
-	// Pair makes the device, durably.
+	// Pair durably adds the device.
 	Pair(ctx context.Context, p identity.Pairing) (identity.Admission, error)
-	// PairAgain certifies the key of a device that was paired at most within ago once
-	// more. The key is "sha256:" and the digest.
+	// PairAgain issues another certificate for the key of a device that was paired at most within
+	// ago. The key is "sha256:" and the digest.
 	PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (identity.Device, ca.Issued, error)
 }
 
-// Approvals is where people are asked.
+// Approvals requests approvals.
 type Approvals interface {
-	// Ask asks whether the candidate of a code gets its certificate, and waits for the
-	// answer; an error is a no. asked is told the approval's id once people can answer.
-	// When ctx ends, the question is withdrawn.
-	Ask(ctx context.Context, c Code, asked func(approvalID string)) (Yes, error)
+	// Ask requests approval of the certificate for a code's candidate, and waits for the answer; an
+	// error is a refusal. asked receives the approval's id once it can be answered. When ctx ends,
+	// the request is withdrawn.
+	Ask(ctx context.Context, c Code, asked func(approvalID string)) (Consent, error)
 }
 
-// Yes is the answer of people that a device gets its certificate.
-type Yes interface {
-	// By are those who said so.
+// Consent is the approval by people that a device gets its certificate.
+type Consent interface {
+	// By are the approvers.
 	By() []access.Principal
-	// Use uses the answer up, right before the device is made. It fails when those who
-	// said so may not any more.
+	// Use consumes the approval, immediately before the device is created. It returns an error if
+	// the approvers no longer have permission.
 	Use(ctx context.Context, extra ...event.Draft) error
 }
 
-// Journal is where what happens to codes is recorded.
+// Journal records the events of codes.
 type Journal interface {
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 }
 
-// Server is what candidates see of the gateway.
+// Server is the gateway's data for candidates.
 type Server struct {
-	// CA is the root certificate, DER; Name and Key are the name and the KeySHA256 of
-	// the certificate that the gateway's listener shows.
+	// CA is the root certificate in DER. Name and Key are the name and the KeySHA256 of the
+	// certificate that the gateway's listener presents.
 	CA   []byte
 	Name string
 	Key  []byte
 }
 
-// Config is what a Host is made of. All fields are required.
+// Config holds the dependencies of a Host. All fields are required.
 type Config struct {
 	Issuer    Issuer
 	Approvals Approvals
@@ -92,24 +91,24 @@ type Host struct {
 	attempts map[string]*attempt
 	tries    map[tried]*triedTimes
 
-	// asking hands questions to Run, which waits for their answers.
+	// asking passes questions to Run, which waits for their answers.
 	asking chan question
 }
 
-// code is a Code with what only the host knows.
+// code is a Code with the host's private state.
 type code struct {
 	Code
 	record *spake2plus.Record
 	salt   []byte
-	// guessed is when the last guess was made.
+	// guessed is the time of the last guess.
 	guessed time.Time
-	// withdraw takes the question back; nil before it is asked.
+	// withdraw withdraws the request for approval. It is nil before the request is made.
 	withdraw context.CancelFunc
-	// answered is closed when people answered: with yes, or with no.
+	// answered is closed when people have approved or denied.
 	answered chan struct{}
-	yes      Yes
+	yes      Consent
 	no       error
-	// issuing makes one certificate at a time; chain is the one that was made.
+	// issuing serializes the creation of certificates. chain is the created certificate.
 	issuing sync.Mutex
 	chain   string
 }
@@ -126,7 +125,7 @@ func NewHost(cfg Config) (*Host, error) {
 	return &Host{cfg: cfg, lockout: lockout, codes: map[string]*code{}, attempts: map[string]*attempt{}, tries: map[tried]*triedTimes{}, asking: make(chan question)}, nil
 }
 
-// Create makes a code. Only its answer holds the secret.
+// Create creates a code. The secret is only in the result.
 func (h *Host) Create(ctx context.Context, r Request) (Made, error) {
 	if err := r.check(); err != nil {
 		return Made{}, err
@@ -153,7 +152,7 @@ func (h *Host) Create(ctx context.Context, r Request) (Made, error) {
 	return Made{Code: c.Code, Secret: secret}, nil
 }
 
-// newCode draws a code, and turns its secret at once into what the host keeps.
+// newCode generates a code, and immediately converts its secret to the host's record.
 func newCode(r Request) (*code, string, error) {
 	secret, err := newSecret(r.Kind)
 	if err != nil {
@@ -186,7 +185,7 @@ func newCode(r Request) (*code, string, error) {
 	}, secret, nil
 }
 
-// room refuses a code too many.
+// room returns an error if a limit on the number of codes is reached.
 func (h *Host) room(maker access.Principal) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,11 +202,11 @@ func (h *Host) room(maker access.Principal) error {
 		return nil
 	}
 	return reason.Errorf(reason.RateLimited, "%d pairings are under way, %d of them of %s", all, mine, maker).
-		WithRemedy("End one that nobody needs: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
+		WithRemedy("End an unneeded one: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
 }
 
-// List returns the codes that have not ended, the oldest first: all, or those that a
-// member made or that give it a device.
+// List returns the codes that have not ended, oldest first: all, or the codes that a member created
+// or that give it a device.
 func (h *Host) List(ctx context.Context, of access.Principal, all bool) []Code {
 	h.forget(ctx)
 	h.mu.Lock()
@@ -222,15 +221,15 @@ func (h *Host) List(ctx context.Context, of access.Principal, all bool) []Code {
 	return list
 }
 
-// Cancel ends a code; a device that was made stays. Unless all is set, the code has to
-// be one that List shows the actor.
+// Cancel ends a code. A device that was already created remains. Unless all is set, the code must
+// be one that List returns for the actor.
 func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id string) (Code, error) {
 	h.forget(ctx)
 	h.mu.Lock()
 	c := h.codes[id]
 	if c == nil || !all && !c.hangsOn(by) {
 		h.mu.Unlock()
-		return Code{}, reason.Errorf(reason.NotFound, "there is no pairing %s", id).WithRemedy("See `palyra pairing list`.")
+		return Code{}, reason.Errorf(reason.NotFound, "pairing %s not found", id).WithRemedy("See `palyra pairing list`.")
 	}
 	if c.State == Given {
 		h.mu.Unlock()
@@ -243,13 +242,13 @@ func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id str
 	return was, h.ended(ctx, by.String(), was, "cancelled")
 }
 
-// EndOf ends the codes that a member made or that give it a device: it may do less
-// than before.
+// EndOf ends the codes that a member created or that give it a device, because the member lost
+// permissions.
 func (h *Host) EndOf(ctx context.Context, p access.Principal) {
 	h.end(ctx, "member", func(c *code) bool { return c.hangsOn(p) && c.State != Given })
 }
 
-// forget ends the codes whose time is over.
+// forget ends expired codes.
 func (h *Host) forget(ctx context.Context) {
 	now := time.Now()
 	h.end(ctx, "guesses", func(c *code) bool {
@@ -258,8 +257,8 @@ func (h *Host) forget(ctx context.Context) {
 	h.end(ctx, "expired", func(c *code) bool { return now.After(c.until()) })
 }
 
-// until is when a code is forgotten. A used one waits for the answer of people, and
-// for the candidate.
+// until returns the time at which a code is removed. A used code waits for the approval, and for
+// the candidate.
 func (c *code) until() time.Time {
 	if c.State == Open {
 		return c.ExpiresAt
@@ -285,12 +284,12 @@ func (h *Host) end(ctx context.Context, why string, over func(*code) bool) {
 	}
 	h.mu.Unlock()
 	for _, c := range list {
-		// What cannot be recorded has ended all the same: the code is in no memory.
+		// The code has ended even if the event cannot be recorded: it is no longer in memory.
 		_ = h.ended(context.WithoutCancel(ctx), identity.Daemon().String(), c, why)
 	}
 }
 
-// drop forgets a code and its attempts. The caller holds h.mu.
+// drop deletes a code and its attempts. The caller holds h.mu.
 func (h *Host) drop(c *code) {
 	delete(h.codes, c.ID)
 	if c.withdraw != nil {
@@ -303,8 +302,8 @@ func (h *Host) drop(c *code) {
 	}
 }
 
-// Run asks people, records attempts once a minute, and ends what is over, until ctx
-// ends. Questions that nobody answered by then are withdrawn.
+// Run requests approvals, records attempts once a minute, and removes expired state, until ctx
+// ends. It then withdraws the unanswered requests.
 func (h *Host) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -324,5 +323,5 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 }
 
-// Lockout has the addresses that failed too often, for who watches them.
+// Lockout returns the addresses that failed too often, for monitoring.
 func (h *Host) Lockout() *limit.Lockout { return h.lockout }

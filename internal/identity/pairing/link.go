@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Link is what a QR code says.
+// Link is the content of a QR code.
 type Link struct {
 	// Address is host:port.
 	Address string

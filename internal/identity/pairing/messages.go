@@ -4,7 +4,7 @@ package pairing
 type Offer struct {
 	Code string
 	Kind Kind
-	// Salt goes into what is made of the secret; spake2plus.SaltSize bytes.
+	// Salt is an input of the key derivation from the secret; spake2plus.SaltSize bytes.
 	Salt []byte
 	// DeviceID is the ULID that the device will have.
 	DeviceID string
@@ -23,18 +23,18 @@ type Proof struct {
 	Commitment []byte
 	// Request is a PKCS #10 request, DER.
 	Request []byte
-	// Name is what the candidate calls itself, for people; it may be empty.
+	// Name is the candidate's own name, for people; it may be empty.
 	Name string
 }
 
-// Answer is the gateway's message. It says by its confirmation whether the
-// candidate's secret was the right one.
+// Answer is the gateway's message. Its confirmation reveals whether the candidate's secret is
+// right.
 type Answer struct {
 	// Attempt names the attempt, 16 bytes.
 	Attempt      []byte
 	Share        []byte
 	Confirmation []byte
-	// GuessesLeft is how many guesses the code has left.
+	// GuessesLeft is the number of remaining guesses.
 	GuessesLeft int
 }
 
@@ -53,7 +53,7 @@ type Collection struct {
 	Signature []byte
 }
 
-// Collected is a certificate, or Waiting for somebody to allow it.
+// Collected is a certificate, or Waiting for the approval.
 type Collected struct {
 	Waiting  bool
 	DeviceID string
@@ -62,9 +62,9 @@ type Collected struct {
 	Chain string
 }
 
-// Connection is what the host knows of the connection that a message came on.
+// Connection is the host's view of the connection of a message.
 type Connection struct {
-	// Exporter is that of the connection; see Exporter.
+	// Exporter is the connection's exporter value; see Exporter.
 	Exporter []byte
 	// Address is the other end's, without a port.
 	Address string

@@ -60,9 +60,9 @@ func TestPairing(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: without an answer there is no device, and the candidate is told
+// TestWithoutAnswer: without an answer there is no device, and the candidate is told
 // to wait.
-func TestNobodyAnswers(t *testing.T) {
+func TestWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/identity/pairing/spake2plus"
 )
 
-// attempt is a guess whose candidate has not confirmed yet.
+// attempt is a guess that its candidate has not confirmed yet.
 type attempt struct {
 	code     *code
 	verifier *spake2plus.Verifier
@@ -22,20 +22,20 @@ type attempt struct {
 	address  string
 }
 
-// failed is all that a candidate learns of an exchange that does not come off. Why
-// it did not is nobody's business.
+// failed is the only error that a candidate receives for a failed exchange. The cause is not
+// revealed.
 func failed() error {
 	return reason.Errorf(reason.PairingFailed, "the pairing failed: another secret, another connection, or too late")
 }
 
-// noCode is the answer where no code is open, whatever happened to it.
+// noCode is the answer if no code is open, for any reason.
 func noCode() error {
 	return reason.Errorf(reason.NotFound, "no such pairing code is open at this gateway: it was used, had %d wrong guesses, expired, was cancelled, or the gateway was started again", MostGuesses).
 		WithRemedy("Have another made with `palyra pairing code` where you can use the gateway.")
 }
 
-// Begin says which code is open and what the gateway is. Without an id it is the one
-// PIN that is open. Nothing is remembered of who asks.
+// Begin returns the open code and the gateway's data. Without an id it selects the one open PIN. It
+// stores nothing about the caller.
 func (h *Host) Begin(id string) (Offer, error) {
 	c, err := h.open(id)
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Host) Begin(id string) (Offer, error) {
 	}, nil
 }
 
-// open finds a code that still takes guesses.
+// open finds a code that still accepts guesses.
 func (h *Host) open(id string) (*code, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +67,7 @@ func (h *Host) open(id string) (*code, error) {
 		}
 		if found != nil {
 			return nil, reason.Errorf(reason.InvalidInput, "several PINs are open at this gateway").
-				WithRemedy("Say which: `palyra pair ADDRESS --code ID`; `palyra pairing code` showed the id.")
+				WithRemedy("Name one: `palyra pair ADDRESS --code ID`; `palyra pairing code` printed the id.")
 		}
 		found = c
 	}
@@ -81,8 +81,8 @@ func (c *code) guessable() bool {
 	return c != nil && c.State == Open && c.Guesses < MostGuesses && time.Now().Before(c.ExpiresAt)
 }
 
-// Prove takes a guess. It is counted before it is looked at, for the code and for the
-// address, and counts whatever comes of it.
+// Prove processes a guess. It counts the guess for the code and for the address before it checks
+// the guess, regardless of the result.
 func (h *Host) Prove(conn Connection, p Proof) (Answer, error) {
 	key, err := requested(p.Request)
 	if err != nil {
@@ -118,7 +118,7 @@ func (h *Host) Prove(conn Connection, p Proof) (Answer, error) {
 	return h.begun(a, left)
 }
 
-// spend counts a guess, or refuses it.
+// spend counts a guess, or refuses it if none is left.
 func (h *Host) spend(id, address string) (c *code, left int, err error) {
 	key := addressKey(address)
 	if ok, wait := h.lockout.Try(key); !ok {
@@ -137,8 +137,7 @@ func (h *Host) spend(id, address string) (c *code, left int, err error) {
 	return c, MostGuesses - c.Guesses, nil
 }
 
-// begun keeps an attempt until its candidate confirms it. There are at most
-// MostGuesses of a code.
+// begun stores an attempt until its candidate confirms it. A code has at most MostGuesses attempts.
 func (h *Host) begun(a *attempt, left int) (Answer, error) {
 	id, err := random(attemptSize)
 	if err != nil {
@@ -151,8 +150,8 @@ func (h *Host) begun(a *attempt, left int) (Answer, error) {
 	return Answer{Attempt: id, Share: share, Confirmation: confirmation, GuessesLeft: left}, nil
 }
 
-// Confirm ends an exchange. If the candidate knew the secret, the code is used up and
-// people are asked.
+// Confirm ends an exchange. If the candidate knew the secret, the code is used up and people
+// receive a request for approval.
 func (h *Host) Confirm(ctx context.Context, conn Connection, msg Confirmation) error {
 	a, err := h.finish(conn, msg)
 	if err != nil {
@@ -174,7 +173,7 @@ func (h *Host) Confirm(ctx context.Context, conn Connection, msg Confirmation) e
 	return h.ask(ctx, c)
 }
 
-// finish takes an attempt out: it can be confirmed once.
+// finish removes and returns an attempt, which can be confirmed only once.
 func (h *Host) finish(conn Connection, msg Confirmation) (*attempt, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +185,7 @@ func (h *Host) finish(conn Connection, msg Confirmation) (*attempt, error) {
 	return a, nil
 }
 
-// use uses a code up, for the first candidate that knew its secret.
+// use uses up a code for the first candidate that knew its secret.
 func (h *Host) use(a *attempt, digits string) (Code, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

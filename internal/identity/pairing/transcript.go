@@ -24,14 +24,13 @@ const (
 	attemptSize    = 16
 )
 
-// exporterLabel names the key that a connection exports for pairing (RFC 8446,
-// section 7.5). RFC 9266's label "EXPORTER-Channel-Binding" is for protocols that
-// have no label of their own.
+// exporterLabel is the label of the key that a connection exports for pairing (RFC 8446, section
+// 7.5). RFC 9266's label "EXPORTER-Channel-Binding" is for protocols without a specific label.
 const exporterLabel = "EXPORTER-palyra-pairing-v1"
 
-// Exporter is the value that both ends of a TLS connection have, and nobody else:
-// a man in the middle has two connections, with two values. It depends on all that
-// the handshake said, the server's certificate and its proof of the key included.
+// Exporter is a value known only to both ends of a TLS connection: a man in the middle has two
+// connections with two values. It depends on the whole handshake, including the server's
+// certificate and its proof of the key.
 func Exporter(cs *tls.ConnectionState) ([]byte, error) {
 	if cs == nil || cs.Version < tls.VersionTLS13 {
 		return nil, reason.Errorf(reason.InvalidInput, "pairing takes TLS 1.3")
@@ -54,40 +53,40 @@ func KeySHA256(public crypto.PublicKey) ([]byte, error) {
 	return sum[:], nil
 }
 
-// identities name the sides in what SPAKE2+ makes of the secret.
+// identities name the sides in the key derivation of SPAKE2+.
 var identities = spake2plus.Identities{Prover: "palyra-pairing-candidate", Verifier: "palyra-pairing-host"}
 
-// bound is what both ends have to see alike. Who stands in the middle makes at
-// least one field differ, and then neither side gets a key.
+// bound holds the values that both ends must agree on. A man in the middle makes at least one field
+// differ, and then neither side gets a key.
 type bound struct {
-	// exporter is of the connection.
+	// exporter is the exported key of the connection.
 	exporter []byte
 	// deviceKey and serverKey are KeySHA256 of the candidate's key and of the key
 	// in the server's certificate; ca is SHA-256 of the gateway's root certificate.
 	deviceKey, serverKey, ca []byte
 	deviceID, code           string
 	kind                     Kind
-	// name is what the candidate calls itself; it may be empty.
+	// name is the candidate's own name; it may be empty.
 	name       string
 	commitment []byte
 }
 
-// context fails when a field is empty: nobody may forget one.
+// context returns an error if a field is empty: every field is required.
 func (b bound) context() (spake2plus.Context, error) {
 	return spake2plus.Bind("palyra pairing v1", b.exporter, b.deviceKey, b.serverKey, b.ca,
 		[]byte(b.deviceID), []byte(b.code), []byte(b.kind), []byte("name="+b.name), b.commitment)
 }
 
-// commit is the commitment to a nonce.
+// commit returns the commitment to a nonce.
 func commit(nonce []byte) []byte {
 	sum := sha256.Sum256(append([]byte("palyra pairing commitment v1\x00"), nonce...))
 	return sum[:]
 }
 
-// comparison is the six digits that both ends show. The key is bound to all that
-// was seen. The nonce was committed to before the gateway drew its share, and is
-// told after: somebody in the middle who knows the secret has fixed one number on
-// each side before they can compute the other, so that one try in a million fits.
+// comparison returns the six digits that both ends display. The key is bound to the whole exchange.
+// The nonce is committed to before the gateway draws its share, and revealed afterwards. A man in
+// the middle who knows the secret must therefore fix one number on each side before computing the
+// other, so that one attempt in a million succeeds.
 func comparison(key *spake2plus.Key, nonce []byte) (string, error) {
 	out, err := hkdf.Key(sha256.New, key.Bytes(), nonce, "palyra pairing comparison v1", 8)
 	if err != nil {
@@ -97,8 +96,8 @@ func comparison(key *spake2plus.Key, nonce []byte) (string, error) {
 	return fmt.Sprintf("%03d %03d", n/1000, n%1000), nil
 }
 
-// statement is what the candidate signs to collect its certificate, on any
-// connection: it has the key, and it is at the other end of this one.
+// statement is the text that the candidate signs to collect its certificate, on any connection. It
+// proves that the candidate has the key and is at the other end of this connection.
 func statement(exporter []byte, deviceKey []byte) []byte {
 	h := sha256.New()
 	h.Write([]byte("palyra pairing collect v1\x00"))
@@ -107,8 +106,8 @@ func statement(exporter []byte, deviceKey []byte) []byte {
 	return h.Sum(nil)
 }
 
-// requested reads the key out of a certificate request in DER, whose signature
-// proves that the sender holds it.
+// requested reads the key from a certificate request in DER, whose signature proves that the sender
+// holds the key.
 func requested(der []byte) (*ecdsa.PublicKey, error) {
 	bad := reason.Errorf(reason.InvalidInput, "the certificate request is not a PKCS #10 request of a P-256 key, signed by it").
 		WithRemedy("Pair with `palyra pair`, which makes one.")

@@ -62,7 +62,7 @@ func (g *gateway) restart() {
 
 func (g *gateway) MayPair(p identity.Pairing) error {
 	if p.Member.Name == "nobody" {
-		return reason.Errorf(reason.NotFound, "there is no member %s", p.Member)
+		return reason.Errorf(reason.NotFound, "member %s not found", p.Member)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (a answered) Use(context.Context, ...event.Draft) error {
 	return nil
 }
 
-func (g *gateway) Ask(ctx context.Context, c Code, stands func(string)) (Yes, error) {
+func (g *gateway) Ask(ctx context.Context, c Code, stands func(string)) (Consent, error) {
 	g.mu.Lock()
 	g.asked = append(g.asked, c)
 	answers := g.answers

@@ -17,16 +17,16 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Assertion is what an authenticator answered to a challenge (WebAuthn Level 3, section
-// 5.2.2), with what the challenge was made of beside the vote itself.
+// Assertion is the answer of an authenticator to a challenge (WebAuthn Level 3, section 5.2.2),
+// with the inputs of the challenge other than the vote itself.
 type Assertion struct {
 	CredentialID      []byte `json:"credential_id"`
 	AuthenticatorData []byte `json:"authenticator_data"`
-	// ClientDataJSON is byte for byte what the browser wrote.
+	// ClientDataJSON is the browser's output, byte for byte.
 	ClientDataJSON []byte `json:"client_data_json"`
 	Signature      []byte `json:"signature"`
 	Nonce          []byte `json:"nonce"`
-	// Version is of the approval when it was shown; 0 for what is no vote.
+	// Version is the version of the displayed approval; 0 if the statement is not a vote.
 	Version int64 `json:"version,omitempty"`
 }
 
@@ -40,7 +40,7 @@ const (
 	flagExtensions   = 1 << 7
 )
 
-// clientData is what a browser writes of a ceremony (section 5.8.1).
+// clientData is the browser's record of a ceremony (section 5.8.1).
 type clientData struct {
 	Type        string `json:"type"`
 	Challenge   string `json:"challenge"`
@@ -49,9 +49,8 @@ type clientData struct {
 	TopOrigin   string `json:"topOrigin"`
 }
 
-// Verify checks that a passkey said a statement at a relying party, with its user
-// verified (section 7.2), and returns the counter that it showed. Whether that went back
-// is SignCount's to say.
+// Verify checks that a passkey signed a statement for a relying party, with its user verified
+// (section 7.2), and returns its counter. The caller checks the counter with SignCount.
 func (a Assertion) Verify(publicKey []byte, party Party, said Statement) (signCount uint32, err error) {
 	challenge, err := Challenge(said)
 	if err != nil {
@@ -95,11 +94,11 @@ func (a Assertion) checkAuthenticator(rpID string) (signCount uint32, err error)
 	case subtle.ConstantTimeCompare(data[:32], want[:]) != 1:
 		return 0, refused("it is for another relying party than %s", rpID)
 	case flags&flagUserPresent == 0:
-		return 0, refused("nobody touched the authenticator")
+		return 0, refused("the authenticator was not touched")
 	case flags&flagUserVerified == 0:
 		return 0, refused("the authenticator did not verify its user")
 	case flags&flagCredential != 0, len(data) > authenticatorDataSize && flags&flagExtensions == 0:
-		return 0, refused("its authenticator data is not that of an assertion")
+		return 0, refused("its authenticator data does not belong to an assertion")
 	}
 	return binary.BigEndian.Uint32(data[33:37]), nil
 }
@@ -124,14 +123,13 @@ func (a Assertion) checkSignature(publicKey []byte) error {
 		return refused("a passkey has no key like %T", key)
 	}
 	if !good {
-		return refused("its signature is not that of the passkey")
+		return refused("its signature is not the passkey's")
 	}
 	return nil
 }
 
-// WentBack reports whether a counter is not above the one before, which says that there
-// may be a copy of the authenticator (section 6.1.1). One that does not count shows 0
-// always.
+// WentBack reports whether a counter did not increase, which indicates a possible copy of the
+// authenticator (section 6.1.1). An authenticator without a counter always sends 0.
 func WentBack(before, now uint32) bool { return now <= before && (now != 0 || before != 0) }
 
 func refused(format string, args ...any) *reason.Error {

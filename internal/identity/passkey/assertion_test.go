@@ -78,7 +78,7 @@ func TestAssertionsThatAreRefused(t *testing.T) {
 			a.ClientDataJSON = []byte(strings.Replace(string(a.ClientDataJSON), "webauthn.get", "webauthn.create", 1))
 		}, says: "ceremony"},
 		"a member twice": {after: func(a *passkey.Assertion) { a.ClientDataJSON = []byte(`{"type":"x",` + string(a.ClientDataJSON[1:])) }, says: "cannot be read"},
-		"more bytes":     {after: func(a *passkey.Assertion) { a.AuthenticatorData = append(a.AuthenticatorData, 0) }, says: "not that of an assertion"},
+		"more bytes":     {after: func(a *passkey.Assertion) { a.AuthenticatorData = append(a.AuthenticatorData, 0) }, says: "does not belong to an assertion"},
 		"no bytes":       {after: func(a *passkey.Assertion) { a.AuthenticatorData = nil }, says: "0 bytes"},
 		"no signature":   {after: func(a *passkey.Assertion) { a.Signature = nil }, says: "signature"},
 	} {
@@ -116,7 +116,7 @@ func TestOriginsOfThePast(t *testing.T) {
 	}
 }
 
-func TestWentBack(t *testing.T) {
+func TestCounterDecreased(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		before, now uint32

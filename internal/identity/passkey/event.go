@@ -2,8 +2,8 @@ package passkey
 
 import "palyra/internal/core/access"
 
-// EnrolledPayload is of event.PasskeyEnrolled: all that it takes to check what the
-// passkey signs later.
+// EnrolledPayload is the payload of event.PasskeyEnrolled: everything needed to check later
+// signatures of the passkey.
 type EnrolledPayload struct {
 	// Credential has the form of Text.
 	Credential string           `json:"credential"`
@@ -12,13 +12,13 @@ type EnrolledPayload struct {
 	PublicKey  []byte           `json:"public_key"`
 	RPID       string           `json:"rp_id"`
 	Origin     string           `json:"origin"`
-	// Gateway is what statements name the gateway by.
+	// Gateway is the gateway's name in statements.
 	Gateway     string `json:"gateway"`
 	AAGUID      string `json:"aaguid"`
 	Attestation string `json:"attestation"`
 	BackedUp    bool   `json:"backed_up"`
 	SignCount   uint32 `json:"sign_count"`
-	// Waits says that it proves nothing before it is confirmed.
+	// Waits means that it proves nothing before it is confirmed.
 	Waits bool `json:"waits"`
 }
 
@@ -26,7 +26,7 @@ type EnrolledPayload struct {
 type ChangedPayload struct {
 	Credential string           `json:"credential"`
 	Member     access.Principal `json:"member"`
-	// By is who confirmed or removed it; Host is true for the word of the gateway's host.
+	// By is the member that confirmed or removed it; Host is true for the gateway's host.
 	By   access.Principal `json:"by"`
 	Host bool             `json:"host"`
 	// Proof is by a passkey of By, where it has one that counts.

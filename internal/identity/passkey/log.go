@@ -6,22 +6,22 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Log follows the passkeys of a gateway through its journal, and checks each proof by
-// what was journaled before it: with nothing else at hand.
+// Log follows the passkeys of a gateway through its journal, and checks each proof with the
+// preceding journal entries only.
 type Log struct {
-	// Gateway is what is known of the gateway's name in statements from elsewhere; "" takes
-	// the journal's word.
+	// Gateway is the expected name of the gateway in statements; "" accepts the name in the
+	// journal.
 	Gateway string
-	// Whole says that the journal is read from its first event, so that a passkey that was
-	// never enrolled was none.
+	// Whole means that the journal is read from its first event, so that a passkey without an
+	// enrolment is invalid.
 	Whole bool
-	// Verified counts the votes that were proven, Unknown those of passkeys that were
-	// enrolled before what is read.
+	// Verified counts the proven votes, Unknown the votes of passkeys enrolled before the first
+	// entry read.
 	Verified, Unknown int
 	keys              map[string]*logged
 }
 
-// logged is what the events so far say of a passkey.
+// logged is the state of a passkey after the events so far.
 type logged struct {
 	EnrolledPayload
 	removed bool
@@ -67,8 +67,7 @@ func (l *Log) changed(p ChangedPayload, what string) error {
 	return nil
 }
 
-// Voted checks the proof of a vote by a member; said is the vote, given the name of the
-// gateway.
+// Voted checks the proof of a vote by a member; said returns the vote for the name of the gateway.
 func (l *Log) Voted(member access.Principal, proof Assertion, said func(gateway string) Statement) error {
 	checked, err := l.check(member, proof, said)
 	switch {
@@ -82,7 +81,7 @@ func (l *Log) Voted(member access.Principal, proof Assertion, said func(gateway 
 	return nil
 }
 
-// known is a passkey; nil for one of before what is read.
+// known returns a passkey; nil for one enrolled before the first entry read.
 func (l *Log) known(credential string) (*logged, error) {
 	k := l.keys[credential]
 	if k == nil && l.Whole {
@@ -99,7 +98,7 @@ func (l *Log) check(by access.Principal, proof Assertion, said func(gateway stri
 	}
 	switch {
 	case k.Member != by:
-		return false, fmt.Errorf("the passkey %s is that of %s, not of %s", k.Credential, k.Member, by)
+		return false, fmt.Errorf("the passkey %s belongs to %s, not to %s", k.Credential, k.Member, by)
 	case k.Waits || k.removed:
 		return false, fmt.Errorf("the passkey %s did not count then", k.Credential)
 	}

@@ -1,7 +1,6 @@
-// Package passkey is what a passkey says of a vote, and whether it did say it: the
-// assertions of WebAuthn Level 3 that a person gives in a browser. It needs nothing but
-// what is in the journal, so that whoever has that can check a vote again, without the
-// gateway. How a passkey is enrolled is the business of internal/identity/passkeys.
+// Package passkey verifies votes signed by a passkey: the assertions of WebAuthn Level 3 that a
+// person gives in a browser. It needs only the journal, so that a holder of the journal can verify
+// a vote again, without the gateway. Package internal/identity/passkeys enrols passkeys.
 package passkey
 
 import (
@@ -25,19 +24,19 @@ type Passkey struct {
 	// RPID is the relying party that it was made for: the host of the console's origin.
 	// It signs for no other.
 	RPID string `json:"rp_id"`
-	// AAGUID is the make of the authenticator, as it says itself; Attestation is the
-	// format of the statement about it, "none" for none.
+	// AAGUID is the model of the authenticator according to itself; Attestation is the format of
+	// its attestation, or "none".
 	AAGUID      string `json:"aaguid"`
 	Attestation string `json:"attestation"`
-	// BackedUp says that it may be on several machines, copied by its maker's cloud.
+	// BackedUp means that it may be on several machines, copied by its vendor's cloud.
 	BackedUp bool `json:"backed_up"`
-	// SignCount is the highest that it has shown; always 0 for one that does not count.
+	// SignCount is the highest counter received; always 0 without a counter.
 	SignCount  uint32    `json:"sign_count"`
 	EnrolledAt time.Time `json:"enrolled_at"`
 	// Waits is true until it is confirmed; it proves nothing before.
 	Waits      bool      `json:"waits"`
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
-	// CounterBackAt is when it last showed a counter that went back; zero for never.
+	// CounterBackAt is the time of the last decreased counter; zero for never.
 	CounterBackAt time.Time `json:"counter_back_at,omitzero"`
 	RemovedAt     time.Time `json:"removed_at,omitzero"`
 	// Version counts changes, for compare-and-swap, from 1.
@@ -50,8 +49,8 @@ func (p Passkey) Removed() bool { return !p.RemovedAt.IsZero() }
 // Counts reports whether it proves something.
 func (p Passkey) Counts() bool { return !p.Waits && !p.Removed() }
 
-// LostAt reports whether it would count, and no browser offers it, since the console has
-// another name by now; "" is no console.
+// LostAt reports whether the passkey would count but no browser offers it, because the console has
+// a different name now; "" means no console.
 func (p Passkey) LostAt(name string) bool { return p.Counts() && name != "" && p.RPID != name }
 
 // Text is the id of a credential as browsers and the gateway's API write it: base64url
@@ -62,8 +61,8 @@ func Text(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }
 type Party struct {
 	// ID is the host of the origin.
 	ID string
-	// Origin is what browsers write into what is signed; "" takes every origin of ID, for
-	// who reads a journal of before the port changed.
+	// Origin is the origin that browsers include in the signed data; "" accepts every origin of ID,
+	// for a journal written before the port changed.
 	Origin string
 }
 

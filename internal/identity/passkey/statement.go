@@ -8,13 +8,13 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Vote is what a passkey says of a vote: all of it, as the journal has it.
+// Vote is a passkey's statement about a vote, complete as in the journal.
 type Vote struct {
 	// Gateway is the digest of the gateway's root certificate, Voter the member.
 	Gateway string `json:"gateway"`
 	Voter   string `json:"voter"`
-	// Approval is its ULID, Version that of the record that the person was shown, and
-	// CallDigest that of the call.
+	// Approval is its ULID, Version the version of the displayed record, and CallDigest the digest
+	// of the call.
 	Approval   string `json:"approval"`
 	Version    int64  `json:"version,string"`
 	CallDigest string `json:"call_digest"`
@@ -30,12 +30,12 @@ type Vote struct {
 	Nonce   []byte        `json:"nonce"`
 }
 
-// Change is what a passkey says of another one, or of itself.
+// Change is a passkey's statement about another passkey, or itself.
 type Change struct {
 	Gateway string `json:"gateway"`
 	// By is the member whose passkey signs.
 	By string `json:"by"`
-	// What becomes of Credential, whose form is Text: "confirm" or "remove".
+	// The action on Credential, whose form is Text: "confirm" or "remove".
 	What       string `json:"what"`
 	Credential string `json:"credential"`
 	Nonce      []byte `json:"nonce"`
@@ -47,22 +47,22 @@ const (
 	Remove  = "remove"
 )
 
-// Statement is what a passkey signs: a Vote or a Change.
+// Statement is a statement signed by a passkey: a Vote or a Change.
 type Statement interface{ kind() string }
 
 func (Vote) kind() string   { return "palyra passkey vote v1" }
 func (Change) kind() string { return "palyra passkey change v1" }
 
-// Challenge is what a passkey is given to sign for a statement: the SHA-256 of its
-// canonical JSON (RFC 8785) beside its kind, {"kind": ..., "statement": ...}, so that
-// what is signed for one can never be taken for the other.
+// Challenge returns the challenge for a statement: the SHA-256 of the canonical JSON (RFC 8785) of
+// {"kind": ..., "statement": ...}. The kind prevents a signature for one kind from being accepted
+// for the other.
 func Challenge(s Statement) ([]byte, error) {
 	text, err := canonical.Marshal(struct {
 		Kind      string    `json:"kind"`
 		Statement Statement `json:"statement"`
 	}{s.kind(), s})
 	if err != nil {
-		return nil, fmt.Errorf("writing what a passkey signs: %w", err)
+		return nil, fmt.Errorf("writing the statement for a passkey: %w", err)
 	}
 	digest := sha256.Sum256(text)
 	return digest[:], nil

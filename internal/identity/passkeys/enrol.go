@@ -10,17 +10,17 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// enrolling is the purpose of a number for a new passkey.
+// enrolling is the purpose of a nonce for a new passkey.
 const enrolling = "passkey"
 
-// Begin begins the enrolment of a passkey of a member.
+// Begin starts the enrolment of a passkey of a member.
 func (k *Keeper) Begin(member access.Principal) (passkey.Ceremony, error) {
 	party, err := k.here()
 	if err != nil {
 		return passkey.Ceremony{}, err
 	}
 	if member.Kind != access.KindUser {
-		return passkey.Ceremony{}, reason.Errorf(reason.PermissionDenied, "%s is no person, and has no passkey", member)
+		return passkey.Ceremony{}, reason.Errorf(reason.PermissionDenied, "%s is not a person and cannot have a passkey", member)
 	}
 	have := k.Passkeys(member)
 	if len(have) >= most {
@@ -35,9 +35,9 @@ func (k *Keeper) Begin(member access.Principal) (passkey.Ceremony, error) {
 	return c, err
 }
 
-// Finish enrols the passkey that a browser made (RegistrationResponseJSON). It counts at
-// once where it is the member's first and no agent was connected yet, and waits to be
-// confirmed otherwise: who has a stolen session could enrol one, too.
+// Finish enrols the passkey that a browser created (RegistrationResponseJSON). It counts at once if
+// it is the member's first and no agent was connected yet. Otherwise it waits to be confirmed,
+// because a thief of a session could enrol one, too.
 func (k *Keeper) Finish(ctx context.Context, member access.Principal, name string, nonce []byte, credential string) (passkey.Passkey, error) {
 	party, err := k.here()
 	if err != nil {
@@ -85,13 +85,13 @@ func (k *Keeper) waits(ctx context.Context, member access.Principal) (bool, erro
 	return k.cfg.AgentConnected(ctx)
 }
 
-// Confirm makes a passkey count that waits. A member's first takes the gateway's host;
-// a later one that, another passkey of the member's, or another admin.
+// Confirm makes a waiting passkey count. A member's first passkey requires a confirmation on the
+// gateway's host. A later one requires the host, another passkey of the member, or another admin.
 func (k *Keeper) Confirm(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error) {
 	return k.change(ctx, w, id, passkey.Confirm)
 }
 
-// Remove ends a passkey for good.
+// Remove removes a passkey permanently.
 func (k *Keeper) Remove(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error) {
 	return k.change(ctx, w, id, passkey.Remove)
 }
@@ -109,7 +109,7 @@ func (k *Keeper) change(ctx context.Context, w passkey.Word, id []byte, what str
 	}
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	// What the proof showed of its counter may be of this very passkey.
+	// The counter in the proof may belong to this same passkey.
 	if p, _ = k.Passkey(id); p.Removed() || what == passkey.Confirm && !p.Waits {
 		return p, noSuch(id)
 	}
@@ -130,8 +130,8 @@ func (k *Keeper) change(ctx context.Context, w passkey.Word, id []byte, what str
 	return p, nil
 }
 
-// vouches checks that somebody's word is enough for a change. Who has a passkey that
-// counts gives it with that: a stolen session has none.
+// vouches checks that an authorisation is sufficient for a change. A member with a counting passkey
+// must use it: a stolen session has none.
 func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey, what string) error {
 	if w.Host {
 		return nil
@@ -151,7 +151,7 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 			return err
 		}
 		if what == passkey.Confirm && !k.cfg.Independent(w.By, p.Member) {
-			return reason.Errorf(reason.PermissionDenied, "%s and %s are not independent: one made or changed the other, or somebody else has both in hand", w.By, p.Member).
+			return reason.Errorf(reason.PermissionDenied, "%s and %s are not independent: one created or changed the other, or another member controls both", w.By, p.Member).
 				WithRemedy("Have another admin confirm it, or run `palyrad presence passkey confirm %s` on the gateway's host.", passkey.Text(p.ID))
 		}
 		if !has {
@@ -165,8 +165,8 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 	return err
 }
 
-// mayChange is as for devices: owners change what is anybody's, and admins what is not an
-// owner's.
+// mayChange applies the rules for devices: owners may change any passkey, and admins any except
+// owners'.
 func (k *Keeper) mayChange(actor, of access.Principal) error {
 	m, ok := k.cfg.Members.Active(actor)
 	if ok && m.Holds(access.RoleOwner) {

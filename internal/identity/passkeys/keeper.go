@@ -1,6 +1,6 @@
-// Package passkeys enrols the passkeys of members and checks what they sign: which count,
-// who makes one count, and that none is used that may have a copy. The proofs themselves
-// are package passkey's, registrations those of WebAuthn Level 3.
+// Package passkeys enrols the passkeys of members and checks their signatures. It determines which
+// passkeys count, who may make one count, and refuses a passkey that may have been copied. Package
+// passkey defines the proofs; registrations follow WebAuthn Level 3.
 package passkeys
 
 import (
@@ -19,35 +19,35 @@ import (
 	"palyra/internal/identity/presence"
 )
 
-// told is how long people are told of a passkey that came, counts or went.
-const told = 7 * 24 * time.Hour
+// noticePeriod is how long people are notified of an added, counting or removed passkey.
+const noticePeriod = 7 * 24 * time.Hour
 
-// most is how many passkeys a member may have.
+// most limits the passkeys of a member.
 const most = 16
 
-// Store keeps passkeys.
+// Store stores passkeys.
 type Store interface {
-	// Passkeys returns all of them, removed ones included.
+	// Passkeys returns all passkeys, including removed ones.
 	Passkeys(ctx context.Context) ([]passkey.Passkey, error)
-	// KeepPasskey makes a passkey durable with its events as a whole or not at all: a new
-	// one where its Version is 1, else in place of the one with the version before. It
-	// fails with reason.AlreadyExists when a new one exists.
+	// KeepPasskey makes a passkey and its events durable completely, or not at all. A passkey with
+	// Version 1 is new; any other replaces the one with the previous version. It returns
+	// reason.AlreadyExists if a new passkey already exists.
 	KeepPasskey(ctx context.Context, p passkey.Passkey, events ...event.Draft) error
 }
 
-// Members are those that the gateway knows (access.Registry).
+// Members provides the gateway's members (access.Registry).
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 }
 
-// Config is what a Keeper is made of. All members but Makes and Now are required.
+// Config holds the dependencies of a Keeper. All fields except Makes and Now are required.
 type Config struct {
 	Store   Store
 	Members Members
-	// Gateway is what statements name the gateway by.
+	// Gateway is the gateway's name in statements.
 	Gateway string
 	Makes   Makes
-	// Independent reports whether nobody has two members in hand.
+	// Independent reports whether no third member controls both, and neither controls the other.
 	Independent func(a, b access.Principal) bool
 	// AgentConnected reports whether an agent was ever connected to the gateway.
 	AgentConnected func(ctx context.Context) (bool, error)
@@ -60,7 +60,7 @@ type Keeper struct {
 	cfg  Config
 	book *presence.Book
 
-	// changing makes one change at a time; mu guards what follows.
+	// changing serialises changes; mu guards the fields below.
 	changing sync.Mutex
 	mu       sync.RWMutex
 	list     map[string]passkey.Passkey
@@ -83,11 +83,11 @@ func New(ctx context.Context, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// At says at which canonical origin the console is; "" for no console.
+// At sets the canonical origin of the console; "" means no console.
 func (k *Keeper) At(origin string) error {
 	party, good := passkey.PartyOf(origin)
 	if !good && origin != "" {
-		return reason.Errorf(reason.ConfigInvalid, "%q is no origin of a console", origin)
+		return reason.Errorf(reason.ConfigInvalid, "%q is not a valid console origin", origin)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,20 +95,20 @@ func (k *Keeper) At(origin string) error {
 	return nil
 }
 
-// at is the console's relying party; the zero one for no console.
+// at returns the console's relying party, or the zero value without a console.
 func (k *Keeper) at() passkey.Party {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.party
 }
 
-// Passkeys returns those of a member that were not removed, and of all members for the
-// zero principal, the oldest first.
+// Passkeys returns the passkeys of a member that were not removed, oldest first; the zero principal
+// selects all members.
 func (k *Keeper) Passkeys(of access.Principal) []passkey.Passkey {
 	return k.those(func(p passkey.Passkey) bool { return !p.Removed() && (of.IsZero() || p.Member == of) })
 }
 
-// Passkey returns one, also a removed one.
+// Passkey returns a passkey, including a removed one.
 func (k *Keeper) Passkey(id []byte) (passkey.Passkey, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -133,13 +133,13 @@ func (k *Keeper) those(want func(passkey.Passkey) bool) (list []passkey.Passkey)
 	return list
 }
 
-// counting are those of a member that prove something at this console.
+// counting returns the passkeys of a member that are valid for this console.
 func (k *Keeper) counting(of access.Principal) []passkey.Passkey {
 	here := k.at().ID
 	return k.those(func(p passkey.Passkey) bool { return p.Member == of && p.Counts() && p.RPID == here })
 }
 
-// Proving are the members that have a passkey which counts here.
+// Proving returns the members with a passkey that counts for this console.
 func (k *Keeper) Proving() (list []access.Principal) {
 	here := k.at().ID
 	for _, p := range k.Passkeys(access.Principal{}) {
@@ -150,19 +150,19 @@ func (k *Keeper) Proving() (list []access.Principal) {
 	return list
 }
 
-// Lost are the passkeys that count and were made for another origin than the console's of
-// today, where no browser offers them.
+// Lost returns the passkeys that count but were created for another origin than the console's
+// current one. Browsers do not offer them there.
 func (k *Keeper) Lost() []passkey.Passkey {
 	here := k.at().ID
 	return k.those(func(p passkey.Passkey) bool { return p.LostAt(here) })
 }
 
-// Notices tell a principal for seven days of passkeys that came, went or seem to have a
-// copy, and of those that wait, or are lost, as long as they are: of its own, and an owner
-// of all.
+// Notices returns a principal's notices: for seven days about passkeys that were added, removed or
+// possibly copied, and as long as they apply about waiting or lost ones. A principal sees its own,
+// and an owner all.
 func (k *Keeper) Notices(to access.Principal) (list []string) {
 	m, known := k.cfg.Members.Active(to)
-	since, here := k.cfg.Now().Add(-told), k.at().ID
+	since, here := k.cfg.Now().Add(-noticePeriod), k.at().ID
 	for _, p := range k.those(func(p passkey.Passkey) bool { return known && (p.Member == to || m.Holds(access.RoleOwner)) }) {
 		of := fmt.Sprintf("passkey %s (%s) of %s", short(p.ID), p.Name, p.Member)
 		if p.CounterBackAt.After(since) {
@@ -176,7 +176,7 @@ func (k *Keeper) Notices(to access.Principal) (list []string) {
 			list = append(list, fmt.Sprintf("%s was removed at %s", of, p.RemovedAt.Format(time.RFC3339)))
 		case p.Removed():
 		case p.Waits:
-			list = append(list, fmt.Sprintf("%s waits to be confirmed: with another passkey of theirs or by another admin in the console, or by `palyrad presence passkey confirm %s` on the gateway's host; if nobody meant it, remove it", of, passkey.Text(p.ID)))
+			list = append(list, fmt.Sprintf("%s waits to be confirmed: with another passkey of theirs or by another admin in the console, or by `palyrad presence passkey confirm %s` on the gateway's host; if it is unexpected, remove it", of, passkey.Text(p.ID)))
 		case p.EnrolledAt.After(since):
 			list = append(list, fmt.Sprintf("%s was enrolled at %s; if that was none of yours, remove it in the console", of, p.EnrolledAt.Format(time.RFC3339)))
 		}
@@ -184,13 +184,13 @@ func (k *Keeper) Notices(to access.Principal) (list []string) {
 	return list
 }
 
-// short is enough of an id for people to tell passkeys apart.
+// short returns the prefix of an id that lets people distinguish passkeys.
 func short(id []byte) string {
 	text := passkey.Text(id)
 	return text[:min(len(text), 10)]
 }
 
-// change makes one passkey another with its events, and returns it as it is then.
+// keep stores a new or changed passkey with its events.
 func (k *Keeper) keep(ctx context.Context, p passkey.Passkey, drafts ...event.Draft) error {
 	for i, d := range drafts {
 		if !d.Code.Attributed() {
@@ -203,7 +203,7 @@ func (k *Keeper) keep(ctx context.Context, p passkey.Passkey, drafts ...event.Dr
 		drafts[i] = by
 	}
 	p.Version++
-	// Once begun it ends: a caller that hangs up must not leave memory behind the store.
+	// Once started it completes: a disconnecting caller must not leave memory behind the store.
 	if err := k.cfg.Store.KeepPasskey(context.WithoutCancel(ctx), p, drafts...); err != nil {
 		return err
 	}
@@ -213,10 +213,10 @@ func (k *Keeper) keep(ctx context.Context, p passkey.Passkey, drafts ...event.Dr
 	return nil
 }
 
-// now is the time as stores keep it: UTC with microseconds.
+// now returns the current time in the precision of stores: UTC with microseconds.
 func (k *Keeper) now() time.Time { return k.cfg.Now().UTC().Truncate(time.Microsecond) }
 
-// here is the console's relying party.
+// here returns the console's relying party.
 func (k *Keeper) here() (passkey.Party, error) {
 	party := k.at()
 	if party.ID == "" {
@@ -226,8 +226,8 @@ func (k *Keeper) here() (passkey.Party, error) {
 	return party, nil
 }
 
-// errNoSuch is for a passkey that is not there, or is another's.
-var errNoSuch = errors.New("there is no such passkey")
+// errNoSuch is returned for a passkey that does not exist or belongs to another member.
+var errNoSuch = errors.New("passkey not found")
 
 func noSuch(id []byte) error {
 	return reason.Errorf(reason.NotFound, "%w: %s", errNoSuch, passkey.Text(id)).WithRemedy("The console lists them under Passkeys.")

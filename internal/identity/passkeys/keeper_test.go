@@ -103,8 +103,8 @@ func (w *world) restarts(t *testing.T, origin string) {
 	must.Do(t, w.At(origin))
 }
 
-// enrols gives a member a new passkey.
-func (w *world) enrols(t *testing.T, member access.Principal) (*passkeytest.Authenticator, passkey.Passkey) {
+// enroll gives a member a new passkey.
+func (w *world) enroll(t *testing.T, member access.Principal) (*passkeytest.Authenticator, passkey.Passkey) {
 	t.Helper()
 	a := passkeytest.New(t, origin)
 	p, err := w.tries(t, member, a)
@@ -138,14 +138,14 @@ func wants(t *testing.T, what string, err error, code reason.Code) {
 func TestFirstPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if _, p := w.enrols(t, ada); p.Waits {
+	if _, p := w.enroll(t, ada); p.Waits {
 		t.Error("the first one waits, before any agent")
 	}
-	if _, p := w.enrols(t, ada); !p.Waits {
+	if _, p := w.enroll(t, ada); !p.Waits {
 		t.Error("a second one counts at once")
 	}
 	w.agents = true
-	thief, p := w.enrols(t, bob)
+	thief, p := w.enroll(t, bob)
 	if !p.Waits {
 		t.Fatal("a first one counts at once, with an agent connected: a stolen session made it")
 	}
@@ -186,10 +186,10 @@ func (w *world) votes(t *testing.T, member access.Principal, a *passkeytest.Auth
 func TestLaterPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	first, _ := w.enrols(t, ada)
-	bobs, _ := w.enrols(t, bob)
+	first, _ := w.enroll(t, ada)
+	bobs, _ := w.enroll(t, bob)
 	w.agents = true
-	second, p := w.enrols(t, ada)
+	second, p := w.enroll(t, ada)
 	for name, word := range map[string]passkey.Word{
 		"a stolen session alone":                   {By: ada},
 		"a proof by the new passkey itself":        w.word(t, ada, second, passkey.Confirm, p.ID),
@@ -211,10 +211,10 @@ func TestLaterPasskey(t *testing.T) {
 		t.Errorf("the proof is not in the event: %s", last.Payload)
 	}
 	// cyd lost a passkey and gets another: ada, who has one, has to sign for it.
-	cyds, old := w.enrols(t, cyd)
+	cyds, old := w.enroll(t, cyd)
 	must.Get(w.Confirm(t.Context(), passkey.Word{Host: true}, old.ID))(t)
 	must.Do(t, w.votes(t, cyd, cyds, "01A"))
-	_, lost := w.enrols(t, cyd)
+	_, lost := w.enroll(t, cyd)
 	_, err := w.Confirm(t.Context(), passkey.Word{By: ada}, lost.ID)
 	wants(t, "another admin's stolen session", err, reason.PresenceNotProven)
 	must.Get(w.Confirm(t.Context(), w.word(t, ada, first, passkey.Confirm, lost.ID), lost.ID))(t)
@@ -223,8 +223,8 @@ func TestLaterPasskey(t *testing.T) {
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	first, p := w.enrols(t, ada)
-	_, waits := w.enrols(t, bob)
+	first, p := w.enroll(t, ada)
+	_, waits := w.enroll(t, bob)
 	_ = waits
 	_, err := w.Remove(t.Context(), passkey.Word{By: ada}, p.ID)
 	wants(t, "removed by a stolen session", err, reason.PresenceNotProven)
@@ -235,7 +235,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("a removed passkey proves: %v", err)
 	}
 	// It is no way to a first passkey again.
-	if _, again := w.enrols(t, ada); !again.Waits {
+	if _, again := w.enroll(t, ada); !again.Waits {
 		t.Error("after the removal the next one counts at once")
 	}
 	if _, err := w.tries(t, bob, first); reason.Of(err) != reason.AlreadyExists {
@@ -295,8 +295,8 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 func TestProofsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a, _ := w.enrols(t, ada)
-	b, _ := w.enrols(t, bob)
+	a, _ := w.enroll(t, ada)
+	b, _ := w.enroll(t, bob)
 	said := func(approval string) func([]byte) passkey.Statement {
 		return func(nonce []byte) passkey.Statement {
 			return passkey.Vote{Gateway: gateway, Voter: "user:ada", Approval: approval, Decision: "allow", Nonce: nonce}
@@ -359,7 +359,7 @@ func TestCounterRollback(t *testing.T) {
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, _ = w.enrols(t, bob)
+	_, _ = w.enroll(t, bob)
 	for who, sees := range map[access.Principal]bool{bob: true, ada: true, cyd: false} {
 		if got := w.Notices(who); (len(got) == 1) != sees {
 			t.Errorf("%s is told %q", who, got)
@@ -371,8 +371,9 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// Where makes are listed, an authenticator has to attest that it is of one.
-func TestMakes(t *testing.T) {
+// TestAllowedAuthenticators: if authenticator models are configured, an authenticator must attest
+// to be one of them.
+func TestAllowedAuthenticators(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		aaguids []string
@@ -432,7 +433,7 @@ func TestAttestationRoots(t *testing.T) {
 func TestOriginChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a, _ := w.enrols(t, ada)
+	a, _ := w.enroll(t, ada)
 	w.restarts(t, "http://localhost:7145")
 	if len(w.Lost()) != 1 || len(w.Proving()) != 0 {
 		t.Errorf("lost: %v, proving: %v", w.Lost(), w.Proving())
@@ -447,11 +448,11 @@ func TestOriginChanged(t *testing.T) {
 	wants(t, "without a console", err, reason.PresenceNotProven)
 }
 
-// What package passkey takes the library takes, and what it refuses the library refuses.
-func TestAsTheLibrarySays(t *testing.T) {
+// TestAgreesWithTheLibrary: package passkey accepts and refuses the same inputs as the library.
+func TestAgreesWithTheLibrary(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a, _ := w.enrols(t, ada)
+	a, _ := w.enroll(t, ada)
 	said := passkey.Vote{Approval: "01A"}
 	challenge := must.Get(passkey.Challenge(said))(t)
 	party, _ := passkey.PartyOf(origin)

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// ChangeOf is what a member says of a passkey.
+// ChangeOf returns a member's statement about a passkey.
 func (k *Keeper) ChangeOf(by access.Principal, what string, id, nonce []byte) passkey.Change {
 	return passkey.Change{Gateway: k.cfg.Gateway, By: by.String(), What: what, Credential: passkey.Text(id), Nonce: nonce}
 }
@@ -50,8 +50,8 @@ func (k *Keeper) none(member access.Principal) error {
 		WithRemedy("Enrol one in the console, under Passkeys.")
 }
 
-// Prove checks that a member's passkey said a statement, for which its number was given,
-// and keeps the counter that it showed. It can be said once.
+// Prove checks that a member's passkey signed a statement with the nonce given for it, and stores
+// the counter. A statement is accepted once.
 func (k *Keeper) Prove(ctx context.Context, member access.Principal, purpose string, a passkey.Assertion, said passkey.Statement) (passkey.Passkey, error) {
 	party, err := k.here()
 	if err != nil {
@@ -80,7 +80,7 @@ func (k *Keeper) Prove(ctx context.Context, member access.Principal, purpose str
 	return p, k.keep(ctx, p)
 }
 
-// alarm refuses a counter that went back, and says so in the journal.
+// alarm refuses a counter that decreased, and journals it.
 func (k *Keeper) alarm(ctx context.Context, p passkey.Passkey, count uint32) error {
 	back, err := event.DraftOf(event.PasskeyCounterBack, p.Member.String(), passkey.Text(p.ID), passkey.CounterPayload{
 		Credential: passkey.Text(p.ID), Member: p.Member, SignCount: count, Was: p.SignCount,

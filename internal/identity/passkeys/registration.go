@@ -24,20 +24,20 @@ import (
 	"palyra/internal/identity/presence"
 )
 
-// algorithms are those of public keys, the best first: ES256, EdDSA, RS256. Package
-// passkey checks the signatures of these and of no others.
+// algorithms are the public key algorithms in order of preference: ES256, EdDSA, RS256. Package
+// passkey checks only signatures of these.
 var algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, webauthncose.AlgEdDSA, webauthncose.AlgRS256}
 
 // leastRSA is the shortest RSA key in bits.
 const leastRSA = 2048
 
-// Makes are the authenticators that may be enrolled; the zero value takes all.
+// Makes restricts the authenticators that may be enrolled; the zero value permits all.
 type Makes struct {
-	// AAGUIDs are theirs, in the form of a UUID. When there are some, an authenticator has
-	// to attest what it is.
+	// AAGUIDs are the permitted models, in the form of a UUID. If set, an authenticator must attest
+	// its model.
 	AAGUIDs []string
-	// Roots are the certificates to which an attestation has to lead; nil believes what an
-	// authenticator says of itself.
+	// Roots are the certificates that must sign an attestation; nil accepts an authenticator's own
+	// description.
 	Roots *x509.CertPool
 }
 
@@ -48,7 +48,7 @@ func (m Makes) attestation() protocol.ConveyancePreference {
 	return protocol.PreferDirectAttestation
 }
 
-// creation are the options of a new passkey as browsers take them (WebAuthn Level 3,
+// creation returns the options for a new passkey in the form for browsers (WebAuthn Level 3,
 // PublicKeyCredential.parseCreationOptionsFromJSON).
 func creation(party passkey.Party, handle []byte, member access.Principal, have []passkey.Passkey, nonce []byte, attestation protocol.ConveyancePreference) (string, error) {
 	o := protocol.PublicKeyCredentialCreationOptions{
@@ -66,7 +66,7 @@ func creation(party passkey.Party, handle []byte, member access.Principal, have 
 	return optionsText(o)
 }
 
-// request are the options of an assertion by one of the passkeys.
+// request returns the options for an assertion by one of the passkeys.
 func request(party passkey.Party, have []passkey.Passkey, challenge []byte) (string, error) {
 	return optionsText(protocol.PublicKeyCredentialRequestOptions{
 		Challenge: challenge, Timeout: int(presence.Life / time.Millisecond), RelyingPartyID: party.ID,
@@ -96,7 +96,8 @@ func descriptors(have []passkey.Passkey) (list []protocol.CredentialDescriptor) 
 	return list
 }
 
-// handle is what authenticators know a member by: it says nothing to who finds it.
+// handle returns the id under which authenticators store a member: it reveals nothing about the
+// member.
 func handle(gateway string, member access.Principal) []byte {
 	digest := sha256.Sum256([]byte("palyra passkey user\x00" + gateway + "\x00" + member.String()))
 	return digest[:]
@@ -106,12 +107,12 @@ func handle(gateway string, member access.Principal) []byte {
 func (m Makes) registered(party passkey.Party, nonce []byte, credential string) (passkey.Passkey, error) {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(credential))
 	if err != nil {
-		return passkey.Passkey{}, notEnrolled("it cannot be read: %s", said(err))
+		return passkey.Passkey{}, notEnrolled("it cannot be read: %s", withDetails(err))
 	}
 	_, err = parsed.Verify(base64.RawURLEncoding.EncodeToString(nonce), party.ID, []string{party.Origin}, nil, nil, protocol.TopOriginExplicitVerificationMode,
 		false, true, true, nil, parameters(), protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
 	if err != nil {
-		return passkey.Passkey{}, notEnrolled("%s", said(err))
+		return passkey.Passkey{}, notEnrolled("%s", withDetails(err))
 	}
 	object := parsed.Response.AttestationObject
 	data := object.AuthData
@@ -133,7 +134,7 @@ func (m Makes) registered(party passkey.Party, nonce []byte, credential string) 
 	}, nil
 }
 
-// takes reports whether authenticators of a make may be enrolled.
+// takes returns an error unless authenticators of this make may be enrolled.
 func (m Makes) takes(aaguid string, object protocol.AttestationObject) error {
 	if len(m.AAGUIDs) == 0 {
 		return nil
@@ -175,11 +176,11 @@ func (m Makes) leads(object protocol.AttestationObject) error {
 	return nil
 }
 
-// publicKey is a COSE key as a SubjectPublicKeyInfo.
+// publicKey converts a COSE key to a SubjectPublicKeyInfo.
 func publicKey(cose []byte) ([]byte, error) {
 	parsed, err := webauthncose.ParsePublicKey(cose)
 	if err != nil {
-		return nil, notEnrolled("its public key cannot be read: %s", said(err))
+		return nil, notEnrolled("its public key cannot be read: %s", withDetails(err))
 	}
 	var key any
 	switch k := parsed.(type) {
@@ -212,7 +213,7 @@ func rsaKey(k webauthncose.RSAPublicKeyData) (*rsa.PublicKey, error) {
 	return &rsa.PublicKey{N: new(big.Int).SetBytes(k.Modulus), E: exponent}, nil
 }
 
-// fit refuses keys that package passkey would not take a signature of.
+// fit refuses keys whose signatures package passkey would not accept.
 func fit(key any) error {
 	good := false
 	switch k := key.(type) {
@@ -229,8 +230,8 @@ func fit(key any) error {
 	return nil
 }
 
-// said is an error of the library with what it is about.
-func said(err error) string {
+// withDetails returns an error of the library with its details.
+func withDetails(err error) string {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.DevInfo != "" {
 		return e.Details + ": " + e.DevInfo

@@ -1,6 +1,6 @@
-// Package presence is the proof that a person was there when a vote was cast: a
-// signature by a key that has to be unlocked for each use, over the very vote and a
-// number that the gateway gave for it. It is pure: it knows neither wires nor files.
+// Package presence implements the proof of a person's presence at a vote: a signature over the vote
+// and a nonce from the gateway, by a key that must be unlocked for each use. It is pure: it uses
+// neither network nor files.
 package presence
 
 import (
@@ -11,13 +11,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Life is how long a challenge is good: somebody types a passphrase meanwhile.
+// Life is the validity of a challenge: a person types a passphrase meanwhile.
 const Life = 2 * time.Minute
 
 const (
 	// NonceSize is the size of a challenge's number in bytes.
 	NonceSize = 32
-	// maxOpen and maxOfDevice bound the challenges that nobody has answered yet.
+	// maxOpen and maxOfDevice limit the unanswered challenges.
 	maxOpen     = 4096
 	maxOfDevice = 8
 )
@@ -25,7 +25,7 @@ const (
 // Challenge is a number for one proof.
 type Challenge struct {
 	Nonce [NonceSize]byte
-	// Until is when it ends unless it was used, in UTC.
+	// Until is its expiry unless it was used, in UTC.
 	Until time.Time
 }
 
@@ -38,8 +38,8 @@ type Book struct {
 	open map[[NonceSize]byte]purpose
 }
 
-// purpose is what a challenge was given for; approval is "" for the registration or
-// confirmation of a key.
+// purpose is the purpose of a challenge; approval is "" for the registration or confirmation of a
+// key.
 type purpose struct {
 	device, approval string
 	until            time.Time
@@ -67,7 +67,7 @@ func (b *Book) Challenge(device, approval string) (Challenge, error) {
 	return c, nil
 }
 
-// makeRoom drops what has ended, and the oldest of a device that has as many as it may.
+// makeRoom removes expired challenges, and the oldest one of a device that has reached its limit.
 func (b *Book) makeRoom(device string) {
 	var oldest [NonceSize]byte
 	var until time.Time

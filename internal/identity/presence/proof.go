@@ -12,17 +12,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Vote is what a proof says of a vote: all of it.
+// Vote is a proof's complete statement about a vote.
 type Vote struct {
-	// Gateway is the digest of the gateway's root certificate, Device the ULID of the
-	// voter's device: what each side knows of itself and of the other.
+	// Gateway is the digest of the gateway's root certificate, Device the ULID of the voter's
+	// device.
 	Gateway string `json:"gateway"`
 	Device  string `json:"device"`
-	// Approval is its ULID, CallDigest that of the call that the person was shown.
+	// Approval is its ULID, CallDigest the digest of the displayed call.
 	Approval   string `json:"approval"`
 	CallDigest string `json:"call_digest"`
 	Allow      bool   `json:"allow"`
-	// Scope and Match are in the API's words, TTL is in nanoseconds.
+	// Scope and Match have the values of the API. TTL is in nanoseconds.
 	Scope   string        `json:"scope"`
 	Match   string        `json:"match"`
 	TTL     time.Duration `json:"ttl_ns,string"`
@@ -32,7 +32,7 @@ type Vote struct {
 	Nonce   []byte        `json:"nonce"`
 }
 
-// Enrolment is what a proof says of a key that a device gets.
+// Enrolment is a proof's statement about a new key of a device.
 type Enrolment struct {
 	Gateway string `json:"gateway"`
 	Device  string `json:"device"`
@@ -41,7 +41,7 @@ type Enrolment struct {
 	Nonce     []byte `json:"nonce"`
 }
 
-// Confirmation is what a proof says of another device's key that is to count.
+// Confirmation is a proof's statement that another device's key should count.
 type Confirmation struct {
 	Gateway string `json:"gateway"`
 	// By is the device whose key signs, Device the one whose key is confirmed.
@@ -51,25 +51,37 @@ type Confirmation struct {
 	Nonce     []byte `json:"nonce"`
 }
 
-// Statement is what a presence key signs: a Vote, an Enrolment or a Confirmation.
+// MemberConfirmation is a proof's statement about members that the gateway's host confirms.
+type MemberConfirmation struct {
+	Gateway string `json:"gateway"`
+	// By is the device whose key signs.
+	By string `json:"by"`
+	// Members are the names as the request has them.
+	Members []string `json:"members"`
+	Nonce   []byte   `json:"nonce"`
+}
+
+// Statement is a statement signed by a presence key: a Vote, an Enrolment, a Confirmation or a
+// MemberConfirmation.
 type Statement interface{ domain() string }
 
-// The domains keep a signature of one kind from being one of another, and of another
-// release.
-func (Vote) domain() string         { return "palyra presence vote v1\n" }
-func (Enrolment) domain() string    { return "palyra presence key v1\n" }
-func (Confirmation) domain() string { return "palyra presence confirm v1\n" }
+// The domains prevent a signature of one kind of statement from being valid for another kind or
+// another release.
+func (Vote) domain() string               { return "palyra presence vote v1\n" }
+func (Enrolment) domain() string          { return "palyra presence key v1\n" }
+func (Confirmation) domain() string       { return "palyra presence confirm v1\n" }
+func (MemberConfirmation) domain() string { return "palyra presence members v1\n" }
 
-// text is what is signed: the domain, then the statement as canonical JSON (RFC 8785).
+// text returns the signed text: the domain, then the statement as canonical JSON (RFC 8785).
 func text(s Statement) ([]byte, error) {
 	body, err := canonical.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("writing what a presence key signs: %w", err)
+		return nil, fmt.Errorf("writing the statement for a presence key: %w", err)
 	}
 	return append([]byte(s.domain()), body...), nil
 }
 
-// NewKey makes a presence key.
+// NewKey creates a presence key.
 func NewKey() (crypto.Signer, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -78,7 +90,7 @@ func NewKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// Sign proves a statement with a presence key.
+// Sign signs a statement with a presence key.
 func Sign(key crypto.Signer, s Statement) ([]byte, error) {
 	signed, err := text(s)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package signedvote is a vote that its voter's device signed, so that others can bring it
-// to the gateway: whoever carries it can neither change it nor make another.
+// Package signedvote is a vote signed by its voter's device, so that another party can deliver it
+// to the gateway: the carrier can neither change it nor create another.
 package signedvote
 
 import (
@@ -17,12 +17,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Vote is what is signed.
+// Vote is the signed statement.
 type Vote struct {
 	// Gateway is the trust domain of the gateway that it is for.
 	Gateway  string `json:"gateway"`
 	Approval string `json:"approval_id"`
-	// Version and CallDigest are those of the approval as its voter saw it.
+	// Version and CallDigest identify the approval as displayed to its voter.
 	Version    int64     `json:"version"`
 	CallDigest string    `json:"call_digest"`
 	Allow      bool      `json:"allow"`
@@ -32,8 +32,7 @@ type Vote struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// Longest is how long a signed vote is good for; skew is how far the clock of a device may
-// be from ours.
+// Longest is the validity of a signed vote; skew is the permitted difference of a device's clock.
 const (
 	Longest = 15 * time.Minute
 	skew    = time.Minute
@@ -42,15 +41,14 @@ const (
 // Signed is a vote with its proof, as it travels.
 type Signed struct {
 	Vote Vote `json:"vote"`
-	// Chain is the certificate of the device and what certifies it, each the base64 of
-	// its DER.
+	// Chain is the certificate of the device and its issuers, each the base64 of its DER.
 	Chain []string `json:"chain"`
-	// Signature is base64: of an Ed25519 key as it is, of an ECDSA key over SHA-256 in
-	// ASN.1 (FIPS 186-5).
+	// Signature is base64: of the plain signature of an Ed25519 key, or of the ASN.1 signature of
+	// an ECDSA key over SHA-256 (FIPS 186-5).
 	Signature string `json:"signature"`
 }
 
-// domain keeps this signature apart from any other that a device's key makes.
+// domain separates this signature from all other signatures of a device's key.
 const domain = "palyra vote v1\n"
 
 func text(v Vote) ([]byte, error) {
@@ -87,7 +85,7 @@ func Sign(key crypto.Signer, chain []*x509.Certificate, v Vote) (Signed, error) 
 // mostChain bounds how many certificates are read.
 const mostChain = 5
 
-// Parse reads a signed vote. Nothing of it is verified yet.
+// Parse parses a signed vote without verifying it.
 func Parse(body []byte) (s Signed, chain []*x509.Certificate, err error) {
 	strict, err := canonical.JSON(body)
 	if err != nil {
@@ -114,13 +112,13 @@ func Parse(body []byte) (s Signed, chain []*x509.Certificate, err error) {
 }
 
 func malformed(err error) error {
-	return reason.Errorf(reason.InvalidInput, "this is no signed vote: %w", err).
+	return reason.Errorf(reason.InvalidInput, "this is not a signed vote: %w", err).
 		WithRemedy("`palyra approvals sign ID --allow` makes one (docs/notifications.md).")
 }
 
-// Verify checks that the key of a certificate signed the vote for this gateway, and that
-// it is still good. Whose certificate it is, and whether it counts, is identity's to say.
-// Its errors are reason.Unauthenticated.
+// Verify checks that the key of a certificate signed the vote for this gateway, and that the vote
+// is still valid. Package identity checks the owner and validity of the certificate. Its errors are
+// reason.Unauthenticated.
 func (s Signed) Verify(c *x509.Certificate, gateway string, now time.Time) error {
 	refused := func(format string, args ...any) error {
 		return reason.Errorf(reason.Unauthenticated, "the vote does not count: "+format, args...).

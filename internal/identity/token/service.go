@@ -25,44 +25,40 @@ import (
 
 // Bounds of tokens.
 const (
-	// DefaultLife is how long a token lasts if nobody says.
+	// DefaultLife is the default lifetime of a token.
 	DefaultLife = 90 * 24 * time.Hour
 	// MaxLife is the longest life, MinLife the shortest.
 	MaxLife = 366 * 24 * time.Hour
 	MinLife = time.Minute
-	// MaxTokens is how many there are at a time, over all members, that have not
-	// ended.
+	// MaxTokens limits the valid tokens of all members.
 	MaxTokens = 10_000
-	// maxAddresses is the most ranges of addresses of one token.
+	// maxAddresses is the maximum number of address ranges of one token.
 	maxAddresses = 32
-	// usedEvery is how exact the time of the last use is.
+	// usedEvery is the precision of the time of the last use.
 	usedEvery = time.Minute
 )
 
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
 
-// Members are those that the gateway knows (access.Registry).
+// Members are the gateway's members (access.Registry).
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 	Get(p access.Principal) (access.Member, bool)
 }
 
-// Config is what a Service is made of. All members but Now and Rand are required.
+// Config holds the dependencies of a Service. All fields except Now and Rand are required.
 type Config struct {
 	Store   Store
 	Members Members
-	// Revoked reports whether a device was revoked; nil means that none ever is. A
-	// token ends with the device that made it: whoever has a lost laptop could have
-	// made tokens with it.
+	// Revoked reports whether a device was revoked; nil means that none ever is. A token ends with
+	// the device that created it: a thief of the device could have created tokens with it.
 	Revoked func(device string) bool
-	// Now is the clock; nil means time.Now. Rand gives ids and secrets; nil means
-	// crypto/rand.
+	// Now is the clock; nil means time.Now. Rand generates ids and secrets; nil means crypto/rand.
 	Now  func() time.Time
 	Rand io.Reader
 }
 
-// Service is the one place where tokens are made, checked and revoked. It is safe
-// for concurrent use.
+// Service creates, checks and revokes all tokens. It is safe for concurrent use.
 type Service struct {
 	store   Store
 	members Members
@@ -70,7 +66,7 @@ type Service struct {
 	now     func() time.Time
 	rand    io.Reader
 
-	// changing makes one change at a time; mu guards what follows.
+	// changing serialises changes; mu guards the fields below.
 	changing sync.Mutex
 	mu       sync.RWMutex
 	tokens   map[string]Token
@@ -105,24 +101,24 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	return s, nil
 }
 
-// Request is what somebody asks for.
+// Request is a request for a token.
 type Request struct {
 	Name string
-	// For is the member that the token acts as: the creator, or an agent that the
-	// creator owns. Zero is the creator.
+	// For is the member that the token acts as: the creator, or an agent that the creator owns. The
+	// zero value means the creator.
 	For access.Principal
-	// Device is the one that the creator asks with.
+	// Device is the device that the creator uses for the request.
 	Device string
 	Scopes []access.Permission
-	// Addresses are where it may be used from; none is anywhere.
+	// Addresses are the addresses from which it may be used; an empty list permits all.
 	Addresses []netip.Prefix
-	// Life is how long it lasts; 0 is DefaultLife.
+	// Life is its lifetime; 0 is DefaultLife.
 	Life time.Duration
 }
 
-// Create makes a token. Its text is returned here and never again. That the
-// creator, and the member that the token acts as, may do what the scopes say is
-// the caller's to ask before.
+// Create creates a token. It returns the token's text, which cannot be read again. The caller MUST
+// check that the creator, and the member that the token acts as, have the permissions of the
+// scopes.
 func (s *Service) Create(ctx context.Context, creator access.Principal, r Request) (Token, string, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -161,7 +157,7 @@ func (s *Service) put(t Token) {
 	s.tokens[t.ID] = t
 }
 
-// checked is the token that is asked for, without its secret.
+// checked returns the requested token, without its secret.
 func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
 	t := Token{
@@ -197,16 +193,16 @@ func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
 func checkScopes(scopes []access.Permission) error {
 	if len(scopes) == 0 {
 		return reason.Errorf(reason.InvalidInput, "a token without a scope can do nothing").
-			WithRemedy("Name what it is for, such as --scope tool.call --scope tool.list.")
+			WithRemedy("Name its scopes, such as --scope tool.call --scope tool.list.")
 	}
 	for _, p := range scopes {
 		switch {
 		case !slices.Contains(access.Permissions, p):
-			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
-				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
+			return reason.Errorf(reason.InvalidInput, "permission %q not found", p).
+				WithRemedy("`palyra access show WHO` lists the permissions of a member.")
 		case slices.Contains(access.NeverByToken, p):
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
-				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
+				WithRemedy("Have a credential created for the member who does that: `palyrad operator add NAME --role ROLE`.")
 		}
 	}
 	return nil
@@ -215,8 +211,8 @@ func checkScopes(scopes []access.Permission) error {
 // loopback are the addresses of this host that no other host has.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// forHooks bounds a token of an agent's hook, which lies about where the agent works:
-// it is good for nothing else, and on this host alone.
+// forHooks restricts a token for an agent's hook, which is stored where the agent works: it permits
+// only hook reports, and only from this host.
 func (t *Token) forHooks() error {
 	if !slices.Contains(t.Scopes, access.PermHookReport) {
 		return nil
@@ -240,8 +236,8 @@ func (t *Token) forHooks() error {
 	return nil
 }
 
-// checkHolder lets somebody make tokens for themselves and for their own agents.
-// One for another person would be a way to act in that person's name.
+// checkHolder lets members create tokens for themselves and for their own agents. A token for
+// another person would allow acting in that person's name.
 func (s *Service) checkHolder(creator, holder access.Principal) error {
 	if m, ok := s.members.Active(creator); !ok || m.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
@@ -251,11 +247,11 @@ func (s *Service) checkHolder(creator, holder access.Principal) error {
 		return m.Waiting()
 	}
 	if !ok {
-		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
+		return reason.Errorf(reason.InvalidInput, "member %s does not exist or may not act", holder)
 	}
 	if holder != creator && m.Owner != creator {
 		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder).
-			WithRemedy("Make it for yourself, or for an agent that acts for you; whoever else needs one makes it.")
+			WithRemedy("Create it for yourself, or for an agent that acts for you; other members create their own.")
 	}
 	return nil
 }
@@ -269,12 +265,12 @@ func (s *Service) checkRoom(now time.Time) error {
 	}
 	if live >= MaxTokens {
 		return reason.Errorf(reason.QuotaExceeded, "there are %d tokens, and no more than that", live).
-			WithRemedy("Revoke those that nobody uses: `palyra tokens list`, `palyra tokens revoke ID`.")
+			WithRemedy("Revoke unused tokens: `palyra tokens list`, `palyra tokens revoke ID`.")
 	}
 	return nil
 }
 
-// List returns all tokens, those that ended included, the oldest first, with their last use.
+// List returns all tokens with their last use, including ended ones, oldest first.
 func (s *Service) List() []Token {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -289,7 +285,7 @@ func (s *Service) List() []Token {
 	return list
 }
 
-// Token returns a token, one that ended included.
+// Token returns a token, including one that has ended.
 func (s *Service) Token(id string) (Token, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -297,16 +293,15 @@ func (s *Service) Token(id string) (Token, bool) {
 	return t, ok
 }
 
-// Revoke ends a token for good. Its holder's owner, its creator and whoever it
-// acts as may, and others if they may change members (any). Revoking twice changes
-// nothing.
+// Revoke ends a token permanently. The owner of its holder, its creator and the member that it acts
+// as may revoke it, and others if they may change members (others). Revoking twice changes nothing.
 func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string, others bool) (Token, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	t, ok := s.Token(id)
-	// Whether there is a token of somebody else is not told.
+	// The error does not reveal whether another member has such a token.
 	if !ok || !others && !s.belongs(t, actor) {
-		return Token{}, reason.Errorf(reason.NotFound, "there is no token %s", id).WithRemedy("See `palyra tokens list`.")
+		return Token{}, reason.Errorf(reason.NotFound, "token %s not found", id).WithRemedy("See `palyra tokens list`.")
 	}
 	if t.Revoked() {
 		return t, nil
@@ -332,7 +327,7 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string,
 	return t, nil
 }
 
-// RevokeMadeWith revokes the tokens that were made with a device.
+// RevokeMadeWith revokes the tokens that were created with a device.
 func (s *Service) RevokeMadeWith(ctx context.Context, actor access.Principal, device string) error {
 	var errs []error
 	for _, t := range s.List() {
@@ -344,14 +339,14 @@ func (s *Service) RevokeMadeWith(ctx context.Context, actor access.Principal, de
 	return errors.Join(errs...)
 }
 
-// Of are the tokens that somebody may see without more: those that act as it or as
-// an agent of its own, and those that it created.
+// Of returns the tokens visible to a principal: tokens that act as it or as one of its agents, and
+// tokens that it created.
 func (s *Service) Of(p access.Principal) []Token {
 	return slices.DeleteFunc(s.List(), func(t Token) bool { return !s.belongs(t, p) })
 }
 
-// HangingOn are the tokens that end with what a member may do: those that act as it
-// and those that it created.
+// HangingOn returns the tokens that depend on a member's permissions: tokens that act as it and
+// tokens that it created.
 func (s *Service) HangingOn(p access.Principal) []Token {
 	return slices.DeleteFunc(s.List(), func(t Token) bool { return t.Principal != p && t.CreatedBy != p || t.Revoked() })
 }
@@ -361,24 +356,23 @@ func (s *Service) belongs(t Token, p access.Principal) bool {
 	return t.CreatedBy == p || t.Principal == p || known && m.Owner == p
 }
 
-// OnRevoke registers a call for every token that is revoked, so that its live
-// streams can be ended. Register before serving.
+// OnRevoke registers a function that is called for every token that is revoked, so that its live
+// streams can end. Register before serving.
 func (s *Service) OnRevoke(fn func(Token)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, fn)
 }
 
-// Authenticate maps a token to the caller that it stands for. Its errors have the
-// reason Unauthenticated; one that is unknown and one with a wrong secret
-// have the same.
+// Authenticate maps a token to the caller that it represents. Its errors have the reason
+// Unauthenticated. The error for an unknown token and the error for a wrong secret are the same.
 func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, error) {
 	id, secret, ok := parse(shown)
 	t, known := s.Token(id)
-	// A token that is not there is compared all the same.
+	// The secret is compared even if the token does not exist.
 	if opened := t.opens(secret); !ok || !known || !opened {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token is not valid").
-			WithRemedy("See `palyra tokens list` for those that are; a token's text is shown once, when it is made.")
+			WithRemedy("List the valid tokens with `palyra tokens list`; a token's text is displayed once, when it is created.")
 	}
 	now := s.now()
 	if !t.allows(from) {
@@ -391,13 +385,13 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 	return c, err
 }
 
-// Stands says why a caller that came with a token may not go on: the token was revoked
-// or has expired, its member was disabled, or what it may do was reduced. Its errors have
-// the reason Unauthenticated.
+// Stands returns the reason why a caller with a token must stop: the token was revoked or has
+// expired, its member was disabled, or its permissions were reduced. Its errors have the reason
+// Unauthenticated.
 func (s *Service) Stands(c access.Caller) error {
 	t, known := s.Token(c.DeviceID)
 	if !known {
-		return reason.Errorf(reason.Unauthenticated, "there is no token %s any more", c.DeviceID)
+		return reason.Errorf(reason.Unauthenticated, "token %s no longer exists", c.DeviceID)
 	}
 	now, err := s.caller(t, s.now())
 	if err != nil {
@@ -406,7 +400,7 @@ func (s *Service) Stands(c access.Caller) error {
 	return c.Reduced(now)
 }
 
-// caller is the caller that a token stands for at a time.
+// caller returns the caller that a token represents at a time.
 func (s *Service) caller(t Token, now time.Time) (access.Caller, error) {
 	if err := t.usable(now); err != nil {
 		return access.Caller{}, err
@@ -431,7 +425,7 @@ func (s *Service) caller(t Token, now time.Time) (access.Caller, error) {
 	return c, nil
 }
 
-// use notes that a token was used.
+// use records that a token was used.
 func (s *Service) use(id string, now time.Time) {
 	s.mu.RLock()
 	last := s.used[id]
@@ -444,8 +438,7 @@ func (s *Service) use(id string, now time.Time) {
 	s.used[id] = now.UTC().Truncate(time.Microsecond)
 }
 
-// Flush writes down when tokens were last used. The caller does so now and then,
-// and at the end.
+// Flush stores when tokens were last used. The caller calls it regularly and at the end.
 func (s *Service) Flush(ctx context.Context) error {
 	s.mu.RLock()
 	used := maps.Clone(s.used)
@@ -467,8 +460,8 @@ func (s *Service) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Run writes down every minute when tokens were last used, until ctx ends, and once
-// more then. Errors go to failed and do not end it: nothing but a time is lost.
+// Run stores every minute when tokens were last used, until ctx ends, and once more at the end.
+// Errors are passed to failed and do not end Run, because only a time is lost.
 func (s *Service) Run(ctx context.Context, failed func(error)) error {
 	tick := time.NewTicker(usedEvery)
 	defer tick.Stop()
@@ -487,14 +480,14 @@ func (s *Service) Run(ctx context.Context, failed func(error)) error {
 	}
 }
 
-// tidy sorts scopes and drops repeats, so that events compare.
+// tidy sorts scopes and removes duplicates, so that events can be compared.
 func tidy(scopes []access.Permission) []access.Permission {
 	out := slices.Clone(scopes)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// The payloads of this package's events; docs/events.md describes them.
+// The payloads of this package's events; docs/reference/events.md describes them.
 type (
 	made struct {
 		TokenID   string              `json:"token_id"`

@@ -1,9 +1,9 @@
-// Package token is the API's bearer credentials: for MCP clients, CI and hooks,
-// which cannot hold a device's key.
+// Package token implements the API's bearer credentials: for MCP clients, CI and hooks, which
+// cannot hold a device's key.
 //
-// A token acts as one member, never with more than its scopes, and never with more
-// than who created it may do now. It decides nothing: what somebody can copy is no
-// proof of a person. Of its secret only the SHA-256 is kept.
+// A token acts as one member, never beyond its scopes, and never beyond the current permissions of
+// its creator. It decides nothing: a credential that can be copied does not prove a person. Only
+// the SHA-256 of its secret is stored.
 package token
 
 import (
@@ -22,19 +22,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Token is what the gateway knows of a token.
+// Token is the gateway's record of a token.
 type Token struct {
-	// ID is a ULID. It is the id of the caller's credential wherever that of a
-	// device would stand.
+	// ID is a ULID. It is used as the id of the caller's credential in place of a device id.
 	ID        string
 	Name      string
 	Principal access.Principal
 	CreatedBy access.Principal
-	// Device is the one with which it was made; "" for a token of before that was
-	// kept.
+	// Device is the device with which it was created; "" for a token created before that was
+	// recorded.
 	Device string
 	Scopes []access.Permission
-	// Addresses are where it may be used from; none is anywhere.
+	// Addresses are the addresses from which it may be used; an empty list permits all.
 	Addresses []netip.Prefix
 	CreatedAt time.Time
 	ExpiresAt time.Time
@@ -50,34 +49,33 @@ type Token struct {
 // Revoked reports whether the token was revoked.
 func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
 
-// Store keeps tokens.
+// Store stores tokens.
 type Store interface {
 	// Tokens returns all tokens, revoked ones included, by ID.
 	Tokens(ctx context.Context) ([]Token, error)
-	// AddToken and ReplaceToken make a change durable with its event, or nothing.
-	// They fail with reason.AlreadyExists, and with reason.NotFound; a revocation is
-	// never taken back.
+	// AddToken and ReplaceToken make a change and its event durable completely, or not at all. They
+	// return reason.AlreadyExists and reason.NotFound. A revocation is never reverted.
 	AddToken(ctx context.Context, t Token, e event.Draft) error
 	ReplaceToken(ctx context.Context, t Token, e event.Draft) error
-	// UsedTokens notes when tokens were last used, by ID.
+	// UsedTokens stores when tokens were last used, by ID.
 	UsedTokens(ctx context.Context, at map[string]time.Time) error
 }
 
-// Prefix begins every token, so that scanners of secrets find it.
+// Prefix is the prefix of every token, by which secret scanners detect it.
 const Prefix = "pal_"
 
 // secretBytes is the length of a secret: 256 bits.
 const secretBytes = 32
 
-// form is "pal_", the ULID in small letters, "_", and the secret in hex.
+// form is "pal_", the ULID in lower case, "_", and the secret in hex.
 var form = lazyregexp.New(`^pal_([0-9a-z]{26})_([0-9a-f]{64})$`)
 
-// text is the token as its holder gets it.
+// text returns the token in the form for its holder.
 func text(id string, secret [secretBytes]byte) string {
 	return Prefix + strings.ToLower(id) + "_" + hex.EncodeToString(secret[:])
 }
 
-// parse takes a token apart. It says nothing about whether there is one.
+// parse splits a token. It does not check whether the token exists.
 func parse(s string) (id string, secret [secretBytes]byte, ok bool) {
 	parts := form.FindStringSubmatch(s)
 	if parts == nil {
@@ -87,7 +85,7 @@ func parse(s string) (id string, secret [secretBytes]byte, ok bool) {
 	return strings.ToUpper(parts[1]), secret, err == nil
 }
 
-// Redact is what may be shown of a token: its id.
+// Redact returns the part of a token that may be displayed: its id.
 func Redact(s string) string {
 	if id, _, ok := parse(s); ok {
 		return Prefix + strings.ToLower(id) + "_..."
@@ -95,13 +93,13 @@ func Redact(s string) string {
 	return Prefix + "..."
 }
 
-// opens reports whether a secret is the token's, in constant time.
+// opens reports whether a secret belongs to the token, in constant time.
 func (t Token) opens(secret [secretBytes]byte) bool {
 	digest := sha256.Sum256(secret[:])
 	return subtle.ConstantTimeCompare(digest[:], t.Digest[:]) == 1
 }
 
-// usable says why a token whose secret was shown may not be used now.
+// usable returns the reason why a token with a valid secret may not be used now.
 func (t Token) usable(now time.Time) error {
 	switch {
 	case t.Revoked():

@@ -195,7 +195,7 @@ func other1(text string) string {
 	return "0"
 }
 
-func TestWhatIsNotMade(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	call := []access.Permission{access.PermToolCall}
@@ -213,7 +213,7 @@ func TestWhatIsNotMade(t *testing.T) {
 		"backwards":             {ann, token.Request{Name: "ci", Scopes: call, Life: -time.Hour}, reason.InvalidInput},
 		"for another person":    {ann, token.Request{Name: "ci", Scopes: call, For: bob}, reason.PermissionDenied},
 		"for another's agent":   {bob, token.Request{Name: "ci", Scopes: call, For: bot}, reason.PermissionDenied},
-		"for nobody":            {ann, token.Request{Name: "ci", Scopes: call, For: access.Agent("none")}, reason.InvalidInput},
+		"for no member":         {ann, token.Request{Name: "ci", Scopes: call, For: access.Agent("none")}, reason.InvalidInput},
 		"by an agent":           {bot, token.Request{Name: "ci", Scopes: call}, reason.PermissionDenied},
 		"by somebody unknown":   {access.User("eve"), token.Request{Name: "ci", Scopes: call}, reason.PermissionDenied},
 		"with too many ranges":  {ann, token.Request{Name: "ci", Scopes: call, Addresses: make([]netip.Prefix, 33)}, reason.InvalidInput},
@@ -288,8 +288,8 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// Each sees its own and those of its agents.
-func TestOf(t *testing.T) {
+// TestListTokens: a caller can list its own tokens and those of its agents.
+func TestListTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	of := func(p access.Principal) (names []string) {
@@ -339,7 +339,7 @@ func TestLastUse(t *testing.T) {
 	}
 }
 
-func TestTogether(t *testing.T) {
+func TestConcurrentAuthentication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, text := w.create(t, ann, token.Request{})

@@ -35,8 +35,8 @@ func (b blob) pem() []byte {
 	})
 }
 
-// parse reads a blob, which has to be of the template: a key that was not made inside
-// the TPM, or may leave it, is refused.
+// parse reads a blob. The blob must match the template: a key that was not created inside the TPM,
+// or that may leave it, is refused.
 func parse(text []byte, template tpm2.TPMTPublic) (blob, error) {
 	b, err := parseBlock(text)
 	if err == nil {

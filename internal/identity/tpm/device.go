@@ -13,10 +13,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// errNoUse marks a device that is no TPM which could be used.
+// errNoUse marks a device that is not a usable TPM.
 var errNoUse = errors.New("it cannot be used as a TPM")
 
-// refusedDevice says why the device cannot be opened.
+// refusedDevice explains why the device cannot be opened.
 func refusedDevice(device string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -33,15 +33,15 @@ func refusedDevice(device string, err error) error {
 const (
 	// managed is the way on where other programs use the TPM, too.
 	managed = "Name the device of the kernel's resource manager in keys.tpm_device, such as /dev/tpmrm0."
-	// foreign is what can be done when the keys are of another TPM. They cannot be had
-	// back without the one that made them.
+	// foreign is the remedy for keys of another TPM. They are unusable without the TPM that created
+	// them.
 	foreign = "Start palyrad with the TPM that made the keys (on a virtual machine, with the state of its virtual TPM), and name it in keys.tpm_device. If it is gone or was cleared, so are the keys: " +
-		"keep this state directory to verify what the gateway signed, start a new gateway in an empty one, and give members credentials anew."
+		"keep this state directory to verify the gateway's signatures, start a new gateway in an empty one, and issue new credentials to members."
 )
 
-// explain gives what a TPM answers an operator's words. made says that there are keys
-// which it holds; else they can still be files. What is no answer of the TPM's own, or
-// nobody can do anything about, stays as it is.
+// explain adds an operator's explanation to the answer of a TPM. made means that the TPM already
+// holds keys; otherwise keys can still be files. Errors that are not the TPM's own, or that an
+// operator cannot resolve, stay unchanged.
 func (m *Module) explain(err error, made bool) error {
 	if err == nil || reason.Of(err) != reason.Internal {
 		return err

@@ -28,7 +28,7 @@ func open(device string) (transport.TPMCloser, error) {
 	case info.Mode()&fs.ModeSocket != 0:
 		t, err = linuxudstpm.Open(real)
 	case unmanaged(real):
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s is the TPM without the kernel's resource manager: no other program could use it beside palyrad", device).
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is the TPM without the kernel's resource manager: no other program could use it while palyrad runs", device).
 			WithRemedy("Set keys.tpm_device to %s.", strings.Replace(real, "/dev/tpm", "/dev/tpmrm", 1))
 	case info.Mode()&fs.ModeCharDevice != 0:
 		t, err = linuxtpm.Open(real)

@@ -34,8 +34,8 @@ type key struct {
 	public *ecdsa.PublicKey
 }
 
-// NewKey makes a P-256 key inside the TPM. text is what Key opens it with; it holds
-// the key only in a form that this TPM alone can use.
+// NewKey creates a P-256 key inside the TPM. text is the input of Key; it contains the key in a
+// form that only this TPM can use.
 func (m *Module) NewKey() (signer crypto.Signer, text []byte, err error) {
 	b, err := do(m, nil, func(w *work) (blob, error) { return w.create(tpm2.TPMSSensitiveCreate{}, signing) })
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *Module) key(b blob) (*key, error) {
 // Public returns the public key.
 func (k *key) Public() crypto.PublicKey { return k.public }
 
-// sha256Only are the options of what the key signs.
+// sha256Only are the signing options of the key.
 type sha256Only struct{}
 
 // HashFunc is SHA-256.

@@ -1,13 +1,13 @@
-// Package tpm keeps keys in a TPM 2.0 (ISO/IEC 11889). P-256 keys are made inside it
-// and never leave it. It cannot sign with Ed25519, so the seeds of such keys are
-// sealed: what lies on disk is of use only to the TPM that sealed it.
+// Package tpm keeps keys in a TPM 2.0 (ISO/IEC 11889). P-256 keys are created inside it and never
+// leave it. It cannot sign with Ed25519, so the seeds of such keys are sealed: the files on disk
+// are useful only to the TPM that sealed them.
 //
-// The storage root key is derived anew for every operation, from the template of the
-// TCG (TPM v2.0 Provisioning Guidance, 7.5.1), and nothing is left in the TPM
-// afterwards. Where that takes a password, the one that the system keeps in it serves. Every command that carries a secret goes through a session that is
-// salted with that key (TPM 2.0 Part 1, 19.6.13) and encrypts its parameters, so that
-// who listens on the bus learns nothing. Each blob names the storage root key that it
-// belongs to: one that somebody on the bus puts in its place is refused.
+// The storage root key is derived for every operation from the template of the TCG (TPM v2.0
+// Provisioning Guidance, 7.5.1), and nothing remains in the TPM afterwards. If deriving requires a
+// password, the storage root key provisioned by the system is used. Every command with a secret
+// uses a session that is salted with that key (TPM 2.0 Part 1, 19.6.13) and encrypts its
+// parameters, so that a listener on the bus learns nothing. Each blob names its storage root key: a
+// key substituted on the bus is refused.
 package tpm
 
 import (
@@ -25,17 +25,17 @@ import (
 // Module is the TPM behind a device. It is safe for concurrent use.
 type Module struct {
 	device string
-	// open and patience are others in tests, which stand on the bus.
+	// open and patience are replaced in tests, which intercept the bus.
 	open     func(device string) (transport.TPMCloser, error)
 	patience time.Duration
-	// turn has one place: operations wait for each other.
+	// turn has a capacity of one, so that one operation runs at a time.
 	turn chan struct{}
 	// silent is true while an operation has no answer for longer than the patience.
 	silent atomic.Bool
 }
 
-// patience is how long an operation waits for its turn and its end. It takes a TPM a
-// second at most; what takes longer hangs, and a gateway goes on for hours without.
+// patience limits the wait for an operation's turn and its end. A working TPM needs at most a
+// second; the gateway runs for hours without it.
 const patience = 30 * time.Second
 
 // New returns the TPM behind a device: a character device of the kernel's resource
@@ -58,15 +58,15 @@ type work struct {
 // errSilent marks a TPM that does not answer.
 var errSilent = errors.New("it does not answer")
 
-// result is what an operation ended with.
+// result is the result of an operation.
 type result[T any] struct {
 	value T
 	err   error
 }
 
-// do works with the TPM. want is the name of the storage root key that has to be
-// there; nil takes any. A read of a device cannot be broken off: an operation that
-// hangs is left to itself, and all after it fail at once until it has ended.
+// do runs an operation on the TPM. want is the name of the required storage root key; nil accepts
+// any. A read of a device cannot be interrupted: a hanging operation is abandoned, and all later
+// ones fail at once until it has ended.
 func do[T any](m *Module, want []byte, work func(*work) (T, error)) (T, error) {
 	var none T
 	if m.silent.Load() {
@@ -101,8 +101,7 @@ func do[T any](m *Module, want []byte, work func(*work) (T, error)) (T, error) {
 	}
 }
 
-// once opens the TPM, derives the storage root key and works with it. Nothing stays
-// loaded.
+// once opens the TPM, derives the storage root key and runs the operation. Nothing remains loaded.
 func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, err error) {
 	t, err := m.open(m.device)
 	if err != nil {
@@ -117,15 +116,15 @@ func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, 
 	return work(w)
 }
 
-// errForeign marks a blob that another TPM made, or this one before it was cleared.
+// errForeign marks a blob that was created by another TPM, or by this one before it was cleared.
 var errForeign = errors.New("its storage root key is another")
 
-// provisioned is where the storage root key lies that systems such as Windows made when
-// they took the TPM into use (TPM v2.0 Provisioning Guidance, 7.8).
+// provisioned is the handle of the storage root key that systems such as Windows create when they
+// take ownership of the TPM (TPM v2.0 Provisioning Guidance, 7.8).
 const provisioned tpm2.TPMHandle = 0x81000001
 
-// parentOf gets the storage root key: the derived one, or the provisioned one where
-// deriving takes a password or that is what the keys are of. The caller ends it.
+// parentOf returns the storage root key: the derived one, or the provisioned one if deriving
+// requires a password or the keys belong to it. The caller closes it.
 func parentOf(t transport.TPM, want []byte) (*work, error) {
 	w, err := derive(t, want)
 	if hasPassword(err) || errors.Is(err, errForeign) {
@@ -155,8 +154,7 @@ func hasPassword(err error) bool {
 	return errors.Is(err, tpm2.TPMRCAuthFail) || errors.Is(err, tpm2.TPMRCBadAuth) || errors.Is(err, tpm2.TPMRCAuthMissing)
 }
 
-// find looks for a provisioned storage root key that can be used, which is the wanted
-// one.
+// find returns a usable provisioned storage root key that is the wanted one.
 func find(t transport.TPM, want []byte) (w *work, found bool) {
 	read, err := tpm2.ReadPublic{ObjectHandle: provisioned}.Execute(t)
 	if err != nil {
@@ -174,8 +172,8 @@ func named(t transport.TPM, h tpm2.TPMHandle, of tpm2.TPM2BPublic, want []byte) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the storage root key: %w", err)
 	}
-	// The name is computed here, and not what the TPM says it is: it stands for the
-	// public key that sessions are salted with.
+	// The name is computed here instead of read from the TPM: it authenticates the public key with
+	// which sessions are salted.
 	name, err := tpm2.ObjectName(public)
 	if err != nil {
 		return nil, fmt.Errorf("naming the storage root key: %w", err)
@@ -186,7 +184,7 @@ func named(t transport.TPM, h tpm2.TPMHandle, of tpm2.TPM2BPublic, want []byte) 
 	return &work{tpm: t, parent: tpm2.NamedHandle{Handle: h, Name: *name}, public: *public}, nil
 }
 
-// end takes the storage root key out of the TPM, where it was derived.
+// end removes a derived storage root key from the TPM.
 func (w *work) end() error {
 	if w.parent.Handle == provisioned {
 		return nil
@@ -199,8 +197,8 @@ func flush(t transport.TPM, h tpm2.TPMHandle) error {
 	return err
 }
 
-// session authorises one command. in and out say which first parameters are secret;
-// only sized buffers can be encrypted.
+// session authorises one command. in and out select encryption of the first parameter; only sized
+// buffers can be encrypted.
 func (w *work) session(in, out bool) tpm2.Session {
 	options := []tpm2.AuthOption{tpm2.Salted(w.parent.Handle, w.public)}
 	switch {
@@ -226,7 +224,7 @@ func (w *work) create(sensitive tpm2.TPMSSensitiveCreate, template tpm2.TPMTPubl
 	return blob{parent: w.parent.Name.Buffer, public: made.OutPublic, private: made.OutPrivate}, nil
 }
 
-// loaded loads a blob, uses it and takes it out again.
+// loaded loads a blob, uses it and unloads it.
 func loaded[T any](w *work, b blob, use func(tpm2.NamedHandle) (T, error)) (value T, err error) {
 	l, err := tpm2.Load{
 		ParentHandle: tpm2.AuthHandle{Handle: w.parent.Handle, Name: w.parent.Name, Auth: w.session(true, true)},
@@ -247,16 +245,16 @@ func loaded[T any](w *work, b blob, use func(tpm2.NamedHandle) (T, error)) (valu
 	return use(tpm2.NamedHandle{Handle: l.ObjectHandle, Name: *name})
 }
 
-// sealed is the template of a secret. It has no password: whoever reaches the TPM and
-// has the blob can unseal it; a password beside the blob would add nothing. It does
-// not count for the lockout of guessed passwords (noDA), and is bound to no PCR, so
-// that an update of the firmware does not lock the gateway out.
+// sealed is the template of a secret. It has no password: any process with access to the TPM and
+// the blob can unseal it, and a password stored with the blob would add no protection. It does not
+// count for the lockout of guessed passwords (noDA), and is bound to no PCR, so that a firmware
+// update does not lock the gateway out.
 var sealed = tpm2.TPMTPublic{
 	Type: tpm2.TPMAlgKeyedHash, NameAlg: tpm2.TPMAlgSHA256,
 	ObjectAttributes: tpm2.TPMAObject{FixedTPM: true, FixedParent: true, UserWithAuth: true, NoDA: true},
 }
 
-// maxSecret is the most that every TPM seals, in bytes (MAX_SYM_DATA).
+// maxSecret is the size in bytes that every TPM can seal (MAX_SYM_DATA).
 const maxSecret = 128
 
 // Seal returns a blob that holds the secret, of at most 128 bytes, for this TPM.
@@ -273,7 +271,7 @@ func (m *Module) Seal(secret []byte) (text []byte, err error) {
 	return b.pem(), nil
 }
 
-// Unseal returns what Seal was given.
+// Unseal returns the data passed to Seal.
 func (m *Module) Unseal(text []byte) (secret []byte, err error) {
 	b, err := parse(text, sealed)
 	if err != nil {
@@ -296,8 +294,8 @@ func (w *work) unseal(h tpm2.NamedHandle, encrypted bool) ([]byte, error) {
 	return out.OutData.Buffer, nil
 }
 
-// Prove refuses a TPM that cannot do what keys need, with the reason. It does all of
-// it once and leaves nothing behind.
+// Prove tests once every operation that keys require, and leaves nothing behind. It returns an
+// error with the reason if the TPM lacks one of them.
 func (m *Module) Prove() error {
 	key, text, err := m.NewKey()
 	if err != nil {
@@ -320,14 +318,14 @@ func (m *Module) Prove() error {
 		return m.unfit("unseal", err)
 	}
 	if string(back) != probe {
-		return m.unfit("unseal", errors.New("what was sealed is not what came back"))
+		return m.unfit("unseal", errors.New("the unsealed data differs from the sealed data"))
 	}
 	return nil
 }
 
 func (m *Module) unfit(what string, err error) error {
 	if reason.Of(err) != reason.Internal {
-		return err // says what to do already
+		return err // already contains the next step
 	}
 	return reason.Errorf(reason.ConfigInvalid, "the TPM %s cannot %s: %w", m.device, what, err).
 		WithRemedy("Name another TPM in keys.tpm_device, or set keys.store to \"file\".")

@@ -121,7 +121,7 @@ func TestSealing(t *testing.T) {
 	}
 }
 
-// Wrong passwords of other programs lock the TPM, and not the gateway.
+// TestLockedOut: wrong passwords of other programs lock the TPM, but not the gateway.
 func TestLockedOut(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
@@ -179,9 +179,9 @@ func TestOwnerHasAPassword(t *testing.T) {
 	reasontest.Want(t, "without one", New(other.Device).Prove(), reason.ConfigInvalid)
 }
 
-// A TPM that hangs is waited for once; what comes after it fails at once, until it
-// answers again.
-func TestHangs(t *testing.T) {
+// TestUnresponsiveTPM: an unresponsive TPM is awaited once; later operations fail at once until it
+// responds again.
+func TestUnresponsiveTPM(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
 	m := New(e.Device)
@@ -203,8 +203,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// Who listens on the bus sees no secret, on its way in or out.
-func TestBusIsListenedTo(t *testing.T) {
+// TestBusEavesdropping: an eavesdropper on the bus sees no secret, in either direction.
+func TestBusEavesdropping(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
 	m, seen := tapped(e, wire{})
@@ -224,9 +224,9 @@ func TestBusIsListenedTo(t *testing.T) {
 	}
 }
 
-// Who stands on the bus and shows a storage root key of their own, to which the
-// session would be salted, gets nothing; neither does one who changes an answer.
-func TestBusIsChanged(t *testing.T) {
+// TestBusTampering: an attacker on the bus who presents their own storage root key, to which the
+// session would be salted, or changes a response, obtains nothing.
+func TestBusTampering(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
 	text := must.Get(New(e.Device).Seal([]byte("secret")))(t)
@@ -263,8 +263,8 @@ func TestBusIsChanged(t *testing.T) {
 	}
 }
 
-// What a TPM cannot do is refused with the reason and what to do.
-func TestUnfit(t *testing.T) {
+// TestUnsuitableTPM: a missing feature of the TPM is reported with the reason and the next step.
+func TestUnsuitableTPM(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-// Package audit journals who was refused and who took a copy of what.
+// Package audit journals refusals and exports.
 package audit
 
 import (
@@ -14,28 +14,27 @@ import (
 )
 
 const (
-	// auditPeriod is how long refusals of one kind are counted before they
-	// become one event.
+	// auditPeriod is how long refusals of one kind are counted before they become one event.
 	auditPeriod = time.Minute
-	// mostKinds bounds the memory for refusals of members: those beyond it are counted
-	// together.
+	// mostKinds bounds the memory for refusals of members: further kinds are counted together.
 	mostKinds = 1024
 )
 
-// Journal is where refusals and exports are written.
+// Journal stores refusals and exports.
 type Journal interface {
 	Append(ctx context.Context, drafts ...event.Draft) ([]journal.Event, error)
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 }
 
-// Auditor journals what the access table wants journaled. Refusals are
-// coalesced, so that nobody can fill the journal from outside.
+// Auditor journals methods as the access table requires. Refusals are coalesced, so that external
+// clients cannot fill the journal.
 type Auditor struct {
 	log     *slog.Logger
 	journal Journal
 
 	mu sync.Mutex
-	// refused has those of members, strangers those of callers without a credential.
+	// refused counts the refusals of members, strangers the refusals of callers without a
+	// credential.
 	refused   map[refusal]*refusals
 	strangers strangers
 	looks     map[lookKind]*looks
@@ -53,11 +52,11 @@ type refusals struct {
 }
 
 type callersRefused struct {
-	// Source is "" for the sources that have no event of their own, which Sources counts.
+	// Source is "" for the sources without their own event, whose number is Sources.
 	Source  string `json:"source,omitempty"`
 	Sources int    `json:"sources,omitempty"`
-	// Procedure and Reason are those of most of the refusals of a source without a
-	// credential, which were of so many Kinds.
+	// Procedure and Reason are the most frequent ones of a source without a credential, whose
+	// refusals had Kinds different combinations.
 	Procedure string    `json:"procedure,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Kinds     int       `json:"kinds,omitempty"`
@@ -99,7 +98,7 @@ func (a *Auditor) Refused(_ context.Context, source, procedure string, code reas
 	seen.last = now
 }
 
-// Exported journals who took a copy of what.
+// Exported journals an export: the caller and the data set.
 func (a *Auditor) Exported(ctx context.Context, caller access.Caller, procedure string) error {
 	return a.journal.Record(ctx, event.Exported, caller.Principal.String(), "", exported{Procedure: procedure, DeviceID: caller.DeviceID})
 }
@@ -119,8 +118,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 	}
 }
 
-// flush journals what was counted. Refusals of known principals are access
-// denials; the others came from outside.
+// flush journals the counted refusals. Refusals of known principals are access denials; the others
+// have an external source.
 func (a *Auditor) flush(ctx context.Context) {
 	a.mu.Lock()
 	counted, outside, looked := a.refused, a.strangers, a.looks

@@ -66,9 +66,10 @@ func TestRefusalsAreBoundedInMemory(t *testing.T) {
 	}
 }
 
-// However many sources there are, a minute has at most 20 events about callers without a
-// credential; the largest sources are named, and no refusal is lost from the counts.
-func TestStrangersMakeFewEvents(t *testing.T) {
+// TestUnauthenticatedEventsAreBounded: regardless of the number of sources, at most 20 events a
+// minute are about unauthenticated callers. The largest sources are named, and the counts include
+// every refusal.
+func TestUnauthenticatedEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		refuse                 func(a *Auditor)
@@ -135,7 +136,7 @@ func flood(a *Auditor, sources int) {
 
 // Looks are counted by who looked at calls of which tool, as whom; the files of each are named
 // up to a bound.
-func TestLooksAreCoalesced(t *testing.T) {
+func TestReadsAreCoalesced(t *testing.T) {
 	t.Parallel()
 	log := &journalFake{}
 	a := New(log, slog.New(slog.DiscardHandler))

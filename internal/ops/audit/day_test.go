@@ -26,9 +26,9 @@ func (s stored) Append(ctx context.Context, drafts ...event.Draft) ([]journal.Ev
 	return s.db.Append(ctx, drafts...)
 }
 
-// A day of refusals of as many strangers as there are takes at most 20 MiB of the store. The
-// names are about as long as names get.
-func TestDayOfStrangers(t *testing.T) {
+// TestDayOfUnauthenticatedRefusals: a day of refusals of the largest number of sources adds at most
+// 20 MiB to the store. The names have about the maximum length.
+func TestDayOfUnauthenticatedRefusals(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
 	size := func() (bytes int64) {

@@ -7,13 +7,14 @@ import (
 	"palyra/internal/call"
 )
 
-// mostFiles is how many files of one kind of look are named.
+// mostFiles limits the files that are listed for one kind of look. A look is a call that was
+// evaluated or explained but not made.
 const mostFiles = 20
 
-// lookKind is who looked at calls of which tool, and as whom.
+// lookKind groups looks by caller, subject and tool.
 type lookKind struct{ by, as, tool string }
 
-// looks counts them.
+// looks counts the looks of one kind.
 type looks struct {
 	count       int
 	files       []string
@@ -33,7 +34,7 @@ type looked struct {
 	Last         time.Time `json:"last"`
 }
 
-// Looked counts a call that was evaluated or explained and not made.
+// Looked counts a call that was evaluated or explained but not made.
 func (a *Auditor) Looked(l call.Look) {
 	key := lookKind{by: l.By.String(), tool: l.Tool}
 	if l.As != l.By {

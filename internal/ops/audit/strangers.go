@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// mostEvents bounds the events of a period about callers without a credential: one
-	// for each of the largest sources, and one for all others.
+	// mostEvents bounds the events of a period about callers without a credential: one for each of
+	// the largest sources, and one for all others.
 	mostEvents = 20
-	// mostSources and mostPerSource bound the memory.
+	// mostSources and mostPerSource limit the memory.
 	mostSources, mostPerSource = 1024, 8
-	// sampled is how many sources are looked at for the one that makes room.
+	// sampled is how many sources are compared to find the one to drop.
 	sampled = 8
 )
 
-// kind is what was refused, and why.
+// kind is a refused procedure with its reason.
 type kind struct {
 	procedure string
 	code      string
@@ -43,24 +43,23 @@ func (t *tally) add(k kind, now time.Time) {
 	}
 }
 
-// most is the kind that a source was refused most often.
+// most returns the most frequent kind of a source.
 func (t *tally) most() kind {
 	return slices.MaxFunc(slices.Collect(maps.Keys(t.kinds)), func(a, b kind) int {
 		return cmp.Or(cmp.Compare(t.kinds[a], t.kinds[b]), cmp.Compare(b.procedure, a.procedure), cmp.Compare(b.code, a.code))
 	})
 }
 
-// strangers are the refusals of callers without a credential in one period, by source.
-// Where there are more sources than are remembered, those with few refusals make room, so
-// that the largest stay.
+// strangers are the refusals of callers without a credential in one period, by source. Above the
+// limit of sources, those with few refusals are dropped, so that the largest remain.
 type strangers struct {
 	sources map[string]*tally
-	// rest has the refusals of the sources that made room, which are dropped in number.
+	// rest has the refusals of the dropped sources.
 	rest    tally
 	dropped int
 }
 
-// sourceOf is under which name an address counts: its network (package ratelimit), and one
+// sourceOf returns the name under which an address is counted: its network (package limit), and one
 // name for all of this host.
 func sourceOf(source string) string {
 	network := limit.Address(source)
@@ -86,7 +85,7 @@ func (s *strangers) add(source string, k kind, now time.Time) {
 	t.add(k, now)
 }
 
-// makeRoom drops the smallest of some sources, which the map's order picks.
+// makeRoom drops the smallest of some sources, which are selected by map order.
 func (s *strangers) makeRoom() {
 	var name string
 	var smallest *tally
@@ -104,7 +103,7 @@ func (s *strangers) makeRoom() {
 	s.dropped++
 }
 
-// putInRest adds a source to those that have no event of their own.
+// putInRest adds a source to those without their own event.
 func (s *strangers) putInRest(t *tally) {
 	if s.rest.count == 0 || t.first.Before(s.rest.first) {
 		s.rest.first = t.first
@@ -115,7 +114,7 @@ func (s *strangers) putInRest(t *tally) {
 	s.rest.count += t.count
 }
 
-// events are what is journaled of the period, at most mostEvents.
+// events returns the events of the period, at most mostEvents.
 func (s *strangers) events() (list []callersRefused) {
 	names := slices.SortedFunc(maps.Keys(s.sources), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.sources[b].count, s.sources[a].count), cmp.Compare(a, b))

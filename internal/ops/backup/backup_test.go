@@ -304,8 +304,8 @@ func TestNewestHead(t *testing.T) {
 	}
 }
 
-// What `jq -r` or an editor makes of a checkpoint is the checkpoint; what is none says
-// where to get one.
+// TestLastHeadAsItIsCopied: a checkpoint is accepted as `jq -r` or an editor writes it; the error
+// for other text says where to get one.
 func TestLastHeadAsItIsCopied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)

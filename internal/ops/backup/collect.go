@@ -22,47 +22,47 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Source is the gateway that a backup is made of, whether it runs or not.
+// Source is the gateway to back up, running or not.
 type Source struct {
-	// StateDir is read with its CA, PolicyDir and ConfigFile when they are there.
+	// StateDir is read with its CA; PolicyDir and ConfigFile are read if they exist.
 	StateDir, PolicyDir, ConfigFile string
-	// Release is the build that makes the backup.
+	// Release is the build that creates the backup.
 	Release string
-	// Snapshot copies the store at one moment into a new file.
+	// Snapshot copies the store atomically into a new file.
 	Snapshot func(ctx context.Context, into string) error
 	// SignHead signs the head of the journal in a store.
 	SignHead func(ctx context.Context, store string, key *journal.Key) (journal.Checkpoint, error)
-	// Authority reads the CA and changes nothing, Keys says where the keys live.
+	// Authority reads the CA without changing it, Keys returns the locations of the keys.
 	Authority func() (*ca.Authority, error)
 	Keys      func(*ca.Authority) []ca.KeyPlace
-	// Vault returns the vault's key where no file of the state directory is that key;
-	// nil, and a nil result, is that there is nothing to add.
+	// Vault returns the vault's key if it is not a file of the state directory; nil, and a nil
+	// result, mean that nothing is to be added.
 	Vault func(ctx context.Context) (*Vault, error)
-	// Outside is what the settings name and no backup holds.
+	// Outside are referenced files that no backup contains.
 	Outside []string
 }
 
-// tries is how often files are read that change while the store is copied.
+// tries is how often files are read again if they change while the store is copied.
 const tries = 5
 
-// collected is what goes into a backup, from one moment.
+// collected is the content of a backup, from one moment.
 type collected struct {
-	// small are all files but the store and the packages of skills, by their names in the
+	// small are all files except the store and the packages of skills, by their names in the
 	// backup.
 	small map[string][]byte
 	// packages are the paths of the packages of skills by their names in the backup.
 	packages map[string]string
-	// store is the copy of the store.
+	// store is the path of the store's copy.
 	store     string
 	authority *ca.Authority
-	// vault is the vault's key where it is no file, nil otherwise.
+	// vault is the vault's key if it is not a file, nil otherwise.
 	vault *Vault
-	// left are files that are not in the backup, and that nobody would expect.
+	// left are unexpected files that are not in the backup.
 	left []string
 }
 
-// collect reads files and store as they were at one moment: the keys of the CA and
-// the journal have to fit. What changes is read again.
+// collect reads the files and the store as of one moment: the keys of the CA and the journal must
+// match. If files change meanwhile, they are read again.
 func (s Source) collect(ctx context.Context, scratch string) (c collected, err error) {
 	c.store = filepath.Join(scratch, filepath.Base(statedir.Store("")))
 	for range tries {
@@ -102,8 +102,8 @@ func (s Source) collect(ctx context.Context, scratch string) (c collected, err e
 			return c, err
 		}
 	}
-	return c, reason.Errorf(reason.ConfigInvalid, "the files of the state directory or of the policy directory change all the time").
-		WithRemedy("Repeat it when nobody replaces keys, edits policies or installs skills.")
+	return c, reason.Errorf(reason.ConfigInvalid, "the files of the state directory or of the policy directory keep changing").
+		WithRemedy("Repeat the backup while no keys are replaced, no policies edited and no skills installed.")
 }
 
 // headSuffix is added to the name of the store for its head file.
@@ -116,7 +116,7 @@ func removed(path string) error {
 	return nil
 }
 
-// smallFiles reads all that a backup holds beside the store.
+// smallFiles reads all files of a backup except the store.
 func (s Source) smallFiles() (files map[string][]byte, left []string, err error) {
 	files = make(map[string][]byte)
 	entries, err := os.ReadDir(s.StateDir)
@@ -126,7 +126,7 @@ func (s Source) smallFiles() (files map[string][]byte, left []string, err error)
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case inState+name == storeName, inState+name == storeName+headSuffix, inState+name+"/" == inSkills: // a copy is made of them
+		case inState+name == storeName, inState+name == storeName+headSuffix, inState+name+"/" == inSkills: // they are copied separately
 		case statedir.Kept(name):
 			if err := addTree(files, filepath.Join(s.StateDir, name), inState+name, statedir.Kept); err != nil {
 				return nil, nil, err
@@ -160,8 +160,8 @@ func (s Source) addSettings(files map[string][]byte) error {
 	return err
 }
 
-// addTree adds a file, or all files below a directory. kept chooses among those of
-// the state directory; nil takes all but hidden ones.
+// addTree adds a file, or all files below a directory. kept selects files of the state directory;
+// nil selects all but hidden ones.
 func addTree(files map[string][]byte, path, name string, kept func(string) bool) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -175,10 +175,10 @@ func addTree(files map[string][]byte, path, name string, kept func(string) bool)
 		return err
 	}
 	if !info.IsDir() {
-		return nil // a socket or the like is of a process
+		return nil // a socket or similar file of a process
 	}
-	if len(files) > maxFiles { // links may lead round in a circle
-		return reason.Errorf(reason.InputTooLarge, "below %s are more than %d files, or links in a circle", path, maxFiles)
+	if len(files) > maxFiles { // links may form a loop
+		return reason.Errorf(reason.InputTooLarge, "%s contains more than %d files, or a loop of links", path, maxFiles)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -198,23 +198,23 @@ func addTree(files map[string][]byte, path, name string, kept func(string) bool)
 	return nil
 }
 
-// checkSizes refuses what no restore would take.
+// checkSizes refuses files that a restore would refuse.
 func checkSizes(files map[string][]byte) error {
 	var sum int
 	for name, data := range files {
 		if sum += len(data); checkName(name) != nil {
-			return reason.Errorf(reason.ConfigInvalid, "%q has a name that cannot be in a backup", name).
-				WithRemedy("Rename the file: names are without backslashes, colons and control characters.")
+			return reason.Errorf(reason.ConfigInvalid, "the name of the file %q is not supported in a backup", name).
+				WithRemedy("Rename the file: names must not contain backslashes, colons or control characters.")
 		}
 	}
 	if sum > maxFile || len(files) > maxSmall {
 		return reason.Errorf(reason.InputTooLarge, "keys, policies and settings are %d files of %d bytes, in a backup at most %d of %d", len(files), sum, maxSmall, maxFile).
-			WithRemedy("Take out of the policy directory what is no policy.")
+			WithRemedy("Remove files that are not policies from the policy directory.")
 	}
 	return nil
 }
 
-// list describes the files for the manifest: the store first, as the largest.
+// list returns the files for the manifest: the store first, because it is the largest.
 func (c collected) list() ([]File, error) {
 	store, err := describe(storeName, c.store)
 	if err != nil {
@@ -236,8 +236,8 @@ func (c collected) list() ([]File, error) {
 	return files, nil
 }
 
-// scratch is a directory for the copy of the store, which is not encrypted: inside
-// the state directory, locked as long as it is used.
+// scratch is a directory for the unencrypted copy of the store: inside the state directory, and
+// locked while in use.
 type scratch struct {
 	dir  string
 	lock *os.File

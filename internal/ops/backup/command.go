@@ -18,11 +18,11 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Ways reach the gateway whose backup is made or restored.
+// Ways provide access to the gateway to be backed up or restored.
 type Ways struct {
 	Write   func(ctx context.Context, to string, recipients []age.Recipient) (Written, error)
 	Restore func(ctx context.Context, from string, t Target) (Result, error)
-	// Arguments wraps a check of arguments in the way of the program.
+	// Arguments wraps an argument check for the program's error format.
 	Arguments func(cobra.PositionalArgs) cobra.PositionalArgs
 }
 
@@ -31,9 +31,9 @@ func Command(w Ways) *cobra.Command {
 	var recipients []string
 	var passphraseFile string
 	c := &cobra.Command{
-		Use: "backup FILE", Short: "Write an encrypted backup of all that this gateway needs to go on", Args: w.Arguments(cobra.ExactArgs(1)),
-		Long: "Write an encrypted backup of all that this gateway needs to go on: the store with its journal, the CA and all keys that are files, the key of the vault wherever it is, the local operator's credential, the vault, the policies and the configuration file. palyrad may run meanwhile: the backup is of one moment.\n\n" +
-			"It takes the uid of the state directory. FILE must be new; it is an age file, which `palyrad restore` reads. What the gateway needs and the backup does not hold is said: keys in a TPM, files of secrets, workspaces.",
+		Use: "backup FILE", Short: "Write an encrypted backup of everything that this gateway needs to run", Args: w.Arguments(cobra.ExactArgs(1)),
+		Long: "Write an encrypted backup of everything that this gateway needs to run: the store with its journal, the CA and all keys that are files, the key of the vault regardless of its backend, the local operator's credential, the vault, the policies and the configuration file. palyrad may run meanwhile: the backup is a consistent snapshot.\n\n" +
+			"It requires the uid of the state directory. FILE must not exist; it becomes an age file, which `palyrad restore` reads. The output lists what the gateway needs but the backup does not contain: keys in a TPM, files of secrets, workspaces.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := Recipients(recipients, passphraseFile)
 			if err != nil {
@@ -61,7 +61,7 @@ func (w Written) print(cmd *cobra.Command, to string) error {
 		cmd.PrintErrf("not in the backup: %s\n", text)
 	}
 	for _, path := range w.Left {
-		cmd.PrintErrf("not in the backup: %s, which is no file of palyrad's\n", path)
+		cmd.PrintErrf("not in the backup: %s, which is not a file of palyrad\n", path)
 	}
 	return nil
 }
@@ -71,12 +71,12 @@ func RestoreCommand(w Ways) *cobra.Command {
 	var t Target
 	var identityFile, passphraseFile string
 	c := &cobra.Command{
-		Use: "restore FILE --to DIR", Short: "Make a state directory of a backup", Args: w.Arguments(cobra.ExactArgs(1)),
-		Long: "Make a state directory of a backup, in a directory that is new or empty. Everything is verified first: the encryption, the digest of each file, the signature of the gateway, and the whole journal. DIR has its name only then; cut off before that, nothing is left that could be started.\n\n" +
-			"The gateway starts frozen. Its grants are ended, its open approvals closed, its logins over, and the journal says so (PAL-J105). What was revoked since the backup is valid again: what is valid is listed, with the command that takes it back. Compare the list before `palyra thaw`.",
+		Use: "restore FILE --to DIR", Short: "Restore a state directory from a backup", Args: w.Arguments(cobra.ExactArgs(1)),
+		Long: "Restore a state directory from a backup, into a directory that is new or empty. Everything is verified first: the encryption, the digest of each file, the signature of the gateway, and the whole journal. Only then DIR gets its name; an interrupted restore leaves no directory that could be started.\n\n" +
+			"The gateway starts frozen. Its grants, open approvals and logins are ended, which is journaled (PAL-J105). Credentials that were revoked since the backup are valid again: the output lists the valid ones with the command that revokes them. Compare the list before `palyra thaw`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.Dir == "" {
-				return reason.Errorf(reason.InvalidInput, "say where the backup is restored to").WithRemedy("Add --to DIR, a new or empty directory.")
+				return reason.Errorf(reason.InvalidInput, "--to is required").WithRemedy("Add --to DIR, a new or empty directory.")
 			}
 			var err error
 			if t.Identities, err = Identities(identityFile, passphraseFile); err != nil {
@@ -94,18 +94,18 @@ func RestoreCommand(w Ways) *cobra.Command {
 			return r.print(cmd, t.Dir)
 		},
 	}
-	c.Flags().StringVar(&t.Dir, "to", "", "the state `DIR`ectory to make")
+	c.Flags().StringVar(&t.Dir, "to", "", "the state `DIR`ectory to create")
 	c.Flags().StringVar(&identityFile, "identity", "", "decrypt with the identity in this `FILE` of age-keygen, of mode 0600")
 	c.Flags().StringVar(&passphraseFile, "passphrase-file", "", "decrypt with the passphrase in this `FILE`, of mode 0600")
-	c.Flags().StringVar(&t.NewestHead, "last-head", "", "the newest checkpoint of the lost journal that is known, a `FILE` or the note itself")
+	c.Flags().StringVar(&t.NewestHead, "last-head", "", "the newest known checkpoint of the lost journal, a `FILE` or the note itself")
 	return c
 }
 
-// noteOf is a signed note that was given as it is, or by the name of its file. It ends
-// with one line end, whatever copied it: `jq -r` adds one, and a shell takes it away.
+// noteOf returns a signed note that was given directly or as a file name. It ends with exactly one
+// newline: `jq -r` adds one, and a shell removes it.
 func noteOf(given string) (string, error) {
 	text := given
-	if !strings.Contains(strings.TrimSpace(given), "\n") { // a note has lines
+	if !strings.Contains(strings.TrimSpace(given), "\n") { // a note has several lines
 		kept, err := os.ReadFile(given)
 		if err != nil {
 			return "", reason.Errorf(reason.InvalidInput, "--last-head is neither a checkpoint nor a file with one: %w", err).WithRemedy(lastHeadRemedy)
@@ -114,15 +114,15 @@ func noteOf(given string) (string, error) {
 	}
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n"))
 	if text == "" {
-		return "", reason.Errorf(reason.InvalidInput, "--last-head is a file with nothing in it").WithRemedy(lastHeadRemedy)
+		return "", reason.Errorf(reason.InvalidInput, "the file in --last-head is empty").WithRemedy(lastHeadRemedy)
 	}
 	return text + "\n", nil
 }
 
-const lastHeadRemedy = "Give the checkpoint that `palyra status -o json` printed of the gateway that is lost, or leave --last-head out: then nothing says how much was lost."
+const lastHeadRemedy = "Specify the checkpoint that `palyra status -o json` printed for the lost gateway. Or omit --last-head: the amount of lost data is then unknown."
 
 func (r Result) print(cmd *cobra.Command, dir string) error {
-	dir, err := filepath.Abs(dir) // as the configuration has to name it
+	dir, err := filepath.Abs(dir) // the configuration requires an absolute path
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (r Result) print(cmd *cobra.Command, dir string) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(out, "\nValid in the backup. Take back what was revoked since:\n\n"); err != nil {
+	if _, err := fmt.Fprintf(out, "\nValid in the backup. Repeat later revocations:\n\n"); err != nil {
 		return err
 	}
 	if err := WriteValid(out, r.Valid); err != nil {
@@ -145,18 +145,18 @@ func (r Result) print(cmd *cobra.Command, dir string) error {
 		cmd.PrintErrf("not in the backup: %s\n", text)
 	}
 	if n := r.Mark.Newest; n != nil && !n.Proven {
-		cmd.PrintErrln("--last-head is signed by a key that the backup does not have; the journal will name it as not proven")
+		cmd.PrintErrln("--last-head is signed by a key that is not in the backup; the journal will record it as not proven")
 	}
 	for _, at := range []string{r.Config, r.Policies} {
 		if at != "" {
-			cmd.PrintErrf("from the backup: %s; put it where palyrad looks for it\n", at)
+			cmd.PrintErrf("from the backup: %s; put it where palyrad expects it\n", at)
 		}
 	}
 	if was := r.carried(); was != "" {
-		cmd.PrintErrf("the key of the vault was in %s, and is in %s now: set vault.backend to \"file\" or \"auto\", or put the key back into a keyring with `palyrad vault move --to secret_service` (or keychain, dpapi) and set vault.backend to that\n",
+		cmd.PrintErrf("the key of the vault was in %s, and is now in %s: set vault.backend to \"file\" or \"auto\", or put the key back into a keyring with `palyrad vault move --to secret_service` (or keychain, dpapi) and set vault.backend to that\n",
 			was, statedir.VaultKey(dir))
 	}
-	cmd.PrintErrf("next: start palyrad with state_dir %s; it starts frozen. Revoke what has to be revoked, then `palyra thaw`.\n", dir)
+	cmd.PrintErrf("next: start palyrad with state_dir %s; it starts frozen. Revoke invalid credentials, then run `palyra thaw`.\n", dir)
 	return nil
 }
 

@@ -17,25 +17,25 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// damaged is the error of a file that is no backup any more, or never was one.
+// damaged returns the error of a file that is not a valid backup.
 func damaged(name string, err error) error {
-	return reason.Errorf(reason.VerificationFailed, "%s is damaged or no backup: %w", name, err).
-		WithRemedy("Nothing was restored. Take another copy of the backup, or an older one.")
+	return reason.Errorf(reason.VerificationFailed, "%s is damaged or not a backup: %w", name, err).
+		WithRemedy("Nothing was restored. Use another copy of the backup, or an older one.")
 }
 
-// extract writes the files of a backup below dir, each only with the size and the
-// digest that the manifest says. Nothing of the archive chooses a place, a mode or a
-// kind of file: what is not as a backup is made is refused.
+// extract writes the files of a backup below dir, each with exactly the size and digest in the
+// manifest. The archive does not determine a location, a mode or a file type: unexpected entries
+// are refused.
 func extract(from *os.File, identities []age.Identity, dir *os.Root) (m Manifest, signed []byte, err error) {
 	plain, err := age.Decrypt(from, identities...)
 	var other *age.NoIdentityMatchError
 	if errors.As(err, &other) {
 		return m, nil, reason.Errorf(reason.InvalidInput, "%s is encrypted for another identity, or with another passphrase", from.Name()).
-			WithRemedy("Name the identity of a recipient that the backup was made for with --identity, or its passphrase with --passphrase-file.")
+			WithRemedy("Specify the identity of a recipient of the backup with --identity, or its passphrase with --passphrase-file.")
 	}
 	if err != nil {
-		// The cause quotes the file, which may be another secret one.
-		return m, nil, damaged(from.Name(), errors.New("its encryption cannot be read"))
+		// The cause quotes the file, which may be a secret instead of a backup.
+		return m, nil, damaged(from.Name(), errors.New("its encryption header is invalid"))
 	}
 	in := tar.NewReader(plain)
 	if m, signed, err = readManifest(in); err != nil {
@@ -52,18 +52,17 @@ func extract(from *os.File, identities []age.Identity, dir *os.Root) (m Manifest
 	return m, signed, nil
 }
 
-// ended reads to the end of the encryption, whose last part says that nothing is
-// missing.
+// ended reads to the end of the encryption, whose last part proves completeness.
 func ended(in *tar.Reader, plain io.Reader) error {
 	switch h, err := in.Next(); {
 	case err == nil:
-		return fmt.Errorf("it has the entry %q, which its manifest does not list", h.Name)
+		return fmt.Errorf("the entry %q is not in its manifest", h.Name)
 	case !errors.Is(err, io.EOF):
 		return err
 	}
 	rest, err := io.CopyN(io.Discard, plain, 1)
 	if rest > 0 {
-		return errors.New("it goes on after its last entry")
+		return errors.New("it has data after its last entry")
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -80,7 +79,7 @@ func readManifest(in *tar.Reader) (m Manifest, signed []byte, err error) {
 		return m, nil, err
 	}
 	if h.Size > maxManifest {
-		return m, nil, fmt.Errorf("its manifest has %d bytes, at most %d are possible", h.Size, maxManifest)
+		return m, nil, fmt.Errorf("its manifest has %d bytes, the limit is %d", h.Size, maxManifest)
 	}
 	if signed, err = io.ReadAll(in); err != nil {
 		return m, nil, err
@@ -89,15 +88,15 @@ func readManifest(in *tar.Reader) (m Manifest, signed []byte, err error) {
 	return m, signed, err
 }
 
-// checkHeader refuses what is not the regular file that is expected.
+// checkHeader refuses anything but the expected regular file.
 func checkHeader(h *tar.Header, name string) error {
 	if h.Name != name {
-		return fmt.Errorf("it has the entry %q where %q is expected", h.Name, name)
+		return fmt.Errorf("it has the entry %q instead of %q", h.Name, name)
 	}
 	if h.Typeflag != tar.TypeReg || h.Linkname != "" {
 		return fmt.Errorf("its entry %q is not a regular file", name)
 	}
-	// A sparse file is one of any size in an archive of a few bytes.
+	// A sparse file can have any size in an archive of a few bytes.
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {
 			return fmt.Errorf("its entry %q is a sparse file", name)
@@ -106,7 +105,7 @@ func checkHeader(h *tar.Header, name string) error {
 	return nil
 }
 
-// fileError tells an archive that is wrong from a disk that is.
+// fileError distinguishes a faulty archive from a faulty disk.
 type fileError struct {
 	archive bool
 	err     error
@@ -125,7 +124,7 @@ func extractFile(in *tar.Reader, f File, dir *os.Root) *fileError {
 		err = checkHeader(h, f.Name)
 	}
 	if err == nil && h.Size != f.Size {
-		err = fmt.Errorf("its entry %q has %d bytes, the manifest says %d", f.Name, h.Size, f.Size)
+		err = fmt.Errorf("its entry %q has %d bytes, but the manifest has %d", f.Name, h.Size, f.Size)
 	}
 	if err != nil {
 		return &fileError{true, err}
@@ -140,7 +139,7 @@ func extractFile(in *tar.Reader, f File, dir *os.Root) *fileError {
 		return &fileError{source.failed, fmt.Errorf("restoring %q: %w", f.Name, err)}
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return &fileError{true, fmt.Errorf("its entry %q has not the content that the manifest says", f.Name)}
+		return &fileError{true, fmt.Errorf("the content of its entry %q does not match the manifest", f.Name)}
 	}
 	if err := out.Sync(); err != nil {
 		return &fileError{false, err}
@@ -148,7 +147,7 @@ func extractFile(in *tar.Reader, f File, dir *os.Root) *fileError {
 	return nil
 }
 
-// noted remembers that reading failed.
+// noted records that reading failed.
 type noted struct {
 	from   io.Reader
 	failed bool
@@ -161,8 +160,8 @@ func (n *noted) Read(p []byte) (int, error) {
 	return count, err
 }
 
-// place is where an entry lies below the directory that is restored: what is of the
-// state directory at its place, policies and settings in a directory of their own.
+// place returns the location of an entry below the restored directory: files of the state directory
+// at the same place, policies and settings in a separate directory.
 func place(name string) string {
 	if below, ok := strings.CutPrefix(name, inState); ok {
 		return below

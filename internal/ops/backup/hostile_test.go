@@ -330,7 +330,7 @@ func TestManifestLimits(t *testing.T) {
 	var big bytes.Buffer
 	archive := tar.NewWriter(&big)
 	must.Do(t, archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: manifestName, Size: maxManifest + 1}))
-	if _, _, err := readManifest(tar.NewReader(&big)); err == nil || !strings.Contains(err.Error(), "at most") {
+	if _, _, err := readManifest(tar.NewReader(&big)); err == nil || !strings.Contains(err.Error(), "the limit is") {
 		t.Errorf("a manifest that is too large: %v", err)
 	}
 	if text := must.Get(json.Marshal(good))(t); len(text) == 0 {

@@ -11,20 +11,19 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// shortestPassphrase is in bytes: a backup can be guessed at for ever.
+// shortestPassphrase is in bytes: a backup can be attacked offline without limit.
 const shortestPassphrase = 16
 
-// mostWork bounds what an archive has its reader do before the passphrase is tried: 2 to
-// this power, of which each doubling is one of memory; 20 is 1 GiB. Backups are made with
-// age's 18.
+// mostWork bounds the work factor that an archive can require before the passphrase is tried: 2 to
+// this power, with proportional memory; 20 is 1 GiB. Backups use age's 18.
 const mostWork = 20
 
-// Recipients are for whom a backup is encrypted: the public keys that are given, or
-// a passphrase from a private file.
+// Recipients returns the recipients of a backup: the given public keys, or a passphrase from a
+// private file.
 func Recipients(public []string, passphraseFile string) ([]age.Recipient, error) {
 	if (len(public) == 0) == (passphraseFile == "") {
-		return nil, reason.Errorf(reason.InvalidInput, "say for whom the backup is encrypted, in one way").
-			WithRemedy("Give --recipient age1... (made by age-keygen), or --passphrase-file FILE.")
+		return nil, reason.Errorf(reason.InvalidInput, "specify either recipients or a passphrase").
+			WithRemedy("Use --recipient age1... (created by age-keygen), or --passphrase-file FILE.")
 	}
 	if passphraseFile != "" {
 		text, err := passphrase(passphraseFile)
@@ -38,19 +37,19 @@ func Recipients(public []string, passphraseFile string) ([]age.Recipient, error)
 	for _, text := range public {
 		parsed, err := age.ParseRecipients(strings.NewReader(text))
 		if err != nil {
-			return nil, reason.Errorf(reason.InvalidInput, "--recipient: %w", err).WithRemedy("Give the public key that age-keygen shows; it begins with age1.")
+			return nil, reason.Errorf(reason.InvalidInput, "--recipient: %w", err).WithRemedy("Specify the public key that age-keygen prints; it begins with age1.")
 		}
 		list = append(list, parsed...)
 	}
 	return list, nil
 }
 
-// Identities decrypt a backup: those in a private file as age-keygen writes it, or a
-// passphrase from one.
+// Identities returns the identities that decrypt a backup: those in a private file of age-keygen,
+// or a passphrase from a file.
 func Identities(identityFile, passphraseFile string) ([]age.Identity, error) {
 	if (identityFile == "") == (passphraseFile == "") {
-		return nil, reason.Errorf(reason.InvalidInput, "say what decrypts the backup, in one way").
-			WithRemedy("Give --identity FILE, or --passphrase-file FILE.")
+		return nil, reason.Errorf(reason.InvalidInput, "specify either an identity or a passphrase").
+			WithRemedy("Use --identity FILE, or --passphrase-file FILE.")
 	}
 	if passphraseFile != "" {
 		text, err := passphrase(passphraseFile)
@@ -71,8 +70,8 @@ func Identities(identityFile, passphraseFile string) ([]age.Identity, error) {
 	list, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
 		// The cause may quote the file.
-		return nil, reason.Errorf(reason.InvalidInput, "%s holds no identity as age-keygen writes it", identityFile).
-			WithRemedy("Name the file that age-keygen wrote, with AGE-SECRET-KEY-1... in it.")
+		return nil, reason.Errorf(reason.InvalidInput, "%s does not contain an identity of age-keygen", identityFile).
+			WithRemedy("Specify the file that age-keygen wrote; it contains AGE-SECRET-KEY-1...")
 	}
 	return list, nil
 }
@@ -85,16 +84,16 @@ func passphrase(path string) (string, error) {
 	line := strings.TrimRight(string(text), "\r\n")
 	if len(line) < shortestPassphrase || strings.ContainsAny(line, "\r\n") {
 		return "", reason.Errorf(reason.InvalidInput, "the passphrase is not one line of at least %d bytes", shortestPassphrase).
-			WithRemedy("Write a longer one into %s, or use --recipient or --identity with a key of age-keygen.", path)
+			WithRemedy("Write a longer one to %s, or use --recipient or --identity with a key of age-keygen.", path)
 	}
 	return line, nil
 }
 
-// private reads a file that nobody else may use.
+// private reads a file that is accessible to its owner only.
 func private(what, path string) ([]byte, error) {
 	text, err := keyfile.Read(path)
-	if err != nil && reason.Of(err) == reason.Internal { // the file system's own
-		return nil, reason.Errorf(reason.InvalidInput, "reading the %s: %w", what, err).WithRemedy("Name a file that you may read.")
+	if err != nil && reason.Of(err) == reason.Internal { // an error of the file system
+		return nil, reason.Errorf(reason.InvalidInput, "reading the %s: %w", what, err).WithRemedy("Specify a readable file.")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the %s: %w", what, err)

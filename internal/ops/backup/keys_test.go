@@ -13,9 +13,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestArchiveAsksForLittleWork: an archive that wants gigabytes to try a passphrase is
-// refused without them. The control is one that wants little.
-func TestArchiveAsksForLittleWork(t *testing.T) {
+// TestExpensiveArchiveIsRefused: an archive whose passphrase parameters need gigabytes of memory is
+// refused without allocating them. The control is one that needs little.
+func TestExpensiveArchiveIsRefused(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "passphrase")
 	must.Do(t, os.WriteFile(file, []byte("a passphrase of many words\n"), 0o600))

@@ -1,5 +1,10 @@
-// Package backup makes one encrypted file of all that a gateway needs to go on, and
-// a state directory of such a file. docs/format/backup.md specifies the file.
+// Package backup creates one encrypted file with everything that a gateway needs to run, and
+// restores a state directory from it. docs/format/backup.md specifies the file.
+//
+// A backup contains the key of the vault, also if that is in a keyring: a backup is for the loss of
+// the machine, and the keyring is lost with it. The key is stored in the form of the backend
+// "file", so that every palyrad can restore it. A locked keyring does not prevent a backup; the
+// missing key is reported then and at the restore.
 package backup
 
 import (
@@ -23,12 +28,10 @@ import (
 // Format is the version of the file's format.
 const Format = 1
 
-// signedTag begins the text that the journal's key signs; no other text that it signs
-// begins so.
+// signedTag is the prefix of the text that the journal's key signs; no other signed text has it.
 const signedTag = "palyra.dev/backup/v1\n"
 
-// Bounds of a backup, in bytes but for the number of files. The store alone may be
-// larger.
+// Limits of a backup, in bytes except for the number of files. Only the store may be larger.
 const (
 	maxManifest = 8 << 20
 	maxFiles    = 10_000
@@ -37,7 +40,7 @@ const (
 	maxFile  = 64 << 20
 )
 
-// Where files stand in a backup, and the name of its first entry.
+// The directories in a backup, and the name of its first entry.
 const (
 	inState      = "state/"
 	inPolicy     = "policy/"
@@ -45,26 +48,26 @@ const (
 	manifestName = "manifest.note"
 )
 
-// Manifest says what a backup holds. It is the first entry of the file, signed by the
-// key that signs the journal's checkpoints.
+// Manifest lists the content of a backup. It is the first entry of the file, signed by the key that
+// signs the journal's checkpoints.
 type Manifest struct {
 	Format int `json:"format"`
 	// Gateway is the gateway's id, CARoot the fingerprint of its CA.
 	Gateway string `json:"gateway"`
 	CARoot  string `json:"ca_root"`
-	// Release made the backup, at the time MadeAt (UTC).
+	// Release created the backup, at the time MadeAt (UTC).
 	Release string    `json:"release"`
 	MadeAt  time.Time `json:"made_at"`
-	// Checkpoint is the signed head of the journal in the backup, Size and Root (hex)
-	// are what it says.
+	// Checkpoint is the signed head of the journal in the backup, Size and Root (hex) are its
+	// contents.
 	Size       int64  `json:"journal_size"`
 	Root       string `json:"journal_root"`
 	Checkpoint string `json:"checkpoint"`
 	// Files are all other entries, in order.
 	Files []File `json:"files"`
-	// Keys are where the gateway's keys lived.
+	// Keys are the locations of the gateway's keys.
 	Keys []Key `json:"keys"`
-	// Outside is what the gateway needs and the backup does not hold.
+	// Outside lists files that the gateway needs but the backup does not contain.
 	Outside []string `json:"outside"`
 }
 
@@ -75,7 +78,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Key is where a key of the gateway lived.
+// Key is the location of a gateway's key.
 type Key struct {
 	Key    string `json:"key"`
 	Place  string `json:"place"`
@@ -92,7 +95,7 @@ func (m Manifest) inTPM() bool {
 	return false
 }
 
-// sign writes the manifest as a signed note.
+// sign returns the manifest as a signed note.
 func (m Manifest) sign(key *journal.Key) ([]byte, error) {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -100,13 +103,13 @@ func (m Manifest) sign(key *journal.Key) ([]byte, error) {
 	}
 	signed, err := note.Sign(&note.Note{Text: signedTag + string(text) + "\n"}, key)
 	if err == nil && len(signed) > maxManifest {
-		err = fmt.Errorf("the list of files has %d bytes, a backup's has at most %d", len(signed), maxManifest)
+		err = fmt.Errorf("the list of files has %d bytes, the limit is %d", len(signed), maxManifest)
 	}
 	return signed, err
 }
 
-// parseManifest reads the first entry of a backup. Its signature is verified later,
-// with keys that come after it: until then it is only what somebody wrote.
+// parseManifest parses the first entry of a backup. Its signature is verified later, with keys that
+// follow it: until then it is not trusted.
 func parseManifest(signed []byte) (m Manifest, err error) {
 	text, found := strings.CutPrefix(string(signed), signedTag)
 	end := strings.LastIndex(text, "\n\n")
@@ -119,7 +122,7 @@ func parseManifest(signed []byte) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// verify holds the manifest against the keys of the journal.
+// verifyManifest verifies the manifest with the keys of the journal.
 func verifyManifest(signed []byte, m Manifest, known *journal.Signers) (head journal.Checkpoint, err error) {
 	n, err := note.Open(signed, known)
 	if err != nil {
@@ -135,31 +138,31 @@ func verifyManifest(signed []byte, m Manifest, known *journal.Signers) (head jou
 	return head, err
 }
 
-// check refuses a manifest that no backup has.
+// check refuses an invalid manifest.
 func (m Manifest) check() error {
 	if m.Format != Format {
-		return fmt.Errorf("it has format %d, this palyrad knows %d", m.Format, Format)
+		return fmt.Errorf("it has format %d, this palyrad supports %d", m.Format, Format)
 	}
 	if len(m.Files) > maxFiles {
-		return fmt.Errorf("it lists %d files, at most %d are possible", len(m.Files), maxFiles)
+		return fmt.Errorf("it lists %d files, the limit is %d", len(m.Files), maxFiles)
 	}
 	seen, hasStore := make(map[string]bool), false
 	for _, f := range m.Files {
-		// File systems that do not tell cases apart have one file for both.
+		// Case-insensitive file systems have one file for both.
 		folded := strings.ToLower(f.Name)
 		switch store := f.Name == storeName; {
 		case checkName(f.Name) != nil:
 			return checkName(f.Name)
 		case seen[folded]:
-			return fmt.Errorf("%q is there twice", f.Name)
+			return fmt.Errorf("%q is listed twice", f.Name)
 		case f.Size < 0 || f.Size > maxFile && !store:
-			return fmt.Errorf("%q has %d bytes, at most %d are possible", f.Name, f.Size, maxFile)
+			return fmt.Errorf("%q has %d bytes, the limit is %d", f.Name, f.Size, maxFile)
 		default:
 			seen[folded], hasStore = true, hasStore || store
 		}
 	}
 	if !hasStore {
-		return fmt.Errorf("it has no %s", storeName)
+		return fmt.Errorf("%s is missing", storeName)
 	}
 	return nil
 }
@@ -167,10 +170,10 @@ func (m Manifest) check() error {
 // storeName is the entry of the store.
 var storeName = inState + filepath.Base(statedir.Store(""))
 
-// checkName refuses a name that does not stand below one of the places of a backup,
-// or that a state directory has no such file for.
+// checkName refuses a name outside of the directories of a backup, or a file that a state directory
+// cannot have.
 func checkName(name string) error {
-	refused := fmt.Errorf("%q is no name of a file in a backup", name)
+	refused := fmt.Errorf("%q is not a valid file name in a backup", name)
 	if !fs.ValidPath(name) || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsAny(name, `\:`) || strings.ContainsFunc(name, unicode.IsControl) {
 		return refused
 	}

@@ -13,29 +13,28 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// ValidFile lists what is valid in a backup, in the directory that a restore leaves in
-// a state directory.
+// ValidFile lists the valid credentials of a backup, in the directory that a restore creates in a
+// state directory.
 const ValidFile = "valid.txt"
 
-// Other names there, and its own.
+// Other files in that directory, and its name.
 const (
 	restoredDir = "restored"
 	markFile    = "not-started.json"
 )
 
-// Mark says that a state directory was restored and has not been started since. The
-// next start ends what may have been ended since the backup, and removes it.
+// Mark records that a state directory was restored and has not been started since. The next start
+// ends everything that may have ended since the backup, and removes the mark.
 type Mark struct {
-	// ID names this restore, in the journal's event.
+	// ID identifies this restore in the journal's event.
 	ID string `json:"restore_id"`
 	journal.Restored
 }
 
 func markPath(stateDir string) string { return filepath.Join(statedir.Restored(stateDir), markFile) }
 
-// ReadMark returns the mark of a state directory; found is false when it has none.
-// One that cannot be read is an error: without it, what was ended since the backup
-// would count again.
+// ReadMark returns the mark of a state directory; found is false if it has none. An unreadable mark
+// is an error: without it, ended credentials and approvals would be valid again.
 func ReadMark(stateDir string) (m Mark, found bool, err error) {
 	text, err := keyfile.Read(markPath(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +44,7 @@ func ReadMark(stateDir string) (m Mark, found bool, err error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err == nil && (m.ID == "" || m.Backup.Size < 1) {
-		err = errors.New("it names no restore")
+		err = errors.New("it has no restore_id")
 	}
 	if err != nil {
 		return m, false, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", markPath(stateDir), err).
@@ -54,7 +53,7 @@ func ReadMark(stateDir string) (m Mark, found bool, err error) {
 	return m, true, nil
 }
 
-// RemoveMark ends that a state directory is to be started as a restored one.
+// RemoveMark removes the mark of a state directory.
 func RemoveMark(stateDir string) error {
 	if err := removed(markPath(stateDir)); err != nil {
 		return err
@@ -62,7 +61,7 @@ func RemoveMark(stateDir string) error {
 	return keyfile.SyncDir(statedir.Restored(stateDir))
 }
 
-// Why is what a freeze says of its reason after a restore.
+// Why returns the reason of the freeze after a restore.
 func Why(madeAt time.Time) string {
 	return whyPrefix + madeAt.UTC().Format(time.RFC3339)
 }

@@ -16,11 +16,11 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// inSkills is where the packages of skills stand in a backup. They are named by their
-// digests and never change, so that they are not held in memory as other files are.
+// inSkills is the directory of skill packages in a backup. They are named by their digests and
+// immutable, so that they need not be held in memory like other files.
 var inSkills = inState + filepath.Base(statedir.Skills("")) + "/"
 
-// packages are the names of the packages that there are.
+// packages returns the names of the existing packages.
 func (s Source) packages() ([]string, error) {
 	entries, err := os.ReadDir(statedir.Skills(s.StateDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,8 +38,8 @@ func (s Source) packages() ([]string, error) {
 	return names, nil
 }
 
-// linkPackages gives the packages a second name, so that one that is removed meanwhile is
-// still there. It returns the paths by their names in the backup.
+// linkPackages creates hard links of the packages, so that one that is removed meanwhile still
+// exists. It returns the paths by their names in the backup.
 func (s Source) linkPackages(names []string, into string) (map[string]string, error) {
 	if err := errors.Join(os.RemoveAll(into), keyfile.MakeDir(into)); err != nil {
 		return nil, err
@@ -49,9 +49,9 @@ func (s Source) linkPackages(names []string, into string) (map[string]string, er
 		from, to := filepath.Join(statedir.Skills(s.StateDir), name), filepath.Join(into, name)
 		err := os.Link(from, to)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed, and all is read again
+			continue // it was removed, so all is read again
 		}
-		if err != nil { // a file system without links
+		if err != nil { // a file system without hard links
 			err = copyFile(from, to)
 		}
 		if err != nil {
@@ -76,7 +76,7 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// describe is the entry of a file that stays on disk.
+// describe returns the entry of a file that stays on disk.
 func describe(name, path string) (f File, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func describe(name, path string) (f File, err error) {
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	if err == nil && size > maxFile && name != storeName {
-		err = reason.Errorf(reason.InputTooLarge, "%s has %d bytes, a file of a backup at most %d", path, size, maxFile)
+		err = reason.Errorf(reason.InputTooLarge, "%s has %d bytes, the limit of a file in a backup is %d", path, size, maxFile)
 	}
 	return File{name, size, hex.EncodeToString(sum.Sum(nil))}, err
 }

@@ -24,51 +24,50 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Target is where a backup is restored to, and what judges it.
+// Target is the destination of a restore, with its verification.
 type Target struct {
-	// Dir becomes the state directory. It must not be there, or be empty.
+	// Dir becomes the state directory. It must not exist, or be empty.
 	Dir string
 	// Identities decrypt the backup.
 	Identities []age.Identity
-	// NewestHead is the newest checkpoint that is known of the journal, a signed
-	// note; "" for none.
+	// NewestHead is the newest known checkpoint of the journal, a signed note; "" for none.
 	NewestHead string
-	// Verify verifies the whole store, which holds the checkpoints that are given.
+	// Verify verifies the whole store, including the given checkpoints.
 	Verify func(ctx context.Context, store, gateway string, known note.Verifiers, holds ...journal.Checkpoint) error
 	// Valid lists the credentials that are valid in the store.
 	Valid func(ctx context.Context, store string) ([]Credential, error)
 }
 
-// Credential is something that may be used, and may have been revoked since the backup.
+// Credential is a valid credential that may have been revoked since the backup.
 type Credential struct {
 	// Kind is member, device or token.
 	Kind, ID string
-	// Whose says whose it is, and what it may do.
+	// Whose describes its owner and permissions.
 	Whose string
-	// Revoke is the command that takes it back.
+	// Revoke is the command that revokes it.
 	Revoke string
 }
 
-// Result is a restore that is done.
+// Result is the result of a restore.
 type Result struct {
 	Manifest
 	Mark  Mark
 	Valid []Credential
-	// Config and Policies are where the settings and policies of the backup lie; ""
-	// when it has none.
+	// Config and Policies are the locations of the settings and policies of the backup; "" if it
+	// has none.
 	Config, Policies string
 }
 
-// Restore makes a state directory of a backup. It has its name only once everything
-// in it was verified and is durable; palyrad starts on it as a restored gateway.
+// Restore restores a state directory from a backup. It gets its name only once everything in it was
+// verified and is durable; palyrad then starts on it as a restored gateway.
 func Restore(ctx context.Context, from string, t Target) (Result, error) {
 	return restore(ctx, from, t, func(string) {})
 }
 
-// asideSuffix is what the name of a directory has more that is being restored.
+// asideSuffix is the suffix of the directory during a restore.
 const asideSuffix = ".restoring"
 
-// restore tells reached of each step.
+// restore calls reached at each step.
 func restore(ctx context.Context, from string, t Target, reached func(string)) (r Result, err error) {
 	if t.Dir, err = filepath.Abs(t.Dir); err != nil {
 		return r, err
@@ -78,7 +77,7 @@ func restore(ctx context.Context, from string, t Target, reached func(string)) (
 	}
 	file, err := os.Open(from)
 	if err != nil {
-		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err).WithRemedy("Name the file that `palyrad backup` wrote.")
+		return r, reason.Errorf(reason.InvalidInput, "opening the backup: %w", err).WithRemedy("Specify a file that `palyrad backup` wrote.")
 	}
 	defer file.Close()
 	aside, lock, err := makeAside(t.Dir)
@@ -86,7 +85,7 @@ func restore(ctx context.Context, from string, t Target, reached func(string)) (
 		return r, fmt.Errorf("preparing the restore: %w", err)
 	}
 	defer func() {
-		err = errors.Join(err, lock.Release(), os.RemoveAll(aside)) // gone after it got its name
+		err = errors.Join(err, lock.Release(), os.RemoveAll(aside)) // has no effect after the rename
 	}()
 	reached("prepared")
 	if r, err = t.fill(ctx, file, aside, reached); err != nil {
@@ -101,27 +100,27 @@ func restore(ctx context.Context, from string, t Target, reached func(string)) (
 	return r, keyfile.SyncDir(filepath.Dir(t.Dir))
 }
 
-// vacant refuses a directory that holds something, which a restore never replaces.
+// vacant refuses a directory that is not empty, because a restore replaces nothing.
 func vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return reason.Errorf(reason.InvalidInput, "looking at %s: %w", dir, err)
+		return reason.Errorf(reason.InvalidInput, "reading %s: %w", dir, err)
 	case len(entries) > 0:
 		return reason.Errorf(reason.AlreadyExists, "%s is not empty", dir).
-			WithRemedy("Name a new directory: a restore replaces nothing.")
+			WithRemedy("Specify a new directory: a restore replaces nothing.")
 	}
 	return nil
 }
 
-// makeAside makes the directory that is filled, beside the one that it becomes. What
-// an interrupted restore left there is removed; the lock says that one goes on.
+// makeAside creates the directory to fill, next to its final path. It removes the directory of an
+// interrupted restore; the lock protects an active one.
 func makeAside(dir string) (aside string, lock *statedir.Lock, err error) {
 	aside = dir + asideSuffix
 	if who, err := statedir.Holder(aside); err != nil || who != "" {
-		return "", nil, errors.Join(err, reason.Errorf(reason.AlreadyExists, "another restore to %s goes on", dir).WithRemedy("Wait for its end."))
+		return "", nil, errors.Join(err, reason.Errorf(reason.AlreadyExists, "another restore to %s is in progress", dir).WithRemedy("Wait for its end."))
 	}
 	if err := os.RemoveAll(aside); err != nil {
 		return "", nil, err
@@ -136,7 +135,7 @@ func makeAside(dir string) (aside string, lock *statedir.Lock, err error) {
 	return aside, lock, err
 }
 
-// name gives the directory its name, in place of an empty one.
+// name renames the directory to its final path, replacing an empty one.
 func name(aside, dir string) error {
 	if err := vacant(dir); err != nil {
 		return err
@@ -147,7 +146,7 @@ func name(aside, dir string) error {
 	return os.Rename(aside, dir)
 }
 
-// fill writes, verifies and marks what becomes the state directory.
+// fill writes, verifies and marks the future state directory.
 func (t Target) fill(ctx context.Context, file *os.File, aside string, reached func(string)) (r Result, err error) {
 	root, err := os.OpenRoot(aside)
 	if err != nil {
@@ -173,8 +172,8 @@ func (t Target) fill(ctx context.Context, file *os.File, aside string, reached f
 	return r, syncAll(aside)
 }
 
-// verify proves what was extracted: the manifest and the head by the journal's keys,
-// the keys by the CA, and the store by the head.
+// verify verifies the extracted files: the manifest and the head with the journal's keys, the keys
+// with the CA, and the store with the head.
 func (t Target) verify(ctx context.Context, aside string, signed []byte, r *Result) error {
 	keys, err := ca.ReadJournalKeys(statedir.Authority(aside))
 	if err != nil {
@@ -211,12 +210,12 @@ func (t Target) verify(ctx context.Context, aside string, signed []byte, r *Resu
 }
 
 func wrong(err error) error {
-	return reason.Errorf(reason.VerificationFailed, "the backup does not verify: %w", err).
-		WithRemedy("Nothing was restored. Take another copy of the backup, or an older one.")
+	return reason.Errorf(reason.VerificationFailed, "verifying the backup: %w", err).
+		WithRemedy("Nothing was restored. Use another copy of the backup, or an older one.")
 }
 
-// checkAuthority holds the CA against the manifest, whose fingerprint is what the
-// operator compares, and opens it. Keys in a TPM are proven where they are used.
+// checkAuthority compares the CA with the manifest, whose fingerprint the operator checks, and
+// opens it. Keys in a TPM are verified when they are used.
 func (r *Result) checkAuthority(aside string) error {
 	dir := statedir.Authority(aside)
 	root, err := ca.ReadRoot(dir)
@@ -225,7 +224,7 @@ func (r *Result) checkAuthority(aside string) error {
 	}
 	print := sha256.Sum256(root.Raw)
 	if r.CARoot != "sha256:"+hex.EncodeToString(print[:]) {
-		return errors.New("its CA is not the one that the manifest names")
+		return errors.New("its CA does not match the manifest")
 	}
 	if r.inTPM() {
 		return nil
@@ -234,8 +233,8 @@ func (r *Result) checkAuthority(aside string) error {
 	return err
 }
 
-// newestHead is the newest head that is known of a journal. It is proven when a key
-// that the backup has signed it: after a rotation none may.
+// newestHead is the newest known head of a journal. It is proven if it is signed by a key in the
+// backup, which may not be the case after a rotation.
 type newestHead struct {
 	journal.Checkpoint
 	proven bool
@@ -251,10 +250,10 @@ func (t Target) newest(m Manifest, known *journal.Signers) (*newestHead, error) 
 	}
 	var unknown *note.UnverifiedNoteError
 	if !errors.As(err, &unknown) {
-		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s: %w", m.Gateway, err).WithRemedy(lastHeadRemedy)
+		return nil, reason.Errorf(reason.InvalidInput, "--last-head is not a checkpoint of gateway %s: %w", m.Gateway, err).WithRemedy(lastHeadRemedy)
 	}
 	if cp, err = journal.ParseUnverified(t.NewestHead); err != nil || cp.Origin != m.Gateway {
-		return nil, reason.Errorf(reason.InvalidInput, "--last-head is no checkpoint of gateway %s", m.Gateway).WithRemedy(lastHeadRemedy)
+		return nil, reason.Errorf(reason.InvalidInput, "--last-head is not a checkpoint of gateway %s", m.Gateway).WithRemedy(lastHeadRemedy)
 	}
 	return &newestHead{cp, false}, nil
 }
@@ -270,7 +269,7 @@ func newMark(m Manifest, newest *newestHead) Mark {
 	return mark
 }
 
-// leave writes what the next start and the operator need beside what was restored.
+// leave writes additional files for the next start and the operator.
 func (r *Result) leave(aside string, signed []byte) error {
 	for _, c := range r.Valid {
 		switch c.Kind {
@@ -301,7 +300,7 @@ func (r *Result) leave(aside string, signed []byte) error {
 	)
 }
 
-// locate says where settings and policies lie.
+// locate sets the locations of settings and policies.
 func (r *Result) locate(dir string) {
 	at := statedir.Restored(dir)
 	for _, f := range r.Files {
@@ -314,7 +313,7 @@ func (r *Result) locate(dir string) {
 	}
 }
 
-// syncAll makes the names in all directories durable; the files are.
+// syncAll makes the names in all directories durable; the files already are.
 func syncAll(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

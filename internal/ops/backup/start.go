@@ -12,26 +12,25 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Parts are what the first start of a restored gateway changes.
+// Parts are the components that the first start of a restored gateway changes.
 type Parts struct {
 	StateDir  string
 	Journal   *journal.Log
 	Approvals approval.Store
-	// EndLogins ends all sessions of people who logged in, and says how many.
+	// EndLogins ends all login sessions and returns their number.
 	EndLogins func(ctx context.Context, why string) (int, error)
-	// Now is the clock, which lies not before the newest event.
+	// Now is the clock, which must not be before the newest event.
 	Now func() time.Time
 }
 
-// Start makes a gateway whose state directory was restored one that may go on: it is
-// frozen, what people said before is ended, the journal says so, and a checkpoint
-// signs that. It does nothing in a directory that has no mark. Cut off at any point,
-// the next start does the rest. started is false when there was nothing to do.
+// Start prepares a restored gateway: it freezes the gateway, ends earlier approvals, grants and
+// logins, journals that, and signs a checkpoint. Without a mark it does nothing. If it is
+// interrupted, the next start completes it. started is false if there was nothing to do.
 func Start(ctx context.Context, p Parts) (r journal.Restored, started bool, err error) {
 	return start(ctx, p, func(string) {})
 }
 
-// start tells reached of each step.
+// start calls reached at each step.
 func start(ctx context.Context, p Parts, reached func(string)) (r journal.Restored, started bool, err error) {
 	mark, waits, err := ReadMark(p.StateDir)
 	if err != nil || !waits {
@@ -48,11 +47,11 @@ func start(ctx context.Context, p Parts, reached func(string)) (r journal.Restor
 	return r, true, RemoveMark(p.StateDir)
 }
 
-// end writes all in one unit, unless it was written by a start that was cut off.
+// end writes all changes in one unit, unless an interrupted start already wrote them.
 func (p Parts) end(ctx context.Context, mark Mark) (journal.Restored, error) {
 	r := mark.Restored
 	if head := p.Journal.Head().Seq; head < r.Backup.Size {
-		return r, reason.Errorf(reason.VerificationFailed, "the journal has %s, the backup had %d", text.Plural(head, "event"), r.Backup.Size)
+		return r, reason.Errorf(reason.VerificationFailed, "the journal has %s, but the backup had %d", text.Plural(head, "event"), r.Backup.Size)
 	}
 	done, err := p.Journal.List(ctx, journal.Filter{Code: string(event.Restored), Subject: mark.ID, Limit: 1})
 	if err != nil {
@@ -62,7 +61,7 @@ func (p Parts) end(ctx context.Context, mark Mark) (journal.Restored, error) {
 		return journal.ParseRestored(&done[0])
 	}
 	why := Why(r.MadeAt)
-	// Ended by themselves: to end what has ended changes nothing.
+	// Written separately, because ending them again changes nothing.
 	if r.Ended.Logins, err = p.EndLogins(ctx, why); err != nil {
 		return r, err
 	}

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/identity/token"
 )
 
-// Valid lists what may be used, of members, devices and tokens. The sessions of
-// logins are left out: a restore ends them.
+// Valid lists the valid credentials: members, devices and tokens. Login sessions are omitted,
+// because a restore ends them.
 func Valid(members []access.Member, devices []identity.Device, tokens []token.Token) (list []Credential) {
 	for _, m := range members {
 		if !m.Disabled && !m.Removed() {

@@ -7,17 +7,17 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// Vault has the key of a vault for another machine, as files of a state directory.
+// Vault contains the key of a vault for another machine, as files of a state directory.
 type Vault struct {
-	// Backend is where the key is on the machine of the backup.
+	// Backend is the backend of the key on the original machine.
 	Backend string
 	// Pin is vault.json, and Key is vault.kek. The backup clears Key.
 	Pin, Key []byte
-	// Missing says why the key cannot be had, and what to do.
+	// Missing is why the key is not available, and the remedy.
 	Missing string
 }
 
-// The names of these files in a backup, and what the manifest calls the key.
+// The names of these files in a backup, and the name of the key in the manifest.
 var (
 	pinName       = inState + filepath.Base(statedir.VaultPin(""))
 	keyName       = inState + filepath.Base(statedir.VaultKey(""))
@@ -26,7 +26,7 @@ var (
 
 const vaultKey = "vault"
 
-// carryVault asks for the key of the vault as it is while the files are read.
+// carryVault gets the key of the vault at the time when the files are read.
 func (s Source) carryVault(ctx context.Context) (*Vault, error) {
 	if s.Vault == nil {
 		return nil, nil
@@ -34,7 +34,7 @@ func (s Source) carryVault(ctx context.Context) (*Vault, error) {
 	return s.Vault(ctx)
 }
 
-// addVault puts the key of the vault in the place of what only opens it on this machine.
+// addVault replaces files that are usable only on this machine with the key of the vault.
 func (c *collected) addVault() {
 	if c.vault == nil || c.vault.Missing != "" {
 		return
@@ -43,23 +43,23 @@ func (c *collected) addVault() {
 	c.small[pinName], c.small[keyName] = c.vault.Pin, c.vault.Key
 }
 
-// clear takes the key of the vault out of memory.
+// clear wipes the key of the vault.
 func (c *collected) clear() {
 	if c.vault != nil {
 		clear(c.vault.Key)
 	}
 }
 
-// outside says what is missing of the vault.
+// outside returns the missing parts of the vault.
 func (v *Vault) outside() []string {
 	if v == nil || v.Missing == "" {
 		return nil
 	}
-	return []string{"the key of the vault, without which the secrets and the results in the backup cannot be read: " + v.Missing +
-		" Then make the backup again, or keep the file of `palyra vault export-recovery` beside it"}
+	return []string{"the key of the vault, without which the secrets and the results in the backup are unreadable: " + v.Missing +
+		" Then repeat the backup, or store the file of `palyra vault export-recovery` with it"}
 }
 
-// places says where the key of the vault is in the backup.
+// places returns the location of the vault's key in the backup.
 func (v *Vault) places() []Key {
 	if v == nil || v.Missing != "" {
 		return nil
@@ -67,8 +67,7 @@ func (v *Vault) places() []Key {
 	return []Key{{vaultKey, v.Backend, "in the backup as a file"}}
 }
 
-// carried is the backend that the key of the vault was taken out of for the backup, ""
-// when it was not.
+// carried returns the backend that the vault's key was exported from, "" if it was not.
 func (m Manifest) carried() string {
 	for _, k := range m.Keys {
 		if k.Key == vaultKey {

@@ -21,30 +21,29 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Written is a backup that was made.
+// Written is a completed backup.
 type Written struct {
 	Manifest
 	// Bytes is the size of the file.
 	Bytes int64
-	// Left are files of the state directory that palyrad does not know, and that are
-	// not in the backup.
+	// Left are unknown files of the state directory, which are not in the backup.
 	Left []string
 }
 
-// Write makes a backup of a gateway in a new file, encrypted for the recipients. The
-// file has its name only once it is whole and durable.
+// Write writes a backup of a gateway to a new file, encrypted for the recipients. The file gets its
+// name only once it is complete and durable.
 func Write(ctx context.Context, to string, recipients []age.Recipient, s Source) (Written, error) {
 	return write(ctx, to, recipients, s, func(string) {})
 }
 
-// write tells reached of each step.
+// write calls reached at each step.
 func write(ctx context.Context, to string, recipients []age.Recipient, s Source, reached func(string)) (w Written, err error) {
 	if _, err := os.Lstat(to); err == nil {
-		return w, reason.Errorf(reason.AlreadyExists, "%s is there already", to).WithRemedy("Name another file; a backup replaces none.")
+		return w, reason.Errorf(reason.AlreadyExists, "%s already exists", to).WithRemedy("Name another file; a backup replaces none.")
 	}
 	if _, waits, err := ReadMark(s.StateDir); waits || err != nil {
 		return w, errors.Join(err, reason.Errorf(reason.ConfigInvalid, "%s was restored and has not been started since", s.StateDir).
-			WithRemedy("Start palyrad on it first, or keep the backup that it was made of."))
+			WithRemedy("Start palyrad on it first, or keep the backup that it was restored from."))
 	}
 	work, err := takeScratch(s.StateDir)
 	if err != nil {
@@ -54,7 +53,7 @@ func write(ctx context.Context, to string, recipients []age.Recipient, s Source,
 	reached("prepared")
 	c, err := s.collect(ctx, work.dir)
 	if err != nil {
-		return w, fmt.Errorf("reading what a backup holds: %w", err)
+		return w, fmt.Errorf("reading the files of the backup: %w", err)
 	}
 	defer c.clear()
 	reached("collected")
@@ -96,8 +95,8 @@ func (s Source) manifest(ctx context.Context, c collected) (m Manifest, signed [
 	return m, signed, err
 }
 
-// writeFile writes beside the name first. What an interrupted backup left there is
-// encrypted, and is replaced.
+// writeFile writes to a temporary name first. The file of an interrupted backup is encrypted, and
+// is replaced.
 func writeFile(to string, recipients []age.Recipient, signed []byte, m Manifest, c collected, reached func(string)) (size int64, err error) {
 	part := to + ".part"
 	if err := removed(part); err != nil {
@@ -105,7 +104,7 @@ func writeFile(to string, recipients []age.Recipient, signed []byte, m Manifest,
 	}
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, keyfile.FileMode)
 	if err != nil {
-		return 0, reason.Errorf(reason.InvalidInput, "making the file: %w", err).WithRemedy("Name a file in a directory that is there, and that you may write to.")
+		return 0, reason.Errorf(reason.InvalidInput, "creating the file: %w", err).WithRemedy("Specify a file in an existing, writable directory.")
 	}
 	reached("made")
 	err = encrypt(f, recipients, signed, m, c)
@@ -120,11 +119,11 @@ func writeFile(to string, recipients []age.Recipient, signed []byte, m Manifest,
 		return 0, errors.Join(err, os.Remove(part))
 	}
 	reached("synced")
-	if err := os.Link(part, to); err != nil { // unlike a rename, it replaces nothing
+	if err := os.Link(part, to); err != nil { // unlike a rename, it replaces no file
 		if errors.Is(err, os.ErrExist) {
 			return 0, errors.Join(err, os.Remove(part))
 		}
-		if err := os.Rename(part, to); err != nil { // a file system without links
+		if err := os.Rename(part, to); err != nil { // a file system without hard links
 			return 0, errors.Join(err, os.Remove(part))
 		}
 	} else if err := os.Remove(part); err != nil {

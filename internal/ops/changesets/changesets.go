@@ -1,5 +1,5 @@
-// Package changesets lists what commits did to the declared workspaces, takes them
-// back, and ends those that a crash cut off.
+// Package changesets lists the change sets of the declared workspaces, undoes them, and completes
+// or reverts commits that a crash interrupted.
 package changesets
 
 import (
@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/event"
 	"palyra/internal/core/tool"
@@ -14,39 +15,41 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Journal is where an undo is written.
+// Journal stores undo events.
 type Journal interface {
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 }
 
-// Config is what change sets are about.
+// Config holds the dependencies of ChangeSets.
 type Config struct {
 	Declared   []config.Workspace
 	Workspaces *workspace.Set
 	History    overlay.History
 	Journal    Journal
-	// Forbidden says why policy forbids a caller to commit changes, whatever people
-	// answer; nil where they may be asked.
+	// Guard permits changes that require two people; nil permits none of them.
+	Guard change.Guard
+	// Forbidden returns why policy forbids a caller to commit changes regardless of approvals, or
+	// nil.
 	Forbidden func(by access.Caller, f tool.CommitFacts) error
 	Log       *slog.Logger
 }
 
-// ChangeSets are those of the declared workspaces.
+// ChangeSets are the change sets of the declared workspaces.
 type ChangeSets struct {
 	use   Config
 	calls Calls
 }
 
-// New returns the change sets that a history has kept.
+// New returns the change sets of a history.
 func New(c Config) *ChangeSets { return &ChangeSets{use: c} }
 
-// Serve has change sets taken back by calls of the pipeline. It is called before any is.
+// Serve sets the pipeline that undoes change sets. It must be called before the first Undo.
 func (c *ChangeSets) Serve(calls Calls) { c.calls = calls }
 
 // Declared lists the workspaces of the configuration.
 func (c *ChangeSets) Declared() []config.Workspace { return c.use.Declared }
 
-// ChangeSets lists the change sets of a workspace that are kept.
+// ChangeSets lists the stored change sets of a workspace.
 func (c *ChangeSets) ChangeSets(name string) ([]overlay.Summary, error) {
 	if err := c.declared(name); err != nil {
 		return nil, err
@@ -62,7 +65,7 @@ func (c *ChangeSets) ChangeSet(name, id string) (overlay.Detail, error) {
 	return c.use.History.Get(name, id)
 }
 
-// declared refuses a workspace that was not declared, or is not there.
+// declared refuses a workspace that is not declared or does not exist.
 func (c *ChangeSets) declared(name string) error {
 	root, err := c.use.Workspaces.Open(name)
 	if err != nil {
@@ -71,8 +74,8 @@ func (c *ChangeSets) declared(name string) error {
 	return root.Close()
 }
 
-// Recover brings workspaces to where a commit that a crash interrupted
-// has happened, or has not. It comes before the first commit.
+// Recover completes or reverts commits that a crash interrupted. It must run before the first
+// commit.
 func (c *ChangeSets) Recover(ctx context.Context) error {
 	roots := make(map[string]string, len(c.use.Declared))
 	for _, declared := range c.use.Declared {
@@ -89,9 +92,9 @@ func (c *ChangeSets) Recover(ctx context.Context) error {
 			slog.String("changes", r.ID), slog.Bool("committed", r.Committed))
 	}
 	if err != nil {
-		// Somebody changed the same files since: a person has to look at them,
-		// and the gateway is needed meanwhile.
-		c.use.Log.ErrorContext(ctx, "a commit that the last stop interrupted could not be taken back whole", slog.String("error", err.Error()))
+		// The files of the commit changed after the interruption. A user must inspect them, but the
+		// gateway must start.
+		c.use.Log.ErrorContext(ctx, "reverting an interrupted commit completely failed", slog.String("error", err.Error()))
 	}
 	return nil
 }

@@ -12,25 +12,31 @@ import (
 	"palyra/internal/call"
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/program/committing"
+	"palyra/internal/exec/program/commitgate"
 	"palyra/internal/exec/workspace"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// UndoTool is the tool that takes a change set back. Its calls pass the commit gate like
-// the changes of programs, so that nobody takes back alone what takes others to change.
+// UndoTool is the tool that undoes a change set. Its calls pass the commit gate like the changes of
+// programs, so that an undo needs the same approvals as a change. No list contains it, and only
+// WorkspaceService/UndoChangeSet can call it, with the certificate of a device: a model that calls
+// tools for a user could otherwise use that user's permissions. Returning files are classified by
+// the current patterns and without the workspace around them. While the gateway is frozen, an owner
+// or admin undoes changes as a change of the gateway, with a second person where one exists,
+// because a bad change may be the reason for the freeze.
 const UndoTool = "workspace.undo"
 
-// undoRisk is that of a call of it: the changes have facts of their own.
+// undoRisk is the risk of its calls: the changes have their own facts.
 const undoRisk = 40
 
 // Tool is UndoTool. It implements tool.Runnable.
 type Tool struct {
 	Of *ChangeSets
-	// Version is that of the gateway.
+	// Version is the version of the gateway.
 	Version string
 }
 
@@ -43,8 +49,8 @@ type undoInput struct {
 // Descriptor implements tool.Runnable.
 func (Tool) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
-		Name: UndoTool, Title: "Take back a change set",
-		Description: "Take back what a program changed in a workspace, all of it or nothing. `palyra workspace undo` calls it, with the certificate of a person's device.",
+		Name: UndoTool, Title: "Undo a change set",
+		Description: "Undo the changes of a program in a workspace, all of them or none. `palyra workspace undo` calls it, with the certificate of a user's device.",
 		InputSchema: json.RawMessage(`{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "type": "object",
@@ -82,27 +88,27 @@ func (t Tool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, erro
 	}, nil
 }
 
-// reversal is a change set that is to be taken back.
+// reversal is a change set to be undone.
 type reversal struct {
 	of   *ChangeSets
 	in   undoInput
 	root *workspace.Root
 	set  overlay.Set
-	// taken is the change set that goes.
+	// taken is the change set to be undone.
 	taken overlay.Detail
 }
 
-// ownKey marks the calls that Undo makes.
+// ownKey marks the calls of Undo.
 type ownKey struct{}
 
-// ReachesExecutors lets the tool see the mark (tool.Isolate).
+// ReachesExecutors passes the mark to the tool (tool.Isolate).
 func (ownKey) ReachesExecutors() {}
 
 func (c *ChangeSets) reversal(ctx context.Context, p tool.Proposal) (*reversal, error) {
-	// The permission workspace.undo is asked before Undo, which a model or another client that
-	// calls tools for a person does not pass.
+	// The permission workspace.undo is checked before Undo. A model or another client that calls
+	// tools for a user bypasses that check.
 	if ctx.Value(ownKey{}) == nil {
-		return nil, reason.Errorf(reason.PermissionDenied, "changes are taken back by `palyra workspace undo` or WorkspaceService/UndoChangeSet, and by no call of a tool")
+		return nil, reason.Errorf(reason.PermissionDenied, "change sets are undone only by `palyra workspace undo` or WorkspaceService/UndoChangeSet, not by tool calls")
 	}
 	var in undoInput
 	if err := json.Unmarshal(p.Input, &in); err != nil {
@@ -114,12 +120,12 @@ func (c *ChangeSets) reversal(ctx context.Context, p tool.Proposal) (*reversal, 
 	return c.reverse(in)
 }
 
-// byPerson refuses whoever is no person with a device of their own.
+// byPerson refuses callers other than users with their own device.
 func byPerson(c access.Caller) error {
 	if c.Token == nil && c.Principal.Kind == access.KindUser {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "changes are taken back by a person with a device of their own, and by no token").
+	return reason.Errorf(reason.PermissionDenied, "undoing a change set requires a user's device; tokens are not accepted").
 		WithRemedy("Run `palyra workspace undo` with the credentials of a device.")
 }
 
@@ -146,7 +152,7 @@ func (c *ChangeSets) reverse(in undoInput) (*reversal, error) {
 	return r, nil
 }
 
-// protected are the operator's patterns of a workspace.
+// protected returns the operator's protected patterns of a workspace.
 func (c *ChangeSets) protected(name string) []string {
 	for _, w := range c.use.Declared {
 		if w.Name == name {
@@ -158,7 +164,7 @@ func (c *ChangeSets) protected(name string) []string {
 
 func (r *reversal) summary() string {
 	t := r.taken
-	return fmt.Sprintf("Take back change set %s of workspace %s, which a call of %s made: %d added, %d modified, %d deleted, %d of them protected.",
+	return fmt.Sprintf("Undo change set %s of workspace %s, made by a call of %s: %d added, %d modified, %d deleted, %d of them protected.",
 		t.ID, t.Workspace, t.Principal, t.Added, t.Modified, t.Deleted, len(t.Protected))
 }
 
@@ -168,26 +174,26 @@ func (r *reversal) plan() tool.Plan {
 		Binding: tool.Binding{Cwd: r.in.Workspace + ":.", Operands: []tool.Operand{{Path: what, SHA256: r.set.Root()}}},
 		Facts:   tool.Facts{Workspace: r.in.Workspace, Path: ".", Risk: undoRisk, SandboxTier: "builtin", SandboxLevel: "none"},
 		Preview: tool.Preview{Summary: r.summary()},
-		Subject: UndoTool + ":" + what, SubjectCovers: "taking back change set " + r.in.ChangeSetID + " of workspace " + r.in.Workspace,
-		ExactOnly: "one change set is taken back once",
+		Subject: UndoTool + ":" + what, SubjectCovers: "undoing change set " + r.in.ChangeSetID + " of workspace " + r.in.Workspace,
+		ExactOnly: "a change set can be undone only once",
 	}
 }
 
-// request is the question of the commit gate.
+// request returns the request for the commit gate.
 func (r *reversal) request() tool.CommitRequest {
-	q := committing.Request(r.set)
+	q := commitgate.Request(r.set)
 	q.Preview = tool.Preview{
 		Summary: r.summary(), Diff: r.taken.Diff,
-		Notes: []string{"The diff is of the changes that are taken back: what it adds goes, and what it removes comes back."},
+		Notes: []string{"The diff shows the changes to be undone: added lines are removed, and removed lines are restored."},
 	}
 	if r.taken.Undoes == "" {
 		return q
 	}
-	// It took another change set back itself, whose changes return.
+	// It is an undo itself, so the changes of the original return.
 	returns, err := r.of.use.History.Get(r.in.Workspace, r.taken.Undoes)
-	q.Preview.Diff, q.Preview.Notes = returns.Diff, []string{"The diff is of change set " + r.taken.Undoes + ", which returns."}
+	q.Preview.Diff, q.Preview.Notes = returns.Diff, []string{"The diff shows change set " + r.taken.Undoes + ", which is restored."}
 	if err != nil {
-		q.Preview.Notes = []string{"There is no diff: change set " + r.taken.Undoes + ", which returns, is not kept any more."}
+		q.Preview.Notes = []string{"The diff is not available: change set " + r.taken.Undoes + ", which is restored, is not stored any more."}
 	}
 	return q
 }
@@ -202,13 +208,13 @@ func (r *reversal) run(ctx context.Context, c tool.Call, version string) tool.Re
 	report.Changes = &tool.Changes{
 		State: tool.Discarded, Workspace: f.Workspace, Root: f.Root, Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes, Protected: f.Protected,
 	}
-	ruling, err := committing.Ask(ctx, c, r.set, q)
+	ruling, err := commitgate.Ask(ctx, c, r.set, q)
 	report.Changes.ApprovalID, report.Changes.GrantID = ruling.ApprovalID, ruling.GrantID
 	var done overlay.Summary
 	if err == nil {
 		done, err = r.apply(ctx, c.Proposal.ID, c.Proposal.Caller)
 	}
-	if done.ID != "" { // also when the journal did not take it
+	if done.ID != "" { // also if journaling failed
 		report.Changes.State, report.Files = tool.Committed, q.Files[:min(len(q.Files), undoneFiles)]
 	}
 	if err != nil {
@@ -222,8 +228,8 @@ func (r *reversal) run(ctx context.Context, c tool.Call, version string) tool.Re
 	return report.Finish()
 }
 
-// apply takes the change set back and journals it. Whoever goes away meanwhile, it is
-// carried out to its end. call is that of the undoing, "" for none.
+// apply undoes the change set and journals it. It completes even if its caller is cancelled. call
+// is the id of the undoing call, "" for none.
 func (r *reversal) apply(ctx context.Context, call string, by access.Caller) (overlay.Summary, error) {
 	ctx = context.WithoutCancel(ctx)
 	applied, err := r.of.use.History.Undo(ctx, r.root.Path(), r.in.Workspace, r.in.ChangeSetID, overlay.Options{
@@ -243,9 +249,8 @@ type Calls interface {
 	Call(ctx context.Context, s call.Submission, observe func(call.Event)) (call.Outcome, error)
 }
 
-// Undo has a change set taken back by a call, which policy decides and people are asked
-// about. A change set that was taken back before stays so, and the change set that did it
-// is returned.
+// Undo undoes a change set by a call, which policy decides and which may need approval. If the
+// change set was already undone, the change set of that undo is returned.
 func (c *ChangeSets) Undo(ctx context.Context, by access.Caller, name, id, note string) (overlay.Summary, error) {
 	if done, err := c.undoneBefore(name, id); err != nil || done.ID != "" {
 		return done, err
@@ -266,8 +271,8 @@ func (c *ChangeSets) Undo(ctx context.Context, by access.Caller, name, id, note 
 	return c.undoneBefore(name, id)
 }
 
-// Plan is what taking a change set back would commit, for a person who is asked. Done is
-// the change set that did it before.
+// Plan returns the commit that an undo would make, for its approval. done is the change set of an
+// earlier undo.
 func (c *ChangeSets) Plan(name, id string) (q tool.CommitRequest, done overlay.Summary, err error) {
 	if done, err = c.undoneBefore(name, id); err != nil || done.ID != "" {
 		return q, done, err
@@ -280,10 +285,12 @@ func (c *ChangeSets) Plan(name, id string) (q tool.CommitRequest, done overlay.S
 	return r.request(), done, nil
 }
 
-// UndoFrozen takes a change set back without a call, while the gateway makes none.
-// Whoever asks for it has to have asked those who may allow it. What policy forbids to
-// commit, whatever people say, it leaves.
+// UndoFrozen undoes a change set without a call, while the gateway is frozen. Its caller must have
+// obtained the approval. Changes that policy forbids regardless of approvals are refused.
 func (c *ChangeSets) UndoFrozen(ctx context.Context, by access.Caller, name, id, note string) (overlay.Summary, error) {
+	if err := c.use.Guard.Check(ctx, change.UndoChanges); err != nil {
+		return overlay.Summary{}, err
+	}
 	if err := byPerson(by); err != nil {
 		return overlay.Summary{}, err
 	}
@@ -298,8 +305,7 @@ func (c *ChangeSets) UndoFrozen(ctx context.Context, by access.Caller, name, id,
 	return r.apply(ctx, "", by)
 }
 
-// undoneBefore finds the change set that took another one back; its zero value says that
-// none did.
+// undoneBefore finds the change set that undid another one; the zero value means none.
 func (c *ChangeSets) undoneBefore(name, id string) (overlay.Summary, error) {
 	if err := c.declared(name); err != nil {
 		return overlay.Summary{}, err
@@ -317,7 +323,7 @@ func (c *ChangeSets) undoneBefore(name, id string) (overlay.Summary, error) {
 			return s, nil
 		}
 	}
-	return overlay.Summary{}, reason.Errorf(reason.NotFound, "change set %q was undone, and what undid it is not kept any more", id)
+	return overlay.Summary{}, reason.Errorf(reason.NotFound, "change set %q was already undone, and the record of the undo is not stored any more", id)
 }
 
 // undone is the payload of event.Undone.
@@ -328,15 +334,15 @@ type undone struct {
 	Workspace   string            `json:"workspace"`
 	Root        string            `json:"root"`
 	Files       []tool.FileChange `json:"files"`
-	// FilesOmitted counts those beyond the first thousand; the root covers them.
+	// FilesOmitted counts the files beyond the first thousand; the root covers them.
 	FilesOmitted int    `json:"files_omitted,omitempty"`
 	By           string `json:"by"`
 	Note         string `json:"note,omitempty"`
-	// CallID is of the call that did it, "" while the gateway was frozen.
+	// CallID is the undoing call, "" while the gateway was frozen.
 	CallID string `json:"call_id,omitempty"`
 }
 
-// undoneFiles is how many files the journal lists of one undoing.
+// undoneFiles is how many files of an undo the journal lists.
 const undoneFiles = 1000
 
 func (c *ChangeSets) journal(ctx context.Context, by access.Caller, note string, d overlay.Detail, s overlay.Summary) error {
@@ -348,7 +354,7 @@ func (c *ChangeSets) journal(ctx context.Context, by access.Caller, note string,
 		payload.Files = append(payload.Files, tool.FileChange{Workspace: d.Workspace, Path: overlay.Display(change.Path), Was: change.Is.SHA256, Is: change.Was.SHA256})
 	}
 	if err := c.use.Journal.Record(ctx, event.Undone, by.Principal.String(), d.CallID, payload); err != nil {
-		return fmt.Errorf("the change set was undone, but that was not recorded: %w", err)
+		return fmt.Errorf("the change set was undone, but journaling it failed: %w", err)
 	}
 	return nil
 }

@@ -13,12 +13,11 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Rotate replaces the checkpoint key of a journal that is open. The
-// event is the point of no return: what comes after it is done again at the
-// next start, by Open, or by the next Rotate, if it is not done now.
+// Rotate replaces the checkpoint key of an open journal. The event is the point of no return: later
+// steps that fail are repeated at the next start, by Open, or by the next Rotate.
 func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (journal.Rotation, error) {
 	if err := endRotation(authority, func() (journal.Rotation, bool, error) { return log.LastRotation(ctx) }); err != nil {
-		return journal.Rotation{}, fmt.Errorf("ending the rotation of before: %w", err)
+		return journal.Rotation{}, fmt.Errorf("completing the previous rotation: %w", err)
 	}
 	text, certified, err := authority.NextJournalKey()
 	if err != nil {
@@ -35,8 +34,8 @@ func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (jou
 	return r, authority.AdoptJournalKey(r.Last)
 }
 
-// Open ends a rotation of the key that a crash cut off, one way or the
-// other, and opens the journal with the keys that there are then.
+// Open completes or reverts an interrupted key rotation, and opens the journal with the resulting
+// keys.
 func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o journal.Options) (*journal.Log, error) {
 	err := endRotation(authority, func() (r journal.Rotation, found bool, err error) {
 		origin, _, err := Origin(authority)
@@ -46,7 +45,7 @@ func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o j
 		return journal.LastRotation(ctx, store, origin)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ending the rotation of the checkpoint key: %w", err)
+		return nil, fmt.Errorf("completing the rotation of the checkpoint key: %w", err)
 	}
 	if o.Key, err = journal.ParseKey(authority.JournalSigner()); err != nil {
 		return nil, err
@@ -55,7 +54,8 @@ func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o j
 	return journal.New(store, o)
 }
 
-// endRotation ends a rotation that was cut off: forward when the journal has it.
+// endRotation completes an interrupted rotation if the journal contains it, and reverts it
+// otherwise.
 func endRotation(authority *ca.Authority, lastOf func() (journal.Rotation, bool, error)) error {
 	pending := authority.PendingJournalKey()
 	if pending == "" {
@@ -71,7 +71,7 @@ func endRotation(authority *ca.Authority, lastOf func() (journal.Rotation, bool,
 	return authority.DropJournalKey()
 }
 
-// signingKeys are the checkpoint keys with the sizes that they sign for.
+// signingKeys returns the checkpoint keys with the sizes that they sign for.
 func signingKeys(authority *ca.Authority) []journal.SigningKey {
 	certified := authority.JournalKeys()
 	keys := make([]journal.SigningKey, len(certified))
@@ -81,7 +81,7 @@ func signingKeys(authority *ca.Authority) []journal.SigningKey {
 	return keys
 }
 
-// Origin is the journal's origin and the keys that verify it.
+// Origin returns the journal's origin and the keys that verify it.
 func Origin(authority *ca.Authority) (string, note.Verifiers, error) {
 	keys := signingKeys(authority)
 	known, err := journal.NewSigners(keys...)
@@ -95,7 +95,7 @@ func Origin(authority *ca.Authority) (string, note.Verifiers, error) {
 	return current.Name(), known, nil
 }
 
-// Certified are the checkpoint keys as a key set lists them.
+// Certified returns the checkpoint keys for a key set.
 func Certified(authority *ca.Authority) []attest.CheckpointKey {
 	certified := authority.JournalKeys()
 	list := make([]attest.CheckpointKey, len(certified))

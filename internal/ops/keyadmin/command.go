@@ -9,12 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Ways reach the keys: through the palyrad that runs, or in the state directory of one
-// that does not.
+// Ways provide access to the keys: through the running palyrad, or in the state directory.
 type Ways struct {
 	List   func(ctx context.Context) ([]Key, error)
 	Rotate func(ctx context.Context, name string) (Rotation, error)
-	// Arguments wraps a check of arguments in the way of the program.
+	// Arguments wraps an argument check for the program's error format.
 	Arguments func(cobra.PositionalArgs) cobra.PositionalArgs
 }
 
@@ -40,15 +39,15 @@ func Command(w Ways) *cobra.Command {
 		Use: "rotate issuing|notary|journal", Short: "Replace a key of the gateway", Args: w.Arguments(cobra.MatchAll(cobra.ExactArgs(1))),
 		ValidArgs: []string{Issuing, Notary, Journal},
 		Long: "Replace a key of the gateway, while palyrad runs or not: issuing signs the certificates of devices and servers, notary the attestations, journal the checkpoints and exports.\n\n" +
-			"What the old key signed verifies as before, devices go on with the certificates that they have, and the root stays. After notary and journal, fetch the key set anew (`palyra attest keys -o json`) wherever it is kept. The journal says so (PAL-I152).",
+			"Signatures of the old key stay valid, devices keep their certificates, and the root is not changed. After replacing notary or journal, update stored copies of the key set (`palyra attest keys -o json`). The replacement is journaled (PAL-I152).",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := w.Rotate(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the key %s is %s; the one before it was %s\n", r.Key.Name, r.Key.SHA256, r.Was)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the key %s is %s; the previous key was %s\n", r.Key.Name, r.Key.SHA256, r.Was)
 			if r.Key.Name != Issuing {
-				cmd.PrintErrln("fetch the key set anew (`palyra attest keys -o json`) wherever it is kept")
+				cmd.PrintErrln("update stored copies of the key set: `palyra attest keys -o json`")
 			}
 			return err
 		},

@@ -1,5 +1,5 @@
-// Package keyadmin lists the gateway's own keys and replaces them. The root is for the
-// life of the gateway: it is what devices and verifiers trust.
+// Package keyadmin lists the gateway's own keys and replaces them. The root lives as long as the
+// gateway: it is the trust anchor of devices and verifiers.
 package keyadmin
 
 import (
@@ -28,38 +28,38 @@ const (
 	Journal = "journal"
 )
 
-// Key is what is told of a key: nothing of its private part.
+// Key describes a key without its private part.
 type Key struct {
 	Name string
 	// Algorithm is "ECDSA P-256" or "Ed25519".
 	Algorithm string
 	// SHA256 is "sha256:" and hex, of the SubjectPublicKeyInfo.
 	SHA256 string
-	// NotBefore and NotAfter are of its certificate.
+	// NotBefore and NotAfter are the validity of its certificate.
 	NotBefore, NotAfter time.Time
-	// Past is how many keys of before are kept, public parts alone.
+	// Past is the number of previous keys that are stored; only their public parts are.
 	Past int
 }
 
-// Rotation is what became of a key.
+// Rotation is the result of a key replacement.
 type Rotation struct {
 	Key Key
-	// Was is the digest of the key before.
+	// Was is the digest of the previous key.
 	Was string
 }
 
-// Keys are those of one gateway. All fields but Notary are required.
+// Keys are the keys of one gateway. All fields but Notary are required.
 type Keys struct {
 	Authority *ca.Authority
 	Journal   *journal.Log
-	// Notary is the one that signs for calls; nil while no palyrad runs.
+	// Notary signs for calls; nil while palyrad does not run.
 	Notary *attest.Notary
 
 	mu sync.Mutex
 }
 
-// replaced is the payload of event.GatewayKeyReplaced. Its first event, durable before
-// anything is replaced, has no SHA256.
+// replaced is the payload of event.GatewayKeyReplaced. The first event, durable before the
+// replacement, has no SHA256.
 type replaced struct {
 	Key       string `json:"key"`
 	WasSHA256 string `json:"was_sha256"`
@@ -91,13 +91,12 @@ func (k *Keys) Get(name string) (Key, error) {
 			return key, nil
 		}
 	}
-	return Key{}, reason.Errorf(reason.NotFound, "the gateway has no key %q", name).WithRemedy("Name one of: %s, %s, %s.", Issuing, Notary, Journal)
+	return Key{}, reason.Errorf(reason.NotFound, "the gateway has no key %q", name).WithRemedy("Use one of: %s, %s, %s.", Issuing, Notary, Journal)
 }
 
-// Rotate replaces a key. What the old one signed verifies as before, and devices go on.
-// The journal says before that it is to be replaced, and then that it was: no key is
-// replaced that the journal does not tell of. Cut off at any point, the gateway has the
-// old key or the new one, whole.
+// Rotate replaces a key. Signatures of the old key stay valid, and devices are not affected. The
+// intention is journaled first, and then the result, so that every replacement is in the journal.
+// If it is interrupted at any point, the gateway has either the old key or the new one.
 func (k *Keys) Rotate(ctx context.Context, actor, name string) (Rotation, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,13 +105,13 @@ func (k *Keys) Rotate(ctx context.Context, actor, name string) (Rotation, error)
 		return Rotation{}, err
 	}
 	if name == Root {
-		return Rotation{}, reason.Errorf(reason.InvalidInput, "the root stays: it is what every device and every verifier trusts").
-			WithRemedy("Rotate %s, %s or %s. Where the root's key may be known to somebody, start a new gateway in an empty state directory.", Issuing, Notary, Journal)
+		return Rotation{}, reason.Errorf(reason.InvalidInput, "the root cannot be replaced: every device and verifier trusts it").
+			WithRemedy("Rotate %s, %s or %s. If the root's key is compromised, start a new gateway in an empty state directory.", Issuing, Notary, Journal)
 	}
-	// Once begun it ends: a caller that hangs up leaves nothing half.
+	// The replacement completes even if its caller is cancelled.
 	ctx = context.WithoutCancel(ctx)
-	tell := replaced{Key: name, WasSHA256: was.SHA256}
-	if err := k.Journal.Record(ctx, event.GatewayKeyReplaced, actor, name, tell); err != nil {
+	payload := replaced{Key: name, WasSHA256: was.SHA256}
+	if err := k.Journal.Record(ctx, event.GatewayKeyReplaced, actor, name, payload); err != nil {
 		return Rotation{}, fmt.Errorf("rotating the key %s: %w", name, err)
 	}
 	if err := k.replace(ctx, name); err != nil {
@@ -122,9 +121,9 @@ func (k *Keys) Rotate(ctx context.Context, actor, name string) (Rotation, error)
 	if err != nil {
 		return Rotation{}, err
 	}
-	tell.SHA256 = key.SHA256
-	if err := k.Journal.Record(ctx, event.GatewayKeyReplaced, actor, name, tell); err != nil {
-		return Rotation{}, fmt.Errorf("the key %s was replaced, and that could not be journaled: %w", name, err)
+	payload.SHA256 = key.SHA256
+	if err := k.Journal.Record(ctx, event.GatewayKeyReplaced, actor, name, payload); err != nil {
+		return Rotation{}, fmt.Errorf("the key %s was replaced, but journaling it failed: %w", name, err)
 	}
 	return Rotation{Key: key, Was: was.SHA256}, nil
 }

@@ -7,19 +7,19 @@ import (
 	"fmt"
 )
 
-// ErrNotOffered marks a socket that cannot be offered here; palyrad works without.
+// ErrNotOffered is returned if a socket is not supported here; palyrad works without it.
 var ErrNotOffered = errors.New("no socket for the local operator")
 
-// dirOwner says -1: no user is known by a number here.
+// dirOwner returns -1: this system has no numeric uids.
 func dirOwner(string) (int64, error) { return -1, nil }
 
-// Listen offers nothing here: the system does not say whose process connects.
+// Listen returns ErrNotOffered: the system does not identify the connecting process.
 func Listen(string) (*Listener, error) {
-	return nil, fmt.Errorf("%w: this system does not say whose process connects to one", ErrNotOffered)
+	return nil, fmt.Errorf("%w: this system does not identify the connecting process", ErrNotOffered)
 }
 
-// Shared offers nothing here, for the same reason.
+// Shared returns ErrNotOffered for the same reason.
 func Shared(string, string, ...int64) (*Listener, error) { return Listen("") }
 
-// overflowUID says -1, which is nobody.
+// overflowUID returns -1, which matches no user.
 func overflowUID() int64 { return -1 }

@@ -18,23 +18,23 @@ import (
 	"palyra/internal/core/trusted"
 )
 
-// ErrNotOffered marks a socket that cannot be offered here; palyrad works without.
-var ErrNotOffered = errors.New("no socket for the local operator")
+// ErrNotOffered is returned if a socket is not supported here; palyrad works without it.
+var ErrNotOffered = errors.New("the socket for the local operator is not available")
 
-// maxPath is the longest path of a socket in bytes, that of the system whose
-// addresses are shortest (sun_path of macOS, with the byte that ends it).
+// maxPath is the longest path of a socket in bytes, the smallest limit of all systems (sun_path of
+// macOS, minus its terminating byte).
 const maxPath = 103
 
-// Listen listens at path, in a private directory of this process's user. The caller
-// holds the lock of that directory, so that a socket which is there already is that
-// of a palyrad which was killed. Anything else there is refused.
+// Listen listens at path, in a private directory of this process's user. The caller MUST hold the
+// lock of that directory, so that an existing socket belongs to a palyrad that was killed. Any
+// other file there is refused.
 func Listen(path string) (*Listener, error) {
 	owner, err := ownerOf(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("%w: the path %s has %d bytes, and a socket's has at most %d", ErrNotOffered, path, len(path), maxPath)
+		return nil, fmt.Errorf("%w: the path %s has %d bytes, the limit for sockets is %d", ErrNotOffered, path, len(path), maxPath)
 	}
 	l, err := listenAt(path, 0o600)
 	if err != nil {
@@ -43,19 +43,19 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{Listener: l, owner: owner, look: peerCredentials}, nil
 }
 
-// Shared listens at path for agents of other users than this process's: of the owner of
-// dir, and of those in also. No other user may be able to put a socket of theirs at path, so
-// that its directory and the way to it are what trusted.Check accepts.
+// Shared listens at path for agents that run as the owner of dir or as one of the users in also,
+// instead of the user of this process. No other user may be able to replace the socket, so its
+// directory and all parents must satisfy trusted.Check.
 func Shared(path, dir string, also ...int64) (*Listener, error) {
 	owner, err := dirOwner(dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(path) > maxPath {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the path %s of a socket has %d bytes, and may have %d", path, len(path), maxPath).WithRemedy("Set listen.hooks to a shorter one.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "the path %s of a socket has %d bytes, the limit is %d", path, len(path), maxPath).WithRemedy("Set listen.hooks to a shorter path.")
 	}
 	if _, err := trusted.Check(filepath.Dir(path), nil); err != nil {
-		return nil, fmt.Errorf("the directory of listen.hooks, in which another user could answer agents: %w", err)
+		return nil, fmt.Errorf("checking the directory of listen.hooks, where another user could answer agents: %w", err)
 	}
 	l, err := listenAt(path, 0o666)
 	if err != nil {
@@ -64,7 +64,7 @@ func Shared(path, dir string, also ...int64) (*Listener, error) {
 	return &Listener{Listener: l, owner: owner, also: also, shared: true, look: peerCredentials}, nil
 }
 
-// listenAt listens at a path, in place of the socket of a palyrad that was killed.
+// listenAt listens at a path, replacing the socket of a palyrad that was killed.
 func listenAt(path string, mode fs.FileMode) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
@@ -74,16 +74,16 @@ func listenAt(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("listening on the socket %s: %w", path, err)
 	}
 	if err := os.Chmod(path, mode); err != nil {
-		return nil, errors.Join(fmt.Errorf("saying who may connect to the socket: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("setting the permissions of the socket: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// ownerOf returns the uid of a directory that is this user's alone.
+// ownerOf returns the uid of a private directory.
 func ownerOf(dir string) (int64, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return 0, fmt.Errorf("looking at the directory of the socket: %w", err)
+		return 0, fmt.Errorf("reading the directory of the socket: %w", err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
@@ -94,7 +94,7 @@ func ownerOf(dir string) (int64, error) {
 	case owner != own:
 		return 0, fmt.Errorf("%w: %s belongs to uid %d, and palyrad runs as uid %d", ErrNotOffered, dir, owner, own)
 	case owner == overflowUID():
-		return 0, fmt.Errorf("%w: uid %d stands for every user that this user namespace does not know", ErrNotOffered, owner)
+		return 0, fmt.Errorf("%w: uid %d represents every user that is not mapped in this user namespace", ErrNotOffered, owner)
 	}
 	return owner, nil
 }
@@ -103,20 +103,20 @@ func ownerOf(dir string) (int64, error) {
 func dirOwner(dir string) (int64, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return 0, fmt.Errorf("looking whose %s is: %w", dir, err)
+		return 0, fmt.Errorf("finding the owner of %s: %w", dir, err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, fmt.Errorf("the system does not say whose %s is", dir)
+		return 0, fmt.Errorf("the system does not report the owner of %s", dir)
 	}
 	if int64(st.Uid) == overflowUID() {
-		return 0, fmt.Errorf("%s belongs to uid %d, which stands for every user that this user namespace does not know", dir, st.Uid)
+		return 0, fmt.Errorf("%s belongs to uid %d, which represents every user that is not mapped in this user namespace", dir, st.Uid)
 	}
 	return int64(st.Uid), nil
 }
 
-// overflowUID is what the kernel shows in place of a uid that a user namespace does
-// not map (user_namespaces(7)).
+// overflowUID returns the uid that the kernel reports for users that are not mapped in a user
+// namespace (user_namespaces(7)).
 func overflowUID() int64 {
 	const usual = 65534
 	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
@@ -137,12 +137,12 @@ func removeStale(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking at the socket: %w", err)
+		return fmt.Errorf("checking the socket: %w", err)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Type() != fs.ModeSocket || int64(st.Uid) != int64(os.Geteuid()) {
-		return reason.Errorf(reason.ConfigInvalid, "%s is no socket of palyrad", path).
-			WithRemedy("See what it is and move it away, or have another path in the configuration.")
+		return reason.Errorf(reason.ConfigInvalid, "%s is not a socket of palyrad", path).
+			WithRemedy("Move the file away, or configure another path.")
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing the socket of a palyrad that was killed: %w", err)
@@ -150,19 +150,19 @@ func removeStale(path string) error {
 	return nil
 }
 
-// raw lets ask the kernel about a connection.
+// raw calls ask with the file descriptor of a connection.
 func raw(c net.Conn, ask func(fd int) error) error {
 	of, ok := c.(syscall.Conn)
 	if !ok {
-		return errors.New("the connection is no socket")
+		return errors.New("the connection is not a socket")
 	}
 	control, err := of.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var asked error
-	if err := control.Control(func(fd uintptr) { asked = ask(int(fd)) }); err != nil {
+	var result error
+	if err := control.Control(func(fd uintptr) { result = ask(int(fd)) }); err != nil {
 		return err
 	}
-	return asked
+	return result
 }

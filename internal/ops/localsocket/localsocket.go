@@ -1,29 +1,32 @@
-// Package localsocket is the Unix socket by which a person on palyrad's own host
-// reaches it without a certificate: the kernel says whose process is at the other
-// end, and only the owner of palyrad's state directory is let in.
+// Package localsocket is the Unix socket by which a user on palyrad's own host connects without a
+// certificate: the kernel identifies the peer process, and only the owner of palyrad's state
+// directory is accepted.
 package localsocket
 
 import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"palyra/internal/core/reason"
 )
 
-// Peer is who is at the other end of a connection.
+// Peer is the other end of a connection.
 type Peer struct {
-	// UID is the peer's, in the user namespace of this process; -1 when the system
-	// did not say.
+	// UID is the peer's uid, in the user namespace of this process; -1 if the system did not report
+	// it.
 	UID int64
-	// Socket is true for a peer that came over a Unix socket.
+	// Socket is true for a peer on a Unix socket.
 	Socket bool
-	// Refused says why the peer is not let in; nil for the owner of the socket's
-	// directory.
+	// Near is true for a process that is visible in palyrad's own pid namespace, and therefore not
+	// in a container or sandbox, and that has no uid other than UID.
+	Near bool
+	// Refused is why the peer is refused; nil for the owner of the socket's directory.
 	Refused error
 }
 
-// String names the peer in the journal and for rate limits.
+// String identifies the peer in the journal and for rate limits.
 func (p Peer) String() string {
 	if p.UID < 0 {
 		return "socket"
@@ -31,37 +34,46 @@ func (p Peer) String() string {
 	return fmt.Sprintf("socket uid %d", p.UID)
 }
 
-// conn is a connection whose peer is known.
+// Root reports whether the peer is a process of root in palyrad's own pid namespace. It may
+// also be Refused: root is not the local operator.
+func (p Peer) Root() bool { return p.Near && p.UID == 0 }
+
+// conn is a connection with a known peer.
 type conn struct {
 	net.Conn
 	peer Peer
 }
 
-// Listener accepts connections and finds out whose they are.
+// Listener accepts connections and identifies their peers.
 type Listener struct {
 	net.Listener
 	owner int64
-	// tcp is true for a listener on loopback, and shared for a socket of several users: both
-	// let the users in also in, too.
+	// tcp is true for a listener on loopback, and shared for a socket of several users: both also
+	// accept the users in also.
 	tcp, shared bool
 	also        []int64
-	// look asks the system for a connection's peer; tests set it.
+	// owned is true once the owner has connected.
+	owned atomic.Bool
+	// look returns a connection's peer from the system; tests replace it.
 	look func(net.Conn) (credentials, error)
 }
 
-// credentials are what the kernel says of a peer.
+// credentials are the kernel's data about a peer.
 type credentials struct {
 	uid int64
-	// pid is the peer's process, 0 when this process cannot see it: it runs in
-	// another pid namespace.
+	// pid is the peer's process, 0 if it is not visible here because it runs in another pid
+	// namespace.
 	pid int
-	// foreign is true for a process in another user namespace, and for one of which
-	// that cannot be said. Its uid may be one that anybody gave themselves there.
+	// foreign is true for a process in another, or an unknown, user namespace. Its uid may be a
+	// mapping that any user can create there.
 	foreign bool
+	// near is true for a process that is visible in the pid namespace of this process, and that
+	// runs as uid. It is also set for processes whose namespaces this process may not read.
+	near bool
 }
 
-// Accept implements net.Listener. A peer that is not let in is accepted as well, so
-// that it can be told why.
+// Accept implements net.Listener. A refused peer is accepted as well, so that it receives the
+// reason.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -73,25 +85,30 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return &conn{c, l.peerOf(c)}, nil
 }
 
+// OwnerConnected reports whether a process of the owner has been accepted since the listener was
+// created.
+func (l *Listener) OwnerConnected() bool { return l != nil && l.owned.Load() }
+
 func (l *Listener) peerOf(c net.Conn) Peer {
 	found, err := l.look(c)
 	switch {
 	case err != nil:
-		return Peer{UID: -1, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the system does not say whose process is at the other end of the socket")}
+		return Peer{UID: -1, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the system does not identify the process at the other end of the socket")}
 	case found.uid != l.owner:
-		return Peer{UID: found.uid, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the socket is for uid %d, to which palyrad's state directory belongs, and not for uid %d", l.owner, found.uid).
-			WithRemedy("Run the command as that user, or get a credential bundle of your own: `palyrad operator add NAME --role ROLE` on the gateway's host.")}
+		return Peer{UID: found.uid, Socket: true, Near: found.near, Refused: reason.Errorf(reason.Unauthenticated, "the socket is for uid %d, the owner of palyrad's state directory, not for uid %d", l.owner, found.uid).
+			WithRemedy("Run the command as that user, or create a credential bundle: `palyrad operator add NAME --role ROLE` on the gateway's host.")}
 	case found.pid == 0 || found.foreign:
-		return Peer{UID: found.uid, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "palyrad does not see that the process at the other end of the socket is in its own pid and user namespace").
-			WithRemedy("Run the command outside the container, or get a credential bundle for it: `palyrad operator add NAME --role ROLE`.")}
+		return Peer{UID: found.uid, Socket: true, Refused: reason.Errorf(reason.Unauthenticated, "the process at the other end of the socket is not in palyrad's pid and user namespace").
+			WithRemedy("Run the command outside the container, or create a credential bundle for it: `palyrad operator add NAME --role ROLE`.")}
 	}
-	return Peer{UID: found.uid, Socket: true}
+	l.owned.Store(true)
+	return Peer{UID: found.uid, Socket: true, Near: found.near}
 }
 
 type peerKey struct{}
 
-// ConnContext puts the peer of a connection of a Listener into the context of its
-// requests. Connections of other listeners have none.
+// ConnContext adds the peer of a Listener's connection to the context of its requests. Connections
+// of other listeners have none.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if of, ok := c.(*conn); ok {
 		return WithPeer(ctx, of.peer)
@@ -99,13 +116,13 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// WithPeer is ctx for requests of a peer.
+// WithPeer returns the context of a peer's requests.
 func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns who is at the other end of the socket that a request came over; ok
-// is false for one that came over no socket.
+// PeerOf returns the peer of the socket that a request came over; ok is false for other
+// connections.
 func PeerOf(ctx context.Context) (p Peer, ok bool) {
 	p, ok = ctx.Value(peerKey{}).(Peer)
 	return p, ok

@@ -36,7 +36,7 @@ func accepted(t *testing.T, l *Listener) Peer {
 	return p
 }
 
-func TestOwnerIsLetIn(t *testing.T) {
+func TestOwnerIsAccepted(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(private(t), "s")
 	l := must.Get(Listen(path))(t)
@@ -50,7 +50,7 @@ func TestOwnerIsLetIn(t *testing.T) {
 }
 
 // Whoever is not known for certain to be the owner is refused. The control is the
-// owner as the kernel names it, which TestOwnerIsLetIn also asks.
+// owner as the kernel names it, which TestOwnerIsAccepted also asks.
 func TestOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	own := int64(os.Geteuid())
@@ -80,9 +80,31 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// A socket that a killed palyrad left is replaced; what is something else stays and is
-// refused.
-func TestWhatIsThereAlready(t *testing.T) {
+// TestRoot: root in palyrad's own pid namespace is known as root, and is the operator only
+// where palyrad is root's.
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		owner         int64
+		found         credentials
+		root, refused bool
+	}{
+		"root":                  {1000, credentials{uid: 0, pid: 7, near: true}, true, true},
+		"root, and of palyrad":  {0, credentials{uid: 0, pid: 7, near: true}, true, false},
+		"uid 0 in a container":  {1000, credentials{uid: 0, pid: 7}, false, true},
+		"the owner":             {1000, credentials{uid: 1000, pid: 7, near: true}, false, false},
+		"root, of whom no more": {0, credentials{uid: 0, pid: 7}, false, false},
+	} {
+		l := &Listener{owner: c.owner, look: func(net.Conn) (credentials, error) { return c.found, nil }}
+		if p := l.peerOf(nil); p.Root() != c.root || (p.Refused != nil) != c.refused || l.OwnerConnected() == c.refused {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// TestExistingFile: a socket left by a killed palyrad is replaced; any other file is kept, and the
+// start is refused.
+func TestExistingFile(t *testing.T) {
 	t.Parallel()
 	t.Run("stale", func(t *testing.T) {
 		path := filepath.Join(private(t), "s")

@@ -28,15 +28,16 @@ func TestConnect(t *testing.T) {
 func TestOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		attr    *syscall.SysProcAttr
-		refused bool
+		attr          *syscall.SysProcAttr
+		refused, near bool
 	}{
-		"of this user": {nil, false},
+		"of this user":                          {nil, false, true},
+		"of root in a pid namespace of its own": {&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, false, false},
 		"in a user namespace of its own": {&syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
-		}, true},
+		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(private(t), "s")
@@ -48,7 +49,7 @@ func TestOtherProcesses(t *testing.T) {
 			hold := must.Get(cmd.StdinPipe())(t)
 			if err := cmd.Start(); err != nil {
 				if c.attr != nil {
-					t.Skipf("no user namespace can be made here: %v", err)
+					t.Skipf("no namespace can be made here: %v", err)
 				}
 				t.Fatal(err)
 			}
@@ -57,9 +58,25 @@ func TestOtherProcesses(t *testing.T) {
 			must.Check(t, conn.Close())
 			must.Check(t, hold.Close())
 			must.Check(t, cmd.Wait())
-			if (p.Refused != nil) != c.refused || p.UID != int64(os.Geteuid()) {
-				t.Errorf("uid %s: %v", strconv.FormatInt(p.UID, 10), p.Refused)
+			if (p.Refused != nil) != c.refused || p.Near != c.near || p.UID != int64(os.Geteuid()) {
+				t.Errorf("uid %s, near %t: %v", strconv.FormatInt(p.UID, 10), p.Near, p.Refused)
 			}
 		})
+	}
+}
+
+// TestSameUserProcess: a process counts as local only if its uid is the one that connected. Its pid
+// may belong to another process by the time of the check.
+func TestSameUserProcess(t *testing.T) {
+	t.Parallel()
+	own := credentials{uid: int64(os.Geteuid()), pid: os.Getpid()}
+	if !near(own) {
+		t.Error("this process is not near")
+	}
+	if near(credentials{uid: own.uid + 1, pid: own.pid}) {
+		t.Error("a process of another uid is near")
+	}
+	if near(credentials{uid: own.uid, pid: 1 << 30}) {
+		t.Error("a process that does not exist is near")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// peerCredentials knows nobody here.
+// peerCredentials is not supported on this system.
 func peerCredentials(net.Conn) (credentials, error) {
 	return credentials{}, errors.ErrUnsupported
 }

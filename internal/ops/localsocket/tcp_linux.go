@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The messages of sock_diag(7). The kernel's headers name their members
-// (linux/inet_diag.h); numbers are in the order of the machine unless they are of the
-// network.
+// The messages of sock_diag(7). Members are named as in the kernel's headers (linux/inet_diag.h);
+// numbers are in host byte order except for those of the network.
 const (
 	sockDiagByFamily = 20 // SOCK_DIAG_BY_FAMILY
 	diagRequestSize  = unix.SizeofNlMsghdr + 56
@@ -21,10 +20,9 @@ const (
 	tcpEstablished                = 1
 )
 
-// loopbackPeer asks the kernel whose the other end of a connection is (sock_diag(7)).
-// It is the user who opened that socket; a process that was handed it answers for them.
-// A socket that its process has closed has no owner any more, and is refused: the
-// kernel says 0 then, which is root.
+// loopbackPeer returns the user of a connection's other end from the kernel (sock_diag(7)). It is
+// the user who opened that socket, also if another process received it. A socket that its process
+// has closed is refused, because the kernel then reports uid 0, which is root.
 func loopbackPeer(c net.Conn) (credentials, error) {
 	server, client, err := ends(c)
 	if err != nil {
@@ -39,18 +37,17 @@ func loopbackPeer(c net.Conn) (credentials, error) {
 		return credentials{}, fmt.Errorf("bounding sock_diag: %w", err)
 	}
 	if err := unix.Sendto(fd, diagRequest(client, server), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return credentials{}, fmt.Errorf("asking sock_diag: %w", err)
+		return credentials{}, fmt.Errorf("sending to sock_diag: %w", err)
 	}
 	answer := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(fd, answer, 0)
 	if err != nil {
-		return credentials{}, fmt.Errorf("hearing sock_diag: %w", err)
+		return credentials{}, fmt.Errorf("receiving from sock_diag: %w", err)
 	}
 	return diagAnswer(answer[:n])
 }
 
-// diagRequest asks for the one socket whose own address is client and whose peer is
-// server.
+// diagRequest requests the socket whose own address is client and whose peer is server.
 func diagRequest(client, server *net.TCPAddr) []byte {
 	b := make([]byte, diagRequestSize)
 	ne := binary.NativeEndian
@@ -74,11 +71,11 @@ func diagRequest(client, server *net.TCPAddr) []byte {
 	return b
 }
 
-// diagAnswer reads whose socket the kernel found.
+// diagAnswer returns the owner in the kernel's answer.
 func diagAnswer(b []byte) (credentials, error) {
 	ne := binary.NativeEndian
 	if len(b) < unix.SizeofNlMsghdr {
-		return credentials{}, errors.New("the answer of sock_diag is cut")
+		return credentials{}, errors.New("the answer of sock_diag is incomplete")
 	}
 	kind, body := ne.Uint16(b[4:]), b[unix.SizeofNlMsghdr:]
 	switch {
@@ -86,9 +83,9 @@ func diagAnswer(b []byte) (credentials, error) {
 		if errno := -int32(ne.Uint32(body)); errno > 0 {
 			return credentials{}, fmt.Errorf("sock_diag: %w", unix.Errno(errno))
 		}
-		return credentials{}, errors.New("sock_diag knows no such socket")
+		return credentials{}, errors.New("sock_diag did not find the socket")
 	case kind != sockDiagByFamily || len(body) < diagMsgSize:
-		return credentials{}, errors.New("the answer of sock_diag is none")
+		return credentials{}, errors.New("the answer of sock_diag is invalid")
 	case body[diagState] != tcpEstablished || ne.Uint32(body[diagInode:]) == 0:
 		return credentials{}, errors.New("the other end was closed")
 	}

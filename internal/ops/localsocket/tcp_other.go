@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// loopbackPeer knows nobody here: no system but Linux says whose a connection over TCP
-// is to somebody who is not root.
+// loopbackPeer is not supported: only Linux reports the owner of a TCP connection to unprivileged
+// processes.
 func loopbackPeer(net.Conn) (credentials, error) {
 	return credentials{}, errors.ErrUnsupported
 }

@@ -1,5 +1,9 @@
-// Package quota bounds what principals leave behind, and keeps what they left
-// over a restart.
+// Package quota limits the stored data of principals, and keeps their usage over a restart.
+//
+// The store counts, because data of a caller is created in many ways, each of which is a unit with
+// an actor. It never refuses: a unit may belong to a call that has run. The next input is refused
+// instead. The sums of the day are stored every ten seconds and not with each unit, so that a
+// commit writes no further page.
 package quota
 
 import (
@@ -17,24 +21,24 @@ import (
 )
 
 const (
-	// quotaPeriod is how often what was left behind is kept for the next start.
+	// quotaPeriod is the interval at which the usage is stored for the next start.
 	quotaPeriod = 10 * time.Second
-	// quotaHours is how many hours are kept.
+	// quotaHours is how many hours are stored.
 	quotaHours = 25
 )
 
-// Store keeps the sums of the day.
+// Store stores the sums of the day.
 type Store interface {
-	// Usage returns the sums of the hours from one on.
+	// Usage returns the sums since an hour.
 	Usage(ctx context.Context, from int64) ([]limit.Usage, error)
-	// PutUsage keeps sums, and forgets those of hours before from.
+	// PutUsage stores sums, and deletes sums of hours before from.
 	PutUsage(ctx context.Context, list []limit.Usage, from int64) error
 }
 
-// Quotas bound what principals leave behind. The store tells what it wrote,
-// whoever asked for it and by which way; calls and runs are refused by it.
+// Quotas limit the stored data of principals. The store reports its writes with the principal that
+// caused them, for all surfaces; new calls and runs are refused above the limit.
 type Quotas struct {
-	// Refused is told of every principal that is refused.
+	// Refused is called for every refused principal.
 	Refused func(principal string)
 
 	book *limit.Book
@@ -43,7 +47,7 @@ type Quotas struct {
 
 var _ call.Quota = (*Quotas)(nil)
 
-// New returns quotas that count from nothing.
+// New returns quotas without usage.
 func New(c config.Quotas, log *slog.Logger) (*Quotas, error) {
 	book, err := limit.NewBook(limit.Quota{
 		PerSecond: c.BytesPerSecond, Burst: c.BurstBytes, Day: c.DayBytes, InFlight: c.InFlightBytes, InFlightAll: c.InFlightTotalBytes,
@@ -51,9 +55,8 @@ func New(c config.Quotas, log *slog.Logger) (*Quotas, error) {
 	return &Quotas{book: book, log: log}, err
 }
 
-// payer is whose bytes they are. An operator at a terminal is counted apart from
-// clients with the same credential: these shall not use up what he needs to stop
-// them.
+// payer returns the account of a write. An operator at a terminal has a separate account from
+// clients with the same credential, which must not exhaust the quota that is needed to stop them.
 func payer(principal string, p access.Precedence) string {
 	if p >= access.PrecedenceOperator {
 		return principal + " at a terminal"
@@ -61,19 +64,19 @@ func payer(principal string, p access.Precedence) string {
 	return principal
 }
 
-// Wrote is told of everything that the store wrote, and of who caused it.
+// Wrote must be called for every write of the store, with the principal that caused it.
 func (q *Quotas) Wrote(actor string, p access.Precedence, bytes int64) {
 	if actor != "" && actor != journal.Daemon {
 		q.book.Charge(payer(actor, p), bytes)
 	}
 }
 
-// quotaKeys are the settings behind the limits.
+// quotaKeys are the settings of the limits.
 var quotaKeys = map[string]string{
 	"rate": "quotas.burst_bytes", "day": "quotas.day_bytes", "in_flight": "quotas.in_flight_bytes", "in_flight_all": "quotas.in_flight_total_bytes",
 }
 
-// Begin counts an input in. Refusals of one principal become one event a minute.
+// Begin counts an input. Refusals of one principal are combined into one event per minute.
 func (q *Quotas) Begin(c access.Caller, p access.Precedence, n int64) (func(), error) {
 	end, refused := q.book.Begin(payer(c.Principal.String(), p), n)
 	if refused == nil {
@@ -83,7 +86,7 @@ func (q *Quotas) Begin(c access.Caller, p access.Precedence, n int64) (func(), e
 	return nil, quotaError(c.Principal, refused)
 }
 
-// Admit is Begin for what is kept at once.
+// Admit is Begin for data that is stored at once.
 func (q *Quotas) Admit(c access.Caller, n int64) error {
 	end, err := q.Begin(c, access.PrecedenceNone, n)
 	if err == nil {
@@ -94,10 +97,10 @@ func (q *Quotas) Admit(c access.Caller, n int64) error {
 
 func quotaError(who access.Principal, r *limit.Refusal) *reason.Error {
 	what := map[string]string{
-		"rate":          "%s brought and left behind more than %d bytes in a short time",
-		"day":           "%s left behind as much as it may within a day: %d bytes",
-		"in_flight":     "the calls of %s that have not ended have as much input as they may: %d bytes",
-		"in_flight_all": "with the call of %s, the calls that have not ended would have more input than they may: %d bytes",
+		"rate":          "%s sent and stored more than %d bytes in a short time",
+		"day":           "%s has reached its daily storage quota of %d bytes",
+		"in_flight":     "the active calls of %s have reached the input limit of %d bytes",
+		"in_flight_all": "with the call of %s, all active calls would exceed the input limit of %d bytes",
 	}[r.Limit]
 	e := reason.Errorf(reason.QuotaExceeded, "%s", fmt.Sprintf(what, who, r.Most)).WithField("quota", r.Limit)
 	if r.RetryAfter == 0 {
@@ -107,14 +110,14 @@ func quotaError(who access.Principal, r *limit.Refusal) *reason.Error {
 		WithRemedy("Try again in %s, or ask the operator to raise %s.", r.RetryAfter.Round(time.Second), quotaKeys[r.Limit])
 }
 
-// Restore takes up the sums of the day.
+// Restore loads the sums of the day.
 func (q *Quotas) Restore(ctx context.Context, db Store) error {
 	kept, err := db.Usage(ctx, limit.HourOf(time.Now())-quotaHours)
 	q.book.Restore(kept)
 	return err
 }
 
-// Run keeps the sums of the day for the next start.
+// Run stores the sums of the day for the next start.
 func (q *Quotas) Run(ctx context.Context, db Store) error {
 	tick := time.NewTicker(quotaPeriod)
 	defer tick.Stop()
@@ -126,7 +129,7 @@ func (q *Quotas) Run(ctx context.Context, db Store) error {
 		if changed := q.book.Changed(); len(changed) > 0 {
 			if err := db.PutUsage(context.WithoutCancel(ctx), changed, limit.HourOf(time.Now())-quotaHours); err != nil {
 				q.book.Unkept(changed)
-				q.log.WarnContext(ctx, "what quotas count was not kept for the next start", slog.String("error", err.Error()))
+				q.log.WarnContext(ctx, "storing the usage of quotas for the next start failed", slog.String("error", err.Error()))
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package socket takes sockets that a service manager holds for this process
-// (sd_listen_fds(3)): nobody else can take such a port while the process does not run.
+// Package socket receives sockets from a service manager (sd_listen_fds(3)): no other process can
+// take such a port while this process does not run.
 package socket
 
 import (
@@ -13,32 +13,31 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Listener is the listener of a name (FileDescriptorName=) that the service manager handed
-// over, which has to listen on an address; nil where there is none.
+// Listener returns the listener with a name (FileDescriptorName=) from the service manager, which
+// must have the given address; or nil.
 func Listener(name, address string) (net.Listener, error) {
 	file, err := handed(name)
 	if err != nil || file == nil {
 		return nil, err
 	}
-	defer file.Close() // the listener has a descriptor of its own
+	defer file.Close() // the listener has its own descriptor
 	l, err := net.FileListener(file)
 	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the socket %q of the service manager cannot be used: %w", name, err).
-			WithRemedy("Let the socket's unit have ListenStream=%s.", address)
+		return nil, reason.Errorf(reason.ConfigInvalid, "using the socket %q of the service manager: %w", name, err).
+			WithRemedy("Set ListenStream=%s in the socket's unit.", address)
 	}
 	if l.Addr().Network() != "tcp" || l.Addr().String() != address {
-		return nil, errors.Join(reason.Errorf(reason.ConfigInvalid, "the service manager holds %s for %s, and the configuration says %s", l.Addr(), name, address).
-			WithRemedy("Make them the same: `palyra up` does."), l.Close())
+		return nil, errors.Join(reason.Errorf(reason.ConfigInvalid, "the service manager has %s for %s, but the configuration has %s", l.Addr(), name, address).
+			WithRemedy("Make them equal, or run `palyra up`."), l.Close())
 	}
 	return l, nil
 }
 
-// first is the first descriptor that a service manager hands over.
+// first is the first descriptor of a service manager.
 const first = 3
 
-// handed is the socket of a name that a service manager handed over to this process;
-// nil where there is none. It can be taken once, and no program that palyrad starts hears
-// of it.
+// handed returns the socket with a name from the service manager; or nil. It can be
+// taken once, and is not passed to programs that palyrad starts.
 func handed(name string) (*os.File, error) {
 	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
 	for _, variable := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -51,7 +50,7 @@ func handed(name string) (*os.File, error) {
 	}
 	n, err := strconv.Atoi(fds)
 	if err != nil || n < 0 {
-		return nil, reason.Errorf(reason.ConfigInvalid, "LISTEN_FDS is %q", fds).WithRemedy("Start palyrad by its unit.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "LISTEN_FDS is %q", fds).WithRemedy("Start palyrad with its unit.")
 	}
 	i := slices.Index(strings.Split(names, ":"), name)
 	if i < 0 || i >= n {

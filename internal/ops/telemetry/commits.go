@@ -7,23 +7,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// slowCommit is how long a commit may take before the operator hears of it,
-// at most once in slowPause.
+// slowCommit is the duration of a commit that is logged as slow, at most once in slowPause.
 const (
 	slowCommit = time.Second
 	slowPause  = time.Minute
 )
 
-// Commits watches what the journal's commits take.
+// Commits measures the journal's commits.
 type Commits struct {
 	log    *slog.Logger
 	took   prometheus.Histogram
 	events prometheus.Histogram
-	// warned is when the operator heard of a slow disk last.
+	// warned is the time of the last warning.
 	warned time.Time
 }
 
-// NewCommits returns the watch over commits, which warns in the log.
+// NewCommits returns Commits that warn in the log.
 func NewCommits(log *slog.Logger) *Commits {
 	return &Commits{
 		log: log,
@@ -38,8 +37,8 @@ func NewCommits(log *slog.Logger) *Commits {
 	}
 }
 
-// Note is told of every commit, one at a time: what the disk took for it, and how
-// many events it made durable.
+// Note records a commit: its duration on disk, and the number of its events. It must not be called
+// concurrently.
 func (c *Commits) Note(took time.Duration, events int) {
 	c.took.Observe(took.Seconds())
 	c.events.Observe(float64(events))
@@ -47,6 +46,6 @@ func (c *Commits) Note(took time.Duration, events int) {
 		return
 	}
 	c.warned = time.Now()
-	c.log.Warn("the disk is slow: every call waits for it; see what else uses the disk that holds state_dir",
+	c.log.Warn("the disk is slow, which delays every call; check other users of the disk of state_dir",
 		slog.Duration("commit", took.Round(time.Millisecond)), slog.Duration("slow_from", slowCommit))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSlowCommitsAreTold once a minute.
-func TestSlowCommitsAreTold(t *testing.T) {
+// TestSlowCommitsAreReported: slow commits are reported at most once a minute.
+func TestSlowCommitsAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

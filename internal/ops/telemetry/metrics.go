@@ -1,4 +1,4 @@
-// Package telemetry counts and times what the journal says, for Prometheus.
+// Package telemetry derives Prometheus metrics from the journal.
 package telemetry
 
 import (
@@ -22,16 +22,16 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Config is what metrics are read from.
+// Config holds the sources of metrics.
 type Config struct {
 	Commits *Commits
-	// Problems say why the gateway is not ready; none means it is.
+	// Problems returns why the gateway is not ready; none if it is.
 	Problems func(ctx context.Context) []string
 	Journal  *journal.Log
-	// Load is how many writes wait for a commit and how many reads go on.
+	// Load returns how many writes wait for a commit and how many reads are active.
 	Load func() (queued, reading int)
-	// Reserve is what the disk has left, and what of it is held and should be
-	// held for operators, in bytes.
+	// Reserve returns the free bytes of the disk, and the current and intended size of the reserve
+	// for operators, in bytes.
 	Reserve  func() (free, held, size int64)
 	Calls    interface{ UnderWay() int }
 	Dispatch interface {
@@ -42,21 +42,21 @@ type Config struct {
 	Runs      interface{ Active() int }
 	Limits    interface {
 		Refused() map[limit.Class]limit.Refusals
-		// Len is how many callers' buckets are held.
+		// Len returns the number of buckets.
 		Len() int
-		// Locked counts the keys that are locked out, by class.
+		// Locked returns the number of locked keys by class.
 		Locked() map[limit.Class]int
 	}
-	// Turns is the queue of calls for the places of sandboxed programs.
+	// Turns is the queue of calls for sandboxed programs.
 	Turns interface {
 		Waiting() int
 		Refused() int
 	}
 }
 
-// Metrics are the Prometheus metrics. What counts and what is timed is read
-// off the journal, so that it is what is durable and nothing else.
-// docs/observability.md lists them, and a test holds the two together.
+// Metrics are the Prometheus metrics. Counters and durations are derived from the journal, so that
+// they cover exactly the durable events. docs/observability.md lists them, and a test compares the
+// two.
 type Metrics struct {
 	problems    func(ctx context.Context) []string
 	journal     *journal.Log
@@ -73,7 +73,7 @@ type Metrics struct {
 	connections *prometheus.CounterVec
 
 	mu sync.Mutex
-	// at is the last event that was counted, -1 before Follow.
+	// at is the last counted event, -1 before Follow.
 	at int64
 }
 
@@ -104,7 +104,7 @@ func New(c Config) *Metrics {
 		}, func() float64 { return 1 }),
 		gauge("palyra_ready", "1 when the gateway is ready.", func() float64 { return truth(len(c.Problems(context.Background())) == 0) }),
 		gauge("palyra_frozen", "1 when an operator has frozen the gateway.", func() float64 { return truth(c.Dispatch.Frozen()) }),
-		gauge("palyra_calls_under_way", "Calls that have not ended, those that wait for humans included.", func() float64 { return float64(c.Calls.UnderWay()) }),
+		gauge("palyra_calls_under_way", "Calls that have not ended, including calls that wait for people.", func() float64 { return float64(c.Calls.UnderWay()) }),
 		gauge("palyra_calls_in_flight", "Calls that an executor runs now.", func() float64 { return float64(c.Dispatch.InFlight()) }),
 		gauge("palyra_approvals_pending", "Approvals that wait for an answer.", func() float64 { return float64(c.Approvals.Counts().Pending) }),
 		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(c.Approvals.Counts().Grants) }),
@@ -118,8 +118,8 @@ func New(c Config) *Metrics {
 		}, func() float64 { return float64(c.Turns.Refused()) }),
 		gauge("palyra_journal_queue", "Writes that wait for a commit.", func() float64 { queued, _ := c.Load(); return float64(queued) }),
 		gauge("palyra_store_readers", "Read connections in use.", func() float64 { _, reading := c.Load(); return float64(reading) }),
-		gauge("palyra_disk_free_bytes", "What the disk of the state directory had left when it was last looked at.", func() float64 { free, _, _ := c.Reserve(); return float64(free) }),
-		gauge("palyra_reserve_bytes", "What is left of the disk's reserve for operators.", func() float64 { _, held, _ := c.Reserve(); return float64(held) }),
+		gauge("palyra_disk_free_bytes", "Free space on the disk of the state directory at the last check.", func() float64 { free, _, _ := c.Reserve(); return float64(free) }),
+		gauge("palyra_reserve_bytes", "Remaining part of the disk's reserve for operators.", func() float64 { _, held, _ := c.Reserve(); return float64(held) }),
 		gauge("palyra_reserve_size_bytes", "The disk's reserve for operators as it should be.", func() float64 { _, _, size := c.Reserve(); return float64(size) }),
 		gauge("palyra_journal_size", "Events in the journal.", func() float64 { return float64(c.Journal.Head().Seq) }),
 	)
@@ -138,8 +138,8 @@ func gauge(name, help string, read func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
 }
 
-// refusals reads what the rate limiter counts, which is not in the journal: there,
-// refusals of one kind become one event.
+// refusals exports the counters of the rate limiter. The journal does not have these numbers,
+// because it combines refusals of one kind into one event.
 type refusals struct {
 	desc *prometheus.Desc
 	from Config
@@ -155,7 +155,7 @@ func (r refusals) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// lockedKeys reads how many keys are locked out.
+// lockedKeys exports how many keys are locked.
 type lockedKeys struct {
 	desc *prometheus.Desc
 	from Config
@@ -178,7 +178,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// countEvery is how many events are counted at a time, unless somebody asks before.
+// countEvery is how many events are counted at a time, unless metrics are requested before.
 const countEvery = 256
 
 // Follow counts the journal's events from now on, once they are durable.
@@ -198,7 +198,7 @@ func (m *Metrics) Follow(ctx context.Context) error {
 	return nil
 }
 
-// catchUp counts what is durable now, and returns where it is.
+// catchUp counts all durable events, and returns the position.
 func (m *Metrics) catchUp(ctx context.Context) (at int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +232,7 @@ func (m *Metrics) count(e journal.Event) {
 	}
 }
 
-// read takes what v names from a payload and passes over the rest.
+// read decodes the fields of v from a payload and ignores the rest.
 func read(payload []byte, v any) bool {
 	return jsonv2.Unmarshal(payload, v, jsontext.AllowDuplicateNames(true)) == nil
 }
@@ -265,9 +265,8 @@ func (m *Metrics) countDecision(e journal.Event) {
 	}
 }
 
-// timeWait takes the time of the ask from the approval's id, a ULID. An
-// approval that was allowed ends once more when nobody uses it; only the end
-// of the wait counts.
+// timeWait derives the time of the request from the approval's id, a ULID. An unused approval has a
+// second end; only the end of the wait counts.
 func (m *Metrics) timeWait(e journal.Event) {
 	var p struct {
 		State string `json:"state"`
@@ -341,7 +340,7 @@ func (m *Metrics) countTokens(e journal.Event) {
 		OutputTokens int64 `json:"output_tokens"`
 	}
 	if read(e.Payload, &t) {
-		// A counter panics on what would make it smaller.
+		// A counter panics on a negative value.
 		m.tokens.WithLabelValues("input").Add(max(0, float64(t.InputTokens)))
 		m.tokens.WithLabelValues("output").Add(max(0, float64(t.OutputTokens)))
 	}
@@ -357,8 +356,8 @@ func (m *Metrics) countRun(e journal.Event) {
 	}
 }
 
-// Handlers serve metrics, liveness and readiness on the loopback listener, by their
-// patterns.
+// Handlers returns the handlers of metrics, liveness and readiness on the loopback listener, by
+// their patterns.
 func (m *Metrics) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET /metrics": m.caughtUp(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})),
@@ -367,11 +366,11 @@ func (m *Metrics) Handlers() map[string]http.Handler {
 	}
 }
 
-// caughtUp answers with all that is durable. Where the journal cannot be read, what was
-// counted before is told all the same, and palyra_ready: somebody watches for just that.
+// caughtUp serves the metrics of all durable events. If the journal cannot be read, it still serves
+// the previous counts and palyra_ready, because that state must be observable.
 func (m *Metrics) caughtUp(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = m.catchUp(r.Context()) // Follow meets the same error, and says it
+		_, _ = m.catchUp(r.Context()) // Follow has the same error, and reports it
 		next.ServeHTTP(w, r)
 	})
 }

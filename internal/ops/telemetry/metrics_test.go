@@ -154,9 +154,9 @@ func (f followed) happen(from, to int64) {
 	f.Publish(journal.Head{Seq: to}, list)
 }
 
-// TestWhoAsksGetsAllThatIsDurable: events are counted some at a time, and at once for
-// whoever asks. Those of before are not counted.
-func TestWhoAsksGetsAllThatIsDurable(t *testing.T) {
+// TestReadCountsEveryDurableEvent: events are counted in batches, and all at once when the metrics
+// are read. Events from before the start are not counted.
+func TestReadCountsEveryDurableEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := followed{Feed: journal.NewFeed()}

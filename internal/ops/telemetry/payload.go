@@ -7,11 +7,11 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Of the payloads of each call, which have some thousand bytes, a few words count. So
-// these find those words and decode nothing else.
+// The payloads of a call have thousands of bytes, of which a few values count. These functions find
+// those values and decode nothing else.
 
-// each calls fn with the members of an object, and reports whether it is one. A member may
-// be told twice.
+// each calls fn with the members of an object, and reports whether it is an object. fn may receive
+// a member twice.
 func each(object []byte, fn func(name, value []byte)) bool {
 	if canonical.Members(object, fn) {
 		return true
@@ -26,8 +26,7 @@ func each(object []byte, fn func(name, value []byte)) bool {
 	return true
 }
 
-// within is each for the object that is a member of an object. One without the member
-// counts as one in which it is empty.
+// within is each for an object that is a member of an object. A missing member counts as empty.
 func within(object []byte, member string, fn func(name, value []byte)) bool {
 	inner := []byte("{}")
 	return each(object, func(name, value []byte) {
@@ -37,7 +36,7 @@ func within(object []byte, member string, fn func(name, value []byte)) bool {
 	}) && each(inner, fn)
 }
 
-// textOf is the text of a member of an object, "" when it has none.
+// textOf returns a string member of an object, "" if it has none.
 func textOf(object []byte, member string) (out string) {
 	each(object, func(name, value []byte) {
 		if string(name) == member {
@@ -47,7 +46,7 @@ func textOf(object []byte, member string) (out string) {
 	return out
 }
 
-// text is what a JSON string says, "" for another value.
+// text returns a JSON string, "" for another value.
 func text(value []byte) string {
 	if len(value) == 0 || value[0] != '"' {
 		return ""

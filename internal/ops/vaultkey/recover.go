@@ -17,8 +17,8 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// Recover puts the keys of an export back, in a gateway that does not run. kinds are
-// what it keeps under them.
+// Recover restores the keys of an export while the gateway does not run. kinds are the objects that
+// the keys encrypt.
 func Recover(ctx context.Context, cfg *config.Config, gateway string, store journal.Store, kinds []vault.Boxes, export, identity io.Reader) (kek.Status, error) {
 	if err := keyfile.CheckDir(cfg.StateDir); err != nil {
 		return kek.Status{}, err
@@ -45,11 +45,11 @@ func Recover(ctx context.Context, cfg *config.Config, gateway string, store jour
 	return ring.Status(ctx), nil
 }
 
-// page is how many boxes are looked at in one query.
+// page is how many boxes are read in one query.
 const page = 256
 
-// opens refuses keys that open nothing of what is kept. Whoever knows the recipient can
-// write an export, and what is stored under keys of theirs would be theirs to read.
+// opens refuses keys that decrypt none of the stored objects. Anybody who has the recipient can
+// create an export with keys of their own, and could then read data that is encrypted with them.
 func opens(ctx context.Context, keys []kek.Exported, kinds []vault.Boxes) error {
 	some := false
 	for _, kind := range kinds {
@@ -70,24 +70,24 @@ func opens(ctx context.Context, keys []kek.Exported, kinds []vault.Boxes) error 
 	if !some {
 		return nil
 	}
-	return reason.Errorf(reason.VaultKeyMissing, "the keys of the export open nothing of what this gateway keeps: it was made before a rekey, or is not the one that palyra wrote").
-		WithRemedy("Recover from the newest export that you made yourself.")
+	return reason.Errorf(reason.VaultKeyMissing, "the keys of the export decrypt nothing in this gateway: it was made before a rekey, or was not written by palyra").
+		WithRemedy("Recover from your newest export.")
 }
 
 // recoverCommand is `palyrad vault recover`.
 func recoverCommand(w Ways) *cobra.Command {
 	identity := ""
 	c := &cobra.Command{
-		Use: "recover --identity FILE EXPORT", Short: "Put the vault's key back from an export", Args: w.Arguments(cobra.ExactArgs(1)),
-		Long: "Put the vault's key back from a file that `palyra vault export-recovery` made, while palyrad does not run. The identity file holds the recovery key, AGE-SECRET-KEY-...\n\n" +
-			"A key that is lost goes back to where it is pinned (vault.json), or where the pin is lost, too, to vault.backend. Run it as the user that palyrad runs as.",
+		Use: "recover --identity FILE EXPORT", Short: "Restore the vault's key from an export", Args: w.Arguments(cobra.ExactArgs(1)),
+		Long: "Restore the vault's key from a file of `palyra vault export-recovery`, while palyrad does not run. The identity file contains the recovery key, AGE-SECRET-KEY-...\n\n" +
+			"A lost key is restored to its pinned backend (vault.json), or to vault.backend if the pin is lost, too. Run it as the user that palyrad runs as.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := w.Settings()
 			if err != nil {
 				return err
 			}
 			if identity == "" {
-				return reason.Errorf(reason.InvalidInput, "the recovery key is missing").WithRemedy("Name the file that holds it with --identity.")
+				return reason.Errorf(reason.InvalidInput, "--identity is required").WithRemedy("Specify the file with the recovery key.")
 			}
 			key, err := os.Open(identity)
 			if err != nil {
@@ -107,6 +107,6 @@ func recoverCommand(w Ways) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&identity, "identity", "", "the `FILE` that holds the recovery key")
+	c.Flags().StringVar(&identity, "identity", "", "the `FILE` with the recovery key")
 	return c
 }

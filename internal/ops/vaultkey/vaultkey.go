@@ -1,5 +1,5 @@
-// Package vaultkey opens the vault's keys of a gateway by its settings, has its journal
-// say where they are, and moves them (`palyrad vault move`).
+// Package vaultkey opens the vault's keys of a gateway by its settings, journals their location,
+// and moves them (`palyrad vault move`).
 package vaultkey
 
 import (
@@ -14,7 +14,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// Subject is what the events of the vault's key are about.
+// Subject is the subject of the vault key's events.
 const Subject = "vault key"
 
 // pinned is the payload of event.VaultKeyPinned.
@@ -23,27 +23,27 @@ type pinned struct {
 	ID      string `json:"id"`
 }
 
-// Open opens the vault's keys, with a journal that says whether there were any before.
-// log is nil where nobody is told.
+// Open opens the vault's keys, with a journal that records whether there were keys before. log may
+// be nil.
 func Open(cfg *config.Config, gateway string, store journal.Store, log *slog.Logger) (*kek.Ring, error) {
 	o := settings(cfg, gateway)
 	o.Log, o.Journal = log, record{store}
 	return kek.Open(o)
 }
 
-// Examine says how the vault's keys are, and changes nothing.
+// Examine returns the state of the vault's keys without changing anything.
 func Examine(ctx context.Context, cfg *config.Config, gateway string) kek.Status {
 	return kek.Examine(ctx, settings(cfg, gateway))
 }
 
-// Carry returns the vault's keys for another place, and changes nothing.
+// Carry returns a portable copy of the vault's keys, and changes nothing.
 func Carry(ctx context.Context, cfg *config.Config, gateway string) (*kek.Portable, error) {
 	return kek.Carry(ctx, settings(cfg, gateway))
 }
 
-// Move moves the vault's keys of a gateway that does not run.
+// Move moves the vault's keys while the gateway does not run.
 func Move(ctx context.Context, cfg *config.Config, gateway string, store journal.Store, to kek.Target) (kek.Status, error) {
-	// Files that another makes here palyrad would not read.
+	// palyrad would refuse files that another user created here.
 	if err := keyfile.CheckDir(cfg.StateDir); err != nil {
 		return kek.Status{}, err
 	}
@@ -56,16 +56,16 @@ func settings(cfg *config.Config, gateway string) kek.Options {
 	return kek.Options{Dir: cfg.StateDir, Gateway: gateway, Backend: cfg.Vault.Backend, Passphrase: cfg.Vault.Passphrase, Env: os.Getenv}
 }
 
-// record is the journal's word about the vault's keys.
+// record journals the vault's keys.
 type record struct{ store journal.Store }
 
-// Known reports whether the journal knows of a key.
+// Known reports whether the journal has a record of a key.
 func (r record) Known(ctx context.Context) (bool, error) {
 	page, err := r.store.Events(ctx, journal.Filter{Subject: Subject, Code: string(event.VaultKeyPinned), Limit: 1})
 	return len(page) > 0, err
 }
 
-// Pinned notes that a key is the current one, and where.
+// Pinned records the current key and its backend.
 func (r record) Pinned(ctx context.Context, backend, id string) error {
 	draft, err := event.DraftOf(event.VaultKeyPinned, journal.Daemon, Subject, pinned{backend, id})
 	if err != nil {

@@ -16,18 +16,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ErrCut is a stream that ended before the turn did.
-var ErrCut = errors.New("the stream ended before the turn did")
+// ErrCut is the error of a stream that ended before the turn.
+var ErrCut = errors.New("the stream ended before the turn")
 
 // Transient is a failure after which another attempt may succeed.
 type Transient struct {
 	// Err is the error for the caller if no attempt succeeds.
 	Err *reason.Error
-	// Wait is how long the provider asks to wait; 0 leaves it to the backoff.
+	// Wait is the delay that the provider requested; 0 leaves it to the backoff.
 	Wait time.Duration
 }
 
-// Error says what failed.
+// Error returns the message of Err.
 func (t *Transient) Error() string { return t.Err.Error() }
 
 // Unwrap returns Err.
@@ -38,9 +38,9 @@ func Unavailable(format string, args ...any) *Transient {
 	return &Transient{Err: reason.Errorf(reason.ModelUnavailable, format, args...)}
 }
 
-// Failure sorts what ended an attempt, an error of HTTPClient or of an SDK that
-// used it: CANCELLED when ctx has ended, Transient when it is worth a retry, or
-// the reason why it is not. What a provider said is repeated without the key.
+// Failure classifies the error of an attempt, from HTTPClient or an SDK that uses it: CANCELLED
+// when ctx has ended, Transient if a retry may help, or the reason why not. Messages of a provider
+// are repeated without the key.
 func Failure(ctx context.Context, key Key, err error) error {
 	var (
 		known  *reason.Error
@@ -65,17 +65,16 @@ func Failure(ctx context.Context, key Key, err error) error {
 	return Invalid("%s", key.clean(err.Error()))
 }
 
-// Invalid is the error for an answer that breaks the provider's own rules.
+// Invalid returns the error of an answer that violates the provider's protocol.
 func Invalid(format string, args ...any) error {
-	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: "+format, args...)
+	return reason.Errorf(reason.ModelInvalid, "reading the answer of the model's provider: "+format, args...)
 }
 
 func cancelled(ctx context.Context) error {
 	return reason.Errorf(reason.Cancelled, "the request to the model was cancelled: %w", context.Cause(ctx))
 }
 
-// FailureInStream sorts an error that came as an event of the stream; event is
-// its JSON.
+// FailureInStream classifies an error event of the stream; event is its JSON.
 func FailureInStream(key Key, event []byte) error {
 	said := parseSaid(event)
 	if said.hopeless() || said.status != 0 && !retried(said.status) {
@@ -84,7 +83,7 @@ func FailureInStream(key Key, event []byte) error {
 	return Unavailable("the model's provider ended its answer with an error%s", said.quoted(key))
 }
 
-// retried reports whether a status is worth a retry.
+// retried reports whether a status is retried.
 func retried(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooManyRequests || status >= 500
 }
@@ -92,8 +91,8 @@ func retried(status int) bool {
 func (e *statusError) failure(key Key) error {
 	said := parseSaid(e.body)
 	if e.status/100 == 3 {
-		return reason.Errorf(reason.ModelRejected, "the model's provider redirects to %q", key.clean(e.header.Get("Location"))).
-			WithRemedy("Set base_url to where the API is; redirects are not followed.")
+		return reason.Errorf(reason.ModelRejected, "the model's provider answered with a redirect to %q", key.clean(e.header.Get("Location"))).
+			WithRemedy("Set base_url to the final address; redirects are not followed.")
 	}
 	if !retried(e.status) || said.unpaid() {
 		err := reason.Errorf(reason.ModelRejected, "the model's provider answered %d%s", e.status, said.quoted(key))
@@ -110,42 +109,41 @@ func (e *statusError) failure(key Key) error {
 	return failed
 }
 
-// remedies are the next steps for what was rejected.
+// remedies are the next steps for rejected requests.
 var remedies = map[int]string{
-	http.StatusUnauthorized:          "Check that what api_key_secret or api_key_file names is a valid key.",
-	http.StatusForbidden:             "Check what the model's API key may use.",
+	http.StatusUnauthorized:          "Check that api_key_secret or api_key_file names a valid key.",
+	http.StatusForbidden:             "Check the permissions of the model's API key.",
 	http.StatusNotFound:              "Check model and base_url of the model in palyra.toml.",
 	http.StatusRequestEntityTooLarge: "The conversation has become too large for the provider: start another run with the rest of the task.",
 }
 
-// said is what an error of a provider says.
-type said struct {
+// providerError is the content of a provider's error.
+type providerError struct {
 	kind, code, message string
 	// status is an HTTP status in the JSON, as llama.cpp sends it in streams.
 	status int
 }
 
 var (
-	// unpaidKinds are types and codes of errors that stay what they are though
-	// OpenAI sends them with status 429.
+	// unpaidKinds are permanent error types and codes that OpenAI sends with status 429.
 	unpaidKinds = []string{"insufficient_quota", "billing_error"}
-	// hopelessKinds are those that stay what they are and may come in a stream,
-	// where there is no status.
+	// hopelessKinds are permanent error types and codes that may come in a stream, without a
+	// status.
 	hopelessKinds = []string{
 		"invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large",
 		"invalid_api_key", "model_not_found", "context_length_exceeded", "exceed_context_size_error",
 	}
 )
 
-func (s said) unpaid() bool {
+func (s providerError) unpaid() bool {
 	return slices.Contains(unpaidKinds, s.kind) || slices.Contains(unpaidKinds, s.code)
 }
 
-func (s said) hopeless() bool {
+func (s providerError) hopeless() bool {
 	return s.unpaid() || slices.Contains(hopelessKinds, s.kind) || slices.Contains(hopelessKinds, s.code)
 }
 
-func (s said) quoted(key Key) string {
+func (s providerError) quoted(key Key) string {
 	switch text := key.clean(s.message); {
 	case text != "" && s.kind != "":
 		return fmt.Sprintf(" (%s): %s", key.clean(s.kind), text)
@@ -157,23 +155,23 @@ func (s said) quoted(key Key) string {
 	return ""
 }
 
-// parseSaid reads the forms that errors come in: {"error": {"type", "code",
-// "message"}}, the same without the outer object, {"error": "..."} and
-// {"detail": "..."}. What is none of them is the message itself.
-func parseSaid(body []byte) said {
+// parseSaid parses the known forms of errors: {"error": {"type", "code", "message"}}, the same
+// without the outer object, {"error": "..."} and {"detail": "..."}. Any other body is the message
+// itself.
+func parseSaid(body []byte) providerError {
 	var outer struct {
 		Error  json.RawMessage `json:"error"`
 		Detail any             `json:"detail"`
 	}
 	if canonical.Read(body, &outer) != nil {
-		return said{message: string(body)}
+		return providerError{message: string(body)}
 	}
 	if outer.Error == nil {
 		outer.Error = body
 	}
 	var text string
 	if json.Unmarshal(outer.Error, &text) == nil {
-		return said{message: text}
+		return providerError{message: text}
 	}
 	var inner struct {
 		Type    any `json:"type"`
@@ -181,9 +179,9 @@ func parseSaid(body []byte) said {
 		Message any `json:"message"`
 	}
 	if canonical.Read(outer.Error, &inner) != nil {
-		return said{message: string(body)}
+		return providerError{message: string(body)}
 	}
-	out := said{kind: word(inner.Type), code: word(inner.Code), message: word(inner.Message)}
+	out := providerError{kind: word(inner.Type), code: word(inner.Code), message: word(inner.Message)}
 	if out.message == "" {
 		out.message = word(outer.Detail)
 	}
@@ -193,7 +191,7 @@ func parseSaid(body []byte) said {
 	return out
 }
 
-// word is a JSON string or number as text.
+// word returns a JSON string or number as text.
 func word(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -204,8 +202,8 @@ func word(v any) string {
 	return ""
 }
 
-// unfit are the runes that are not shown: controls, separators, and the marks
-// that change the direction of text.
+// unfit reports whether a rune must not be displayed: controls, separators, and marks that change
+// the direction of text.
 func unfit(r rune) bool {
 	return unicode.IsSpace(r) || !unicode.IsGraphic(r) || unicode.Is(unicode.Bidi_Control, r)
 }

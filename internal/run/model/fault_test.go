@@ -14,9 +14,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-func TestParseSaid(t *testing.T) {
+func TestParseProviderError(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]said{
+	for text, want := range map[string]providerError{
 		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`: {kind: "overloaded_error", message: "Overloaded"},
 		`{"error":{"message":"no","type":"invalid_request_error","code":"x"}}`:        {kind: "invalid_request_error", code: "x", message: "no"},
 		`{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}`: {kind: "unavailable_error", code: "503", message: "Loading model", status: 503},

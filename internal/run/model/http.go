@@ -16,23 +16,23 @@ import (
 const (
 	// MaxEvent bounds one event of a stream, and with it one line, in bytes.
 	MaxEvent = 8 << 20
-	// MaxStream bounds the whole answer, in bytes: far above any turn with its
-	// events around it, so that one of which nothing is kept ends as well.
+	// MaxStream bounds the whole answer, in bytes: far above any turn with its events, so that an
+	// answer of discarded events ends as well.
 	MaxStream = 512 << 20
-	// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+	// maxErrorBody bounds the read part of a response that is not a stream, in bytes.
 	maxErrorBody = 64 << 10
 )
 
 // errStalled is the cause of a request that the idle timeout ended.
-var errStalled = errors.New("it sent nothing for too long")
+var errStalled = errors.New("idle timeout")
 
-// brokenError is a connection that could not be made or did not last.
+// brokenError is a connection that failed or broke.
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return e.err.Error() }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// statusError is an answer that is no stream.
+// statusError is a response that is not a stream.
 type statusError struct {
 	status int
 	header http.Header
@@ -41,10 +41,9 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// HTTPClient returns the client through which the providers' SDKs speak. It
-// uses no proxy and follows no redirect, so that the key goes to base_url
-// alone; it ends a request whose answer stalls for idle, and bounds what it
-// reads. Failure understands its errors.
+// HTTPClient returns the client for the providers' SDKs. It uses no proxy and follows no redirect,
+// so that the key is sent to base_url alone. It ends a response that is idle for too long, and
+// limits its size. Failure classifies its errors.
 func HTTPClient(idle time.Duration) *http.Client {
 	return &http.Client{Transport: &guard{idle: idle, next: &http.Transport{
 		Proxy:                  nil,
@@ -58,9 +57,9 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard turns every answer that is not a stream into an error before the SDKs see
-// it: they read error bodies of any size, and lose the HTTP status when a body is
-// not JSON. A redirect is such an error, too, so that http.Client follows none.
+// guard converts every response that is not a stream to an error before the SDKs read it: they read
+// error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects are such
+// errors, too, so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration
@@ -87,10 +86,10 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// refused is the error of an answer that is not a stream, nil for one that is.
+// refused returns the error of a response that is not a stream, or nil.
 func refused(res *http.Response, body io.Reader) error {
 	if res.StatusCode != http.StatusOK {
-		// A body that breaks off is shown as far as it came.
+		// An incomplete body is used as far as it was received.
 		text, _ := io.ReadAll(io.LimitReader(body, maxErrorBody))
 		return &statusError{status: res.StatusCode, header: res.Header, body: text}
 	}
@@ -100,20 +99,20 @@ func refused(res *http.Response, body io.Reader) error {
 	return nil
 }
 
-// stream is the body of an answer. It bounds the time that each Read waits for the
-// provider (the time between reads does not count) and the size of each event.
+// stream is the body of a response. It limits the time that each Read waits for the provider,
+// without the time between reads, and the size of each event.
 type stream struct {
 	rest io.ReadCloser
-	// cause says what ended the request, and cancel ends it.
+	// cause returns what ended the request, and cancel ends it.
 	cause  func() error
 	cancel context.CancelCauseFunc
 	watch  *time.Timer
 	idle   time.Duration
-	// line and event count the bytes since they began, and total all.
+	// line and event count the bytes since their start, and total counts all.
 	line, event, total int
 }
 
-// Read reads on, for at most the idle timeout.
+// Read reads for at most the idle timeout.
 func (s *stream) Read(p []byte) (int, error) {
 	s.watch.Reset(s.idle)
 	n, err := s.rest.Read(p)
@@ -134,7 +133,7 @@ func (s *stream) Close() error {
 	return s.rest.Close()
 }
 
-// measure follows the lines of an event stream; an empty one ends an event.
+// measure counts the lines of an event stream; an empty line ends an event.
 func (s *stream) measure(p []byte) error {
 	if s.total += len(p); s.total > MaxStream {
 		return reason.Errorf(reason.ModelInvalid, "the model's provider sent more than %d MiB for one turn", MaxStream>>20)
@@ -159,7 +158,7 @@ func (s *stream) measure(p []byte) error {
 	return nil
 }
 
-// broken tells a stall from other failures of the connection.
+// broken distinguishes an idle timeout from other failures of the connection.
 func (s *stream) broken(err error) error {
 	if errors.Is(s.cause(), errStalled) {
 		err = errStalled

@@ -50,7 +50,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 func (b *slowBody) Close() error { return nil }
 
-func TestStalls(t *testing.T) {
+func TestStalledReads(t *testing.T) {
 	t.Parallel()
 	const idle = time.Minute
 	for name, c := range map[string]struct {

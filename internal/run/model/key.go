@@ -8,27 +8,27 @@ import (
 	"palyra/internal/core/text"
 )
 
-// redacted is all that a Key says of itself.
+// redacted is the printed form of a Key.
 const redacted = "redacted"
 
-// Key is the secret that a provider knows its customer by. It says "redacted"
-// wherever it is printed, logged or marshalled. The zero Key is no key.
+// Key is the secret of a provider's API. It prints, logs and marshals as "redacted". The zero Key
+// means none.
 type Key struct {
 	// text is a pointer so that a Key inside an unexported field, whose methods
 	// fmt does not call, prints as an address.
 	text *string
 }
 
-// NewKey makes a Key of what a key file or a secret holds: one line, in which
-// surrounding white space does not count. Empty contents are no key.
+// NewKey returns the Key in a key file or a secret: one line without surrounding white space. Empty
+// contents mean no key.
 func NewKey(contents string) (Key, error) {
 	text := strings.TrimSpace(contents)
 	if text == "" {
 		return Key{}, nil
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return Key{}, reason.Errorf(reason.ConfigInvalid, "the API key holds a space, a line break or a character that no key has").
-			WithRemedy("Put the key and nothing else into what api_key_secret or api_key_file names.")
+		return Key{}, reason.Errorf(reason.ConfigInvalid, "the API key contains a space, a line break or an invalid character").
+			WithRemedy("Store only the key in the secret or file that api_key_secret or api_key_file names.")
 	}
 	return Key{text: &text}, nil
 }
@@ -44,20 +44,20 @@ func (k Key) Reveal() string {
 // IsZero reports whether there is no key.
 func (k Key) IsZero() bool { return k.text == nil }
 
-// String says only that there is a secret.
+// String returns "redacted".
 func (Key) String() string { return redacted }
 
-// LogValue is what slog logs.
+// LogValue returns "redacted" for slog.
 func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText is what encoders such as encoding/json write.
+// MarshalText returns "redacted" for encoders such as encoding/json.
 func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// maxSaid bounds, in bytes, what is repeated of a provider's message.
+// maxSaid bounds the repeated part of a provider's message, in bytes.
 const maxSaid = 500
 
-// clean makes what a provider or the network said fit to be shown: without the
-// key, on one line, and not too long.
+// clean prepares a message of the provider or the network for display: without the key, on one
+// line, and shortened.
 func (k Key) clean(said string) string {
 	if !k.IsZero() {
 		said = strings.ReplaceAll(said, k.Reveal(), "["+redacted+"]")

@@ -1,7 +1,11 @@
-// Package model turns a conversation into the model's next turn. A Provider
-// speaks one wire format (anthropic, openai, or scripted, which plays a file);
-// it runs no tools and knows no policy. docs/models.md describes how models
-// are configured.
+// Package model requests a conversation's next turn from a model. A Provider implements one wire
+// format (anthropic, openai, or scripted, which plays a file); it runs no tools and applies no
+// policy. docs/models.md describes the configuration of models.
+//
+// The SDKs of providers are used for their wire formats only. Their clients read keys and addresses
+// from the environment, retry by themselves, use proxies, and read error bodies without a bound.
+// This package therefore provides the HTTP client and one retry loop, and assembles turns itself:
+// the SDKs' accumulators have no bound and cannot distinguish a truncated turn.
 package model
 
 import (
@@ -12,21 +16,21 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Provider asks a model for its next turn.
+// Provider requests the next turn from a model.
 type Provider interface {
-	// Generate returns the whole turn once the model has ended it, and tells
-	// observe what comes meanwhile. It retries what is worth a retry, within
-	// bounds. A turn that was cut off is never returned: its tool calls may be
-	// incomplete. When ctx ends, the request to the provider ends with it.
+	// Generate returns the turn once the model has completed it, and passes its events to observe
+	// meanwhile. It retries transient failures, within bounds. A truncated turn is never returned,
+	// because its tool calls may be incomplete. When ctx ends, the request to the provider ends
+	// with it.
 	//
-	// Errors are reason.Errors: MODEL_UNAVAILABLE, MODEL_REJECTED,
-	// MODEL_INVALID, CANCELLED, and those of the vault that keeps the key.
+	// Errors are reason.Errors: MODEL_UNAVAILABLE, MODEL_REJECTED, MODEL_INVALID, CANCELLED, and
+	// errors of the vault that stores the key.
 	Generate(ctx context.Context, r Request, observe func(Event)) (Turn, error)
 }
 
-// Request is a conversation with what the model may call.
+// Request is a conversation with the callable tools.
 type Request struct {
-	// Run is the id of the run that asks; the model does not see it.
+	// Run is the id of the requesting run; it is not sent to the model.
 	Run      string
 	System   string
 	Messages []Message
@@ -36,10 +40,10 @@ type Request struct {
 	MaxTokens int64
 }
 
-// Role is who speaks.
+// Role is the sender of a message.
 type Role string
 
-// The roles. Tool results are said by the user.
+// The roles. Tool results have the role of the user.
 const (
 	User      Role = "user"
 	Assistant Role = "assistant"
@@ -54,16 +58,14 @@ type Message struct {
 	Results []Result
 }
 
-// Call is a tool call that the model wants.
+// Call is a tool call that the model requests.
 type Call struct {
 	// ID is unique within the conversation.
 	ID string
-	// Tool is the gateway's name of the tool, or what the model wrote when
-	// there is none of that name.
+	// Tool is the gateway's name of the tool, or the model's text if it names no known tool.
 	Tool string
-	// Input is what the model wrote, {} where it wrote nothing. It need not be
-	// valid JSON: checking it is the pipeline's business, and the model reads
-	// what was wrong with it.
+	// Input is the model's input, {} if it gave none. It may be invalid JSON: the pipeline
+	// validates it, and the model receives the error.
 	Input []byte
 }
 
@@ -76,7 +78,7 @@ type Result struct {
 	Failed bool
 }
 
-// Tool is what the model is told of a tool.
+// Tool describes a tool to the model.
 type Tool struct {
 	Name        string
 	Description string
@@ -97,28 +99,27 @@ const (
 
 // Usage counts tokens.
 type Usage struct {
-	// InputTokens includes those that the provider had cached.
+	// InputTokens includes the tokens that the provider had cached.
 	InputTokens  int64
 	OutputTokens int64
-	// Estimated is set when the provider sent no count: it was then made from
-	// the size of the texts, so that a budget holds all the same.
+	// Estimated is set if the provider sent no count. The count is then estimated from the size of
+	// the texts, so that a budget still applies.
 	Estimated bool
 }
 
-// Turn is one whole answer.
+// Turn is one complete answer.
 type Turn struct {
 	Text string
-	// Calls are complete: one that MaxTokens cut off is left out, and a Refusal
-	// has none. Without MaxTokens, there are calls exactly when Stop is ToolUse.
+	// Calls are complete: a call truncated by MaxTokens is omitted, and a Refusal has none. Without
+	// MaxTokens, there are calls exactly when Stop is ToolUse.
 	Calls []Call
 	Stop  Stop
 	Usage Usage
-	// Model is the model as the provider names it.
+	// Model is the provider's name of the model.
 	Model string
 }
 
-// Event is something that a provider reports while a turn comes in; exactly one
-// field is set.
+// Event is reported by a provider during a turn; exactly one field is set.
 type Event struct {
 	Delta *Delta
 	Retry *Retry
@@ -127,8 +128,7 @@ type Event struct {
 // Delta is a part of the turn's text.
 type Delta struct{ Text string }
 
-// Retry says that the request failed and is made again. It takes back the
-// deltas of the turn so far.
+// Retry reports that the request failed and is repeated. It discards the deltas of the turn so far.
 type Retry struct {
 	// Attempt counts from 1.
 	Attempt int
@@ -136,7 +136,7 @@ type Retry struct {
 	After   time.Duration
 }
 
-// Status says whether runs may ask a configured model, and if not, why.
+// Status reports whether runs may use a configured model, and if not, why.
 type Status struct {
 	Name, Provider, Model string
 	Problem               *reason.Error

@@ -2,19 +2,19 @@ package model
 
 import "palyra/internal/core/wirename"
 
-// Names translates between the gateway's names of tools, which hold dots and
-// slashes, and those of a request. No two tools of a request share a name.
+// Names translates between the gateway's names of tools, which contain dots and slashes, and the
+// names in a request. No two tools of a request share a name.
 type Names struct {
 	wire  map[string]string
 	ours  map[string]string
 	taken map[string]bool
 }
 
-// NewNames names the tools of r, and those that the conversation calls though
-// they are not, or no longer, on offer.
+// NewNames assigns names to the tools of r, and to tools that the conversation calls although they
+// are not available now.
 func NewNames(r Request) Names {
 	n := Names{wire: make(map[string]string), ours: make(map[string]string), taken: make(map[string]bool)}
-	// A name that is allowed as it is keeps itself, whatever the others are.
+	// Valid names are assigned first and stay unchanged.
 	for _, allowed := range []bool{true, false} {
 		for _, tool := range r.Tools {
 			if (wirename.Plain(tool.Name, wirename.Most) == tool.Name) == allowed {
@@ -30,11 +30,10 @@ func NewNames(r Request) Names {
 	return n
 }
 
-// Wire is the name in the request of a tool that NewNames saw.
+// Wire returns the name in the request of a tool known to NewNames.
 func (n Names) Wire(tool string) string { return n.wire[tool] }
 
-// Ours is the tool that the model means. A name that is not on offer comes
-// back as the model wrote it.
+// Ours returns the tool for a name that the model wrote. An unknown name is returned unchanged.
 func (n Names) Ours(written string) string {
 	if tool, ok := n.ours[written]; ok {
 		return tool
@@ -42,8 +41,8 @@ func (n Names) Ours(written string) string {
 	return written
 }
 
-// assign gives a tool its name: the plain one, or, when another tool has that,
-// one that ends in a digest.
+// assign returns the name of a tool: the plain one, or one with a digest suffix if the plain one is
+// used.
 func (n Names) assign(tool string) string {
 	if name, ok := n.wire[tool]; ok {
 		return name

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Retries bounds the attempts at one turn. Its zero fields mean the defaults.
+// Retries bounds the attempts at one turn. Zero fields mean the defaults.
 type Retries struct {
-	// Attempts counts the first one as well; the default is 5.
+	// Attempts includes the first one; the default is 5.
 	Attempts int
-	// Backoff is the longest wait after the first failure, and doubles with
-	// each further one; the default is 1 s. Half of a wait is random, so that
-	// many runs that failed together do not come back together.
+	// Backoff is the longest wait after the first failure, and doubles with each further one; the
+	// default is 1 s. Half of a wait is random, so that runs that failed together do not retry
+	// together.
 	Backoff time.Duration
-	// MaxWait bounds each wait; the default is 1 min. A provider that asks for
-	// more is given up at once.
+	// MaxWait bounds each wait; the default is 1 min. If a provider requests more, the attempts end
+	// at once.
 	MaxWait time.Duration
 }
 
@@ -30,8 +30,8 @@ const (
 	defaultMaxWait  = time.Minute
 )
 
-// Generate makes attempts until one gives a turn or an error that is not
-// Transient. It tells observe of every retry. When ctx ends it returns at once.
+// Generate makes attempts until one yields a turn or an error that is not Transient. It reports
+// every retry to observe. When ctx ends it returns at once.
 func (r Retries) Generate(ctx context.Context, observe func(Event), attempt func(context.Context) (Turn, error)) (Turn, error) {
 	attempts, maxWait := cmp.Or(r.Attempts, defaultAttempts), cmp.Or(r.MaxWait, defaultMaxWait)
 	for n := 1; ; n++ {
@@ -57,24 +57,24 @@ func (r Retries) Generate(ctx context.Context, observe func(Event), attempt func
 	}
 }
 
-// later gives up on a provider that asks for more patience than there is.
+// later returns the error for a provider that requests a longer wait than the maximum.
 func (t *Transient) later(now time.Time) error {
 	if t.Wait > 365*24*time.Hour {
 		return t.Err
 	}
 	at := now.Add(t.Wait).UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
-	return t.Err.WithRemedy("The provider asks to wait: try again after %s.", at).WithField("retry_at", at)
+	return t.Err.WithRemedy("Try again after %s, as the provider requests.", at).WithField("retry_at", at)
 }
 
-// backoff is the wait after the nth failure.
+// backoff returns the wait after the nth failure.
 func (r Retries) backoff(n int) time.Duration {
 	longest := cmp.Or(r.Backoff, defaultBackoff) << min(n-1, 16)
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand aborts the program instead
 	return longest/2 + time.Duration(binary.LittleEndian.Uint64(random[:])%uint64(longest/2+1))
 }
 
-// sleep waits and reports whether ctx let it.
+// sleep waits and reports whether ctx is still valid.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

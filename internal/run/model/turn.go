@@ -12,14 +12,14 @@ import (
 	"palyra/internal/core/text"
 )
 
-// MaxTurn bounds the text and the inputs of one turn, in bytes. A turn is one
-// message of the API, which has twice that.
+// MaxTurn bounds the text and the inputs of one turn, in bytes. A turn is one message of the API,
+// whose limit is twice that.
 const MaxTurn = 2 << 20
 
-// Meter measures a turn while it comes. The zero Meter is ready.
+// Meter measures a turn while it is received. The zero Meter is ready to use.
 type Meter struct{ size int }
 
-// Add counts a part and fails when the turn has become too large.
+// Add counts a part and fails when the turn is too large.
 func (m *Meter) Add(bytes int) error {
 	if m.size += bytes; m.size > MaxTurn {
 		return reason.Errorf(reason.ModelInvalid, "the model's turn is larger than %d MiB", MaxTurn>>20).
@@ -28,17 +28,16 @@ func (m *Meter) Add(bytes int) error {
 	return nil
 }
 
-// Draft is a turn while it comes in: its text is measured, kept, and told to
-// Observe.
+// Draft is a partially received turn: its text is measured, stored, and reported to Observe.
 type Draft struct {
 	Turn  Turn
 	Meter Meter
-	// Observe gets each part of the text.
+	// Observe receives each part of the text.
 	Observe func(Event)
 	text    strings.Builder
 }
 
-// Say takes a part of the text.
+// Say adds a part of the text.
 func (d *Draft) Say(text string) error {
 	if text == "" {
 		return nil
@@ -52,16 +51,15 @@ func (d *Draft) Say(text string) error {
 	return nil
 }
 
-// Text is all that was said.
+// Text returns the whole text.
 func (d *Draft) Text() string { return d.text.String() }
 
-// CallSize is how many bytes a Meter counts for a call in addition to its content.
-// With MaxTurn it bounds a turn to 256 calls.
+// CallSize is how many bytes a Meter counts for a call in addition to its content. With MaxTurn it
+// limits a turn to 256 calls.
 const CallSize = 8 << 10
 
-// Finish completes a turn whose stream has ended properly. It drops or completes
-// calls so that they are as Turn.Calls says, and estimates the tokens when the
-// provider sent no count.
+// Finish completes a turn whose stream has ended properly. It drops or completes calls as described
+// at Turn.Calls, and estimates the tokens if the provider sent no count.
 func Finish(r Request, t Turn) Turn {
 	switch {
 	case t.Stop == Refusal:
@@ -89,14 +87,13 @@ func Finish(r Request, t Turn) Turn {
 	return t
 }
 
-// maxWritten bounds the names that a model or its provider may write freely, in
-// bytes.
+// maxWritten bounds names that a model or its provider chooses freely, in bytes.
 const maxWritten = 256
 
 func short(name string) string { return strings.ToValidUTF8(text.Clip(name, maxWritten), "") }
 
-// identify sees to it that the ids of calls are unique within the conversation
-// and fit to be sent back: some servers send none, or the same in every turn.
+// identify makes the ids of calls unique within the conversation and fit to be sent back: some
+// servers send none, or the same in every turn.
 func identify(conversation []Message, calls []Call) {
 	earlier := 0
 	for _, m := range conversation {
@@ -111,8 +108,8 @@ func identify(conversation []Message, calls []Call) {
 	}
 }
 
-// isUsed looks through the conversation. It is long and the calls of a turn are
-// few: a set of all ids would cost more at each turn than it saves.
+// isUsed searches the conversation. A turn has few calls: a set of all ids would cost more at each
+// turn than it saves.
 func isUsed(id string, conversation []Message, turn []Call) bool {
 	has := func(calls []Call) bool {
 		return slices.ContainsFunc(calls, func(c Call) bool { return c.ID == id })
@@ -123,19 +120,17 @@ func isUsed(id string, conversation []Message, turn []Call) bool {
 func unfitInID(r rune) bool { return r <= ' ' || r > '~' }
 
 const (
-	// bytesPerToken is low for English text, so that an estimate is rather too
-	// high than too low.
+	// bytesPerToken is low for English text, so that an estimate is rather too high than too low.
 	bytesPerToken = 3
-	// mostBytesPerToken is more than any text has on average. A count below is
-	// wrong, and would let a run go on without end.
+	// mostBytesPerToken is above the average of any text. A lower count is wrong, and would let a
+	// run continue without end.
 	mostBytesPerToken = 64
-	// mostTokens is far above any turn. The sum of many still fits, and the
-	// journal's JSON holds it exactly.
+	// mostTokens is far above any turn. The sum of many still fits, and the journal's JSON
+	// represents it exactly.
 	mostTokens = 1 << 40
 )
 
-// count is what the provider counted, within what can be true, or an estimate
-// when it counted nothing.
+// count returns the provider's count, limited to plausible values, or an estimate.
 func count(r Request, t Turn) Usage {
 	in, out := size(r, t)
 	if t.Usage == (Usage{}) {
@@ -146,7 +141,7 @@ func count(r Request, t Turn) Usage {
 	return t.Usage
 }
 
-// size is how many bytes the model read and wrote.
+// size returns how many bytes the model read and wrote.
 func size(r Request, t Turn) (in, out int) {
 	in = len(r.System)
 	for _, m := range r.Messages {
@@ -170,12 +165,12 @@ func size(r Request, t Turn) (in, out int) {
 
 func tokens(bytes, each int) int64 { return int64((bytes + each - 1) / each) }
 
-// Text is what a provider sent as text, as UTF-8.
+// Text returns the text that a provider sent, as valid UTF-8.
 func Text(sent string) string { return strings.ToValidUTF8(sent, "\uFFFD") }
 
-// InputObject is the input of an earlier call as a JSON object, since providers
-// take nothing else back. Other text becomes the string in {"INVALID_JSON": "..."},
-// so that the model sees what it wrote.
+// InputObject returns the input of an earlier call as a JSON object, because providers accept
+// nothing else back. Other text becomes the string in {"INVALID_JSON": "..."}, so that the model
+// receives its own text.
 func InputObject(input []byte) json.RawMessage {
 	if text := bytes.TrimSpace(input); utf8.Valid(text) && json.Valid(text) && bytes.HasPrefix(text, []byte("{")) {
 		return text

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// waitAsked is how long a provider asks to wait before the next attempt, 0 if it
-// does not say. It reads retry-after-ms, Retry-After (RFC 9110, 10.2.3) and, with
-// status 429, when the rate limits are reset (anthropic-ratelimit-*-reset is a time
-// of RFC 3339, x-ratelimit-reset-* a duration such as 6m0s). When the provider sends
-// a Date, times are compared with that and not with this machine's clock.
+// waitAsked returns the delay that a provider requests before the next attempt, 0 if unspecified.
+// It reads retry-after-ms, Retry-After (RFC 9110, 10.2.3) and, with status 429, the reset times of
+// the rate limits (anthropic-ratelimit-*-reset is a time of RFC 3339, x-ratelimit-reset-* a
+// duration such as 6m0s). If the provider sends a Date, times are compared with it instead of this
+// machine's clock.
 func waitAsked(h http.Header, status int, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
@@ -32,8 +32,7 @@ func waitAsked(h http.Header, status int, now time.Time) time.Duration {
 	return untilReset(h, now)
 }
 
-// limits are the headers that tell when a rate limit is reset, with those that
-// tell what is left of it.
+// limits are the headers with the reset time of a rate limit, and with its remaining amount.
 var limits = []struct{ reset, remaining string }{
 	{"Anthropic-Ratelimit-Requests-Reset", "Anthropic-Ratelimit-Requests-Remaining"},
 	{"Anthropic-Ratelimit-Tokens-Reset", "Anthropic-Ratelimit-Tokens-Remaining"},
@@ -43,8 +42,8 @@ var limits = []struct{ reset, remaining string }{
 	{"X-Ratelimit-Reset-Tokens", "X-Ratelimit-Remaining-Tokens"},
 }
 
-// untilReset is the time until every limit that is used up is reset. When none
-// says that it is, the first to be reset is worth an attempt.
+// untilReset returns the time until every exhausted limit is reset. If none is marked as exhausted,
+// it returns the earliest reset.
 func untilReset(h http.Header, now time.Time) time.Duration {
 	var usedUp, first time.Duration
 	for _, limit := range limits {
@@ -75,8 +74,8 @@ func resetIn(value string, now time.Time) (time.Duration, bool) {
 	return number(value, time.Second)
 }
 
-// number reads a positive decimal number of units. What is too large for a
-// Duration is the largest one.
+// number parses a positive decimal number of units. A value too large for a Duration becomes the
+// largest one.
 func number(value string, unit time.Duration) (time.Duration, bool) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if err != nil || math.IsNaN(n) || n <= 0 {

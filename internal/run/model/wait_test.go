@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWaitAsked(t *testing.T) {
+func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	date := func(after time.Duration) string { return now.Add(after).Format(http.TimeFormat) }

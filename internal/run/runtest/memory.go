@@ -1,5 +1,4 @@
-// Package runtest has a run.Store in memory, and the conformance suite of such
-// stores.
+// Package runtest has an in-memory run.Store, and the conformance suite of run stores.
 package runtest
 
 import (
@@ -17,15 +16,15 @@ import (
 	"palyra/internal/run"
 )
 
-// Memory is a run.Store in memory. Its writes are atomic, as the interface demands.
+// Memory is an in-memory run.Store. Its writes are atomic, as the interface requires.
 type Memory struct {
 	journaltest.Memory
 	rows map[string]run.Record
-	// began are the beginnings by run.
+	// began are the starts by run.
 	began map[string]run.Beginning
-	// Kept is how many events Recent holds.
+	// Kept is how many events Recent can return.
 	Kept int
-	// fail, when set, is asked before each write.
+	// fail, if set, is called before each write and may fail it.
 	fail func(run.Write) error
 }
 
@@ -36,7 +35,7 @@ func NewMemory() *Memory {
 	return &Memory{rows: make(map[string]run.Record), began: make(map[string]run.Beginning), Kept: 1024}
 }
 
-// FailWith sets or clears what writes are asked.
+// FailWith sets or clears the function that may fail writes.
 func (s *Memory) FailWith(fail func(run.Write) error) {
 	s.Lock()
 	defer s.Unlock()
@@ -58,14 +57,14 @@ func (s *Memory) write(w run.Write) (at time.Time, err error) {
 	return s.Write(w.Drafts, w.Blobs)
 }
 
-// Head is the head of the newest event.
+// Head returns the head of the newest event.
 func (s *Memory) Head() journal.Head {
 	s.Lock()
 	defer s.Unlock()
 	return s.Last()
 }
 
-// Recent returns the events after a sequence number, if it holds them all.
+// Recent returns the events after a sequence number, if it has all of them.
 func (s *Memory) Recent(after int64) ([]journal.Event, bool) {
 	all := s.All()
 	if after < int64(len(all)-s.Kept) || after > int64(len(all)) {
@@ -74,7 +73,7 @@ func (s *Memory) Recent(after int64) ([]journal.Event, bool) {
 	return all[after:], true
 }
 
-// Started returns the run that the principal's key has.
+// Started returns the run with the principal's key.
 func (s *Memory) Started(_ context.Context, b run.Beginning) (run.Record, bool, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -96,7 +95,7 @@ func (s *Memory) started(b run.Beginning) (run.Record, bool, error) {
 	return run.Record{}, false, nil
 }
 
-// Begin stores a new run, or finds the one that its key has.
+// Begin stores a new run, or finds the one with its key.
 func (s *Memory) Begin(_ context.Context, b run.Beginning) (run.Record, bool, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -121,7 +120,7 @@ func (s *Memory) Append(_ context.Context, w run.Write) error {
 	return err
 }
 
-// End stores how a run ended.
+// End stores the end of a run.
 func (s *Memory) End(_ context.Context, r run.Record, w run.Write) (run.Record, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -150,7 +149,7 @@ func (s *Memory) get(id string) (run.Record, error) {
 	if r, ok := s.rows[id]; ok {
 		return r, nil
 	}
-	return run.Record{}, reason.Errorf(reason.NotFound, "there is no run %s", id)
+	return run.Record{}, reason.Errorf(reason.NotFound, "run %s does not exist", id)
 }
 
 // List returns a page of runs, newest first.
@@ -188,7 +187,7 @@ func (s *Memory) Codes(id string) (codes []event.Code) {
 	return codes
 }
 
-// Text is all that is stored: payloads, blobs and rows.
+// Text returns all stored payloads, blobs and rows.
 func (s *Memory) Text() string {
 	var b strings.Builder
 	for _, e := range s.All() {

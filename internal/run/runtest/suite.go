@@ -15,8 +15,7 @@ import (
 	"palyra/internal/run"
 )
 
-// RunStore is the conformance suite of run.Store. A clock that is nil is
-// time.Now.
+// RunStore is the conformance suite of run.Store. A nil clock is time.Now.
 func RunStore(t *testing.T, newStore func(t *testing.T, now func() time.Time) run.Store) {
 	t.Helper()
 	for _, c := range []struct {
@@ -34,7 +33,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T, now func() time.Time) ru
 
 func runID(n int) string { return fmt.Sprintf("01JRRRRRRRRRRRRRRRRRR%05d", n) }
 
-// aRun is a run of the agent of a user.
+// aRun returns a run of an agent that acts for a user.
 func aRun(n int, user string) run.Record {
 	return run.Record{
 		ID: runID(n), State: run.Running, Principal: access.Agent("coder-" + user), OnBehalfOf: access.User(user),

@@ -21,7 +21,7 @@ func NewApprovals(db *DB) *Approvals { return &Approvals{db: db} }
 
 // Update runs fn as one unit of the writer.
 func (a *Approvals) Update(ctx context.Context, fn func(approval.Tx) error) error {
-	// Where the key is locked, only a new record is refused; the rest goes on.
+	// A locked key refuses only the new record; the rest proceeds.
 	_ = a.db.keys.Ready(ctx)
 	_, err := a.db.Commit(ctx, Unit{Check: func(tx *Tx) error { return fn(approvalTx{tx, a.db}) }})
 	return err
@@ -85,7 +85,7 @@ func (a *Approvals) Changes(ctx context.Context, after int64, limit int) (list [
 	return a.records(ctx, rows)
 }
 
-// LastRevision returns the highest revision, 0 when there is none.
+// LastRevision returns the highest revision, or 0 if the table is empty.
 func (a *Approvals) LastRevision(ctx context.Context) (revision int64, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
 		revision, err = c.approvalRevision()
@@ -94,7 +94,7 @@ func (a *Approvals) LastRevision(ctx context.Context) (revision int64, err error
 	return revision, err
 }
 
-// Freeze returns the freeze row, nil when there is none.
+// Freeze returns the freeze row, or nil if the gateway is not frozen.
 func (a *Approvals) Freeze(ctx context.Context) (s *approval.FreezeState, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
 		s, err = c.freeze()
@@ -103,8 +103,7 @@ func (a *Approvals) Freeze(ctx context.Context) (s *approval.FreezeState, err er
 	return s, err
 }
 
-// LastAllowed returns the binding of the record that was answered last with
-// yes for the principal and tool.
+// LastAllowed returns the binding of the most recently approved record of the principal and tool.
 func (a *Approvals) LastAllowed(ctx context.Context, p access.Principal, name string) (b tool.Binding, found bool, err error) {
 	const query = "SELECT " + approvalColumns + `, NULL FROM approvals
 		WHERE state IN ('allowed', 'consumed') AND requested_by = ?1 AND tool = ?2
@@ -179,8 +178,7 @@ func (c *Conn) freeze() (*approval.FreezeState, error) {
 	return &s, nil
 }
 
-// approvalRecords reads one row more than a page, to know whether there is a
-// next one.
+// approvalRecords reads one row more than a page to detect whether a next page exists.
 func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next string, err error) {
 	size := approval.PageSize(f.PageSize)
 	where := chosenApprovals(f)
@@ -200,9 +198,8 @@ func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next s
 	return page, next, err
 }
 
-// approvalsIndex is the index along which a filter is applied. Both hold every column
-// that one looks at, so that the rows themselves, which may be large, are read only for
-// what is chosen: of one state, in the order of ids, or of all.
+// approvalsIndex returns the index along which a filter is applied. Both indexes cover every column
+// that the filter uses, so only the matching rows are read: they may be large.
 func approvalsIndex(f approval.Filter) string {
 	if len(f.States) == 1 {
 		return "approvals_of_state"
@@ -246,7 +243,7 @@ func principalNames(list []access.Principal) []string {
 	return names
 }
 
-// comparedAs are what the column tool has for tools (approval.Record.ComparedAs).
+// comparedAs returns the values of the column tool for tools (approval.Record.ComparedAs).
 func comparedAs(tools []string) []string {
 	var names []string
 	for _, name := range tools {
@@ -274,7 +271,7 @@ func (a *Approvals) Tallied(ctx context.Context, f approval.Filter) (t approval.
 	return t, err
 }
 
-// Lately counts what was asked before, and what ran without that.
+// Lately counts recent approvals and recent calls that ran without one.
 func (a *Approvals) Lately(ctx context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
 		if n.Asked, err = c.lately(q, "approvals INDEXED BY approvals_lately", "created_at"); err != nil {
@@ -286,7 +283,7 @@ func (a *Approvals) Lately(ctx context.Context, q approval.LatelyQuery) (n appro
 	return n, err
 }
 
-// lately counts the rows of a table by what a grant would match.
+// lately counts the rows of a table that a grant would match.
 func (c *Conn) lately(q approval.LatelyQuery, table, at string) (n approval.Counted, err error) {
 	query := `SELECT count(*), coalesce(sum(subject = ?5), 0), coalesce(sum(call_digest = ?6), 0),
 		coalesce(sum(session = ?7), 0), coalesce(sum(session = ?7 AND subject = ?5), 0), coalesce(sum(session = ?7 AND call_digest = ?6), 0)
@@ -327,7 +324,8 @@ func (c *Conn) grants(f approval.GrantFilter) (page []approval.Grant, next strin
 	return page, next, err
 }
 
-// approvalTx is one unit as package approval sees it. Emit is the writer's.
+// approvalTx is the transaction of one unit for package approval. Emit is inherited from the
+// writer's transaction.
 type approvalTx struct {
 	*Tx
 	db *DB
@@ -348,7 +346,8 @@ func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id
 // Freeze returns the freeze row as the unit sees it.
 func (t approvalTx) Freeze() (*approval.FreezeState, error) { return t.freeze() }
 
-// form is how all of r is stored: what people are shown of it sealed, apart from the rest.
+// form returns the stored form of r. The text displayed to people is sealed and stored apart from
+// the rest.
 func (t approvalTx) form(r *approval.Record) (func(approval.Record) ([]byte, error), sealedApproval, error) {
 	if !r.Sealed() {
 		return approval.EncodeRecord, sealedApproval{}, nil
@@ -357,8 +356,8 @@ func (t approvalTx) form(r *approval.Record) (func(approval.Record) ([]byte, err
 	return approval.EncodeOutline, sealed, err
 }
 
-// InsertRecord stores a new record; approval.ErrStale when the id is taken, and
-// reason.VaultLocked when what people are shown of it cannot be sealed.
+// InsertRecord stores a new record. It returns approval.ErrStale when the id is taken, and
+// reason.VaultLocked when the displayed text cannot be sealed.
 func (t approvalTx) InsertRecord(r *approval.Record) error {
 	encode, sealed, err := t.form(r)
 	if err != nil {
@@ -374,8 +373,8 @@ func (t approvalTx) InsertRecord(r *approval.Record) error {
 	})
 }
 
-// ReplaceRecord stores r in place of that state and version. What is sealed of it never
-// changes, but for the request, which goes when r is closed: no key is needed.
+// ReplaceRecord replaces the record that has the given state and version with r. The sealed part
+// never changes, except that the request is removed when r is closed: no key is needed.
 func (t approvalTx) ReplaceRecord(r *approval.Record, state approval.State, version int64) error {
 	found, err := t.QueryRow("SELECT 1 FROM approvals WHERE id = ?1 AND payload_key <> ''", func(*Row) error { return nil }, r.ID)
 	if err != nil {
@@ -409,7 +408,7 @@ func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, vers
 	})
 }
 
-// numbered gives r the next revision, and has it stored by write.
+// numbered gives r the next revision, and stores it with write.
 func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([]byte, error), write func(revision int64, body []byte) (int, error)) error {
 	revision, err := t.approvalRevision()
 	if err != nil {
@@ -463,7 +462,7 @@ func (t approvalTx) SetFreeze(s *approval.FreezeState) error {
 	return err
 }
 
-// changeOne turns a statement that found no row into approval.ErrStale.
+// changeOne returns approval.ErrStale for a statement that changed no row.
 func changeOne(changed int, err error) error {
 	if err == nil && changed != 1 {
 		return approval.ErrStale

@@ -2,9 +2,6 @@ package sqlite_test
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,7 +10,6 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/tool"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
@@ -97,41 +93,4 @@ func requestsKept(t *testing.T, db *sqlite.DB) []string {
 		})
 	}))
 	return ids
-}
-
-// A store of an older palyrad kept requests for ever: the migration clears
-// those of closed records.
-func TestMigrationClearsClosedRequests(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	var open []string
-	must.Do(t, sqlite.MakeOld(path, 5, func(c *sqlite.Conn) error {
-		var err error
-		open, err = fillApprovals(c)
-		return err
-	}))
-	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	if got := requestsKept(t, db); !slices.Equal(got, open) {
-		t.Errorf("the requests of %v are stored, want %v", got, open)
-	}
-}
-
-// fillApprovals stores a record of every state, each with its request, and
-// returns the ids of those that are open.
-func fillApprovals(c *sqlite.Conn) (open []string, err error) {
-	for n, state := range approval.States {
-		id := fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n)
-		const insert = `INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
-			VALUES (?1, ?2, ?3, 1, 'tool', 'agent:a', 'user:b', 'fs.write', 1, ?4, ?5)`
-		rec := approval.Record{ID: id, State: state, Revision: int64(n + 1), Version: 1, Prompt: approval.Prompt{Arguments: json.RawMessage(`{}`)},
-			Binding: tool.Binding{Arguments: json.RawMessage(`{}`)}}
-		body, err := approval.EncodeRecord(rec)
-		if err := errors.Join(err, c.Query(insert, nil, id, n+1, state, body, []byte(`{"args":"plain"}`))); err != nil {
-			return nil, err
-		}
-		if !state.Terminal() {
-			open = append(open, id)
-		}
-	}
-	return open, nil
 }

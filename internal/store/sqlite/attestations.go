@@ -13,8 +13,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// storedAttestation is the row of an entry's attestation. The event of a call that ran
-// has the whole envelope in its payload: the row then has none of its own.
+// storedAttestation returns the attestation row of an entry. The event of a completed call holds
+// the whole envelope in its payload; the row then stores no envelope.
 func storedAttestation(e call.Entry) *attest.Stored {
 	a := e.Attestation
 	if a == nil {
@@ -29,16 +29,15 @@ func storedAttestation(e call.Entry) *attest.Stored {
 	return &row
 }
 
-// holdsEnvelope reports whether a payload has an envelope byte for byte as its member.
+// holdsEnvelope reports whether a payload contains an envelope, byte for byte, as its member.
 func holdsEnvelope(payload, envelope []byte) bool {
 	const member = `"envelope":`
 	at := bytes.Index(payload, []byte(member))
 	return at >= 0 && len(envelope) > 0 && bytes.HasPrefix(payload[at+len(member):], envelope)
 }
 
-// putAttestation stores an attestation inside a unit that also emits its
-// event. A call has one attestation: a second one, or a repeated id, is
-// reason.AlreadyExists.
+// putAttestation stores an attestation inside a unit that also emits its event. A call has one
+// attestation: for a second one, or a repeated id, it returns reason.AlreadyExists.
 func putAttestation(tx *Tx, a *attest.Stored) error {
 	n, err := tx.Exec(`INSERT INTO attestations (id, proposal_id, call_digest, sha256, created_at, envelope)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
@@ -80,12 +79,12 @@ func scanAttestation(r *Row) (attest.Stored, error) {
 
 // Attestation returns the attestation with an id, or reason.NotFound.
 func (db *DB) Attestation(ctx context.Context, id string) (attest.Stored, error) {
-	return db.attestation(ctx, "WHERE a.id = ?2", id, "there is no attestation %s")
+	return db.attestation(ctx, "WHERE a.id = ?2", id, "attestation %s not found")
 }
 
 // AttestationByProposal returns the attestation of a call, or reason.NotFound.
 func (db *DB) AttestationByProposal(ctx context.Context, proposalID string) (attest.Stored, error) {
-	return db.attestation(ctx, "WHERE a.proposal_id = ?2", proposalID, "there is no attestation of proposal %s")
+	return db.attestation(ctx, "WHERE a.proposal_id = ?2", proposalID, "proposal %s has no attestation")
 }
 
 func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest.Stored, err error) {
@@ -109,9 +108,8 @@ func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest
 // maxAttestations is the longest page of Attestations.
 const maxAttestations = 500
 
-// Attestations returns a page of at most limit attestations, newest first,
-// that come before the position; 0 begins at the newest. The Position of the
-// last one is where the next page begins.
+// Attestations returns a page of at most limit attestations before the position, newest first; 0
+// starts at the newest. The next page starts at the Position of the last one.
 func (db *DB) Attestations(ctx context.Context, before int64, limit int) ([]attest.Stored, error) {
 	if limit <= 0 || limit > maxAttestations {
 		limit = maxAttestations

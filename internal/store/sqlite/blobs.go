@@ -18,11 +18,11 @@ const MaxBlob = call.MaxBlob
 
 const digestPrefix = "sha256:"
 
-// keptAgain is how old a result may be before storing it once more lets its time
-// begin anew; less would be a write for every repetition.
+// keptAgain is the age from which storing a result again renews its retention period. A smaller
+// value would cost a write for every repetition.
 const keptAgain = time.Hour
 
-// resultPlace is where a result stands.
+// resultPlace returns the place of a result.
 func resultPlace(digest [32]byte) atrest.Place { return atrest.Place{Table: "results", Digest: digest} }
 
 // sealedBlob is a blob that is ready to be stored.
@@ -55,8 +55,8 @@ func (db *DB) sealBlobs(ctx context.Context, blobs [][]byte) (list []sealedBlob,
 	return list, nil
 }
 
-// putBlobs stores blobs under their digests. What is there already is not written
-// again, unless it has expired or was kept a while ago.
+// putBlobs stores blobs under their digests. A blob that already exists is written again only if it
+// has expired or was stored more than keptAgain ago.
 func (tx *Tx) putBlobs(blobs []sealedBlob) error {
 	const put = `INSERT INTO results (digest, kept_at, key, box) VALUES (?1, ?2, ?3, ?4)
  ON CONFLICT (digest) DO UPDATE SET kept_at = ?2, key = ?3, box = ?4, expired_at = NULL WHERE expired_at IS NOT NULL OR kept_at < ?5`
@@ -69,10 +69,10 @@ func (tx *Tx) putBlobs(blobs []sealedBlob) error {
 	return nil
 }
 
-// Blob returns the data with a digest, "sha256:" and lower-case hex. It is
-// reason.NotFound when there is none, reason.ResultExpired when only the digest is
-// left, reason.VaultLocked while it cannot be opened, and reason.VerificationFailed
-// when it is not what was stored.
+// Blob returns the data with a digest ("sha256:" and lower-case hex). It returns reason.NotFound
+// for an unknown digest, reason.ResultExpired when only the digest is left, reason.VaultLocked
+// while the data cannot be opened, and reason.VerificationFailed when the data does not match the
+// digest.
 func (db *DB) Blob(ctx context.Context, digest string) (data []byte, err error) {
 	sum, err := parseDigest(digest)
 	if err != nil {
@@ -86,24 +86,18 @@ func (db *DB) Blob(ctx context.Context, digest string) (data []byte, err error) 
 			key, data, expired = r.Text(0), r.Bytes(1), r.Time(2)
 			return nil
 		}, sum[:])
-		if err != nil || found {
-			return err
-		}
-		// What an older palyrad stored, and the background has not sealed yet.
-		found, err = c.QueryRow("SELECT data FROM blobs WHERE digest = ?1", func(r *Row) error { data = r.Bytes(0); return nil }, sum[:])
 		return err
 	})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading blob %s: %w", digest, err)
 	case !found:
-		return nil, reason.Errorf(reason.NotFound, "there is no blob %s", digest)
+		return nil, reason.Errorf(reason.NotFound, "blob %s not found", digest)
 	case !expired.IsZero():
 		return nil, expiredError(digest, expired)
-	case key != "":
-		if data, err = db.keys.Open(ctx, resultPlace(sum), key, data); err != nil {
-			return nil, err
-		}
+	}
+	if data, err = db.keys.Open(ctx, resultPlace(sum), key, data); err != nil {
+		return nil, err
 	}
 	if sha256.Sum256(data) != sum {
 		return nil, reason.Errorf(reason.VerificationFailed, "blob %s does not have the content of its digest", digest)
@@ -120,7 +114,7 @@ func parseDigest(digest string) (sum [32]byte, err error) {
 	return [32]byte(raw), nil
 }
 
-// expiredError is the error for what is not kept any more.
+// expiredError returns the error for data whose retention period is over.
 func expiredError(what string, at time.Time) error {
 	return reason.Errorf(reason.ResultExpired, "%s expired at %s: only its digest is kept", what, at.Format(time.RFC3339))
 }

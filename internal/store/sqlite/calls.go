@@ -40,7 +40,7 @@ func (s *Calls) Record(ctx context.Context, e call.Entry) (int64, error) {
 	return events[len(events)-1].Seq, nil
 }
 
-// sizeOf is how much an entry writes beside its events.
+// sizeOf returns the number of bytes an entry writes in addition to its events.
 func sizeOf(blobs [][]byte, attestation *attest.Stored) (n int64) {
 	for _, blob := range blobs {
 		n += int64(len(blob))
@@ -71,7 +71,7 @@ func writeEntry(tx *Tx, e call.Entry, blobs []sealedBlob, attestation *attest.St
 	return nil
 }
 
-// takeClaim reserves a key, after forgetting the keys that are too old.
+// takeClaim reserves a key, after deleting expired keys.
 func takeClaim(tx *Tx, c call.Claim) error {
 	if _, err := tx.Exec("DELETE FROM claims WHERE at < ?1", tx.Now().Add(-call.ClaimLife)); err != nil {
 		return fmt.Errorf("forgetting old idempotency keys: %w", err)
@@ -88,7 +88,7 @@ func takeClaim(tx *Tx, c call.Claim) error {
 	return nil
 }
 
-// Claimed returns the claim of a key that is not too old.
+// Claimed returns the claim of a key that has not expired.
 func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (claim call.Claim, found bool, err error) {
 	err = s.db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow("SELECT digest, proposal_id, at FROM claims WHERE principal = ?1 AND key = ?2 AND at >= ?3",
@@ -101,7 +101,7 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 	return claim, found, err
 }
 
-// Ready reports whether what calls leave behind can be kept.
+// Ready reports whether results of calls can be stored.
 func (s *Calls) Ready(ctx context.Context) error { return s.db.keys.Ready(ctx) }
 
 // Head is the newest durable event, from memory.
@@ -110,7 +110,7 @@ func (s *Calls) Head() (size int64, hash [32]byte) {
 	return head.Seq, head.Hash
 }
 
-// OpenCalls lists the calls that were decided and have no end.
+// OpenCalls lists the calls that were decided and have not ended.
 func (s *Calls) OpenCalls(ctx context.Context) (open []call.OpenCall, err error) {
 	err = s.db.Read(ctx, func(c *Conn) error {
 		return c.Query("SELECT proposal_id, session, run, actor FROM open_calls ORDER BY proposal_id", func(r *Row) error {

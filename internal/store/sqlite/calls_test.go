@@ -3,8 +3,6 @@ package sqlite_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -87,43 +85,9 @@ func TestCallPagesUseIndexes(t *testing.T) {
 	}
 }
 
-// TestMigrationFillsCalls: the calls of an older store are listed by whose they are.
-func TestMigrationFillsCalls(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	must.Do(t, sqlite.MakeOld(path, 10, func(c *sqlite.Conn) error {
-		errs := []error{c.Query("INSERT INTO sessions (id, principal, device, client, on_behalf_of, started_at) VALUES ('s', ?1, '', '', 'user:alice', 1)", nil, coder.String())}
-		for _, call := range [][2]string{{"s", "a"}, {"s", "b"}, {"gone", "c"}} {
-			errs = append(errs, c.Query("INSERT INTO session_calls (session, proposal_id, of_run) VALUES (?1, ?2, 0)", nil, call[0], call[1]))
-		}
-		return errors.Join(errs...)
-	}))
-	calls := sqlite.NewCalls(sqlitetest.OpenAt(t, path, sqlite.Options{}))
-	for want, f := range map[string]call.Filter{
-		"[c b a]": {}, "[b a]": {Of: access.User("alice"), Principal: coder}, "[]": {Of: access.User("bob")},
-	} {
-		f.PageSize = 5
-		if ids, _, err := calls.Calls(t.Context(), f); err != nil || fmt.Sprint(ids) != want {
-			t.Errorf("%+v: %v, %v, want %s", f, ids, err, want)
-		}
-	}
-}
-
-// TestMigrationKeepsOpenCalls: a start after an upgrade ends what a crash left open.
-func TestMigrationKeepsOpenCalls(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	must.Do(t, sqlite.MakeOld(path, 34, func(c *sqlite.Conn) error {
-		return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES ('b', 's', 'run-b', ?1), ('a', 's', 'run-a', ?1)", nil, coder.String())
-	}))
-	if ids := openIDs(t, sqlite.NewCalls(sqlitetest.OpenAt(t, path, sqlite.Options{}))); !slices.Equal(ids, []string{"a", "b"}) {
-		t.Errorf("open %v", ids)
-	}
-}
-
 // Another room's unit opens a call as well, and a unit that is rolled back does
 // not.
-func TestOpenCallsOfOtherRooms(t *testing.T) {
+func TestOpenCallsOfOtherStores(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)

@@ -11,10 +11,10 @@ import (
 	zs "zombiezen.com/go/sqlite"
 )
 
-// Conn is a connection inside a transaction: a snapshot that reads.
+// Conn is a connection inside a read transaction, which sees one snapshot.
 type Conn struct {
 	c *zs.Conn
-	// broken is the first error that means the storage itself failed.
+	// broken is the first error that means that the storage itself failed.
 	broken error
 }
 
@@ -55,11 +55,10 @@ func (r *Row) Time(col int) time.Time {
 	return time.UnixMicro(r.s.ColumnInt64(col)).UTC()
 }
 
-// Query runs one SQL statement and calls fn for every row; an error of fn ends
-// it and is returned. Arguments bind to ?1, ?2 and so on: text and named text
-// types, []byte (nil is NULL), json.RawMessage as a blob, integers, bool as 0
-// or 1, float64, time.Time as microseconds since 1970 (the zero time is NULL)
-// and nil.
+// Query runs one SQL statement and calls fn for every row. An error of fn ends the query and is
+// returned. Arguments bind to ?1, ?2 and so on: text and named text types, []byte (nil is NULL),
+// json.RawMessage as a blob, integers, bool as 0 or 1, float64, time.Time as microseconds since
+// 1970 (the zero time is NULL) and nil.
 func (c *Conn) Query(query string, fn func(*Row) error, args ...any) error {
 	stmt, err := c.c.Prepare(query)
 	if err != nil {
@@ -89,7 +88,7 @@ func (c *Conn) Query(query string, fn func(*Row) error, args ...any) error {
 	}
 }
 
-// list reads rows in a transaction of its own; doing is what an error begins with.
+// list reads rows in its own transaction; doing is the prefix of its errors.
 func list[T any](ctx context.Context, db *DB, doing string, scan func(*Row) (T, error), query string, args ...any) (all []T, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		return c.Query(query, func(r *Row) error {
@@ -104,7 +103,7 @@ func list[T any](ctx context.Context, db *DB, doing string, scan func(*Row) (T, 
 	return all, nil
 }
 
-// QueryRow is Query for at most one row; found is false when there is none.
+// QueryRow is Query for at most one row; found is false if the query returns no row.
 func (c *Conn) QueryRow(query string, fn func(*Row) error, args ...any) (found bool, err error) {
 	err = c.Query(query, func(r *Row) error {
 		if found {
@@ -116,8 +115,7 @@ func (c *Conn) QueryRow(query string, fn func(*Row) error, args ...any) (found b
 	return found && err == nil, err
 }
 
-// note remembers the first error of the storage, so that a check which
-// swallows it cannot commit.
+// note records the first storage error, so that a check that ignores the error cannot commit.
 func (c *Conn) note(err error) error {
 	err = withFiles(err)
 	if c.broken == nil && isStorageError(err) {
@@ -132,21 +130,19 @@ type Tx struct {
 	now     time.Time
 	drafts  []event.Draft
 	changed bool
-	// bound is how many bytes of text and blobs went into statements.
+	// bound is the number of bytes of text and blobs bound to statements.
 	bound int64
-	// joined is how many calls were added to their session.
+	// joined is the number of calls that were added to their session.
 	joined int
 }
 
-// Now is the time of the batch, in UTC with microseconds. It never lies before
-// the last event.
+// Now is the time of the batch, in UTC with microseconds. It is never before the last event.
 func (tx *Tx) Now() time.Time { return tx.now }
 
-// Emit adds an event to the unit: it is appended when the check passes.
+// Emit adds events to the unit. They are appended if the check passes.
 func (tx *Tx) Emit(drafts ...event.Draft) { tx.drafts = append(tx.drafts, drafts...) }
 
-// Exec runs one SQL statement and returns how many rows it changed. Arguments
-// bind as for Query.
+// Exec runs one SQL statement and returns the number of changed rows. Arguments bind as for Query.
 func (tx *Tx) Exec(query string, args ...any) (changed int, err error) {
 	tx.changed = true
 	tx.bound += sizeOfArgs(args)
@@ -157,7 +153,7 @@ func (tx *Tx) Exec(query string, args ...any) (changed int, err error) {
 }
 
 func reset(stmt *zs.Stmt) {
-	// Reset repeats the error of the last Step, which was returned already.
+	// Reset returns the error of the last Step again, which was already returned.
 	_ = stmt.Reset()
 	_ = stmt.ClearBindings()
 }

@@ -3,6 +3,12 @@
 // connection writes. Its work comes in units; the units that wait at the same time
 // are written in one transaction and made durable by one COMMIT (group commit).
 // Read-only connections read snapshots at the same time.
+//
+// A call writes few pages, because each costs processor and disk time. The envelope of an
+// attestation is in its event only. The session of a call is first a row of recent_calls, and 64
+// rows move together to the table with three indexes. Events are found by code and actor through
+// event_places, one row for each tile of 256 events; an index on events would cost each append two
+// pages.
 package sqlite
 
 import (
@@ -42,32 +48,31 @@ type Options struct {
 	Now func() time.Time
 	// Origin is the gateway's id, the origin line of its checkpoints.
 	Origin string
-	// Verifiers know the keys, present and past, that signed the checkpoints.
+	// Verifiers hold the present and past keys that signed checkpoints.
 	Verifiers note.Verifiers
-	// Committed, if set, is told of every commit. Calls come one at a time and
-	// hold up the next commit, so that it must not wait for anything.
+	// Committed, if set, is called after every commit. Calls are sequential and delay the next
+	// commit, so Committed MUST NOT block.
 	Committed func(c CommitInfo)
-	// Wrote, if set, is told of every unit that was committed. It must not wait
-	// for anything either.
+	// Wrote, if set, is called for every committed unit. It MUST NOT block.
 	Wrote func(Written)
-	// Reserve is what of the disk is kept for operators; zero is nothing.
+	// Reserve configures the disk space reserved for operators; the zero value reserves none.
 	Reserve ReserveOptions
-	// Results wraps the keys of what calls leave behind. Without it nothing of that
-	// can be stored or read until UseVault.
+	// Results wraps the keys of stored results. If it is nil, results can be neither stored nor
+	// read until UseVault.
 	Results atrest.Ring
 }
 
 // CommitInfo describes one commit of the writer.
 type CommitInfo struct {
-	// Units and Events are how many it made durable together.
+	// Units and Events are the numbers of units and events in the commit.
 	Units, Events int
-	// Took is how long the COMMIT alone took, which is mostly the disk's sync.
+	// Took is the duration of the COMMIT alone, which is mostly the disk's sync.
 	Took time.Duration
 }
 
-// Load is how busy a store is.
+// Load describes how busy a store is.
 type Load struct {
-	// Queued are units that wait for a commit, Reading the readers in use.
+	// Queued is the number of units that wait for a commit, Reading the number of readers in use.
 	Queued, Reading int
 }
 
@@ -90,20 +95,12 @@ type DB struct {
 	closed atomic.Bool
 	// reading counts the readers in use.
 	reading atomic.Int64
-	older   bool
-	// onTended is nil but in tests that end the store between two steps.
-	onTended func(step string)
 }
 
-// Older reports whether the store was opened read-only, and an older release left it:
-// it lacks tables until the next start.
-func (db *DB) Older() bool { return db.older }
-
-// Open opens the store at path and creates it with mode 0600 when it is not
-// there. It verifies the journal from its last checkpoint before it writes
-// anything, and then applies missing migrations; it repairs nothing. Errors
-// that an operator can act on are reason.Error; a journal that does not verify
-// is a journal.CorruptError.
+// Open opens the store at path and creates it with mode 0600 if it does not exist. It verifies the
+// journal from its last checkpoint before it writes anything, and then applies missing migrations.
+// It repairs nothing. Errors that an operator can act on are reason.Error; a journal that fails
+// verification is a journal.CorruptError.
 func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -122,11 +119,10 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	return db, nil
 }
 
-// inspect reads what is there, with connections that cannot change it: a
-// refusal leaves every byte as it was, the WAL included. A file without a
-// schema holds nothing yet.
+// inspect reads the store through connections that cannot change it. A refused store, including its
+// WAL, keeps every byte. A file without a schema is an empty store.
 func (db *DB) inspect(ctx context.Context, opts Options) error {
-	// Read before the journal is, so that it cannot be ahead of it.
+	// The head file is read before the journal, so that it cannot be ahead of the journal.
 	noted, err := readHeadFile(db.path)
 	if err != nil {
 		return err
@@ -154,7 +150,7 @@ func (db *DB) inspect(ctx context.Context, opts Options) error {
 	return refuse(db.path, db.holds(ctx, noted, signed))
 }
 
-// openForWriting makes the schema current and takes up the journal's end.
+// openForWriting migrates the schema and loads the end of the journal.
 func (db *DB) openForWriting(opts Options) error {
 	spare, err := openReserve(db.path, opts.Reserve)
 	if err != nil {
@@ -186,8 +182,8 @@ func (db *DB) openForWriting(opts Options) error {
 	return nil
 }
 
-// closeFiles closes what is open: the writer last, so that SQLite moves the
-// WAL into the file and deletes it.
+// closeFiles closes the open files. The writer is closed last, so that SQLite moves the WAL into
+// the file and deletes it.
 func (db *DB) closeFiles() (err error) {
 	if db.pool != nil {
 		err = db.pool.Close()
@@ -199,7 +195,7 @@ func (db *DB) closeFiles() (err error) {
 	return err
 }
 
-// refuse says of a journal that does not verify what to do.
+// refuse adds the operator's next step to the error of a journal that fails verification.
 func refuse(path string, err error) error {
 	if err == nil {
 		return nil
@@ -216,11 +212,10 @@ func refuse(path string, err error) error {
 // Path returns the file's path.
 func (db *DB) Path() string { return db.path }
 
-// Commit runs the unit and returns its events when they are durable. The first
-// caller commits for all who wait. An error of Check comes back as it is, with
-// nothing of the unit kept; reason.JournalUnavailable means that nothing of
-// the whole batch was acknowledged. A caller whose context ends before its
-// unit was begun gets the context's error; after that Commit waits, because
+// Commit runs the unit and returns its events once they are durable. The first caller commits for
+// all waiting callers. An error of Check is returned unchanged, and nothing of the unit is stored.
+// reason.JournalUnavailable means that nothing of the whole batch was acknowledged. A caller whose
+// context ends before its unit starts gets the context's error; after that Commit waits, because
 // the outcome must be known.
 func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	if db.writer == nil {
@@ -259,7 +254,7 @@ func read(ctx context.Context, pool *sqlitex.Pool, fn func(*Conn) error) (err er
 	return fn(conn)
 }
 
-// contextError prefers the reason why a query was interrupted.
+// contextError returns ctx's error instead of err if the end of ctx interrupted a query.
 func contextError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && zs.ErrCode(err) == zs.ResultInterrupt {
 		return ctx.Err()
@@ -267,10 +262,9 @@ func contextError(ctx context.Context, err error) error {
 	return err
 }
 
-// Healthy returns nil, or the reason.JournalUnavailable error that the last
-// failed commit left behind. Only a successful write clears it: the next
-// Commit or Probe tries one. Healthy also returns an error when the disk was nearly
-// full at the last look, since new work is refused then.
+// Healthy returns nil, or the reason.JournalUnavailable error of the last failed commit. Only a
+// successful write clears that error: the next Commit or Probe attempts one. Healthy also returns
+// an error when the last measurement found the disk nearly full, since new work is then refused.
 func (db *DB) Healthy() error {
 	if db.writer == nil {
 		return nil
@@ -278,9 +272,8 @@ func (db *DB) Healthy() error {
 	return db.writer.healthy()
 }
 
-// Probe tries a write when the last commit failed, which clears that state if it
-// succeeds, and measures the disk. It does not write to a healthy store. It returns
-// what Healthy then does.
+// Probe attempts a write if the last commit failed, which clears the error on success, and measures
+// the disk. It does not write to a healthy store. It returns the result of Healthy.
 func (db *DB) Probe() error {
 	if db.writer == nil {
 		return nil
@@ -321,7 +314,7 @@ func openError(path string, err error) error {
 	return e.WithRemedy("Check that the directory of %s exists and its disk is not full or read-only.", path)
 }
 
-// unusable says of a file that SQLite cannot work with what to do.
+// unusable adds the operator's next step to the error of a file that SQLite cannot use.
 func unusable(path string, err error) error {
 	switch {
 	case reason.Of(err) != reason.Internal:
@@ -350,7 +343,7 @@ func openWriter(path string) (*zs.Conn, error) {
 		"PRAGMA synchronous = FULL",
 		"PRAGMA foreign_keys = ON",
 		"PRAGMA trusted_schema = OFF",
-		"PRAGMA secure_delete = ON",  // what was sealed or has expired is not left in the file
+		"PRAGMA secure_delete = ON",  // sealed or expired data must not remain in the file
 		"PRAGMA cache_size = -16000", // KiB
 		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
 		"PRAGMA journal_size_limit = 67108864",
@@ -376,7 +369,7 @@ func openReaders(path string) (*sqlitex.Pool, error) {
 	return pool, nil
 }
 
-// isDamage tells a file whose content is not what SQLite wrote.
+// isDamage reports whether err means that the file content is damaged.
 func isDamage(err error) bool {
 	switch zs.ErrCode(err).ToPrimary() {
 	case zs.ResultCorrupt, zs.ResultNotADB:
@@ -385,8 +378,8 @@ func isDamage(err error) bool {
 	return false
 }
 
-// damagedFrom names the first event that an error of a damaged file keeps
-// from being read.
+// damagedFrom returns an error with the first event that cannot be read because the file is
+// damaged.
 func damagedFrom(seq int64, err error) error {
 	if !isDamage(err) {
 		return err
@@ -394,7 +387,7 @@ func damagedFrom(seq int64, err error) error {
 	return &journal.CorruptError{Seq: seq, What: "the store's file is damaged: " + err.Error()}
 }
 
-// isStorageError tells failures of disk and memory from those of a statement.
+// isStorageError distinguishes failures of disk and memory from errors of a statement.
 func isStorageError(err error) bool {
 	switch zs.ErrCode(err).ToPrimary() {
 	case zs.ResultFull, zs.ResultIOErr, zs.ResultCorrupt, zs.ResultNotADB, zs.ResultReadOnly,

@@ -9,8 +9,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// noteDevices stores which devices an event is of, where the sessions of a device do
-// not lead to it.
+// noteDevices stores the devices of an event that cannot be found through the device's sessions.
 func (w *writer) noteDevices(e *journal.Event) error {
 	if e.Code != event.Voted && e.Code != event.GrantMinted && !e.Code.Attributed() {
 		return nil
@@ -38,9 +37,9 @@ func (w *writer) noteDevices(e *journal.Event) error {
 	return nil
 }
 
-// ofDevice selects the sequence numbers of what was done with a device (?1), those
-// before ?4, newest first: what the table has, the calls of its sessions (from ?2 up to
-// ?3) and the runs. The calls of a run are the run's.
+// ofDevice selects the sequence numbers of the acts of a device (?1) before ?4, newest first: the
+// rows of the table, the calls of its sessions (from ?2 to ?3), and its runs. A call of a run
+// counts as part of the run.
 var ofDevice = `SELECT seq FROM (
  SELECT seq FROM device_acts WHERE device = ?1
  UNION SELECT seq FROM events INDEXED BY events_session WHERE session >= ?2 AND session < ?3 AND session <> '' AND run = '' AND code = '` + string(event.Proposed) + `'
@@ -52,8 +51,8 @@ var ofDevice = `SELECT seq FROM (
 
 var deviceActs = "SELECT " + eventColumns + " FROM events WHERE seq IN (" + ofDevice + ") ORDER BY seq DESC"
 
-// DeviceActs returns what was approved, started and changed with a device, newest
-// first: events with a sequence number below before, 0 for the newest.
+// DeviceActs returns the approvals, starts and changes made with a device, newest first: events
+// with a sequence number below before, or from the newest on if before is 0.
 func (db *DB) DeviceActs(ctx context.Context, device string, before int64, limit int) (acts []journal.Event, err error) {
 	if before == 0 {
 		before = 1<<63 - 1

@@ -1,15 +1,12 @@
 package sqlite_test
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
-	"palyra/internal/evidence/journal"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
@@ -74,31 +71,9 @@ func TestDeviceActs(t *testing.T) {
 	}
 }
 
-// The store of a release before is read once, so that what a device did then is found,
-// too; an event that was erased or is no JSON stops nothing.
-func TestDeviceActsOfBefore(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	var events []journal.Event
-	var head journal.Head
-	var edge journal.Edge
-	drafts := append(deeds(), event.Draft{Code: event.Voted, Actor: "user:ada", Subject: "erased", Payload: []byte(`{"vote":{"device":"` + lost + `"}}`)})
-	for _, d := range drafts {
-		e := journal.Seal(head, d, time.Unix(1, 0), journal.NewNonce())
-		edge.Append(e.Hash)
-		head, events = e.Head(), append(events, e)
-	}
-	rows := `UPDATE events SET payload = NULL, salt = NULL WHERE subject = 'erased';
-INSERT INTO session_runs (session, run) VALUES ('` + lost + `.s', 'named'), ('` + lost + `.r', 'mine run') ON CONFLICT DO NOTHING;`
-	must.Do(t, sqlite.MakeOlder(path, 19, events, rows))
-	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	want := slices.DeleteFunc(slices.Clone(mine), func(s string) bool { return s == "mine member" || s == "mine ceiling" }) // of which nobody kept the device
-	if got := actsOf(t, db, lost, 50); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// What another device did costs nothing: the queries go by indexes alone.
+// TestDeviceActsOfAnOlderRelease: the store of an older release is read once, so that the acts of a
+// device from that time are found. An event that was erased or is not JSON does not stop this.
+// TestDeviceActsScanNothing: the acts of other devices cost nothing: the queries use only indexes.
 func TestDeviceActsScanNothing(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

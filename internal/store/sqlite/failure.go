@@ -23,12 +23,11 @@ func (w *writer) healthy() error {
 	return w.reserve.low()
 }
 
-// failed is healthy without the look at the disk.
+// failed is Healthy without the measurement of the disk.
 func (w *writer) failed() bool { return w.failure.Load() != nil }
 
-// fail rolls the batch back and puts the writer in the failed state. Whether a
-// failed COMMIT reached the disk is unknown, so the head is read again before
-// anything else is written.
+// fail rolls the batch back and puts the writer in the failed state. A failed COMMIT may or may not
+// have reached the disk, so the head is read again before the next write.
 func (w *writer) fail(cause error) error {
 	if !w.conn.AutocommitEnabled() {
 		if err := w.exec("ROLLBACK"); err != nil {
@@ -125,7 +124,7 @@ func (w *writer) close() error {
 	return errors.Join(err, w.reserve.close())
 }
 
-// refuseMore lets no further unit in; idle closes when the last one is done.
+// refuseMore rejects further units; idle closes when the last running unit ends.
 func (w *writer) refuseMore() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,10 +141,9 @@ func (w *writer) refuseMore() {
 // the WAL, its index and a directory.
 const mostOpened = 4
 
-// withFiles joins an error of SQLite's, which says that a file cannot be opened and not
-// why, with the limit of open files where that is why. SQLite keeps errno to itself, so
-// that it is looked whether files can be opened at all; what SQLite opened meanwhile it
-// may have closed again.
+// withFiles adds the limit of open files to an SQLite error that reports only that a file cannot be
+// opened. SQLite does not expose errno, so withFiles tests whether any file can be opened. The
+// result is not certain: SQLite may have closed files in the meantime.
 func withFiles(err error) error {
 	if err == nil || zs.ErrCode(err).ToPrimary() != zs.ResultCantOpen || outOfFiles(err) {
 		return err

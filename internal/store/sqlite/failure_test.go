@@ -96,8 +96,8 @@ func TestCommitRecoversByItself(t *testing.T) {
 	}
 }
 
-// TestSwallowedStorageErrorStillFails: a check that hides the disk's error
-// must not commit half of what it wrote.
+// TestSwallowedStorageErrorStillFails: a check that hides a storage error must not commit part of
+// its writes.
 func TestSwallowedStorageErrorStillFails(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

@@ -10,18 +10,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// SchemaVersions returns the versions that there have been, oldest first.
-func SchemaVersions() (versions []int, err error) {
-	list, err := listMigrations()
-	for _, m := range list {
-		versions = append(versions, m.version)
-	}
-	return versions, err
-}
-
-// MakeOlder makes a store as a palyrad of an older schema version left it,
+// MakeOlder makes a store of the schema before the baseline, as the palyrad of lastUpgrader left it,
 // with events, and rows that a script adds.
-func MakeOlder(path string, version int, events []journal.Event, rows string) error {
+func MakeOlder(path string, events []journal.Event, rows string) error {
 	if err := prepareFile(path); err != nil {
 		return err
 	}
@@ -29,22 +20,20 @@ func MakeOlder(path string, version int, events []journal.Event, rows string) er
 	if err != nil {
 		return err
 	}
-	return errors.Join(makeOlder(conn, version, events, rows), conn.Close())
+	return errors.Join(makeOlder(conn, events, rows), conn.Close())
 }
 
-func makeOlder(conn *zs.Conn, version int, events []journal.Event, rows string) error {
-	list, err := listMigrations()
-	if err != nil {
+// undoBaseline is finishOlder undone.
+const undoBaseline = `CREATE TABLE blobs (digest BLOB PRIMARY KEY, data BLOB NOT NULL) STRICT;
+CREATE TABLE untended (what TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_plain ON approvals (id) WHERE payload_key IS NULL;`
+
+func makeOlder(conn *zs.Conn, events []journal.Event, rows string) error {
+	if err := migrate(conn); err != nil {
 		return err
 	}
-	for _, m := range list {
-		if m.version > version {
-			break
-		}
-		script := fmt.Sprintf("%s;\nPRAGMA application_id = %d; PRAGMA user_version = %d;", m.sql, applicationID, m.version)
-		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
-			return err
-		}
+	if err := sqlitex.ExecuteScript(conn, fmt.Sprintf("%sPRAGMA user_version = %d;", undoBaseline, lastOlder), nil); err != nil {
+		return err
 	}
 	w := &writer{conn: conn}
 	c := &Conn{c: conn}

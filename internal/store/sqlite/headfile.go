@@ -16,11 +16,10 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// headFile is a small file beside the store that names the newest durable event.
-// It is there because SQLite drops the end of a damaged or shortened WAL without an
-// error: a journal that ends before the event in this file has lost events. The
-// file is written after each commit and not synced, so that it costs no wait for
-// the disk; after a crash the journal may therefore be ahead of it.
+// headFile is a small file next to the store that names the newest durable event. SQLite drops the
+// end of a damaged or shortened WAL without an error, so a journal that ends before the event in
+// this file has lost events. The file is written after each commit and not synced, which costs no
+// wait for the disk. After a crash the journal may therefore be ahead of it.
 type headFile struct{ file *os.File }
 
 const headFormat = "palyra-head v1 %020d %s\n"
@@ -49,8 +48,8 @@ func (h *headFile) write(head journal.Head) error {
 // close syncs it, so that after a stop in order it is exact.
 func (h *headFile) close() error { return errors.Join(h.file.Sync(), h.file.Close()) }
 
-// readHeadFile returns what the head file says. A store that has none, or one
-// that a power cut left empty, has the zero head, which every journal holds.
+// readHeadFile returns the content of the head file. If the file is missing, or empty after a power
+// loss, it returns the zero head, which every journal contains.
 func readHeadFile(path string) (head journal.Head, err error) {
 	text, err := os.ReadFile(headPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,14 +68,13 @@ func readHeadFile(path string) (head journal.Head, err error) {
 		copy(head.Hash[:], raw)
 	}
 	if string(text) != fmt.Sprintf(headFormat, head.Seq, hex.EncodeToString(head.Hash[:])) {
-		return journal.Head{}, reason.Errorf(reason.VerificationFailed, "%s cannot be read, so that nobody knows where the journal has to end", headPath(path)).
+		return journal.Head{}, reason.Errorf(reason.VerificationFailed, "%s cannot be read, so the expected end of the journal is unknown", headPath(path)).
 			WithRemedy("Something has damaged the state directory. Run `palyra journal verify` on a machine that remembers this gateway's checkpoints; when it finds nothing, remove the file.")
 	}
 	return head, nil
 }
 
-// signedSize is how many events the newest checkpoint covers, which has been
-// verified.
+// signedSize returns the number of events that the newest verified checkpoint covers.
 func (db *DB) signedSize(ctx context.Context) (int64, error) {
 	page, err := db.Events(ctx, journal.Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
 	if err != nil || len(page) == 0 {
@@ -94,8 +92,8 @@ func missing(path string, head, noted journal.Head) error {
 		"events are missing: the journal ends at %d, %s says that it reached %d", head.Seq, headPath(path), noted.Seq)}
 }
 
-// holds checks that the journal has the event that the head file names. Up to
-// the newest checkpoint, which covers signed events, it was verified.
+// holds checks that the journal contains the event named by the head file. Events up to the newest
+// checkpoint are already verified.
 func (db *DB) holds(ctx context.Context, noted journal.Head, signed int64) error {
 	if noted.Seq == 0 {
 		return nil
@@ -109,7 +107,7 @@ func (db *DB) holds(ctx context.Context, noted journal.Head, signed int64) error
 	}
 	if len(page) == 0 || page[0].Hash != noted.Hash {
 		first := min(signed+1, noted.Seq)
-		return &journal.CorruptError{Seq: first, What: fmt.Sprintf("the events %d to %d are not those that %s stands for", first, noted.Seq, headPath(db.path))}
+		return &journal.CorruptError{Seq: first, What: fmt.Sprintf("the events %d to %d differ from the events of %s", first, noted.Seq, headPath(db.path))}
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ func killed(t *testing.T) (path string, known note.Verifiers) {
 	return path, known
 }
 
-// TestLostWALIsNoticed: SQLite takes a WAL that is cut off, damaged or gone for
-// one that ended there. The head file knows better, and nothing is changed.
+// TestLostWALIsNoticed: SQLite treats a truncated, damaged or missing WAL as one that ended there.
+// The head file detects this, and nothing is changed.
 func TestLostWALIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -83,7 +83,7 @@ func TestLostWALIsNoticed(t *testing.T) {
 	}
 }
 
-// TestHeadFile damages the head file itself, or puts another store beside it.
+// TestHeadFile damages the head file itself, or replaces the store next to it.
 func TestHeadFile(t *testing.T) {
 	t.Parallel()
 	open := func(path string, known note.Verifiers) error {
@@ -120,8 +120,8 @@ func TestHeadFile(t *testing.T) {
 	}
 }
 
-// TestCommitsAreTold with what they held.
-func TestCommitsAreTold(t *testing.T) {
+// TestCommitsAreReported: each commit is reported with its contents.
+func TestCommitsAreReported(t *testing.T) {
 	t.Parallel()
 	var told []sqlite.CommitInfo
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{

@@ -65,32 +65,6 @@ func PutBlob(db *DB, tx *Tx, data []byte) (digest string, err error) {
 	return fmt.Sprintf("sha256:%x", blobs[0].digest), tx.putBlobs(blobs)
 }
 
-// MakeOld makes a store of an older schema version, with what fill writes.
-func MakeOld(path string, version int, fill func(*Conn) error) (err error) {
-	if err := prepareFile(path); err != nil {
-		return err
-	}
-	conn, err := openWriter(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	list, err := listMigrations()
-	if err != nil {
-		return err
-	}
-	script := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, version)
-	for _, m := range list {
-		if m.version <= version {
-			script += m.sql
-		}
-	}
-	if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
-		return err
-	}
-	return fill(&Conn{c: conn})
-}
-
 // RunsPlan returns the steps by which SQLite finds a page of runs.
 func RunsPlan(db *DB, f run.Filter) ([]string, error) {
 	query, args := runsQuery(f, run.PageSize(f.PageSize))
@@ -157,6 +131,3 @@ const (
 
 // SessionCallEvents is how the events of a session's calls are found.
 const SessionCallEvents = sessionCallEvents
-
-// OnTended has fn told of the steps of the background.
-func OnTended(db *DB, fn func(step string)) { db.onTended = fn }

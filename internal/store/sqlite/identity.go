@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
@@ -24,37 +23,13 @@ func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	later, err := s.laterColumns(ctx, "members", "removed_at", "awaits_consent")
-	if err != nil {
-		return nil, err
-	}
-	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+later+" FROM members ORDER BY principal")
-}
-
-// laterColumns are columns of a table, each NULL in a store of before there was the
-// column, which palyrad doctor reads as it is.
-func (s IdentityStore) laterColumns(ctx context.Context, table string, columns ...string) (string, error) {
-	there := map[string]bool{}
-	err := s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT name FROM pragma_table_info(?1)", func(r *Row) error {
-			there[r.Text(0)] = true
-			return nil
-		}, table)
-	})
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", table, err)
-	}
-	for i, name := range columns {
-		if !there[name] {
-			columns[i] = "NULL"
-		}
-	}
-	return strings.Join(columns, ", "), nil
+	return list(ctx, s.db, "reading members", scanMember,
+		"SELECT principal, owner, roles, disabled, created_at, removed_at, awaits_consent FROM members ORDER BY principal")
 }
 
 func scanMember(r *Row) (access.Member, error) {
 	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5), AwaitsConsent: r.Bool(6)}
-	m.Disabled = m.Disabled || m.Removed() // whatever the row says of it
+	m.Disabled = m.Disabled || m.Removed() // a removal overrides the stored flag
 	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
 		return m, err
 	}
@@ -67,18 +42,11 @@ func scanMember(r *Row) (access.Member, error) {
 	return m, nil
 }
 
-const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
-
-// keyColumns follow them since later migrations.
-const keyColumns = `, login_until, keys, old_key_at, presence`
+const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version, login_until, keys, old_key_at, presence`
 
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	later, err := s.laterColumns(ctx, "devices", "login_until", "keys", "old_key_at", "presence")
-	if err != nil {
-		return nil, err
-	}
-	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+", "+later+" FROM devices ORDER BY id")
+	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+" FROM devices ORDER BY id")
 }
 
 func scanDevice(r *Row) (identity.Device, error) {
@@ -87,10 +55,7 @@ func scanDevice(r *Row) (identity.Device, error) {
 		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11),
 		LoginUntil: r.Time(12), OldKeyAt: r.Time(14),
 	}
-	if text := r.Bytes(13); len(text) == 0 {
-		// Releases before had one key per device, and it was in use.
-		d.Keys = []identity.Key{{SHA256: d.KeySHA256, NotAfter: d.NotAfter, UsedAt: d.CreatedAt}}
-	} else if err := json.Unmarshal(text, &d.Keys); err != nil {
+	if err := json.Unmarshal(r.Bytes(13), &d.Keys); err != nil {
 		return d, fmt.Errorf("keys of device %s: %w", d.ID, err)
 	}
 	if text := r.Bytes(15); len(text) > 0 {
@@ -104,7 +69,7 @@ func scanDevice(r *Row) (identity.Device, error) {
 	return d, d.RevokedBy.UnmarshalText(r.Bytes(9))
 }
 
-// Apply makes the change in one unit with its events.
+// Apply stores the change and its events in one unit.
 func (s IdentityStore) Apply(ctx context.Context, c identity.Change) error {
 	_, err := s.db.Commit(ctx, Unit{Events: c.Events, Check: func(tx *Tx) error { return applyIdentity(tx, c) }})
 	return err
@@ -149,7 +114,7 @@ func applyIdentity(tx *Tx, c identity.Change) error {
 	return nil
 }
 
-// Bindings returns who logs in as which member.
+// Bindings returns the mapping of external identities to members.
 func (s IdentityStore) Bindings(ctx context.Context) ([]identity.Binding, error) {
 	return list(ctx, s.db, "reading who logs in", scanBinding, "SELECT issuer, subject, member, made_at FROM logins")
 }
@@ -172,19 +137,19 @@ func insertBinding(tx *Tx, b identity.Binding) error {
 	return nil
 }
 
-// forgetSession drops the device of a session, and no other.
+// forgetSession deletes the device of a session. It deletes no other device.
 func forgetSession(tx *Tx, id string) error {
 	n, err := tx.Exec("DELETE FROM devices WHERE id = ?1 AND login_until IS NOT NULL", id)
 	if err != nil {
 		return fmt.Errorf("forgetting session %s: %w", id, err)
 	}
 	if n == 0 {
-		return reason.Errorf(reason.NotFound, "there is no session %s", id)
+		return reason.Errorf(reason.NotFound, "session %s not found", id)
 	}
 	return nil
 }
 
-// Provenance returns what was done to the members, the oldest act first.
+// Provenance returns the acts on members, oldest first.
 func (s IdentityStore) Provenance(ctx context.Context) (provenance.History, error) {
 	return list(ctx, s.db, "reading the history of members", scanAct, "SELECT member, kind, by, at FROM member_acts ORDER BY n")
 }
@@ -207,7 +172,7 @@ func insertAct(tx *Tx, act provenance.Act) error {
 	}
 	if _, err := tx.Exec("INSERT INTO member_acts (member, kind, by, at) VALUES (?1, ?2, ?3, ?4)",
 		act.Member.String(), string(act.Kind), string(by), act.At); err != nil {
-		return fmt.Errorf("noting what was done to %s: %w", act.Member, err)
+		return fmt.Errorf("recording an act on %s: %w", act.Member, err)
 	}
 	return nil
 }
@@ -229,7 +194,7 @@ func insertMember(tx *Tx, m access.Member) error {
 	return nil
 }
 
-// updateMember never takes a removal back.
+// updateMember never reverts a removal.
 func updateMember(tx *Tx, m access.Member) error {
 	roles, err := json.Marshal(m.Roles)
 	if err != nil {
@@ -248,12 +213,12 @@ func updateMember(tx *Tx, m access.Member) error {
 		return fmt.Errorf("changing member %s: %w", m.Principal, err)
 	}
 	if !found {
-		return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
+		return reason.Errorf(reason.NotFound, "member %s not found", m.Principal)
 	}
 	return fmt.Errorf("member %s was removed: %w", m.Principal, identity.ErrConflict)
 }
 
-// keysOf are the keys of a device and its presence key, as they are stored.
+// keysOf returns the keys of a device and its presence key in their stored form.
 func keysOf(d identity.Device) (keys, presence []byte, err error) {
 	if keys, err = json.Marshal(d.Keys); err == nil {
 		presence, err = json.Marshal(d.Presence)
@@ -269,7 +234,7 @@ func insertDevice(tx *Tx, d identity.Device) error {
 	if err != nil {
 		return err
 	}
-	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+keyColumns+`)
+	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) ON CONFLICT DO NOTHING`,
 		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
 		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version, d.LoginUntil, string(keys), d.OldKeyAt, string(presence))
@@ -282,8 +247,7 @@ func insertDevice(tx *Tx, d identity.Device) error {
 	return nil
 }
 
-// updateDevice never changes whose a device is, and never takes a revocation
-// back.
+// updateDevice never changes the owner of a device and never reverts a revocation.
 func updateDevice(tx *Tx, d identity.Device) error {
 	keys, presence, err := keysOf(d)
 	if err != nil {
@@ -304,22 +268,13 @@ func updateDevice(tx *Tx, d identity.Device) error {
 		return fmt.Errorf("changing device %s: %w", d.ID, err)
 	}
 	if !found {
-		return reason.Errorf(reason.NotFound, "there is no device %s", d.ID)
+		return reason.Errorf(reason.NotFound, "device %s not found", d.ID)
 	}
 	return fmt.Errorf("device %s, version %d: %w", d.ID, d.Version, identity.ErrConflict)
 }
 
-// Passkeys returns all passkeys, removed ones included; none in a store of before there
-// were any, which palyrad doctor reads as it is.
+// Passkeys returns all passkeys, including removed ones.
 func (s IdentityStore) Passkeys(ctx context.Context) ([]passkey.Passkey, error) {
-	there := false
-	err := s.db.Read(ctx, func(c *Conn) (err error) {
-		there, err = c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'passkeys'", func(*Row) error { return nil })
-		return err
-	})
-	if err != nil || !there {
-		return nil, err
-	}
 	return list(ctx, s.db, "reading passkeys", func(r *Row) (p passkey.Passkey, err error) {
 		if err = json.Unmarshal(r.Bytes(0), &p); err != nil {
 			err = fmt.Errorf("a passkey of %s: %w", r.Text(1), err)
@@ -328,7 +283,7 @@ func (s IdentityStore) Passkeys(ctx context.Context) ([]passkey.Passkey, error) 
 	}, "SELECT passkey, member FROM passkeys ORDER BY id")
 }
 
-// KeepPasskey keeps a passkey with its events. It never changes whose one is.
+// KeepPasskey stores a passkey with its events. It never changes the owner of a passkey.
 func (s IdentityStore) KeepPasskey(ctx context.Context, p passkey.Passkey, events ...event.Draft) error {
 	text, err := json.Marshal(p)
 	if err != nil {

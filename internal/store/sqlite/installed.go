@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// InstalledStore keeps what was installed into agents in the embedded store.
+// InstalledStore records installations into agents in the embedded store.
 type InstalledStore struct{ db *DB }
 
 var _ watch.Store = InstalledStore{}
@@ -33,7 +33,7 @@ func scanInstallation(r *Row) (watch.Installation, error) {
 	return i, i.By.UnmarshalText(r.Bytes(5))
 }
 
-// PutInstallation adds one, or replaces what is known of it, with its event.
+// PutInstallation adds or replaces an installation, with its event.
 func (s InstalledStore) PutInstallation(ctx context.Context, i watch.Installation, e event.Draft) error {
 	entries, err := json.Marshal(i.Entries)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s InstalledStore) DropInstallation(ctx context.Context, id string, e event
 	_, err := s.db.Commit(ctx, Unit{Events: []event.Draft{e}, Check: func(tx *Tx) error {
 		n, err := tx.Exec("DELETE FROM installations WHERE id = ?1", id)
 		if err == nil && n == 0 {
-			return reason.Errorf(reason.NotFound, "there is no installation %s", id)
+			return reason.Errorf(reason.NotFound, "installation %s not found", id)
 		}
 		return err
 	}})

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -16,12 +14,12 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite/walbatch"
 	"palyra/internal/vault/atrest"
 )
 
-// OpenReadOnly opens an existing store for reading: with no daemon, or beside
-// one. Nothing is verified, migrated or written; Commit refuses. Head is the
-// one at the time of opening.
+// OpenReadOnly opens an existing store for reading, with or without a running daemon. It verifies,
+// migrates and writes nothing; Commit refuses. Head is the head at the time of opening.
 func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, openError(path, err)
@@ -34,15 +32,11 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 		return nil, reason.Errorf(reason.NotFound, "%s holds no journal", path).
 			WithRemedy("Name the state directory of a palyrad that has run.")
 	}
-	list, err := listMigrations()
-	if err != nil {
-		return nil, err
-	}
 	pool, err := openReaders(path)
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{path: path, pool: pool, log: journal.NewFeed(), older: version < list[len(list)-1].version}
+	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
 	db.keys = atrest.New(nil, db, time.Now)
 	if err := db.readStoredHead(ctx); err != nil {
 		return nil, errors.Join(unusable(path, err), pool.Close())
@@ -50,10 +44,12 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 	return db, nil
 }
 
-// Snapshot copies what the store at path holds at one moment into a new file, with
-// its head file beside it: with no daemon, or beside one, which goes on writing. The
-// copy takes its form from SQLite and holds no deleted pages.
+// Snapshot copies the content of the store at path at one moment into a new file with its own head
+// file. A running daemon may keep writing. SQLite writes the copy, which contains no deleted pages.
 func Snapshot(ctx context.Context, path, into string) (err error) {
+	if err := CheckSchema(path); err != nil {
+		return err
+	}
 	if err := copyStore(ctx, path, into); err != nil {
 		return fmt.Errorf("taking a snapshot of the store: %w", unusable(path, err))
 	}
@@ -80,29 +76,41 @@ func copyStore(ctx context.Context, path, into string) error {
 	return contextError(ctx, errors.Join(err, conn.Close()))
 }
 
-// storedVersion returns the schema version of the file at path without
-// changing it; 0 means that it holds nothing yet.
+// storedVersion returns the schema version of the file at path without changing the file; 0 means
+// that the file is still empty.
 func storedVersion(path string) (int, error) {
-	list, err := listMigrations()
+	newest, err := newestSchema()
 	if err != nil {
 		return 0, err
 	}
-	conn, err := zs.OpenConn(path, zs.OpenReadOnly)
+	conn, err := openUnchanged(path)
 	if err != nil {
 		return 0, openError(path, err)
 	}
 	conn.SetBusyTimeout(busyTimeout)
-	version, err := schemaVersion(conn, list[len(list)-1].version)
+	version, err := schemaVersion(conn, newest)
 	if zs.ErrCode(err) == zs.ResultReadOnlyRollback {
-		// The first start was cut off before the file was in WAL mode. What it
-		// began only a writer can take back.
+		// The first start was interrupted before the file was in WAL mode. Only a writer can roll
+		// it back.
 		version, err = 0, nil
 	}
 	return version, errors.Join(err, conn.Close())
 }
 
-// readStoredHead reads the newest event's head. Where damage is in the way, it
-// names the first event that cannot be reached.
+// openUnchanged opens the file at path for reading. SQLite creates more files for a database in WAL
+// mode also for a reader; a file that no process has open and that needs no recovery is opened as
+// immutable, so that nothing is created.
+func openUnchanged(path string) (*zs.Conn, error) {
+	for _, beside := range []string{"-wal", "-journal"} {
+		if _, err := os.Stat(path + beside); err == nil {
+			return zs.OpenConn(path, zs.OpenReadOnly)
+		}
+	}
+	return zs.OpenConn(walbatch.FileURI(path, "immutable=1"), zs.OpenReadOnly|zs.OpenURI)
+}
+
+// readStoredHead reads the newest event's head. If the file is damaged, the error contains the
+// first event that cannot be read.
 func (db *DB) readStoredHead(ctx context.Context) error {
 	head, err := db.storedHead(ctx)
 	if err == nil {
@@ -124,13 +132,12 @@ func (db *DB) readStoredHead(ctx context.Context) error {
 	return damagedFrom(last+1, err)
 }
 
-// Verify verifies the store at path without a daemon and without changing it:
-// the whole journal as journal.VerifyAll does, against the checkpoints that
-// the caller remembers and the head that the daemon noted beside it, the
-// content of every blob, and the form of the file. Damage of the journal is a
-// journal.CorruptError, of anything else reason.VerificationFailed.
+// Verify verifies the store at path without a daemon and without changing it. It checks the whole
+// journal as journal.VerifyAll does, against the caller's remembered checkpoints and the head file;
+// the content of every blob; and the form of the file. Damage of the journal is a
+// journal.CorruptError, any other damage is reason.VerificationFailed.
 func Verify(ctx context.Context, path, gateway string, known note.Verifiers, remembered ...journal.Checkpoint) (sum journal.Summary, err error) {
-	noted, err := readHeadFile(path) // before the journal, which is never behind it
+	noted, err := readHeadFile(path) // read before the journal, which is never behind it
 	if err != nil {
 		return journal.Summary{}, err
 	}
@@ -152,14 +159,14 @@ func Verify(ctx context.Context, path, gateway string, known note.Verifiers, rem
 	if err := db.holds(ctx, noted, sum.Signed.Size); err != nil {
 		return sum, err
 	}
-	if err := db.verifyBlobs(ctx); err != nil {
+	if err := db.Read(ctx, (*Conn).verifyResults); err != nil {
 		return sum, err
 	}
 	return sum, db.verifyForm(ctx)
 }
 
-// verifyForm has SQLite look at every page and row of the file. Whether each
-// index fits its table would take three times as long as all the rest.
+// verifyForm checks every page and row of the file. Checking each index against its table would
+// take three times as long as all other checks.
 func (db *DB) verifyForm(ctx context.Context) error {
 	return db.Read(ctx, func(c *Conn) error {
 		return c.Query("PRAGMA quick_check(1)", func(r *Row) error {
@@ -172,31 +179,11 @@ func (db *DB) verifyForm(ctx context.Context) error {
 	})
 }
 
-func (db *DB) verifyBlobs(ctx context.Context) error {
-	return db.Read(ctx, func(c *Conn) error {
-		err := c.Query("SELECT digest, data FROM blobs", func(r *Row) error {
-			want, got := r.Bytes(0), sha256.Sum256(r.Bytes(1))
-			if string(want) != string(got[:]) {
-				return reason.Errorf(reason.VerificationFailed, "blob %s%s does not have the content of its digest", digestPrefix, hex.EncodeToString(want))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return c.verifyResults()
-	})
-}
-
-// verifyResults looks at the form of what is sealed, for which no key is needed.
+// verifyResults checks the form of sealed data, which needs no key.
 func (c *Conn) verifyResults() error {
-	sealed, err := c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'results'", func(*Row) error { return nil })
-	if err != nil || !sealed { // a store of before
-		return err
-	}
 	const misshapen = `SELECT digest FROM results
  WHERE length(digest) <> 32 OR CASE WHEN expired_at IS NULL THEN length(box) < ?1 OR key NOT IN (SELECT id FROM results_keys) ELSE length(box) > 0 END`
-	err = c.Query(misshapen, func(r *Row) error {
+	err := c.Query(misshapen, func(r *Row) error {
 		return reason.Errorf(reason.VerificationFailed, "result %s%x is damaged: no key opens it", digestPrefix, r.Bytes(0))
 	}, atrest.Overhead)
 	if err != nil {
@@ -205,15 +192,11 @@ func (c *Conn) verifyResults() error {
 	return c.verifySkillStorage()
 }
 
-// verifySkillStorage does the same for what guests of skills store.
+// verifySkillStorage checks the form of the sealed data of skill guests.
 func (c *Conn) verifySkillStorage() error {
-	there, err := c.QueryRow("SELECT 1 FROM sqlite_schema WHERE name = 'skill_storage'", func(*Row) error { return nil })
-	if err != nil || !there { // a store of before
-		return err
-	}
 	const misshapen = `SELECT skill, user FROM skill_storage
  WHERE length(digest) <> 32 OR length(box) <> size - length(CAST(key AS BLOB)) + ?1 OR results_key NOT IN (SELECT id FROM results_keys)`
 	return c.Query(misshapen, func(r *Row) error {
-		return reason.Errorf(reason.VerificationFailed, "what the skill %s stored for %s is damaged: no key opens it", r.Text(0), r.Text(1))
+		return reason.Errorf(reason.VerificationFailed, "the data of skill %s for %s is damaged: no key decrypts it", r.Text(0), r.Text(1))
 	}, atrest.Overhead)
 }

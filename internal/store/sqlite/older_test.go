@@ -1,30 +1,22 @@
 package sqlite_test
 
 import (
-	"fmt"
+	"bytes"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"palyra/internal/core/access"
+	zs "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
-
-// olderRows are rows that a palyrad of each schema version could have left.
-var olderRows = []struct {
-	since int
-	sql   string
-}{
-	{2, `INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
- VALUES ('01A', 1, 'denied', 2, 'tool', 'user:ada', 'user:ada', 'echo', 1, X'7B7D', X'7B7D');`},
-	{3, `INSERT INTO members (principal, owner, roles, disabled, created_at) VALUES ('user:ada', '', '["owner"]', 0, 1);`},
-	{4, `INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES ('user:ada', 'k', 'd', 'p', 1);`},
-	{5, `INSERT INTO pins (tool, digest, definition, refused, at) VALUES ('echo', 'd', X'7B7D', '', 1);`},
-}
 
 // olderJournal is 300 events, one of them a checkpoint.
 func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
@@ -46,87 +38,154 @@ func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 	return events, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
 }
 
-// TestOlderSchemaVersions opens a store of every earlier schema version, with
-// data in it: it is brought up to date, loses nothing, verifies and goes on.
-func TestOlderSchemaVersions(t *testing.T) {
+// olderRows are rows of a member with a device whose only key is in its own columns.
+const olderRows = `INSERT INTO members (principal, owner, roles, disabled, created_at) VALUES ('user:ada', '', '["owner"]', 0, 1);
+INSERT INTO devices (id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_by, revoke_reason, version)
+ VALUES ('01JNA3Q0G0DEV1CE0000000009', 'user:ada', 'laptop', 0, '01', 'sha256:aa', 1700000000123000, 1800000000000000, '', '', 1);`
+
+// files returns the names and contents of a directory.
+func files(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for _, e := range must.Get(os.ReadDir(dir))(t) {
+		found[e.Name()] = must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
+	}
+	return found
+}
+
+// assertRefused opens a store in every way: each is refused with the words, and no byte changes.
+func assertRefused(t *testing.T, path string, opts sqlite.Options, words string) {
+	t.Helper()
+	before := files(t, filepath.Dir(path))
+	for name, open := range map[string]func() error{
+		"CheckSchema":  func() error { return sqlite.CheckSchema(path) },
+		"Open":         func() error { _, err := sqlite.Open(t.Context(), path, opts); return err },
+		"Snapshot":     func() error { return sqlite.Snapshot(t.Context(), path, filepath.Join(t.TempDir(), "copy.db")) },
+		"OpenReadOnly": func() error { _, err := sqlite.OpenReadOnly(t.Context(), path); return err },
+		"Verify":       func() error { _, err := sqlite.Verify(t.Context(), path, opts.Origin, opts.Verifiers); return err },
+	} {
+		err := open()
+		if reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), words) || !strings.Contains(reason.Known(err, reason.Internal).NextStep(), "commit") {
+			t.Errorf("%s: %v, %s", name, err, reason.Known(err, reason.Internal).NextStep())
+		}
+	}
+	after := files(t, filepath.Dir(path))
+	if len(after) != len(before) {
+		t.Errorf("there are %d files, and were %d", len(after), len(before))
+	}
+	for name, content := range before {
+		if !bytes.Equal(after[name], content) {
+			t.Errorf("%s changed", name)
+		}
+	}
+}
+
+// TestOlderSchemaIsRefused: a store of an older schema is refused before a byte is written. The
+// control is the last older schema, which is upgraded.
+func TestOlderSchemaIsRefused(t *testing.T) {
 	t.Parallel()
-	versions := must.Get(sqlite.SchemaVersions())(t)
-	newest := versions[len(versions)-1]
-	for _, version := range versions {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
+	for _, version := range []string{"1", "20", "35", "36"} {
+		path := filepath.Join(t.TempDir(), "palyra.db")
+		events, opts := olderJournal(t)
+		must.Do(t, sqlite.MakeOlder(path, events, olderRows+"PRAGMA user_version = "+version))
+		if version == "36" {
+			must.Check(t, sqlite.CheckSchema(path))
+			sqlitetest.OpenAt(t, path, opts)
+			continue
+		}
+		assertRefused(t, path, opts, "schema version "+version+", which this palyrad does not upgrade")
+	}
+}
+
+// TestUnfinishedUpgradeIsRefused: a store with plain data that the earlier palyrad had yet to seal is
+// refused, whatever is left.
+func TestUnfinishedUpgradeIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]string{
+		"blob":     `INSERT INTO blobs (digest, data) VALUES (X'00', X'00')`,
+		"step":     `INSERT INTO untended (what) VALUES ('free pages')`,
+		"approval": `INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body) VALUES ('01A', 1, 'denied', 2, 'tool', 'user:ada', 'user:ada', 'echo', 1, X'7B7D')`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "palyra.db")
 			events, opts := olderJournal(t)
-			rows, kept := "", 0
-			for _, r := range olderRows {
-				if r.since <= version {
-					rows, kept = rows+r.sql, kept+1
-				}
-			}
-			must.Do(t, sqlite.MakeOlder(path, version, events, rows))
-			before := must.Get(sqlite.OpenReadOnly(t.Context(), path))(t)
-			if before.Older() != (version < newest) {
-				t.Errorf("it counts as of an older release: %v", before.Older())
-			}
-			must.Do(t, before.Close(t.Context()))
-			if version >= 3 {
-				assertOneMember(t, must.Get(sqlite.OpenReadOnly(t.Context(), path))(t), true)
-			}
-			db := sqlitetest.OpenAt(t, path, opts)
-			if version >= 3 {
-				assertOneMember(t, db, false)
-			}
-			last := events[len(events)-1]
-			if db.Head() != last.Head() {
-				t.Errorf("head %+v, want %+v", db.Head(), last.Head())
-			}
-			for i, table := range []string{"approvals", "members", "claims", "pins"} {
-				want := int64(0)
-				if i < kept {
-					want = 1
-				}
-				assertCount(t, db, "SELECT count(*) FROM "+table, want)
-			}
-			if version >= 2 && version < 6 {
-				assertCount(t, db, "SELECT count(*) FROM approvals WHERE request IS NULL", 1)
-			}
-			mustAppend(t, db, drafts(20)...)
-			must.Do(t, db.Close(t.Context()))
-			if got, err := sqlite.StoredVersion(path); err != nil || got != newest {
-				t.Errorf("schema version %d, %v, want %d", got, err, newest)
-			}
-			sum, err := sqlite.Verify(t.Context(), path, opts.Origin, opts.Verifiers)
-			if err != nil || sum.Events != 320 || sum.Checkpoints != 1 {
-				t.Errorf("%+v, %v", sum, err)
-			}
+			must.Do(t, sqlite.MakeOlder(path, events, olderRows+left))
+			assertRefused(t, path, opts, "has not finished the upgrade")
 		})
 	}
 }
 
-// TestDamagedOlderStoreIsNotMigrated: what does not verify is not touched, not
-// even to bring its schema up to date.
+// TestLastOlderSchema: a store of the last older schema has the tables of a new one after the start,
+// loses nothing, verifies and continues.
+func TestLastOlderSchema(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	events, opts := olderJournal(t)
+	must.Do(t, sqlite.MakeOlder(path, events, olderRows))
+	older := must.Get(sqlite.OpenReadOnly(t.Context(), path))(t)
+	if list := must.Get(older.Identity().Members(t.Context()))(t); len(list) != 1 {
+		t.Errorf("read-only: members %+v", list)
+	}
+	must.Do(t, older.Close(t.Context()))
+	db := sqlitetest.OpenAt(t, path, opts)
+	if last := events[len(events)-1]; db.Head() != last.Head() {
+		t.Errorf("head %+v, want %+v", db.Head(), last.Head())
+	}
+	list := must.Get(db.Identity().Devices(t.Context()))(t)
+	if len(list) != 1 || len(list[0].Keys) != 1 {
+		t.Fatalf("devices %+v", list)
+	}
+	key := list[0].Keys[0]
+	if key.SHA256 != "sha256:aa" || !key.NotAfter.Equal(list[0].NotAfter) || !key.UsedAt.Equal(list[0].CreatedAt) {
+		t.Errorf("key %+v of %+v", key, list[0])
+	}
+	mustAppend(t, db, drafts(20)...)
+	must.Do(t, db.Close(t.Context()))
+	if got, want := schema(t, path), newSchema(t); got != want {
+		t.Errorf("the schema is\n%s\nwant\n%s", got, want)
+	}
+	sum, err := sqlite.Verify(t.Context(), path, opts.Origin, opts.Verifiers)
+	if err != nil || sum.Events != 320 || sum.Checkpoints != 1 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+}
+
+// newSchema is the schema of a store that has just been created.
+func newSchema(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	must.Do(t, sqlitetest.OpenAt(t, path, sqlite.Options{}).Close(t.Context()))
+	return schema(t, path)
+}
+
+// schema is the text of a store's schema, sorted, with its version.
+func schema(t *testing.T, path string) (text string) {
+	t.Helper()
+	conn := must.Get(zs.OpenConn(path, zs.OpenReadOnly))(t)
+	defer func() { must.Do(t, conn.Close()) }()
+	for _, query := range []string{"PRAGMA user_version", "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"} {
+		must.Do(t, sqlitex.ExecuteTransient(conn, query, &sqlitex.ExecOptions{ResultFunc: func(s *zs.Stmt) error {
+			text += s.ColumnText(0) + "\n"
+			return nil
+		}}))
+	}
+	return text
+}
+
+// TestDamagedOlderStoreIsNotMigrated: a store that does not verify is not changed, not even by the
+// upgrade of its schema.
 func TestDamagedOlderStoreIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	events, opts := olderJournal(t)
 	events[290].Actor = "user:mallory"
-	must.Do(t, sqlite.MakeOlder(path, 1, events, ""))
+	must.Do(t, sqlite.MakeOlder(path, events, ""))
+	before := schema(t, path)
 	if _, err := sqlite.Open(t.Context(), path, opts); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("open: %v", err)
 	}
-	if got, err := sqlite.StoredVersion(path); err != nil || got != 1 {
-		t.Errorf("schema version %d, %v, want 1 still", got, err)
-	}
-}
-
-// assertOneMember: the member of before is one that was not removed, before the
-// upgrade as after it.
-func assertOneMember(t *testing.T, db *sqlite.DB, end bool) {
-	t.Helper()
-	list := must.Get(db.Identity().Members(t.Context()))(t)
-	if len(list) != 1 || list[0].Principal != access.User("ada") || list[0].Removed() || !list[0].Holds(access.RoleOwner) {
-		t.Errorf("members %+v", list)
-	}
-	if end {
-		must.Do(t, db.Close(t.Context()))
+	if schema(t, path) != before {
+		t.Error("the schema changed")
 	}
 }

@@ -67,7 +67,7 @@ func TestFileMode(t *testing.T) {
 	}
 }
 
-func TestReopenGoesOn(t *testing.T) {
+func TestReopenContinuesTheJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	signer, known := sqlitetest.Key(t)

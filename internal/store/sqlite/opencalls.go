@@ -33,7 +33,8 @@ func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if !record.Opens(e) {
 		return nil
 	}
-	// A start never scans the journal for calls that a crash left open.
+	// The table lists the open calls, so that a start does not scan the journal for calls that a
+	// crash left open.
 	return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
 		nil, e.Subject, e.Session, e.Run, e.Actor)
 }
@@ -44,8 +45,8 @@ type sessionRun struct{ session, run string }
 // maxKnownRuns bounds the writer's memory of pairs that are stored already.
 const maxKnownRuns = 4096
 
-// noteRun stores which runs a session has, once per run. Events of a session
-// are then found through the index on run, and need none of their own.
+// noteRun stores the runs of a session, once per run. Events of a session are found through the
+// index on run and need no row of their own.
 func (w *writer) noteRun(e *journal.Event) error {
 	pair := sessionRun{e.Session, e.Run}
 	if pair.session == "" || pair.run == "" {
@@ -65,15 +66,14 @@ func (w *writer) noteRun(e *journal.Event) error {
 // maxKnownCounts bounds the writer's memory of the oldest calls that are counted.
 const maxKnownCounts = 1024
 
-// cutEvery is how many calls are noted between two cuts at what is counted at most.
+// cutEvery is the number of recorded calls between two removals of rows beyond the counting limit.
 const cutEvery = 1000
 
-// countedBy is what calls are counted by that ran without people having been asked.
+// countedBy is the key by which calls that ran without an approval are counted.
 type countedBy struct{ requestedBy, onBehalfOf, tool string }
 
-// noteUnasked keeps that a call runs without people having been asked, for Lately, and
-// forgets those like it that are not counted any more: the old ones each time that there
-// are any, and now and then those beyond what is counted.
+// noteUnasked records a call that runs without an approval, for Lately. It removes expired rows
+// with the same key on every call, and rows beyond the counting limit once per cutEvery calls.
 func (w *writer) noteUnasked(e *journal.Event, u *event.Unasked) error {
 	if u == nil {
 		return nil
@@ -88,8 +88,7 @@ func (w *writer) noteUnasked(e *journal.Event, u *event.Unasked) error {
 		nil, u.RequestedBy, u.OnBehalfOf, u.Tool, e.At, e.Subject, u.Subject, u.CallDigest, e.Session)
 }
 
-// forgetUnasked deletes the calls from before a time, unless it is known that the oldest
-// one is not.
+// forgetUnasked deletes the calls from before a time, unless the oldest call is known to be newer.
 func (w *writer) forgetUnasked(like countedBy, before time.Time) error {
 	const these = "FROM unasked_calls WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3"
 	c := Conn{c: w.conn}
@@ -97,7 +96,7 @@ func (w *writer) forgetUnasked(like countedBy, before time.Time) error {
 		if err := c.Query("DELETE "+these+" AND at < ?4", nil, like.requestedBy, like.onBehalfOf, like.tool, before); err != nil {
 			return err
 		}
-		oldest = before.Add(approval.LatelySpan) // that of the call that comes
+		oldest = before.Add(approval.LatelySpan) // the expiry for the new call
 		_, err := c.QueryRow("SELECT at "+these+" ORDER BY at LIMIT 1", func(r *Row) error { oldest = r.Time(0); return nil }, like.requestedBy, like.onBehalfOf, like.tool)
 		if err != nil {
 			return err

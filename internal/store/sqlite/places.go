@@ -13,17 +13,17 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// placesOf is what the migration that made the table fills it with, for one tile.
+// placesOf fills the table for one tile from its events.
 const placesOf = `INSERT INTO event_places (n, code, actor, places)
 SELECT ?1, code, actor, unhex(group_concat(printf('%02x', (seq - 1) % 256), '' ORDER BY seq))
 FROM events WHERE seq > ?1 * 256 AND seq <= ?1 * 256 + 256 GROUP BY code, actor`
 
-// openTile gathers where codes and actors are in the tile that is being filled, so that
-// its events need not be read again once it is complete.
+// openTile collects the places of codes and actors in the incomplete tile, so that its events need
+// not be read again once it is complete.
 type openTile struct {
 	places map[codeActor][]byte
-	// next is the event that follows those that were seen; whole says that they were
-	// seen from the first one of the tile on.
+	// next is the event that follows the scanned events; whole means that they were scanned from
+	// the first event of the tile.
 	next  int64
 	whole bool
 }
@@ -33,7 +33,7 @@ type codeActor struct {
 	actor string
 }
 
-// notePlaces stores where the codes and actors of a tile are, once it is complete.
+// notePlaces stores the places of the codes and actors of a tile once the tile is complete.
 func (w *writer) notePlaces(e *journal.Event) error {
 	t, at := &w.tile, (e.Seq-1)%journal.TileWidth
 	switch {
@@ -62,15 +62,15 @@ func (w *writer) notePlaces(e *journal.Event) error {
 	return nil
 }
 
-// byPlaces reports whether a filter's events are found by code and actor: no other
-// index has them.
+// byPlaces reports whether a filter's events are found by code and actor, because no other index
+// serves the filter.
 func byPlaces(f journal.Filter) bool {
 	coded := f.Code != "" && !slices.Contains(indexed, event.Code(f.Code))
 	return (coded || f.Actor != "") && f.Session == "" && f.Run == "" && f.Subject == ""
 }
 
-// placedEvents returns a page of the events of a filter: those of complete tiles from
-// where they are known to be, those behind by reading them.
+// placedEvents returns one page of the events of a filter. It finds events of complete tiles
+// through their places and reads the later events one by one.
 func (c *Conn) placedEvents(f journal.Filter) ([]journal.Event, error) {
 	f.Limit = cmp.Or(max(f.Limit, 0), journal.DefaultLimit)
 	covered, err := c.covered()
@@ -114,13 +114,8 @@ func (c *Conn) placedEvents(f journal.Filter) ([]journal.Event, error) {
 	return events, nil
 }
 
-// covered is up to which event the places are known; 0 in a store that an older release
-// left and that is only read.
+// covered returns the last event whose place is recorded.
 func (c *Conn) covered() (seq int64, err error) {
-	there, err := c.QueryRow("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'event_places'", func(*Row) error { return nil })
-	if err != nil || !there {
-		return 0, err
-	}
 	_, err = c.QueryRow("SELECT n FROM event_places ORDER BY n DESC LIMIT 1", func(r *Row) error {
 		seq = (r.Int64(0) + 1) * journal.TileWidth
 		return nil
@@ -131,8 +126,8 @@ func (c *Conn) covered() (seq int64, err error) {
 // errEnough ends a query early.
 var errEnough = errors.New("there are enough")
 
-// places are the sequence numbers of the filter's events up to covered, in its order and
-// no more than its limit.
+// places returns the sequence numbers of the filter's events up to covered, in the filter's order
+// and at most its limit.
 func (c *Conn) places(f journal.Filter, covered int64) (seqs []int64, err error) {
 	query, args, bounds, err := c.placesQuery(f, covered)
 	if err != nil || query == "" {
@@ -170,10 +165,10 @@ func (c *Conn) places(f journal.Filter, covered int64) (seqs []int64, err error)
 	return seqs[:min(len(seqs), f.Limit)], nil
 }
 
-// bounds hold sequence numbers: after is not one of them, upTo is the last.
+// bounds are bounds of sequence numbers: after is exclusive, upTo is inclusive.
 type bounds struct{ after, upTo int64 }
 
-// placesQuery is empty where nothing can be within the bounds.
+// placesQuery returns an empty query if no event can be within the bounds.
 func (c *Conn) placesQuery(f journal.Filter, covered int64) (query string, args []any, b bounds, err error) {
 	if b.after, b.upTo, err = c.seqBounds(f); err != nil {
 		return "", nil, b, err
@@ -200,7 +195,7 @@ func (c *Conn) placesQuery(f journal.Filter, covered int64) (query string, args 
 	return "SELECT n, places FROM event_places" + where.text() + " ORDER BY n " + way, where.args, b, nil
 }
 
-// eventAt reads an event that a filter chooses by its place.
+// eventAt reads an event that a filter selects by its place.
 func (c *Conn) eventAt(seq int64, f journal.Filter) (e journal.Event, err error) {
 	found, err := c.QueryRow("SELECT "+eventColumns+" FROM events WHERE seq = ?1", func(r *Row) error { e, err = scanEvent(r); return err }, seq)
 	if err != nil {
@@ -212,15 +207,15 @@ func (c *Conn) eventAt(seq int64, f journal.Filter) (e journal.Event, err error)
 	return e, nil
 }
 
-// placedSource is a store that is verified. Beside the events that are scanned, it checks
-// the places of their tiles: an entry that is missing would keep events from whoever
-// filters by code or actor, and no answer would show it.
+// placedSource verifies a store. In addition to the scanned events it checks the places of their
+// tiles: a missing entry would hide events from filters by code or actor, and no query would reveal
+// it.
 type placedSource struct {
 	*DB
 	covered int64
 }
 
-// Scan implements journal.Source. Stretches are of whole tiles.
+// Scan implements journal.Source. Stretches consist of whole tiles.
 func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Event) error) error {
 	return s.Read(ctx, func(c *Conn) error {
 		tiles := make(map[int64]map[codeActor][]byte)
@@ -240,14 +235,14 @@ func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*jour
 	})
 }
 
-// checkPlaces compares what is stored of the tiles from first on, before end, with what
-// their events say.
+// checkPlaces compares the stored places of the tiles from first to end (exclusive) with their
+// events.
 func (c *Conn) checkPlaces(first, end int64, tiles map[int64]map[codeActor][]byte) error {
 	if end <= first {
 		return nil
 	}
 	wrong := func(n int64) error {
-		return &journal.CorruptError{Seq: n*journal.TileWidth + 1, What: "the store's list of which events have which code and actor is not that of the events from here on"}
+		return &journal.CorruptError{Seq: n*journal.TileWidth + 1, What: "the store's index of events by code and actor differs from the events from here on"}
 	}
 	err := c.Query("SELECT n, code, actor, places FROM event_places WHERE n >= ?1 AND n < ?2", func(r *Row) error {
 		n, key := r.Int64(0), codeActor{event.Code(r.Text(1)), r.Text(2)}

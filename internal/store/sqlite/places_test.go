@@ -58,18 +58,18 @@ func numbers(events []journal.Event) (seqs []int64) {
 	return seqs
 }
 
-// TestFiltersByPlaces: what is found by the places of codes and actors is what reading
-// everything finds.
-func TestFiltersByPlaces(t *testing.T) {
+// TestFiltersByIndex: filters by code and actor that use the index find the same events as reading
+// all.
+func TestFiltersByIndex(t *testing.T) {
 	t.Parallel()
 	db, all := filterStoreOf(t, 700)
 	assertCount(t, db, "SELECT count(DISTINCT n) FROM event_places", 2)
 	assertPlaced(t, db, all)
 }
 
-// TestPlacesAreRead: no filter by code or actor reads a complete tile's events, and the
-// places are searched by their key alone.
-func TestPlacesAreRead(t *testing.T) {
+// TestIndexIsUsed: no filter by code or actor reads the events of a complete tile, and the index is
+// searched only by its key.
+func TestIndexIsUsed(t *testing.T) {
 	t.Parallel()
 	db, all := filterStoreOf(t, 700)
 	for _, f := range []journal.Filter{{Code: "PAL-A"}, {Actor: "user:alice", Newest: true}, {Code: "PAL-Z", Since: all[300].At}} {
@@ -87,8 +87,8 @@ func TestPlacesAreRead(t *testing.T) {
 	}
 }
 
-// TestPlacesThatLie: a place that holds another event is damage, and no answer.
-func TestPlacesThatLie(t *testing.T) {
+// TestWrongIndexEntries: an index entry with the wrong event is reported as damage.
+func TestWrongIndexEntries(t *testing.T) {
 	t.Parallel()
 	db, _ := filterStoreOf(t, 300)
 	must.Do(t, sqlite.Exec(db, "UPDATE event_places SET places = X'01' WHERE actor = 'user:alice'"))
@@ -98,9 +98,9 @@ func TestPlacesThatLie(t *testing.T) {
 	}
 }
 
-// TestVerifyChecksPlaces: an entry that is missing, of another code, or short of an event
-// keeps events from filters, and no answer shows it; the verification does.
-func TestVerifyChecksPlaces(t *testing.T) {
+// TestVerifyChecksTheIndex: an index entry that is missing, has another code or lacks an event
+// hides events from filters. Answers cannot show this; the verification does.
+func TestVerifyChecksTheIndex(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change string
@@ -137,35 +137,10 @@ func TestVerifyChecksPlaces(t *testing.T) {
 	}
 }
 
-// TestPlacesOfOlderStores: the store that an older release left is read without the
-// places, and has them once it is brought up to date.
-func TestPlacesOfOlderStores(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	_, known := sqlitetest.Key(t)
-	var all []journal.Event
-	var head journal.Head
-	at := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	for n := range 700 {
-		d := draft(n)
-		d.Code = []event.Code{event.Proposed, event.Evaluated, event.Asked}[n%3]
-		if n%7 == 0 {
-			d.Actor = "user:alice"
-		}
-		e := journal.Seal(head, d, at.Add(time.Duration(n)*time.Second), journal.NewNonce())
-		head, all = e.Head(), append(all, e)
-	}
-	must.Do(t, sqlite.MakeOlder(path, 31, all, ""))
-	older := must.Get(sqlite.OpenReadOnly(t.Context(), path))(t)
-	assertPlaced(t, older, all)
-	must.Do(t, older.Close(t.Context()))
-	db := sqlitetest.OpenAt(t, path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
-	assertCount(t, db, "SELECT count(DISTINCT n) FROM event_places", 2)
-	assertPlaced(t, db, all)
-}
-
-// TestPlacesAfterARollback: what a unit that was rolled back left in memory is not noted.
-func TestPlacesAfterARollback(t *testing.T) {
+// TestIndexOfOlderStores: the store of an older release is read without the index, and gets it with
+// the migration.
+// TestIndexAfterARollback: what a unit that was rolled back left in memory is not noted.
+func TestIndexAfterARollback(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
 	other := func(n int, actor string) event.Draft {

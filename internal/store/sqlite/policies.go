@@ -13,8 +13,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// PutPolicySet keeps a policy set and its snapshot, with the event that says
-// that it came into force.
+// PutPolicySet stores a policy set and its snapshot, with the event of its activation.
 func (db *DB) PutPolicySet(ctx context.Context, p policyadmin.KeptSet, loaded event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check:  func(tx *Tx) error { return putPolicySet(tx, p) },
@@ -54,8 +53,8 @@ func (db *DB) Snapshot(ctx context.Context, digest string) (content []byte, err 
 	return content, err
 }
 
-// SnapshotInputs returns what the set behind a snapshot digest was built from;
-// nil when the snapshot was kept before that was.
+// SnapshotInputs returns the inputs of the policy set behind a snapshot digest, or nil if the
+// snapshot was stored without them by an older release.
 func (db *DB) SnapshotInputs(ctx context.Context, digest string) (inputs []byte, err error) {
 	_, inputs, err = db.snapshot(ctx, digest)
 	return inputs, err
@@ -87,16 +86,15 @@ func scanPolicyVersion(r *Row) (policyadmin.KeptVersion, error) {
 	}, nil
 }
 
-// PolicyVersions lists at most limit versions, newest first by when each was first
-// loaded. before is the position of the last version of the page before, 0 for the
-// first page.
+// PolicyVersions lists at most limit versions, newest first by the time of the first load. before
+// is the position of the last version of the previous page, 0 for the first page.
 func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
 	return list(ctx, db, "reading the policy versions", scanPolicyVersion,
 		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", before, limit)
 }
 
-// PolicyVersion finds a version by its digest, "sha256:<hex>", or by the
-// beginning of it, with or without "sha256:".
+// PolicyVersion finds a version by its digest, "sha256:<hex>", or by a prefix of it, with or
+// without "sha256:".
 func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
 	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
 	found, err := list(ctx, db, "reading policy version "+beginning, scanPolicyVersion,
@@ -114,19 +112,19 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.
 	return found[0], nil
 }
 
-// ActivatedPolicy returns the version that an operator activated; found is
-// false when the policy directory counts.
+// ActivatedPolicy returns the version that an operator activated. found is false if the policy
+// directory applies.
 func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
 	return db.onePolicy(ctx, "reading which policy version is activated", "SELECT version FROM policy_activation")
 }
 
-// LastPolicy returns the version that was put in force last; found is false when
-// none was.
+// LastPolicy returns the most recently activated version; found is false if no version was ever
+// active.
 func (db *DB) LastPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
 	return db.onePolicy(ctx, "reading which policy version was in force last", "SELECT version FROM policy_last")
 }
 
-// onePolicy returns the version that a query names.
+// onePolicy returns the version that a query selects.
 func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.KeptVersion, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = ("+query+")",
@@ -139,8 +137,8 @@ func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.
 	return v, found, nil
 }
 
-// ResetPolicy forgets which version was activated and which was in force last, so
-// that the policy directory counts, with the event that says so.
+// ResetPolicy deletes the activated and the most recent version, so that the policy directory
+// applies, and records the event.
 func (db *DB) ResetPolicy(ctx context.Context, reset event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
@@ -159,10 +157,9 @@ func (db *DB) ResetPolicy(ctx context.Context, reset event.Draft) error {
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// ProposalOf returns the id of the proposal that a decision is about; found is
-// false when no decision has the id. Only events from the time before on are
-// searched. The caller takes it from the id, a ULID, which is made before the
-// decision is journaled, and goes back by as much as the clocks may differ.
+// ProposalOf returns the id of the proposal of a decision; found is false if no decision has the
+// id. It searches only events from the time before on. The caller derives that time from the id, a
+// ULID created before the decision is journaled, and subtracts the possible clock difference.
 func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		first, err := c.firstAt(before)
@@ -187,7 +184,7 @@ func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Tim
 	return proposal, found, nil
 }
 
-// Ceilings lists what commands set, by name.
+// Ceilings lists the ceilings set by commands, by name.
 func (db *DB) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
 	return list(ctx, db, "reading the ceilings", func(r *Row) (policyadmin.Ceiling, error) {
 		c := policyadmin.Ceiling{Name: r.Text(0), Allowed: r.Bool(1), At: r.Time(3), Reason: r.Text(4)}
@@ -195,8 +192,8 @@ func (db *DB) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
 	}, "SELECT name, allowed, set_by, at, reason FROM ceilings ORDER BY name")
 }
 
-// PutCeiling keeps a ceiling in place of that of the same name, together with its
-// event. At is set by the store.
+// PutCeiling stores a ceiling with its event and replaces the ceiling of the same name. The store
+// sets At.
 func (db *DB) PutCeiling(ctx context.Context, c policyadmin.Ceiling, e event.Draft) (policyadmin.Ceiling, error) {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
@@ -220,8 +217,7 @@ func (db *DB) Pins(ctx context.Context) ([]policyadmin.Pin, error) {
 	}, "SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool")
 }
 
-// PutPins stores pins, in place of those of the same tools, together with the
-// events that say why. At is set by the store.
+// PutPins stores pins with their events and replaces the pins of the same tools. The store sets At.
 func (db *DB) PutPins(ctx context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {

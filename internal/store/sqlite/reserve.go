@@ -17,56 +17,56 @@ import (
 const (
 	// leastReserve is the smallest reserve that is worth a file, in bytes.
 	leastReserve = 64 << 10
-	// reserveShare is the part of a small disk that the reserve takes at most.
+	// reserveShare limits the reserve to one tenth of a small disk.
 	reserveShare = 10
-	// reserveSteps is in how many steps it is released and filled.
+	// reserveSteps is the number of steps in which the reserve is released and filled.
 	reserveSteps = 16
-	// mostUrgentRoom is how much is free before an urgent write begins, in bytes:
-	// enough for what a vote or a freeze writes to WAL, indexes and head file,
-	// and for a part of a checkpoint.
+	// mostUrgentRoom is the free space required before an urgent write starts, in bytes: enough for
+	// a vote or a freeze in WAL, indexes and head file, and for part of a checkpoint.
 	mostUrgentRoom = 1 << 20
-	// unitCost is what a unit costs beside its large parts, and batchCost what
-	// all of a batch cost together, in bytes: pages of indexes and of the tree.
+	// unitCost is the fixed cost of a unit, and batchCost the fixed cost of a batch, in bytes:
+	// pages of indexes and of the tree.
 	unitCost, batchCost = 8 << 10, 64 << 10
-	// checkpointPages is from how many pages on in the WAL SQLite checkpoints at
-	// a commit; checkpointBytes is what they hold.
+	// checkpointPages is the number of WAL pages from which SQLite checkpoints at a commit;
+	// checkpointBytes is their size.
 	checkpointPages, checkpointBytes = 2000, 2000 * 4096
-	// settlePause is between two checkpoints that a refusal orders.
+	// settlePause is the pause between two checkpoints that refusals trigger.
 	settlePause = time.Second
-	// reservePeriod is how often the disk is looked at when nobody writes.
+	// reservePeriod is the interval between measurements of the disk while no unit is written.
 	reservePeriod = 5 * time.Second
 )
 
-// ReserveOptions say how much of the disk is kept for operators.
+// ReserveOptions configure the disk space reserved for operators.
 type ReserveOptions struct {
-	// Bytes is the size of the reserve, at most a tenth of the disk; 0 is none.
+	// Bytes is the size of the reserve, at most a tenth of the disk; 0 disables it.
 	Bytes int64
-	// Changed, if set, is told when the disk becomes nearly full, when the
-	// reserve is used or filled, and when there is room again. It must not wait
-	// for anything.
+	// Changed, if set, is called when the disk becomes nearly full, when the reserve is used or
+	// refilled, and when the disk has room again. It MUST NOT block.
 	Changed func(ReserveState)
 
 	// space measures the disk of a file; nil means statfs. Tests set it.
 	space func(path string) (free, total int64, err error)
 }
 
-// ReserveState is how the disk under a store stands, in bytes.
+// ReserveState is the state of the disk under a store, in bytes.
 type ReserveState struct {
-	// Size is the reserve as it should be, Held what is left of it. A Size of 0
-	// means that there is none.
+	// Size is the configured size of the reserve, and Held the size still reserved. Size is 0
+	// without a reserve.
 	Size, Held int64
-	// Free is what the disk had left at the last look, apart from the reserve and
-	// from what the next WAL checkpoint will write. Below Margin new work is
-	// refused.
+	// Free is the free disk space at the last measurement, without the reserve and the space that
+	// the next WAL checkpoint needs. Below Margin, new work is refused.
 	Free, Margin int64
 }
 
 // Low reports whether the disk is nearly full.
 func (s ReserveState) Low() bool { return s.Size > 0 && s.Free < s.Margin }
 
-// reserve is a preallocated file beside the store, whose blocks nobody else can
-// use. When an urgent write finds the disk full, a step of the file is cut off
-// first, so that the write finds that much space.
+// reserve is a preallocated file next to the store, whose blocks other programs cannot use. If an
+// urgent write finds the disk full, the file is first shortened by one step to provide the space.
+// New work is refused by an estimate with an error towards more, because SQLite cannot report the
+// size of a transaction before it runs, and a failed one fails its whole batch. The margin above
+// the reserve is for the end of started work: an attestation that cannot be written is a call
+// without an outcome.
 type reserve struct {
 	path    string
 	store   string
@@ -81,22 +81,21 @@ type reserve struct {
 	file *os.File
 	held atomic.Int64
 	free atomic.Int64
-	// debt is what a checkpoint has yet to write from the WAL into the file,
-	// which grows by it. It is counted as written already.
+	// debt is the number of bytes that a checkpoint still has to write from the WAL into the file.
+	// The file grows by it, so it counts as already written.
 	debt atomic.Int64
-	// settled is when a refusal last ordered a checkpoint. The writer's connMu
-	// guards it.
+	// settled is when a refusal last triggered a checkpoint. The writer's connMu guards it.
 	settled time.Time
-	// told is the last state that changed was told.
-	told ReserveState
+	// reported is the last state passed to changed.
+	reported ReserveState
 }
 
-// reservePath is the reserve of the store at path.
+// reservePath returns the path of the reserve of the store at path.
 func reservePath(path string) string { return path + "-reserve" }
 
-// openReserve opens the reserve of a store. It returns nil when none is wanted, the
-// disk is too small for one, or the system does not tell how full its disks are;
-// the file of an earlier reserve is then removed.
+// openReserve opens the reserve of a store. It returns nil if the reserve is disabled, the disk is
+// too small, or the system does not report free space; it then removes the file of an earlier
+// reserve.
 func openReserve(store string, o ReserveOptions) (*reserve, error) {
 	r := &reserve{path: reservePath(store), store: store, space: o.space, changed: o.Changed}
 	if r.space == nil {
@@ -126,7 +125,7 @@ func openReserve(store string, o ReserveOptions) (*reserve, error) {
 	return r, nil
 }
 
-// reserveStep is a step of the reserve on a disk: whole pages, 0 for no reserve.
+// reserveStep returns the size of one step of the reserve on a disk: whole pages, 0 for no reserve.
 func reserveStep(wanted, disk int64) int64 {
 	size := min(wanted, disk/reserveShare)
 	if size < leastReserve {
@@ -135,8 +134,8 @@ func reserveStep(wanted, disk int64) int64 {
 	return size / reserveSteps &^ 4095
 }
 
-// ReserveOf says how much of the reserve the store at path has, and should have
-// with a setting, without opening the store.
+// ReserveOf returns the current and the configured size of the reserve of the store at path,
+// without opening the store.
 func ReserveOf(path string, wanted int64) (held, size int64, err error) {
 	_, total, err := diskSpace(filepath.Dir(path))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -157,8 +156,7 @@ func ReserveOf(path string, wanted int64) (held, size int64, err error) {
 	return min(held, size), size, errors.Join(err, f.Close())
 }
 
-// adopt takes over what is there, and gives the start a step of it when the
-// disk is full.
+// adopt takes over an existing file, and releases a step of it for the start if the disk is full.
 func (r *reserve) adopt() error {
 	there, err := allocated(r.file)
 	if err != nil {
@@ -173,10 +171,10 @@ func (r *reserve) adopt() error {
 	return nil
 }
 
-// urgentRoom is how much shall be free before an urgent write begins.
+// urgentRoom returns the free space required before an urgent write starts.
 func (r *reserve) urgentRoom() int64 { return min(mostUrgentRoom, r.size/4) }
 
-// state is what is known.
+// state returns the last measured state.
 func (r *reserve) state() ReserveState {
 	if r == nil {
 		return ReserveState{}
@@ -184,8 +182,8 @@ func (r *reserve) state() ReserveState {
 	return ReserveState{Size: r.size, Held: r.held.Load(), Free: r.free.Load(), Margin: r.margin}
 }
 
-// look measures the disk, less what is owed to a checkpoint. What cannot be
-// measured counts as roomy: writing will tell.
+// look measures the disk and subtracts the debt to a checkpoint. If the measurement fails, the disk
+// counts as roomy: a write will then report the error.
 func (r *reserve) look() int64 {
 	free, _, err := r.space(r.store)
 	if err != nil {
@@ -196,26 +194,26 @@ func (r *reserve) look() int64 {
 	return free
 }
 
-// tell passes on a state that differs in what operators care for.
+// tell passes the state to changed if a value relevant to operators differs.
 func (r *reserve) tell() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.state()
-	if now.Low() != r.told.Low() || now.Held != r.told.Held && r.told.Size > 0 {
+	if now.Low() != r.reported.Low() || now.Held != r.reported.Held && r.reported.Size > 0 {
 		r.changed(now)
 	}
-	r.told = now
+	r.reported = now
 }
 
-// low is why nothing may begin, or nil.
+// low returns the error with which new work is refused, or nil.
 func (r *reserve) low() error {
-	if s := r.state(); s.Low() { // of none, it is not
+	if s := r.state(); s.Low() { // a nil reserve is never low
 		return errNearlyFull(s, 0)
 	}
 	return nil
 }
 
-// errNearlyFull says why a write of so many bytes is refused.
+// errNearlyFull returns the error for a refused write of cost bytes.
 func errNearlyFull(s ReserveState, cost int64) *reason.Error {
 	need := ""
 	if cost > 0 {
@@ -231,9 +229,8 @@ type ration struct {
 	left int64
 }
 
-// take grants a unit the space that it needs, or returns why there is none. For
-// units of operators and urgent ones, missing space is released from the reserve,
-// as far as they may use it.
+// take grants a unit its space or returns the error of the refusal. For operators' and urgent units
+// it releases missing space from the reserve, within their limits.
 func (n *ration) take(u *Unit) error {
 	cost := unitCost + 2*u.size() // to the WAL, and by a checkpoint to the file
 	switch {
@@ -255,8 +252,8 @@ func (n *ration) take(u *Unit) error {
 	return nil
 }
 
-// makeRoom releases steps of the reserve until it gave at least want, or no more
-// than keep is left, and returns what it gave.
+// makeRoom releases steps of the reserve until at least want bytes are free or at most keep bytes
+// remain reserved. It returns the number of bytes released.
 func (r *reserve) makeRoom(want, keep int64) (gave int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,16 +270,16 @@ func (r *reserve) makeRoom(want, keep int64) (gave int64) {
 	return gave
 }
 
-// secure preallocates, at the end of the WAL, the space that an urgent write needs
-// while the disk is full, so that no other program takes what the reserve has just
-// released. If that fails, the write may still find space.
+// secure preallocates the space of an urgent write at the end of the WAL while the disk is full, so
+// that no other program takes the released space. If the preallocation fails, the write may still
+// succeed.
 func (r *reserve) secure() {
 	if r.free.Load() < 4*mostUrgentRoom {
 		preallocate(r.store+"-wal", r.urgentRoom())
 	}
 }
 
-// fill takes steps back while the disk has more than what begins may not use.
+// fill returns steps to the reserve while the disk has more free space than the margin.
 func (r *reserve) fill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +301,7 @@ func (r *reserve) close() error {
 	return r.file.Close()
 }
 
-// Reserve returns how the disk under the store stands.
+// Reserve returns the state of the disk under the store.
 func (db *DB) Reserve() ReserveState {
 	if db.writer == nil {
 		return ReserveState{}
@@ -312,8 +309,8 @@ func (db *DB) Reserve() ReserveState {
 	return db.writer.reserve.state()
 }
 
-// KeepReserve measures the disk every few seconds and fills the reserve when there
-// is space, also after it was used, until ctx ends.
+// KeepReserve measures the disk every few seconds until ctx ends. It fills the reserve when the
+// disk has space, including after the reserve was used.
 func (db *DB) KeepReserve(ctx context.Context) error {
 	if db.writer == nil || db.writer.reserve == nil {
 		<-ctx.Done()
@@ -333,8 +330,7 @@ func (db *DB) KeepReserve(ctx context.Context) error {
 	}
 }
 
-// admit leaves those units of a batch that the disk has room for; the others
-// are told why not.
+// admit returns the units of a batch that fit on the disk and fails the others.
 func (w *writer) admit(batch []*pending) []*pending {
 	if w.reserve == nil {
 		return batch
@@ -353,8 +349,8 @@ func (w *writer) admit(batch []*pending) []*pending {
 	return admitted
 }
 
-// owe counts what the units of a batch left in the WAL. SQLite checkpoints by
-// itself at the commit that makes it long, which pays for all.
+// owe adds the WAL size of a batch to the debt. SQLite checkpoints by itself at the commit that
+// exceeds its limit, which clears the whole debt.
 func (r *reserve) owe(batch []*pending) {
 	if r == nil {
 		return
@@ -364,8 +360,8 @@ func (r *reserve) owe(batch []*pending) {
 	}
 }
 
-// settle checkpoints before anything is refused for a debt that may be smaller
-// than it was thought. It reports whether there is none any more.
+// settle runs a checkpoint before a unit is refused because of a debt that may be overestimated. It
+// reports whether the debt is cleared.
 func (w *writer) settle() bool {
 	r := w.reserve
 	if r.debt.Load() == 0 || time.Since(r.settled) < settlePause {
@@ -379,7 +375,7 @@ func (w *writer) settle() bool {
 	return true
 }
 
-// total is what the units cost together.
+// total returns the cost of the units.
 func total(batch []*pending) (n int64) {
 	for _, p := range batch {
 		n += unitCost + 2*p.unit.size()
@@ -387,7 +383,7 @@ func total(batch []*pending) (n int64) {
 	return n
 }
 
-// size is how many bytes the unit writes in its large parts.
+// size returns the number of bytes in the large parts of the unit.
 func (u *Unit) size() int64 {
 	n := u.Bytes
 	for i := range u.Events {

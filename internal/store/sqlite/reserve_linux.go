@@ -57,12 +57,12 @@ func preallocate(path string, n int64) {
 	}
 }
 
-// fillByWriting is for file systems that cannot set blocks aside otherwise.
+// fillByWriting serves file systems that cannot preallocate blocks.
 func fillByWriting(f *os.File, from, n int64) error {
 	block := make([]byte, 64<<10)
 	for at := from; at < from+n; at += int64(len(block)) {
 		part := block[:min(int64(len(block)), from+n-at)]
-		_, _ = rand.Read(part) // so that nothing compresses it away
+		_, _ = rand.Read(part) // random, so that the file system cannot compress it
 		if _, err := f.WriteAt(part, at); err != nil {
 			return fmt.Errorf("filling the reserve: %w", err)
 		}

@@ -80,7 +80,7 @@ func until(t *testing.T, db *DB, d *fakeDisk, p access.Precedence) (n int) {
 	return n
 }
 
-// TestWhoMayWriteOnAFullDisk: each precedence goes as far as it may.
+// TestWhoMayWriteOnAFullDisk: each precedence can write as far as it is allowed to.
 func TestWhoMayWriteOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -119,9 +119,9 @@ func TestOperatorsCallsLeaveHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// TestNothingBeginsWithoutAReserveControl is the negative control: without a
-// reserve nobody is told apart.
-func TestNothingBeginsWithoutAReserveControl(t *testing.T) {
+// TestWithoutAReserveControl is the negative control: without a reserve, all callers are treated
+// alike.
+func TestWithoutAReserveControl(t *testing.T) {
 	t.Parallel()
 	db, d := openOnDisk(t, 0)
 	d.leave(0)

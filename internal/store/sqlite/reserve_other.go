@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Here nobody says how full a disk is, so that there is no reserve.
+// This system does not report free space, so the reserve is not supported.
 
 func diskSpace(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }
 

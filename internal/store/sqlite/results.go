@@ -14,15 +14,11 @@ import (
 	"palyra/internal/vault/atrest"
 )
 
-// One batch of the background is at most so many rows and about so many bytes, so
-// that whoever commits meanwhile waits for little.
+// Limits of one background batch in rows and (roughly) bytes, so that concurrent commits wait only
+// briefly.
 const (
-	tendedRows  = 64
-	tendedBytes = 1 << 20
-	// pageSize is that of the file. Rows of the table probe above firstWipe are there
-	// to fill free pages.
-	pageSize  = 4096
-	firstWipe = 1 << 20
+	batchRows  = 64
+	batchBytes = 1 << 20
 )
 
 // ResultsKey implements atrest.Store.
@@ -48,7 +44,7 @@ func (db *DB) AddResultsKey(ctx context.Context, w atrest.Wrapped) error {
 	return err
 }
 
-// ResultsKeys are the keys of results for who replaces the key that wraps them.
+// ResultsKeys are the keys of results, for replacing the key that wraps them.
 type ResultsKeys struct{ db *DB }
 
 var _ vault.Boxes = ResultsKeys{}
@@ -56,7 +52,7 @@ var _ vault.Boxes = ResultsKeys{}
 // ResultsKeys returns the keys of results.
 func (db *DB) ResultsKeys() ResultsKeys { return ResultsKeys{db} }
 
-// StaleBoxes lists the keys of results that another of the vault's keys wraps.
+// StaleBoxes lists the keys of results that are not wrapped by the vault's current key.
 func (s ResultsKeys) StaleBoxes(ctx context.Context, current string, after vault.Box, limit int) ([]vault.Box, error) {
 	return list(ctx, s.db, "listing the keys of results", func(r *Row) (vault.Box, error) {
 		w := scanWrapped(r)
@@ -65,7 +61,7 @@ func (s ResultsKeys) StaleBoxes(ctx context.Context, current string, after vault
 		current, atrest.IDOf(after.About), limit)
 }
 
-// ReplaceBoxes keeps the keys of results as another of the vault's keys wraps them.
+// ReplaceBoxes stores the keys of results as wrapped by another of the vault's keys.
 func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
 	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for i, b := range fresh {
@@ -79,17 +75,17 @@ func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) e
 	return err
 }
 
-// UseVault gives what wraps the keys of results, where Options could not.
+// UseVault sets the key wrapping for results if Options did not.
 func (db *DB) UseVault(ring atrest.Ring) { db.keys.Use(ring) }
 
-// KeepsResults reports whether what calls leave behind can be kept now, and
-// ResultsProblem why not at the last try, nil when that was well.
+// KeepsResults reports whether results of calls can be stored now. ResultsProblem returns the error
+// of the last attempt, or nil if it succeeded.
 func (db *DB) KeepsResults(ctx context.Context) error { return db.keys.Ready(ctx) }
 
 // ResultsProblem is described at KeepsResults.
 func (db *DB) ResultsProblem() error { return db.keys.Problem() }
 
-// Seal seals a value in its place, as what calls leave behind is, and Unseal opens it.
+// Seal seals a value for its place with the key of results; Unseal opens it.
 func (db *DB) Seal(ctx context.Context, at atrest.Place, plain []byte) (key string, box []byte, err error) {
 	if err := db.keys.Ready(ctx); err != nil {
 		return "", nil, err
@@ -102,171 +98,11 @@ func (db *DB) Unseal(ctx context.Context, at atrest.Place, key string, box []byt
 	return db.keys.Open(ctx, at, key, box)
 }
 
-// ResultsOpened is closed once results can be kept.
+// ResultsOpened returns a channel that is closed once results can be stored.
 func (db *DB) ResultsOpened() <-chan struct{} { return db.keys.Opened() }
 
-// SealOlder seals some of what an older palyrad stored in plain, and reports whether
-// there may be more. Each row goes in one transaction from there to here. KeepsResults
-// has to have succeeded.
-func (db *DB) SealOlder(ctx context.Context) (more bool, err error) {
-	for _, part := range []func(context.Context) (bool, error){db.wipeFreePages, db.sealOlderBlobs, db.sealOlderApprovals, db.renewBlobs} {
-		if more, err := part(ctx); err != nil || more {
-			return more, err
-		}
-	}
-	return false, nil
-}
-
-func (db *DB) sealOlderBlobs(ctx context.Context) (any bool, err error) {
-	var plain [][]byte
-	var digests [][]byte
-	size := 0
-	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT digest, data FROM blobs LIMIT ?1", func(r *Row) error {
-			if size < tendedBytes {
-				digests, plain = append(digests, r.Bytes(0)), append(plain, r.Bytes(1))
-			}
-			size += r.s.ColumnLen(1)
-			return nil
-		}, tendedRows)
-	})
-	if err != nil || len(plain) == 0 {
-		return false, err
-	}
-	db.tended("read")
-	sealed := make([]sealedBlob, len(plain))
-	for i, data := range plain {
-		b := &sealed[i]
-		// It goes under the digest that it had: one that does not fit is damage of
-		// before, and stays damage.
-		copy(b.digest[:], digests[i])
-		if b.key, b.box, err = db.keys.Seal(resultPlace(b.digest), data); err != nil {
-			return false, err
-		}
-	}
-	db.tended("sealed")
-	_, err = db.Commit(ctx, Unit{Check: func(tx *Tx) error {
-		if err := tx.putBlobs(sealed); err != nil {
-			return err
-		}
-		db.tended("stored")
-		for _, digest := range digests {
-			if _, err := tx.Exec("DELETE FROM blobs WHERE digest = ?1", digest); err != nil {
-				return fmt.Errorf("removing a plain blob: %w", err)
-			}
-		}
-		db.tended("removed")
-		return nil
-	}})
-	db.tended("committed")
-	return true, err
-}
-
-func (db *DB) sealOlderApprovals(ctx context.Context) (any bool, err error) {
-	var rows []storedApproval
-	err = db.Read(ctx, func(c *Conn) error {
-		rows, err = c.storedApprovals("SELECT " + approvalColumns + ", request FROM approvals WHERE payload_key IS NULL LIMIT 16")
-		return err
-	})
-	if err != nil || len(rows) == 0 {
-		return false, err
-	}
-	_, err = db.Commit(ctx, Unit{Check: func(tx *Tx) error {
-		for i := range rows {
-			if err := db.sealOlderApproval(tx, &rows[i]); err != nil {
-				return err
-			}
-			db.tended("approval stored")
-		}
-		return nil
-	}})
-	db.tended("approvals committed")
-	return true, err
-}
-
-// tended tells a test how far the background is.
-func (db *DB) tended(step string) {
-	if db.onTended != nil {
-		db.onTended(step)
-	}
-}
-
-// sealOlderApproval does nothing when the row has changed since it was read.
-func (db *DB) sealOlderApproval(tx *Tx, s *storedApproval) error {
-	rec, err := approval.DecodeRecord(s.body, s.request)
-	sealed, body := sealedApproval{}, s.body
-	switch {
-	case err != nil: // damage of before: it is sealed as it is, and stays damage
-		body = []byte("{}")
-		sealed, err = db.sealBytes(s.id, s.body, s.request)
-	case rec.Sealed():
-		if body, err = approval.EncodeOutline(rec); err == nil {
-			sealed, err = db.sealApproval(&rec)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	// It moves to the table's end: a page that all rows have left is overwritten as a
-	// whole, with the traces that rows have left in it since long.
-	_, err = tx.Exec(`UPDATE approvals SET rowid = (SELECT max(rowid) FROM approvals) + 1, body = ?1, request = ?2, payload = ?3, payload_digest = ?4, payload_key = ?5
- WHERE id = ?6 AND payload_key IS NULL AND body = ?7 AND request IS ?8`,
-		body, sealed.requestOr(s.request), sealed.payload, sealed.digest, sealed.key, s.id, s.body, s.request)
-	return err
-}
-
-// wipeFreePages overwrites pages that were freed before the store overwrote what it
-// frees: it takes them into use, filled with zeros, and frees them again.
-func (db *DB) wipeFreePages(ctx context.Context) (more bool, err error) {
-	return db.once(ctx, "free pages", func(tx *Tx) (done bool, err error) {
-		var free int64
-		if _, err := tx.QueryRow("PRAGMA freelist_count", func(r *Row) error { free = r.Int64(0); return nil }); err != nil {
-			return false, err
-		}
-		if free > 0 {
-			_, err = tx.Exec("INSERT INTO probe (id, pad) SELECT max(coalesce(max(id), 0), ?1) + 1, zeroblob(?2) FROM probe", firstWipe, min(free*pageSize, tendedBytes))
-			return false, err
-		}
-		_, err = tx.Exec("DELETE FROM probe WHERE id > ?1", firstWipe)
-		return true, err
-	})
-}
-
-// renewBlobs makes the table anew from which all has gone.
-func (db *DB) renewBlobs(ctx context.Context) (more bool, err error) {
-	return db.once(ctx, "blobs", func(tx *Tx) (done bool, err error) {
-		if left, err := tx.QueryRow("SELECT 1 FROM blobs LIMIT 1", func(*Row) error { return nil }); err != nil || left {
-			return false, err
-		}
-		for _, sql := range []string{"DROP TABLE blobs", "CREATE TABLE blobs (digest BLOB PRIMARY KEY, data BLOB NOT NULL) STRICT"} {
-			if _, err := tx.Exec(sql); err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	})
-}
-
-// once has something done until it is, over as many units as that takes. more is
-// false when it was done before.
-func (db *DB) once(ctx context.Context, what string, do func(*Tx) (done bool, err error)) (more bool, err error) {
-	_, err = db.Commit(ctx, Unit{Check: func(tx *Tx) error {
-		more, err = tx.QueryRow("SELECT 1 FROM untended WHERE what = ?1", func(*Row) error { return nil }, what)
-		if err != nil || !more {
-			return err
-		}
-		done, err := do(tx)
-		if err == nil && done {
-			_, err = tx.Exec("DELETE FROM untended WHERE what = ?1", what)
-		}
-		return err
-	}})
-	return more && err == nil, err
-}
-
-// ExpireResults takes the bytes of some of what was kept before a time, and reports
-// whether there may be more. Digests stay, and so does what an approval needs that can
-// still be answered or used.
+// ExpireResults deletes the bytes of some results stored before a time, and reports whether more
+// may remain. It keeps the digests, and the data of approvals that can still be answered or used.
 func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, err error) {
 	before = before.Add(-keptAgain) // storing it once more may not have been noted
 	var old [][]byte
@@ -274,12 +110,12 @@ func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, e
 	size := 0
 	err = db.Read(ctx, func(c *Conn) error {
 		err := c.Query("SELECT digest, length(box) FROM results WHERE expired_at IS NULL AND kept_at < ?1 ORDER BY kept_at LIMIT ?2", func(r *Row) error {
-			if size < tendedBytes {
+			if size < batchBytes {
 				old = append(old, r.Bytes(0))
 			}
 			size += r.Int(1)
 			return nil
-		}, before, tendedRows)
+		}, before, batchRows)
 		if err != nil {
 			return err
 		}
@@ -306,9 +142,8 @@ func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, e
 	return true, err
 }
 
-// Scrub takes out of the WAL what is no longer in the tables: it moves the WAL into the
-// file and empties it. done is false when readers were in the way; it waits for none,
-// since writers would wait with it.
+// Scrub removes deleted data from the WAL: it moves the WAL into the file and empties it. done is
+// false if readers prevented it. Scrub does not wait for readers, because writers would wait too.
 func (db *DB) Scrub() (done bool, err error) {
 	w := db.writer
 	w.connMu.Lock()
@@ -323,14 +158,14 @@ func (db *DB) Scrub() (done bool, err error) {
 	return done && err == nil, err
 }
 
-// approvalColumns are what storedApprovals reads, before the request or NULL.
+// approvalColumns are the columns that storedApprovals reads, followed by the request or NULL.
 const approvalColumns = "id, body, payload, payload_digest, coalesce(payload_key, '')"
 
-// storedApproval is a row before what is sealed of it was opened.
+// storedApproval is a row whose sealed part has not been opened yet.
 type storedApproval struct {
 	id                             string
 	body, payload, digest, request []byte
-	// key is "" when nothing is sealed.
+	// key is "" if the row has no sealed part.
 	key string
 }
 
@@ -338,7 +173,7 @@ func scanApproval(r *Row) storedApproval {
 	return storedApproval{id: r.Text(0), body: r.Bytes(1), payload: r.Bytes(2), digest: r.Bytes(3), key: r.Text(4), request: r.Bytes(5)}
 }
 
-// opener opens what was sealed; a writer's unit, which may not wait, has another.
+// opener opens sealed data. A writer's unit, which MUST NOT block, uses a separate one.
 type opener func(at atrest.Place, key string, box []byte) ([]byte, error)
 
 func (a *Approvals) opener(ctx context.Context) opener {
@@ -347,8 +182,8 @@ func (a *Approvals) opener(ctx context.Context) opener {
 	}
 }
 
-// record decodes the row. What cannot be opened is withheld: a page has its other rows,
-// and a record its state.
+// record decodes the row. Data that cannot be opened is withheld: a page still returns its other
+// rows, and the record its state.
 func (s *storedApproval) record(open opener) (approval.Record, error) {
 	if s.key == "" {
 		return approval.DecodeRecord(s.body, s.request)
@@ -371,7 +206,7 @@ func (s *storedApproval) complete(rec *approval.Record, open opener) error {
 		return reason.Errorf(reason.ResultExpired, "what approval %s showed is not kept any more", s.id)
 	}
 	if len(s.digest) != sha256.Size {
-		return reason.Errorf(reason.VerificationFailed, "approval %s is damaged: the digest of what it showed is none", s.id)
+		return reason.Errorf(reason.VerificationFailed, "approval %s is damaged: the digest of its displayed text is invalid", s.id)
 	}
 	digest := [sha256.Size]byte(s.digest)
 	plain, err := open(payloadPlace(s.id, digest), s.key, s.payload)
@@ -384,7 +219,7 @@ func (s *storedApproval) complete(rec *approval.Record, open opener) error {
 	return err
 }
 
-// sealedApproval is what of an approval is stored sealed.
+// sealedApproval is the sealed part of an approval.
 type sealedApproval struct {
 	payload, digest, request []byte
 	key                      string
@@ -397,7 +232,7 @@ func (s *sealedApproval) requestOr(plain []byte) []byte {
 	return s.request
 }
 
-// sealApproval seals what people are shown of r.
+// sealApproval seals the displayed text of r.
 func (db *DB) sealApproval(r *approval.Record) (sealedApproval, error) {
 	plain, err := approval.EncodePayload(*r)
 	if err != nil {
@@ -416,8 +251,8 @@ func (db *DB) sealBytes(id string, plain, request []byte) (s sealedApproval, err
 	return s, err
 }
 
-// payloadPlace and requestPlace are where the sealed parts of an approval stand. Both
-// are bound to the digest of the payload.
+// payloadPlace and requestPlace return the places of the sealed parts of an approval. Both are
+// bound to the digest of the payload.
 func payloadPlace(id string, digest [32]byte) atrest.Place {
 	return atrest.Place{Table: "approvals.payload", Row: id, Digest: digest}
 }

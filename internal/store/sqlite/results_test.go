@@ -20,8 +20,8 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/run"
 	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/retention"
 	"palyra/internal/store/sqlite/sqlitetest"
-	"palyra/internal/store/sqlite/tending"
 	"palyra/internal/vault"
 	"palyra/internal/vault/atrest/atresttest"
 )
@@ -36,68 +36,7 @@ func keep(t *testing.T, db *sqlite.DB, data ...[]byte) {
 // marker is a text that is in no file by chance.
 func marker(n int) []byte { return fmt.Appendf(nil, "PLAIN-%032d-TEXT", n) }
 
-// olderBlobs makes a store as of before results were sealed, with blobs of several
-// sizes and approvals, some of which have changed since they were made.
-func olderBlobs(t *testing.T, path string, count int) (contents [][]byte) {
-	t.Helper()
-	for n := range count {
-		data := marker(n)
-		if n%5 == 4 {
-			data = bytes.Repeat(append(data, '\n'), 3000) // overflow pages
-		}
-		contents = append(contents, data)
-	}
-	must.Do(t, sqlite.MakeOld(path, 20, func(c *sqlite.Conn) error {
-		if err := c.Query("PRAGMA secure_delete = OFF", nil); err != nil { // as it was
-			return err
-		}
-		for _, data := range contents {
-			sum := sha256.Sum256(data)
-			if err := c.Query("INSERT INTO blobs (digest, data) VALUES (?1, ?2)", nil, sum[:], data); err != nil {
-				return err
-			}
-		}
-		for n, state := range []approval.State{approval.Pending, approval.Consumed, approval.Denied} {
-			rec := olderApproval(n, state)
-			body, err := approval.EncodeRecord(rec)
-			if err != nil {
-				return err
-			}
-			err = c.Query(`INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
- VALUES (?1, ?2, ?3, 1, 'tool', 'agent:a', 'user:b', 'fs.write', ?4, ?5, ?6)`, nil, rec.ID, n+1, state, rec.CreatedAt, body, []byte(rec.Request))
-			if err != nil {
-				return err
-			}
-		}
-		return leaveTraces(c)
-	}))
-	return contents
-}
-
-// leaveTraces writes and takes back what an older palyrad wrote and took back: it is in
-// no row, and the pages have it.
-func leaveTraces(c *sqlite.Conn) error {
-	for n := range 40 {
-		id := fmt.Sprintf("01JBBBBBBBBBBBBBBBBBB%05d", n)
-		size := 1 + n%7*400
-		body := fmt.Appendf(nil, `{"approval_id":"%s","state":"denied","subject_type":"tool","prompt":{"arguments":{},"diff":"%s"},"binding":{"arguments":{}}}`, id, bytes.Repeat(marker(5000+n), 1+size/40))
-		for _, step := range []struct {
-			sql  string
-			args []any
-		}{
-			{`INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
- VALUES (?1, ?2, 'denied', 1, 'tool', 'agent:a', 'user:b', 'fs.write', 1, ?3, ?4)`, []any{id, 100 + n, body, bytes.Repeat(marker(6000+n), 1+n%9*30)}},
-			{"UPDATE approvals SET request = NULL WHERE id = ?1", []any{id}},
-		} {
-			if err := c.Query(step.sql, nil, step.args...); err != nil {
-				return err
-			}
-		}
-	}
-	return c.Query("DELETE FROM approvals WHERE id LIKE '01JBBB%' AND revision % 3 <> 0", nil)
-}
-
-func olderApproval(n int, state approval.State) approval.Record {
+func exampleApproval(n int, state approval.State) approval.Record {
 	secret := `{"content":"` + string(marker(1000+n)) + `"}`
 	rec := approval.Record{
 		ID: fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n), State: state, Version: 1, Revision: int64(n + 1), SubjectType: approval.SubjectTool,
@@ -124,39 +63,23 @@ func plainIn(t *testing.T, path string) (n int) {
 	return n
 }
 
-// seal runs the background until nothing of an older store is left.
-func seal(t *testing.T, db *sqlite.DB) {
-	t.Helper()
-	must.Do(t, db.KeepsResults(t.Context()))
-	for must.Get(db.SealOlder(t.Context()))(t) {
-	}
-	if !must.Get(db.Scrub())(t) {
-		t.Error("the WAL was not emptied")
-	}
-}
-
-// TestResultsAreSealedInTheFile looks for what was kept in the raw bytes. The control
-// is a store of before, in which all of it is found.
+// TestResultsAreSealedInTheFile searches the raw bytes of the files for stored texts, large and small,
+// also while they are only in the WAL. The control is a row that is not sealed, which is found.
 func TestResultsAreSealedInTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	contents := olderBlobs(t, path, 50)
-	if n := plainIn(t, path); n < 50 {
-		t.Fatalf("the control: %d markers in a store of before", n)
-	}
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	seal(t, db)
-	if n := plainIn(t, path); n != 0 {
-		t.Errorf("%d markers are still in the files", n)
+	must.Do(t, sqlite.Exec(db, "INSERT INTO probe (id, pad) VALUES (1000, ?1)", marker(1)))
+	if n := plainIn(t, path); n == 0 {
+		t.Fatal("the control: a plain row is not found in the files")
 	}
-	assertCount(t, db, "SELECT count(*) FROM blobs", 0)
-	assertCount(t, db, "SELECT count(*) FROM approvals WHERE payload_key IS NULL", 0)
-
-	// What comes now is never there in plain, large or small, also while it is only
-	// in the WAL.
-	fresh := [][]byte{marker(77), bytes.Repeat(marker(78), 5000)}
-	keep(t, db, fresh...)
-	rec := olderApproval(7, approval.Pending)
+	must.Do(t, sqlite.Exec(db, "DELETE FROM probe WHERE id = 1000"))
+	if !must.Get(db.Scrub())(t) {
+		t.Fatal("the WAL was not emptied")
+	}
+	contents := [][]byte{marker(77), bytes.Repeat(marker(78), 5000)}
+	keep(t, db, contents...)
+	rec := exampleApproval(7, approval.Pending)
 	approvals := sqlite.NewApprovals(db)
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&rec) }))
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
@@ -165,16 +88,12 @@ func TestResultsAreSealedInTheFile(t *testing.T) {
 		return tx.ReplaceRecord(&now, approval.Pending, 1)
 	}))
 	if n := plainIn(t, path); n != 0 {
-		t.Errorf("%d markers of new results are in the files", n)
+		t.Errorf("%d markers are in the files", n)
 	}
-	for _, data := range append(contents, fresh...) {
+	for _, data := range contents {
 		if got, err := db.Blob(t.Context(), digestOf(data)); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes of %d came back, %v", len(got), len(data), err)
 		}
-	}
-	for n := range 3 {
-		was := olderApproval(n, []approval.State{approval.Pending, approval.Consumed, approval.Denied}[n])
-		assertWhole(t, db, was)
 	}
 	now := must.Get(approvals.Record(t.Context(), rec.ID))(t)
 	if now.State != approval.Denied || now.Request != nil || now.Prompt.Diff != rec.Prompt.Diff || now.Binding.Argv[0] != rec.Binding.Argv[0] {
@@ -190,68 +109,6 @@ func assertWhole(t *testing.T, db *sqlite.DB, want approval.Record) {
 	}
 }
 
-// TestKilledWhileSealing ends the background at each of its steps: whatever is in the
-// files then, each result is there once, is read, and the next start does the rest.
-func TestKilledWhileSealing(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	contents := olderBlobs(t, path, 70) // more than one part
-	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	must.Do(t, db.KeepsResults(t.Context()))
-	var left []string
-	steps := map[string]int{}
-	sqlite.OnTended(db, func(step string) {
-		steps[step]++
-		left = append(left, copyStore(t, path, fmt.Sprint(len(left), " ", step)))
-	})
-	for must.Get(db.SealOlder(t.Context()))(t) {
-	}
-	for _, step := range []string{"read", "sealed", "stored", "removed", "committed", "approval stored", "approvals committed"} {
-		if steps[step] == 0 {
-			t.Errorf("no step %q: %v", step, steps)
-		}
-	}
-	for _, dead := range left {
-		t.Run(filepath.Base(filepath.Dir(dead)), func(t *testing.T) {
-			again := sqlitetest.OpenAt(t, dead, sqlite.Options{})
-			assertEachOnce(t, again, contents)
-			seal(t, again)
-			assertEachOnce(t, again, contents)
-			if n := plainIn(t, dead); n != 0 {
-				t.Errorf("%d markers are left", n)
-			}
-		})
-	}
-}
-
-func copyStore(t *testing.T, path, name string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), strings.ReplaceAll(name, " ", "-"))
-	must.Do(t, os.Mkdir(dir, 0o700))
-	for _, suffix := range []string{"", "-wal", ".head"} {
-		raw, err := os.ReadFile(path + suffix)
-		if os.IsNotExist(err) {
-			continue
-		}
-		must.Do(t, err)
-		must.Do(t, os.WriteFile(filepath.Join(dir, "palyra.db"+suffix), raw, 0o600))
-	}
-	return filepath.Join(dir, "palyra.db")
-}
-
-func assertEachOnce(t *testing.T, db *sqlite.DB, contents [][]byte) {
-	t.Helper()
-	assertCount(t, db, "SELECT (SELECT count(*) FROM blobs) + (SELECT count(*) FROM results)", int64(len(contents)))
-	for _, data := range contents {
-		if got, err := db.Blob(t.Context(), digestOf(data)); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes of %d came back, %v", len(got), len(data), err)
-		}
-	}
-	for n, state := range []approval.State{approval.Pending, approval.Consumed, approval.Denied} {
-		assertWhole(t, db, olderApproval(n, state))
-	}
-}
-
 // TestSwappedAndDamagedResults: a row that is not what was stored in its place is
 // refused for what it is, and the others can be read.
 func TestSwappedAndDamagedResults(t *testing.T) {
@@ -260,7 +117,7 @@ func TestSwappedAndDamagedResults(t *testing.T) {
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	a, b, c := marker(1), marker(2), marker(3)
 	keep(t, db, a, b, c)
-	x, y := olderApproval(1, approval.Pending), olderApproval(2, approval.Pending)
+	x, y := exampleApproval(1, approval.Pending), exampleApproval(2, approval.Pending)
 	approvals := sqlite.NewApprovals(db)
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
 		if err := tx.InsertRecord(&x); err != nil {
@@ -301,7 +158,7 @@ func TestLockedResults(t *testing.T) {
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	data := marker(1)
 	keep(t, db, data)
-	rec := olderApproval(1, approval.Pending)
+	rec := exampleApproval(1, approval.Pending)
 	must.Do(t, sqlite.NewApprovals(db).Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&rec) }))
 	mustAppend(t, db, drafts(20)...)
 	must.Do(t, db.Close(t.Context()))
@@ -318,9 +175,9 @@ func TestLockedResults(t *testing.T) {
 	assertReason(t, err, reason.VaultLocked)
 	_, _, err = sqlite.NewRuns(db).Begin(t.Context(), run.Beginning{})
 	assertReason(t, err, reason.VaultLocked)
-	fresh := olderApproval(2, approval.Pending)
+	fresh := exampleApproval(2, approval.Pending)
 	assertReason(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&fresh) }), reason.VaultLocked)
-	about := olderApproval(3, approval.Pending)
+	about := exampleApproval(3, approval.Pending)
 	about.SubjectType = approval.SubjectGatewayChange // what operators need is no result
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&about) }))
 	assertWhole(t, db, about)
@@ -355,7 +212,7 @@ func TestRetention(t *testing.T) {
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Now: func() time.Time { return now }})
 	old, again := marker(1), marker(2)
 	keep(t, db, old, again)
-	open, closed := olderApproval(1, approval.Pending), olderApproval(2, approval.Denied)
+	open, closed := exampleApproval(1, approval.Pending), exampleApproval(2, approval.Denied)
 	approvals := sqlite.NewApprovals(db)
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
 		if err := tx.InsertRecord(&open); err != nil {
@@ -388,30 +245,28 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestTending runs the background by its clock: locked at first, then over what an
-// older palyrad left, then what expires.
-func TestTending(t *testing.T) {
+// TestBackgroundRetention runs the background work by its clock: locked at first, then on the rows
+// of an older palyrad, then on expired results.
+func TestBackgroundRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "palyra.db")
-		contents := olderBlobs(t, path, 100)
 		ring := &atresttest.Ring{}
-		ring.Locked.Store(true)
 		db := sqlitetest.OpenAt(t, path, sqlite.Options{Results: ring})
+		contents := [][]byte{marker(1), marker(2)}
+		keep(t, db, contents...)
+		must.Do(t, db.Close(t.Context()))
+		ring.Locked.Store(true)
+		db = sqlitetest.OpenAt(t, path, sqlite.Options{Results: ring})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- tending.Run(ctx, tending.Config{Store: db, Retention: 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
+			done <- retention.Run(ctx, retention.Config{Store: db, Retention: 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
 		}()
-		time.Sleep(time.Hour)
-		assertCount(t, db, "SELECT count(*) FROM blobs", 100)
+		time.Sleep(48 * time.Hour)
+		assertCount(t, db, "SELECT count(*) FROM results WHERE expired_at IS NULL", 2)
 		ring.Locked.Store(false)
-		time.Sleep(10 * time.Minute)
-		assertEachOnce(t, db, contents)
-		if n := plainIn(t, path); n != 0 {
-			t.Errorf("%d markers are left", n)
-		}
-		time.Sleep(26 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		assertReason(t, blobError(db, digestOf(contents[0])), reason.ResultExpired)
 		stop()
 		must.Do(t, <-done)

@@ -37,7 +37,7 @@ func (s *Runs) Blob(ctx context.Context, digest string) ([]byte, error) {
 	return s.db.Blob(ctx, digest)
 }
 
-// Append makes events durable, with the blobs that they name.
+// Append makes events durable, together with the blobs that they name.
 func (s *Runs) Append(ctx context.Context, w run.Write) error {
 	blobs, err := s.db.sealBlobs(ctx, w.Blobs)
 	if err == nil {
@@ -46,12 +46,12 @@ func (s *Runs) Append(ctx context.Context, w run.Write) error {
 	return err
 }
 
-// errKnownStart rolls the unit of a start back that was made before.
+// errKnownStart rolls back the unit of a start that is already recorded.
 var errKnownStart = errors.New("the run was started before")
 
-// Begin stores a new run, or finds the one that its idempotency key has.
+// Begin stores a new run, or finds the run with the same idempotency key.
 func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh bool, err error) {
-	// A run whose turns could not be kept does not begin.
+	// A run does not start if its turns cannot be stored.
 	if err := s.db.keys.Ready(ctx); err != nil {
 		return r, false, err
 	}
@@ -86,7 +86,7 @@ func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh 
 	return r, err == nil, err
 }
 
-// Started finds the run that an idempotency key has.
+// Started finds the run with an idempotency key.
 func (s *Runs) Started(ctx context.Context, b run.Beginning) (r run.Record, found bool, err error) {
 	if b.Key == "" {
 		return r, false, nil
@@ -98,7 +98,7 @@ func (s *Runs) Started(ctx context.Context, b run.Beginning) (r run.Record, foun
 	return r, found, err
 }
 
-// startedRun returns the run of an idempotency key that is not too old.
+// startedRun returns the run of an idempotency key that has not expired.
 func (c *Conn) startedRun(b run.Beginning, now time.Time) (known run.Record, found bool, err error) {
 	digest := ""
 	found, err = c.QueryRow("SELECT "+runColumns+", start_digest FROM runs WHERE principal = ?1 AND idempotency_key = ?2 AND started_at >= ?3",
@@ -113,7 +113,7 @@ func (c *Conn) startedRun(b run.Beginning, now time.Time) (known run.Record, fou
 	return known, found, err
 }
 
-// forgetStart frees an idempotency key that is too old.
+// forgetStart frees an expired idempotency key.
 func (tx *Tx) forgetStart(b run.Beginning) error {
 	_, err := tx.Exec("UPDATE runs SET idempotency_key = NULL WHERE principal = ?1 AND idempotency_key = ?2 AND started_at < ?3",
 		b.Record.Principal.String(), b.Key, tx.Now().Add(-call.ClaimLife))
@@ -178,7 +178,7 @@ func (c *Conn) run(id string) (record run.Record, err error) {
 		return err
 	}, id)
 	if err == nil && !found {
-		err = reason.Errorf(reason.NotFound, "there is no run %s", id).WithRemedy("List the runs with `palyra runs list`.")
+		err = reason.Errorf(reason.NotFound, "run %s not found", id).WithRemedy("List the runs with `palyra runs list`.")
 	}
 	return record, err
 }
@@ -207,8 +207,7 @@ func (c *Conn) runs(f run.Filter) (page []run.Record, next string, err error) {
 	return page, next, err
 }
 
-// runsQuery reads one row more than a page, to know whether there is a next
-// one.
+// runsQuery reads one row more than a page to detect whether a next page exists.
 func runsQuery(f run.Filter, size int) (query string, args []any) {
 	where := whereClause{order: "n"}
 	whereIn(&where, "state", f.States)
@@ -229,8 +228,7 @@ func runsQuery(f run.Filter, size int) (query string, args []any) {
 	return "SELECT " + runColumns + " FROM runs" + where.sql(size+1), where.args
 }
 
-// firstRunAt is the first run that started at a time or later; one past the
-// end when there is none.
+// firstRunAt selects the first run that started at or after a time, or one past the end.
 const firstRunAt = `coalesce((SELECT n FROM runs WHERE started_at >= ? ORDER BY started_at, n LIMIT 1), 9223372036854775807)`
 
 // whereRunsOf selects the runs of a principal: a user acts on behalf of itself.

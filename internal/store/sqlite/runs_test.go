@@ -43,24 +43,3 @@ func TestListingRunsNeedsNoSort(t *testing.T) {
 		}
 	}
 }
-
-// A store of schema version 6 keeps what it has and takes runs.
-func TestMigrationAddsRuns(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
-		return c.Query("INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES ('agent:a', 'k', 'd', 'p', 1)", nil)
-	}))
-	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	r := run.Record{ID: "01JRRRRRRRRRRRRRRRRRR00001", State: run.Running, Principal: coder, OnBehalfOf: access.User("alice")}
-	if _, fresh, err := sqlite.NewRuns(db).Begin(t.Context(), run.Beginning{Record: r}); err != nil || !fresh {
-		t.Fatalf("beginning a run: fresh %t, %v", fresh, err)
-	}
-	kept := 0
-	err := db.Read(t.Context(), func(c *sqlite.Conn) error {
-		return c.Query("SELECT key FROM claims", func(*sqlite.Row) error { kept++; return nil })
-	})
-	if err != nil || kept != 1 {
-		t.Errorf("%d old rows are there, %v", kept, err)
-	}
-}

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/vault"
 )
 
-// SecretStore keeps secrets in the embedded store.
+// SecretStore stores secrets in the embedded store.
 type SecretStore struct{ db *DB }
 
 var _ vault.Store = SecretStore{}
@@ -18,8 +18,8 @@ func (db *DB) Secrets() SecretStore { return SecretStore{db} }
 
 const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at, e.code, e.payload, s.held_by`
 
-// lastEvents joins the newest event that put, ended or removed each secret. It goes by
-// events_secrets alone, as the uses of a secret are about it, too.
+// lastEvents joins the newest event that put, ended or removed each secret. It uses events_secrets
+// only, because uses of a secret are also indexed under it.
 const lastEvents = ` LEFT JOIN events e ON e.seq =
  (SELECT max(seq) FROM events WHERE subject = 'vault://' || s.scope || '/' || s.key AND (code = 'PAL-S200' OR code = 'PAL-S204' OR code = 'PAL-S208')) `
 
@@ -33,7 +33,7 @@ const (
 func scanSecret(r *Row) vault.Record {
 	return vault.Record{
 		Ref: vault.Ref{Scope: r.Text(0), Key: r.Text(1)}, Newest: r.Int(2), Metadata: r.Bytes(3), Seal: r.Bytes(4), Placed: r.Bool(5), LastUsed: r.Time(6),
-		Last: vault.Told{Code: event.Code(r.Text(7)), Payload: r.Bytes(8)}, HeldBy: r.Text(9),
+		Last: vault.LastEvent{Code: event.Code(r.Text(7)), Payload: r.Bytes(8)}, HeldBy: r.Text(9),
 	}
 }
 
@@ -82,7 +82,7 @@ func (s SecretStore) Records(ctx context.Context, q vault.Query) ([]vault.Record
 	}, query+" ORDER BY s.scope, s.key LIMIT ?3", args...)
 }
 
-// PutRecord keeps a secret and its event.
+// PutRecord stores a secret and its event.
 func (s SecretStore) PutRecord(ctx context.Context, r vault.Record, old []byte, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		n, err := putSecret(tx, r, old)
@@ -108,7 +108,7 @@ func putSecret(tx *Tx, r vault.Record, old []byte) (int, error) {
 		r.Ref.Scope, r.Ref.Key, r.Newest, r.Metadata, r.Seal, r.Placed, old)
 }
 
-// putVersions adds the versions that have a box, and drops those that r lacks, which
+// putVersions adds the versions with a sealed value, and deletes the versions missing from r, which
 // are the oldest.
 func putVersions(tx *Tx, r vault.Record) error {
 	if len(r.Versions) == 0 {
@@ -129,7 +129,7 @@ func putVersions(tx *Tx, r vault.Record) error {
 	return nil
 }
 
-// UseRecord notes a use with its event.
+// UseRecord stores a use of a secret with its event.
 func (s SecretStore) UseRecord(ctx context.Context, ref vault.Ref, seal []byte, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		n, err := tx.Exec("UPDATE secrets SET last_used_at = ?4 WHERE scope = ?1 AND key = ?2 AND seal = ?3", ref.Scope, ref.Key, seal, tx.Now())
@@ -143,7 +143,7 @@ func (s SecretStore) UseRecord(ctx context.Context, ref vault.Ref, seal []byte, 
 	})
 }
 
-// RemoveRecord drops a secret with its versions and its event.
+// RemoveRecord deletes a secret with its versions, and stores the event.
 func (s SecretStore) RemoveRecord(ctx context.Context, ref vault.Ref, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		if _, err := tx.Exec("DELETE FROM secret_versions WHERE scope = ?1 AND key = ?2", ref.Scope, ref.Key); err != nil {
@@ -160,7 +160,7 @@ func (s SecretStore) RemoveRecord(ctx context.Context, ref vault.Ref, e event.Dr
 	})
 }
 
-// KeepExport notes that keys were exported, with its event.
+// KeepExport records that keys were exported, with its event.
 func (s SecretStore) KeepExport(ctx context.Context, keks []string, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		for _, id := range keks {
@@ -179,7 +179,7 @@ func (s SecretStore) Exports(ctx context.Context) ([]vault.Exported, error) {
 	}, "SELECT kek, at FROM vault_exports ORDER BY kek")
 }
 
-// Journal journals what changes no secret.
+// Journal records an event that changes no secret.
 func (s SecretStore) Journal(ctx context.Context, e event.Draft) error {
 	return s.change(ctx, e, nil)
 }
@@ -205,7 +205,7 @@ func (s SecretStore) StaleBoxes(ctx context.Context, current string, after vault
 		current, after.KEK, ref.Scope, ref.Key, version, limit)
 }
 
-// ReplaceBoxes keeps data keys under another key-encryption key.
+// ReplaceBoxes stores data keys that are wrapped with another key-encryption key.
 func (s SecretStore) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
 	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for i, b := range fresh {

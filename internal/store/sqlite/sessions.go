@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// joinSession makes a call one of its session's, and the session with its first
-// call.
+// joinSession adds a call to its session, and creates the session at its first call.
 func joinSession(tx *Tx, m *session.Member) error {
 	if r := m.New; r != nil {
 		_, err := tx.Exec(`INSERT INTO sessions (id, principal, device, client, on_behalf_of, started_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -31,11 +30,11 @@ func joinSession(tx *Tx, m *session.Member) error {
 	return nil
 }
 
-// mostRecent is how many calls are recent: as many as one page holds.
+// mostRecent is the maximum number of recent calls, which fit on one page.
 const mostRecent = 64
 
-// settleCalls moves the recent calls, once they are many, to where they are found by
-// session, principal and user. Each of them alone would write a page of four indexes.
+// settleCalls moves the recent calls, once they are many, to the table with the indexes by session,
+// principal and user. Moving each call alone would write a page of four indexes.
 func (w *writer) settleCalls() error {
 	if w.recent < mostRecent {
 		return nil
@@ -70,8 +69,8 @@ func scanSession(r *Row) (session.Past, error) {
 	return p, nil
 }
 
-// NewestSession returns the newest session of a key, and calls each with its events
-// and those of its calls.
+// NewestSession returns the newest session of a key, and passes its events and the events of its
+// calls to each.
 func (s *Calls) NewestSession(ctx context.Context, k session.Key, each call.EachEvent) (session.Past, bool, error) {
 	return s.session(ctx, each, "principal = ?1 AND device = ?2 AND client = ?3 ORDER BY id DESC LIMIT 1",
 		k.Principal.String(), k.Device, string(k.Client))
@@ -100,7 +99,7 @@ func (s *Calls) session(ctx context.Context, each call.EachEvent, where string, 
 
 const sessionCallEvents = "SELECT " + eventColumns + ", of_run FROM (SELECT e.*, s.of_run FROM calls s CROSS JOIN events e ON e.subject = s.proposal_id AND e.subject <> '' WHERE s.session = ?1)"
 
-// sessionEvents reads the events about a session, and those of its calls.
+// sessionEvents reads the events of a session and of its calls.
 func (c *Conn) sessionEvents(id string, each call.EachEvent) error {
 	events := eventScanner{}
 	for _, query := range []string{
@@ -120,7 +119,7 @@ func (c *Conn) sessionEvents(id string, each call.EachEvent) error {
 	return nil
 }
 
-// RunCalls counts the proposals of a run, those that were refused included.
+// RunCalls counts the proposals of a run, including refused ones.
 func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (calls int, err error) {
 	ways := ofRun("", "?1")
 	for i, way := range ways {
@@ -134,7 +133,7 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 	return calls, err
 }
 
-// Calls returns one page of the ids of calls, newest first, by whose they are.
+// Calls returns one page of the ids of a principal's calls, newest first.
 func (s *Calls) Calls(ctx context.Context, f call.Filter) (ids []string, next string, err error) {
 	query, args := callsQuery(f)
 	err = s.db.Read(ctx, func(c *Conn) error {
@@ -150,8 +149,8 @@ func (s *Calls) Calls(ctx context.Context, f call.Filter) (ids []string, next st
 	return ids, next, err
 }
 
-// callsQuery asks for one call more than a page has. Each combination is read from
-// the end of an index, and none sorts.
+// callsQuery reads one call more than a page. Each combination reads backwards from the end of an
+// index; none sorts.
 func callsQuery(f call.Filter) (query string, args []any) {
 	where := whereClause{order: "proposal_id"}
 	whereRunsOf(&where, f.Principal)
@@ -205,8 +204,8 @@ func (s *Calls) Sessions(ctx context.Context, f session.Filter) (page []session.
 	return page, next, err
 }
 
-// sessionTotals are the calls of runs, those of none, and the time of the last
-// event of the call that was proposed last.
+// sessionTotals selects the number of calls in runs, the number of calls without a run, and the
+// time of the last event of the newest call.
 var sessionTotals = callsOfRun("1") + ", " + callsOfRun("0") + `,
  (SELECT max(e.at) FROM events e WHERE e.subject <> '' AND e.subject = (SELECT max(
   coalesce((SELECT max(s.proposal_id) FROM session_calls s WHERE s.session = sessions.id), ''),
@@ -218,7 +217,7 @@ func callsOfRun(is string) string {
  (SELECT count(*) FROM newest_calls r WHERE r.session = sessions.id AND r.of_run = ` + is + `)`
 }
 
-// EndSession ends a session, unless it has ended.
+// EndSession ends a session, unless it has already ended.
 func (s *Calls) EndSession(ctx context.Context, e session.Ending, d event.Draft) error {
 	_, err := s.db.Commit(ctx, Unit{Events: []event.Draft{d}, Check: func(tx *Tx) error {
 		changed, err := tx.Exec("UPDATE sessions SET ended_at = ?1, ended_by = ?2, end_reason = ?3 WHERE id = ?4 AND ended_at IS NULL",

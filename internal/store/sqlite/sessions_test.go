@@ -51,9 +51,9 @@ func judged(t *testing.T, id string, allowed bool, p callrecord.Proposed, facts 
 	}
 }
 
-// TestErasureGivesNothingBack: a call whose payloads were erased counts as one
-// that was let through, and that read.
-func TestErasureGivesNothingBack(t *testing.T) {
+// TestErasureRestoresNoBudget: a call whose payloads were erased still counts as a permitted call
+// that read data.
+func TestErasureRestoresNoBudget(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)

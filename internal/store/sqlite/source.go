@@ -19,8 +19,8 @@ func (db *DB) Head() journal.Head { return db.log.Head() }
 // Wait returns when the head is past a sequence number.
 func (db *DB) Wait(ctx context.Context, after int64) error { return db.log.Wait(ctx, after) }
 
-// Recent returns the events after a sequence number from memory, or false when
-// it does not hold them all.
+// Recent returns the events after a sequence number from memory, or false if not all of them are in
+// memory.
 func (db *DB) Recent(after int64) ([]journal.Event, bool) { return db.log.Recent(after) }
 
 // Append commits events without a check.
@@ -42,8 +42,7 @@ func (db *DB) Tree(ctx context.Context, size int64, fn func(*journal.Tree) error
 	return db.Read(ctx, func(c *Conn) error { return fn(journal.NewTree(size, connTiles{c})) })
 }
 
-// Events returns a page of the events that match the filter, as the
-// connection's transaction sees them.
+// Events returns a page of the events that match the filter, within the connection's transaction.
 func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
 	if byPlaces(f) {
 		return c.placedEvents(f)
@@ -51,8 +50,8 @@ func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
 	return c.readEvents(f)
 }
 
-// readEvents finds them by the indexes of the events themselves, or reads all within
-// the bounds.
+// readEvents finds the events by the indexes of the table events, or reads all events within the
+// bounds.
 func (c *Conn) readEvents(f journal.Filter) ([]journal.Event, error) {
 	query, args, err := c.eventQuery(f)
 	if err != nil {
@@ -94,9 +93,9 @@ func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error
 	return fmt.Sprintf("%s ORDER BY seq %s LIMIT ?%d", strings.Join(selects, " UNION ALL "), order, len(args)+1), append(args, limit), nil
 }
 
-// ofRun are the two conditions that together choose the events of a run: one for the
-// index of runs, and one for that of subjects, which has the events of a call that has no
-// run but itself. No event meets both. The table's name in the query comes with a dot.
+// ofRun returns two conditions that together select the events of a run: one uses the index of
+// runs, the other the index of subjects, for a call that has only itself as its run. No event meets
+// both. The table name in the query ends with a dot.
 func ofRun(table, run string) []string {
 	names := strings.NewReplacer("@", table, "?", run)
 	return []string{
@@ -105,13 +104,13 @@ func ofRun(table, run string) []string {
 	}
 }
 
-// inSession finds the events of a session through its runs; those without a
-// run have an index of their own.
+// inSession finds the events of a session through its runs. Events without a run have a separate
+// index.
 var inSession = `seq IN (
  SELECT seq FROM events WHERE session = ? AND session <> '' AND run = ''` + eachWay(ofRun("e.", "s.run"), `
  UNION ALL SELECT e.seq FROM session_runs s CROSS JOIN events e ON %s WHERE s.session = ? AND e.session = ?`) + ")"
 
-// eachWay is a part of a query once for each of several conditions.
+// eachWay joins copies of a part of a query, one for each of several conditions.
 func eachWay(conditions []string, part string) (all string) {
 	for _, condition := range conditions {
 		all += strings.Replace(part, "%s", condition, 1)
@@ -119,12 +118,12 @@ func eachWay(conditions []string, part string) (all string) {
 	return all
 }
 
-// indexed are the codes that have a partial index: checkpoints, and what is looked up at
-// each start among all the events of the last days.
+// indexed lists the codes that have a partial index: checkpoints, and events that each start
+// searches for among the events of the last days.
 var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, event.GatewayChange, event.Restored}
 
-// eventFilter returns the conditions of a filter, but for that on the run. The indexes
-// leave out empty values, so every term on such a column says that it is not empty.
+// eventFilter returns the conditions of a filter except the one on the run. The indexes omit empty
+// values, so every term on such a column states that it is not empty.
 func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err error) {
 	term := func(format string, arg any) {
 		args = append(args, arg)
@@ -141,7 +140,7 @@ func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err er
 	}
 	switch {
 	case slices.Contains(indexed, event.Code(f.Code)):
-		terms = append(terms, "code = '"+f.Code+"'") // the literal lets the partial index serve
+		terms = append(terms, "code = '"+f.Code+"'") // a literal, so that the partial index applies
 	case f.Code != "":
 		term("code >= ?", f.Code)
 		term("code < ?", f.Code+"\U0010FFFF")
@@ -159,9 +158,8 @@ func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err er
 	return terms, args, nil
 }
 
-// seqBounds turns the bounds in time into sequence numbers: time never
-// decreases along the chain, so a binary search by row id needs no index.
-// upTo is -1 when there is no bound.
+// seqBounds converts time bounds to sequence numbers. Time never decreases along the chain, so a
+// binary search by row id needs no index. upTo is -1 without an upper bound.
 func (c *Conn) seqBounds(f journal.Filter) (after, upTo int64, err error) {
 	after, upTo = f.After, -1
 	if f.UpTo > 0 {
@@ -186,8 +184,7 @@ func (c *Conn) seqBounds(f journal.Filter) (after, upTo int64, err error) {
 	return after, upTo, nil
 }
 
-// firstAt returns the first sequence number whose time is not before t; one
-// past the end when there is none.
+// firstAt returns the first sequence number whose time is not before t, or one past the end.
 func (c *Conn) firstAt(t time.Time) (int64, error) {
 	head, err := readHead(c)
 	if err != nil {
@@ -259,7 +256,7 @@ const eventColumnCount = 13
 
 const scanEvents = "SELECT " + eventColumns + " FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq"
 
-// scanEvent reads a row of eventColumns into an event of its own.
+// scanEvent reads a row of eventColumns into a new event.
 func scanEvent(r *Row) (journal.Event, error) {
 	s := eventScanner{}
 	err := s.read(r)
@@ -285,9 +282,9 @@ func (c *Conn) scan(after, upTo int64, fn func(*journal.Event) error) error {
 	return damagedFrom(last+1, err)
 }
 
-// eventScanner reads rows one after the other into the same event, to allocate
-// little: it uses its buffers again, and keeps the string of the row before when a
-// column has the same text, as most columns do.
+// eventScanner reads one row after another into the same event, to reduce allocations. It reuses
+// its buffers, and keeps the string of the previous row if a column has the same text, as most
+// columns do.
 type eventScanner struct {
 	event   journal.Event
 	text    []byte

@@ -73,7 +73,7 @@ func (s TokenStore) AddToken(ctx context.Context, t token.Token, e event.Draft) 
 	})
 }
 
-// ReplaceToken notes a revocation with its event; nothing else of a token changes.
+// ReplaceToken stores a revocation with its event; nothing else of a token changes.
 func (s TokenStore) ReplaceToken(ctx context.Context, t token.Token, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		n, err := tx.Exec("UPDATE tokens SET revoked_at = ?2, revoked_by = ?3 WHERE id = ?1 AND revoked_at IS NULL",
@@ -82,7 +82,7 @@ func (s TokenStore) ReplaceToken(ctx context.Context, t token.Token, e event.Dra
 			return fmt.Errorf("changing token %s: %w", t.ID, err)
 		}
 		if n == 0 {
-			return reason.Errorf(reason.NotFound, "there is no token %s", t.ID)
+			return reason.Errorf(reason.NotFound, "token %s not found", t.ID)
 		}
 		return nil
 	})

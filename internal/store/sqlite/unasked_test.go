@@ -14,8 +14,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// Of calls that ran unasked the store keeps those of the last days, and of these only
-// little more than it counts.
+// TestUnaskedCallsAreBounded: of the calls that ran without approval, the store keeps those of the
+// last days, and only slightly more than it counts.
 func TestUnaskedCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

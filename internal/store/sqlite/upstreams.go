@@ -18,7 +18,8 @@ func (db *DB) Upstreams(ctx context.Context) ([]declared.Kept, error) {
 	}, "SELECT server, added_by, added_at, approved, seen, seen_at, approved_by, approved_at FROM upstreams ORDER BY name")
 }
 
-// PutUpstream keeps a server in place of that of the same name, with its events.
+// PutUpstream stores a server, or replaces the server of the same name, and appends events in the
+// same transaction.
 func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.Draft) error {
 	var texts [3][]byte
 	for i, part := range []any{k.Server, k.Approved, k.Seen} {
@@ -34,7 +35,7 @@ func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.
 				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 				ON CONFLICT (name) DO UPDATE SET server = ?2, added_by = ?3, added_at = ?4, approved = ?5, seen = ?6, seen_at = ?7, approved_by = ?8, approved_at = ?9`,
 				k.Server.Name, texts[0], k.AddedBy, k.AddedAt, texts[1], texts[2], k.SeenAt, k.ApprovedBy, k.ApprovedAt); err != nil {
-				return fmt.Errorf("keeping the upstream server %s: %w", k.Server.Name, err)
+				return fmt.Errorf("storing the upstream server %s: %w", k.Server.Name, err)
 			}
 			return nil
 		},
@@ -43,7 +44,7 @@ func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.
 	return err
 }
 
-// DeleteUpstream forgets a server, with its events.
+// DeleteUpstream deletes a server, and appends events in the same transaction.
 func (db *DB) DeleteUpstream(ctx context.Context, name string, events ...event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {

@@ -8,21 +8,21 @@ import (
 	"palyra/internal/core/limit"
 )
 
-// Written says how much one unit wrote, and for whom.
+// Written is the amount written by one unit and its actor.
 type Written struct {
-	// Actor is that of its first event.
+	// Actor is the actor of the unit's first event.
 	Actor string
-	// Precedence is that of the unit.
+	// Precedence is the precedence of the unit.
 	Precedence access.Precedence
-	// Bytes are its events and what it bound into rows.
+	// Bytes is the size of its events and of the values bound into rows.
 	Bytes int64
 }
 
-// eventCost is what an event takes beside its payload, in bytes.
+// eventCost is the size of an event without its payload, in bytes.
 const eventCost = 512
 
-// written says how much a committed unit wrote; zero when it has no event, and so
-// no actor.
+// written returns the amount written by a committed unit. It is zero for a unit without events,
+// which has no actor.
 func (p *pending) written() Written {
 	if len(p.events) == 0 {
 		return Written{}
@@ -34,8 +34,8 @@ func (p *pending) written() Written {
 	return w
 }
 
-// tellWritten tells of the units of a batch that was committed.
-func (w *writer) tellWritten(batch []*pending) {
+// reportWritten reports the units of a committed batch to Wrote.
+func (w *writer) reportWritten(batch []*pending) {
 	if w.wrote == nil {
 		return
 	}

@@ -19,55 +19,54 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// maxBatch bounds how many units one transaction takes, and with it how long
-// the last of them waits for the first.
+// maxBatch limits the units of one transaction, and so the time that the last unit waits for the
+// first.
 const maxBatch = 1024
 
-// Unit is what commits or fails as one.
+// Unit is a set of writes that commits or fails atomically.
 type Unit struct {
-	// Check reads and writes rows inside the unit. Its error rolls this unit
-	// back alone and is returned to the unit's caller. It may run on
-	// another caller's goroutine, and must not call Commit or wait for
-	// anything.
+	// Check reads and writes rows inside the unit. Its error rolls back this unit alone and is
+	// returned to the unit's caller. Check may run on another caller's goroutine. It MUST NOT call
+	// Commit or block.
 	Check func(tx *Tx) error
 	// Events are appended after Check passed, before those it emitted.
 	Events []event.Draft
-	// Bytes is about how much Check writes beside the events, such as blobs. With
-	// the events it tells how much disk space the unit needs.
+	// Bytes is the approximate number of bytes that Check writes in addition to the events, such as
+	// blobs. It is used to compute the disk space of the unit.
 	Bytes int64
-	// Precedence says how far the unit may go when the disk is nearly full. It is
-	// that of the context of Commit when that is higher.
+	// Precedence determines how much space the unit may use when the disk is nearly full. A higher
+	// precedence in the context of Commit overrides it.
 	Precedence access.Precedence
 }
 
-// PanicError is what a panicking Check becomes; its unit is rolled back.
+// PanicError wraps the panic of a Check; its unit is rolled back.
 type PanicError struct {
 	Value any
 	// Stack is for the log, never for a caller.
 	Stack []byte
 }
 
-// Error says what Check panicked with.
+// Error reports the value that Check panicked with.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic in a store unit: %v", e.Value) }
 
 // pending is a unit that waits for its batch.
 type pending struct {
 	unit   Unit
 	nonces []journal.Nonce
-	// signal tells the waiting caller once to lead the next batch (true), or
-	// that its unit is done (false).
+	// signal receives true if the waiting caller must lead the next batch, or false if its unit is
+	// done.
 	signal chan bool
 	// leads is set under writer.mu once leadership was handed over.
 	leads  bool
 	events []journal.Event
-	// bound is how many bytes the check bound into rows.
+	// bound is the number of bytes that the check bound as statement parameters.
 	bound int64
 	err   error
 }
 
-// writer serialises units on one connection. It has no goroutine of its own: when
-// no commit is going on, the caller of Commit leads, which means that it commits the
-// units of all callers that wait. Then one of those that came meanwhile leads.
+// writer serialises units on one connection. It has no goroutine of its own: while no commit is
+// running, the caller of Commit becomes the leader and commits the units of all waiting callers.
+// One of the callers that arrived meanwhile then becomes the leader.
 type writer struct {
 	now       func() time.Time
 	committed func(CommitInfo) // may be nil
@@ -79,24 +78,24 @@ type writer struct {
 	leading bool
 	closed  bool
 	idle    chan struct{} // closed when a closing writer has no leader left
-	company bool          // the last batch had several units, or left some waiting
+	busy    bool          // the last batch had several units, or left some waiting
 
 	failure atomic.Pointer[reason.Error]
 
-	// connMu guards what follows: the leader holds it for its batch.
+	// connMu guards the fields below; the leader holds it for its batch.
 	connMu  sync.Mutex
 	conn    *zs.Conn
 	noted   *headFile
-	reserve *reserve // nil for none
+	reserve *reserve // nil if disabled
 	head    journal.Head
 	edge    *journal.Edge
-	stepped bool // the clock is behind the chain, and an event said so
+	stepped bool // the clock is behind the chain, and an event has recorded that
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
-	unasked int                     // calls that were noted
-	oldest  map[countedBy]time.Time // the oldest one of them, or before it
+	unasked int                     // number of recorded calls that ran without an approval
+	oldest  map[countedBy]time.Time // time of the oldest such call with a key, or an earlier time
 	recent  int                     // calls that are only in recent_calls
-	tile    openTile                // where codes and actors are, until it is complete
+	tile    openTile                // places of codes and actors in the incomplete tile
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
@@ -148,7 +147,7 @@ func (w *writer) enqueue(p *pending) (lead bool, err error) {
 	return lead, nil
 }
 
-// withdraw takes p out of the queue unless its batch has begun.
+// withdraw removes p from the queue unless its batch has started.
 func (w *writer) withdraw(p *pending) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,13 +159,12 @@ func (w *writer) withdraw(p *pending) bool {
 	return true
 }
 
-// lead commits one batch, which holds the leader's own unit, and hands the
-// lead to the first who came meanwhile.
+// lead commits one batch, which contains the leader's own unit, and passes the lead to the first
+// caller that arrived meanwhile.
 func (w *writer) lead(self *pending) {
-	// Callers that are about to enqueue get on the batch: two yields make batches
-	// several times larger. A lone caller does without: each would wake a thread for
-	// nobody.
-	if w.inCompany() {
+	// Callers that are about to enqueue join the batch: two yields make batches several times
+	// larger. A lone caller skips the yields, because each would wake a thread for no unit.
+	if w.hasOtherCallers() {
 		runtime.Gosched()
 		runtime.Gosched()
 	}
@@ -180,11 +178,11 @@ func (w *writer) lead(self *pending) {
 	w.handOver()
 }
 
-// inCompany reports whether there are other callers: some wait, or did a batch ago.
-func (w *writer) inCompany() bool {
+// hasOtherCallers reports whether other callers are waiting or were in the previous batch.
+func (w *writer) hasOtherCallers() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.company || len(w.queue) > 1
+	return w.busy || len(w.queue) > 1
 }
 
 // queued counts the units that wait for a batch.
@@ -202,7 +200,7 @@ func (w *writer) take() []*pending {
 	rest := copy(w.queue, w.queue[n:])
 	clear(w.queue[rest:])
 	w.queue = w.queue[:rest]
-	w.company = n > 1
+	w.busy = n > 1
 	return batch
 }
 
@@ -210,7 +208,7 @@ func (w *writer) handOver() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) > 0 {
-		w.company = true
+		w.busy = true
 		w.queue[0].leads = true
 		w.queue[0].signal <- true
 		return
@@ -234,7 +232,7 @@ func (w *writer) run(batch []*pending) {
 	}
 	if err == nil {
 		w.reserve.owe(batch)
-		w.tellWritten(batch)
+		w.reportWritten(batch)
 		return
 	}
 	for _, p := range batch {
@@ -270,15 +268,14 @@ func (w *writer) transact(batch []*pending) error {
 	}
 	w.feed.Publish(w.head, w.fresh)
 	if err := w.noted.write(w.head); err != nil {
-		// What was committed stays committed; the next batch has to wait.
+		// The committed units stay committed; the next batch must wait.
 		_ = w.fail(err)
 	}
 	return nil
 }
 
-// apply runs one unit. Its events get sequence numbers only after its check passed.
-// The returned error is one of the storage and fails the whole batch; an error of
-// the unit alone is in p.err.
+// apply runs one unit. Its events get sequence numbers only after its check passed. The returned
+// error is a storage error and fails the whole batch; an error of this unit alone is in p.err.
 func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	drafts := p.unit.Events
 	if p.unit.Check != nil {
@@ -309,10 +306,10 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	return nil
 }
 
-// check runs the unit's check; ok means that the unit stays. To take a failed unit
-// back, each unit has a SAVEPOINT, except the first of a batch: nothing else is in
-// the transaction yet, so that it is rolled back as a whole, which is cheaper than
-// the copies of pages that a SAVEPOINT keeps.
+// check runs the unit's Check; ok is true if the unit remains in the transaction. Each unit has a
+// SAVEPOINT for its rollback, except the first of a batch. Nothing else is in the transaction at
+// that point, so a rollback of the whole transaction is cheaper than the page copies of a
+// SAVEPOINT.
 func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
 	keep, revert := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
 	if first {

@@ -58,10 +58,10 @@ func everyRole() memberList {
 	return list
 }
 
-// TestExplainSaysWhatTheGuardDoes: for every method and every member, the review
-// says allowed where the guard lets in, and nowhere else. Each permission is asked about
-// each member once; of methods with the same permission it says the same.
-func TestExplainSaysWhatTheGuardDoes(t *testing.T) {
+// TestExplainAgreesWithTheGuard: for every method and member, the review reports "allowed" exactly
+// if the guard accepts the request. Each permission is evaluated once per member, and methods with
+// the same permission have the same result.
+func TestExplainAgreesWithTheGuard(t *testing.T) {
 	t.Parallel()
 	for name, policies := range map[string]string{
 		"default": "",

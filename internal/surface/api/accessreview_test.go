@@ -13,8 +13,8 @@ func (c *client) review() palyrav1connect.AccessReviewServiceClient {
 	return palyrav1connect.NewAccessReviewServiceClient(c.http, c.w.url)
 }
 
-// TestShowAgreesWithEvaluateTool: what the review says of a tool is what a dry run
-// says to the member itself, and what is listed to it.
+// TestShowAgreesWithEvaluateTool: the review of a tool agrees with a dry run by the member, and
+// with the member's list of tools.
 func TestShowAgreesWithEvaluateTool(t *testing.T) {
 	t.Parallel()
 	for name, policies := range map[string]string{
@@ -60,9 +60,9 @@ func TestShowAgreesWithEvaluateTool(t *testing.T) {
 	}
 }
 
-// TestReviewRefusesAsEveryMethodDoes: the refusal of a question about somebody else
-// has the shape of every other one, and is journaled.
-func TestReviewRefusesAsEveryMethodDoes(t *testing.T) {
+// TestReviewRefusalHasTheCommonForm: the refusal of a review of another member has the same form as
+// other refusals, and is journaled.
+func TestReviewRefusalHasTheCommonForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, explained := w.bob.review().ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: "alice", Method: "tool.call"})

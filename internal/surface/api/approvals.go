@@ -28,7 +28,7 @@ type approvals struct {
 	prompts
 	engine   *policy.Engine
 	presence *presenceproof.Service
-	// views are of streams.
+	// views are the open views of streams.
 	views people.Views
 }
 
@@ -39,7 +39,7 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 		return nil, err
 	}
 	var some bool
-	if f.SubjectTypes, some = a.shown(ctx, f.SubjectTypes); !some {
+	if f.SubjectTypes, some = a.visibleTypes(ctx, f.SubjectTypes); !some {
 		return &palyrav1.ListApprovalsResponse{}, nil
 	}
 	records, next, err := a.desk.List(ctx, f)
@@ -94,7 +94,7 @@ func principalsOf(texts []string) (list []access.Principal, err error) {
 	return list, nil
 }
 
-// standing says what a plain yes of the caller would meet.
+// standing returns the effect that a plain approval by the caller would have.
 func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.ApprovalStanding {
 	caller := callerOf(ctx)
 	s := &palyrav1.ApprovalStanding{Own: r.Own(a.engine.Current().Requester(caller)), Voted: r.HasVoted(caller.Principal)}
@@ -109,10 +109,10 @@ func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.A
 	return s
 }
 
-// shown are the subject types that the caller is shown of those that it wants: none
-// for all, and changes of the gateway alone for one whom policy shows nothing, since
-// no policy keeps those from whoever answers them.
-func (a *approvals) shown(ctx context.Context, wanted []approval.SubjectType) (types []approval.SubjectType, some bool) {
+// visibleTypes filters the requested subject types to the visible ones: none means all. A caller
+// that policy lets see no calls sees changes of the gateway alone, because policy does not hide
+// those from their approvers.
+func (a *approvals) visibleTypes(ctx context.Context, wanted []approval.SubjectType) (types []approval.SubjectType, some bool) {
 	if may(a.engine, callerOf(ctx), access.PermApprovalRead) {
 		return wanted, true
 	}
@@ -120,13 +120,13 @@ func (a *approvals) shown(ctx context.Context, wanted []approval.SubjectType) (t
 	return []approval.SubjectType{only}, len(wanted) == 0 || slices.Contains(wanted, only)
 }
 
-// shows reports whether the caller is shown a record.
+// shows reports whether the caller may see a record.
 func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
-	types, _ := a.shown(ctx, nil)
+	types, _ := a.visibleTypes(ctx, nil)
 	return len(types) == 0 || slices.Contains(types, r.SubjectType)
 }
 
-// current is an approval as a list has it, nil for one that the caller is not shown.
+// current returns an approval as listed, or nil if the caller may not see it.
 func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
 	r, err := a.desk.Get(ctx, id)
 	if err != nil || !a.shows(ctx, r) {
@@ -151,17 +151,17 @@ func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRe
 	return &palyrav1.GetApprovalResponse{Approval: m}, nil
 }
 
-// WatchApprovals streams changes. Without a cursor it begins with the open
-// approvals; the cursor is the revision of the record that it came with.
+// WatchApprovals streams changes. Without a cursor it starts with the open approvals; the cursor is
+// the revision of the record that it came with.
 func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchApprovalsRequest, stream *connect.ServerStream[palyrav1.WatchApprovalsResponse]) error {
 	var after int64
 	if cursor := req.GetCursor(); cursor != "" {
 		var err error
 		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 1 {
-			return reason.Errorf(reason.InvalidInput, "cursor %q was not made by this service", cursor)
+			return reason.Errorf(reason.InvalidInput, "cursor %q is not valid", cursor)
 		}
 	}
-	// The desk sends and the beats do, too; a stream takes one message at a time.
+	// Both the desk and the heartbeats send; a stream accepts one message at a time.
 	var sending sync.Mutex
 	send := func(m *palyrav1.WatchApprovalsResponse) error {
 		sending.Lock()
@@ -172,8 +172,8 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	ctx, cancel := context.WithCancel(ctx)
 	defer beating.Wait()
 	defer cancel()
-	// An empty message opens the stream, so that a watcher of a quiet desk
-	// knows that it is connected.
+	// An empty message opens the stream, so that a watcher detects the connection while there are
+	// no approvals.
 	opened := func() error {
 		if err := send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
 			return err
@@ -195,11 +195,10 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 	})
 }
 
-// beatEvery is the pause between two heartbeats of a stream, by which a watcher knows
-// that what it shows is so.
+// beatEvery is the interval of a stream's heartbeats, by which a watcher detects stale data.
 const beatEvery = 2 * time.Second
 
-// beat sends heartbeats until ctx ends or one is not taken.
+// beat sends heartbeats until ctx ends or sending fails.
 func beat(ctx context.Context, send func() error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -224,15 +223,15 @@ func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideAppr
 	return &palyrav1.DecideApprovalResponse{Approval: a.message(ctx, callerOf(ctx), r)}, nil
 }
 
-// vote casts a vote on the caller's surface. It is the one way in, for votes
-// that are requests and for those on the stream of a run.
+// vote casts a vote on the caller's surface. All votes pass through it: requests, and messages on
+// the stream of a run.
 func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Service, caller access.Caller, req *palyrav1.DecideApprovalRequest) (approval.Record, error) {
 	if req.GetShownDigest() == "" {
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
-			WithRemedy("Send back the call_digest of the approval, as GetApproval and the stream of a run show it.")
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "shown_digest is required: it identifies the call that the voter reviewed").
+			WithRemedy("Send the call_digest of the approval, which GetApproval and the stream of a run return.")
 	}
 	if !req.GetAllow() && req.GetReason() == "" {
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "reason is required for a denial")
 	}
 	caller, proof, err := proofs.Prove(ctx, caller, req)
 	if err != nil {
@@ -242,15 +241,15 @@ func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Servic
 	return r, proofs.Wanted(caller, err)
 }
 
-// EditApproval changes the call that is asked about.
+// EditApproval changes the call that an approval is for.
 func (a *approvals) EditApproval(ctx context.Context, req *palyrav1.EditApprovalRequest) (*palyrav1.EditApprovalResponse, error) {
 	caller := callerOf(ctx)
 	if s := req.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC { // as for a vote
 		caller.Surface = access.Surface(s)
 	}
 	if req.GetShownDigest() == "" {
-		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
-			WithRemedy("Send back the call_digest and the version of the approval, as GetApproval shows them.")
+		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it identifies the call that the editor reviewed").
+			WithRemedy("Send the call_digest and the version of the approval, which GetApproval returns.")
 	}
 	r, err := a.pipeline.Edit(ctx, caller, call.Change{
 		ApprovalID: req.GetApprovalId(), Version: req.GetVersion(), ShownDigest: req.GetShownDigest(), Input: req.GetInputJson(), Reason: req.GetReason(),
@@ -270,25 +269,24 @@ func ballotOf(req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) app
 	}
 }
 
-// Version is that of an approval which the caller is shown.
+// Version returns the version of an approval that the caller may see.
 func (a *approvals) Version(ctx context.Context, id string) (int64, error) {
 	res, err := a.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 	return res.GetApproval().GetVersion(), err
 }
 
-// Said is what a passkey of the caller signs of its vote.
+// Said returns the statement that a passkey of the caller signs for its vote.
 func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) (passkey.Vote, error) {
 	return a.desk.Said(caller, gateway, req.GetApprovalId(), ballotOf(req, proof))
 }
 
-// MayRead is the error of who may not see other members.
+// MayRead returns an error unless the caller may see other members.
 func (a *approvals) MayRead(caller access.Caller) error {
 	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
 }
 
-// CancelApproval withdraws a pending approval, or takes back one that was
-// allowed and not used. Its requester need not be one who may read why policy
-// asks.
+// CancelApproval withdraws a pending approval, or revokes one that was allowed and not used. Its
+// requester may lack permission to read why policy requires it.
 func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
 	caller := callerOf(ctx)
 	r, err := a.takeBack(ctx, caller, req.GetApprovalId(), req.GetReason())
@@ -302,7 +300,7 @@ func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelAppr
 	return &palyrav1.CancelApprovalResponse{Approval: m}, nil
 }
 
-// takeBack cancels and, when the yes was faster, revokes.
+// takeBack cancels an approval, or revokes it if it was allowed in the meantime.
 func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why string) (approval.Record, error) {
 	r, err := a.desk.Cancel(ctx, caller, id, why)
 	if reason.Of(err) != reason.ApprovalConflict {
@@ -314,7 +312,7 @@ func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why 
 	return a.desk.RevokeApproval(ctx, caller, id, why)
 }
 
-// ExportApprovals streams all matching approvals, as the caller may see them, with a trailer.
+// ExportApprovals streams all matching approvals that the caller may see, followed by a trailer.
 func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApprovalsRequest, stream *connect.ServerStream[palyrav1.ExportApprovalsResponse]) error {
 	out := export.Approvals(parts(func(data []byte) error {
 		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: data})
@@ -333,7 +331,7 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 	return out.Trailer(text)
 }
 
-// exportForm is the form of an export that was asked for; NDJSON when none was.
+// exportForm returns the requested export format; NDJSON by default.
 func exportForm(f palyrav1.ExportFormat) export.Form {
 	switch f {
 	case palyrav1.ExportFormat_EXPORT_FORMAT_JSON:
@@ -344,7 +342,7 @@ func exportForm(f palyrav1.ExportFormat) export.Form {
 	return export.NDJSON
 }
 
-// parts sends what is written in parts that fit into a message.
+// parts sends written bytes in parts that fit into a message.
 type parts func([]byte) error
 
 // Write implements io.Writer.

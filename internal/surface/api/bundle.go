@@ -9,7 +9,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 )
 
-// bundled are the streams whose messages often come several at once.
+// bundled are the streams whose messages often come in groups.
 var bundled = map[string]bool{
 	palyrav1connect.GatewayServiceCallToolProcedure:  true,
 	palyrav1connect.GatewayServiceRunStreamProcedure: true,
@@ -18,31 +18,31 @@ var bundled = map[string]bool{
 
 type bundlerKey struct{}
 
-// bundle lets the handlers of such streams send several messages with one write:
-// the library would flush each message, and wake the client for it.
+// bundle lets the handlers of such streams send several messages with one write: the library would
+// flush each message, and wake the client for it.
 func bundle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bundled[r.URL.Path] {
 			b := &bundler{ResponseWriter: w}
-			defer b.hold(true) // the server takes the response back
+			defer b.hold(true) // the server reuses the response
 			w, r = b, r.WithContext(context.WithValue(r.Context(), bundlerKey{}, b))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// aWhile is how long messages are held back that others mostly follow soon.
+// aWhile is how long messages are held back when another one usually follows soon.
 const aWhile = 5 * time.Millisecond
 
-// bundler is a response that can hold messages back. They are sent with the next
-// message that is not held back, and at the latest at the end of the response.
+// bundler is a response that can hold messages back. They are sent with the next message that is
+// not held back, and at the latest at the end of the response.
 type bundler struct {
 	http.ResponseWriter
 
-	// mu orders what the handler sends, and what is released after a while.
+	// mu serializes the handler's sends and delayed releases.
 	mu      sync.Mutex
 	holding bool
-	// late releases what is held, unless brief was set back before.
+	// late releases the held messages, unless brief was reset before.
 	late  *time.Timer
 	brief bool
 }
@@ -53,7 +53,7 @@ func (b *bundler) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// Flush sends what was written, unless more follows at once.
+// Flush sends the written messages, unless more follow at once.
 func (b *bundler) Flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,12 +62,12 @@ func (b *bundler) Flush() {
 
 func (b *bundler) flush() {
 	if !b.holding {
-		// A client that is gone fails the next write.
+		// If the client has disconnected, the next write fails.
 		_ = http.NewResponseController(b.ResponseWriter).Flush()
 	}
 }
 
-// Unwrap lets an http.ResponseController find the response below.
+// Unwrap returns the underlying response for http.ResponseController.
 func (b *bundler) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 func (b *bundler) hold(on bool) {
@@ -102,23 +102,23 @@ func bundlerOf(ctx context.Context) *bundler {
 	return b
 }
 
-// hold says whether the messages that are sent next are held back. Like
-// sending, it is for one goroutine at a time.
+// hold sets whether the next messages are held back. Like sending, it must not be called
+// concurrently.
 func hold(ctx context.Context, on bool) {
 	if b := bundlerOf(ctx); b != nil {
 		b.hold(on)
 	}
 }
 
-// holdAWhile has what is held back sent after a while, unless hold comes before. Until
-// then the response is left alone.
+// holdAWhile schedules the release of held messages, unless hold is called before. Until then the
+// response must not be used.
 func holdAWhile(ctx context.Context) {
 	if b := bundlerOf(ctx); b != nil {
 		b.holdAWhile()
 	}
 }
 
-// release sends what was held back.
+// release sends the held messages.
 func release(ctx context.Context) {
 	if b := bundlerOf(ctx); b != nil {
 		b.mu.Lock()

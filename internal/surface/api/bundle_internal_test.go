@@ -54,9 +54,9 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// What is held for a while leaves after it, and not before; whoever sends or ends before
-// has it leave with that.
-func TestHeldAWhile(t *testing.T) {
+// TestBufferedBriefly: a message is buffered for a short time, and sent earlier if another message
+// or the end follows.
+func TestBufferedBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wire := &flushes{ResponseWriter: httptest.NewRecorder()}

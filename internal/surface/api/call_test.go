@@ -243,9 +243,9 @@ func TestSurfaceOfAVote(t *testing.T) {
 	}
 }
 
-// Rule text is for those who may read policy: the agent learns the reason and
-// the remedy, in the stream and in the dry run.
-func TestRulesAreShownOnlyToWhoMayReadThem(t *testing.T) {
+// TestRulesNeedPolicyRead: only callers that may read policies receive rule text. An agent receives
+// the reason and the remedy, in the stream and in the dry run.
+func TestRulesNeedPolicyRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("acme-merger") @reason("quiet period of the Acme merger") @remedy("Wait until Monday.")
@@ -277,8 +277,8 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 	}
 }
 
-// The same holds for why a human is asked.
-func TestWhyItAsksIsShownOnlyToWhoMayReadIt(t *testing.T) {
+// TestAskReasonNeedsPolicyRead: the same applies to the reason of an approval request.
+func TestAskReasonNeedsPolicyRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
@@ -341,9 +341,9 @@ func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
 	}
 }
 
-// A tool that no call can use says why to who may explain policy, and does not
-// exist for others.
-func TestListToolsSaysWhyAToolIsHidden(t *testing.T) {
+// TestListToolsExplainsHiddenTools: a tool that no call can use is listed with the reason for
+// callers that may explain policies, and does not exist for others.
+func TestListToolsExplainsHiddenTools(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("no-programs") @reason("programs run elsewhere") @remedy("Use the pipeline.")
@@ -372,8 +372,9 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	}
 }
 
-// A session can be ended only by whom it belongs to: its name is the device's.
-func TestEndSessionIsOnesOwn(t *testing.T) {
+// TestEndSessionNeedsItsOwner: only the owner of a session can end it: its name belongs to the
+// device.
+func TestEndSessionNeedsItsOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stream := must.Get(w.coder.gateway().CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: running().GetInputJson(), Session: "s"}))(t)

@@ -21,16 +21,16 @@ import (
 // 4 MiB message cap.
 const resultPart = 1 << 20
 
-// reader is who reads the events of a call.
+// reader is the recipient of a call's events.
 type reader struct {
-	// explain is true for callers that may read policy, attested for those that may read
-	// the journal, which has the digests of calls.
+	// explain is true for callers that may read policy, attested for those that may read the
+	// journal, which contains the digests of calls.
 	explain, attested bool
-	// view is an approval as the reader may see it.
+	// view returns an approval as the reader may see it.
 	view func(approval.Record) *palyrav1.Approval
 }
 
-// readerOf is the caller as a reader of events.
+// readerOf returns the caller as a reader of events.
 func (g *gateway) readerOf(ctx context.Context, caller access.Caller) reader {
 	return reader{
 		explain: mayExplain(g.engine, caller), attested: may(g.engine, caller, access.PermJournalRead),
@@ -44,7 +44,7 @@ func proposedMessage(p call.Proposed) *palyrav1.ToolProposed {
 	}
 }
 
-// asked leaves out which rules want a human, unless the reader may read them.
+// asked omits the rules that require approval, unless the reader may see them.
 func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 	m := r.view(a)
 	if !r.explain {
@@ -53,7 +53,7 @@ func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 	return &palyrav1.ApprovalRequested{Approval: m}
 }
 
-// decision leaves out the digest of the call where that is restricted.
+// decision omits the digest of the call where that is restricted.
 func (r reader) decision(d decision.Record, restricted func() bool) *palyrav1.ToolDecision {
 	m := &palyrav1.ToolDecision{
 		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
@@ -83,7 +83,7 @@ func outputMessage(c call.Chunk) *palyrav1.ToolOutputChunk {
 	return &palyrav1.ToolOutputChunk{Stream: c.Stream, Data: c.Data}
 }
 
-// result is a result in parts that fit into a message, at least one.
+// result splits a result into parts that fit into a message, at least one.
 func (r reader) result(of tool.Report) []*palyrav1.ToolResult {
 	var parts []*palyrav1.ToolResult
 	rest := []byte(of.Result)
@@ -105,8 +105,8 @@ func (r reader) result(of tool.Report) []*palyrav1.ToolResult {
 	}
 }
 
-// edited leaves out the digest of the call that was proposed unless the reader may read the
-// journal: the call may have been of files.
+// edited omits the digest of the proposed call unless the reader may read the journal: the call may
+// have contained file content.
 func (r reader) edited(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 	if e == nil {
 		return nil
@@ -118,7 +118,7 @@ func (r reader) edited(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 	return m
 }
 
-// attestation leaves out the statement, which has digests of files, where that is restricted.
+// attestation omits the statement, which contains digests of files, where that is restricted.
 func (r reader) attestation(a call.Attestation, restricted func() bool) *palyrav1.ToolAttestation {
 	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, JournalSeq: a.Seq}
 	if r.attested || !restricted() {

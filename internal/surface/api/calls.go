@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// mostArguments is how many bytes of arguments one call of a list brings.
+// mostArguments is the largest size in bytes of arguments that a list returns for a call.
 const mostArguments = 4 << 10
 
 // ListCalls returns one page, newest first: the caller's own, or all for callers
@@ -36,7 +36,8 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 	res := &palyrav1.ListCallsResponse{NextPageToken: next}
 	for i := range list {
 		m := callMessage(&list[i])
-		// What is not kept or cannot be read now is no reason to show no list.
+		// Arguments that are not stored or not readable are omitted, and the list is still
+		// returned.
 		if arguments, err := g.pipeline.Arguments(ctx, &list[i]); err == nil && len(arguments) <= mostArguments {
 			m.ArgumentsJson = arguments
 		}
@@ -45,9 +46,8 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 	return res, nil
 }
 
-// findCall returns a call of the caller, or any call if the caller has the
-// permission others. Otherwise the error is the same as for one that does not
-// exist.
+// findCall returns a call of the caller, or any call if the caller has the permission others. A
+// call that the caller may not see yields the same error as one that does not exist.
 func (g *gateway) findCall(ctx context.Context, id string, others access.Permission) (call.PastCall, error) {
 	past, err := g.pipeline.PastCall(ctx, id)
 	caller := callerOf(ctx)
@@ -57,7 +57,7 @@ func (g *gateway) findCall(ctx context.Context, id string, others access.Permiss
 	return past, err
 }
 
-// GetCall returns one call and what happened to it.
+// GetCall returns one call and its events.
 func (g *gateway) GetCall(ctx context.Context, req *palyrav1.GetCallRequest) (*palyrav1.GetCallResponse, error) {
 	past, err := g.findCall(ctx, req.GetProposalId(), access.PermJournalRead)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *gateway) GetCall(ctx context.Context, req *palyrav1.GetCallRequest) (*p
 	return res, nil
 }
 
-// CancelCall ends a call that waits or runs.
+// CancelCall cancels a call that is waiting or running.
 func (g *gateway) CancelCall(ctx context.Context, req *palyrav1.CancelCallRequest) (*palyrav1.CancelCallResponse, error) {
 	caller := callerOf(ctx)
 	past, err := g.findCall(ctx, req.GetProposalId(), access.PermGatewayFreeze)
@@ -93,17 +93,17 @@ func (g *gateway) CancelCall(ctx context.Context, req *palyrav1.CancelCallReques
 	}
 	m := callMessage(&past)
 	if !past.Caller.Is(caller.Principal) && !may(g.engine, caller, access.PermJournalRead) {
-		// Who may stop everything need not be one who may read what it was.
+		// Permission to stop a call does not include permission to read it.
 		m = &palyrav1.Call{ProposalId: m.GetProposalId(), State: m.GetState(), Outcome: m.GetOutcome(), EndedAt: m.GetEndedAt()}
 	}
 	return &palyrav1.CancelCallResponse{Call: m}, nil
 }
 
-// What calls end as beside the outcomes of package tool.
+// Outcomes of calls in addition to the outcomes of package tool.
 const (
 	endDenied    = "denied"
 	endAmbiguous = "ambiguous"
-	// endUngoverned is of what an agent says that it ran without being let.
+	// endUngoverned is for a call that an agent reports to have run without permission.
 	endUngoverned = "ungoverned"
 )
 
@@ -142,8 +142,8 @@ func stateOfCall(c *call.PastCall) palyrav1.CallState {
 	return palyrav1.CallState_CALL_STATE_PROPOSED
 }
 
-// endOfCall says how and when a call ended, and why. One that has no end, though it
-// does not go on, was cut off by a stop of the gateway.
+// endOfCall sets how and when a call ended, and why. A call that has no recorded end and is not
+// active was interrupted by a stop of the gateway.
 func endOfCall(m *palyrav1.Call, c *call.PastCall) {
 	switch d := c.Decided; {
 	case c.Attested != nil:

@@ -65,8 +65,8 @@ func (c *client) first(req *palyrav1.CallToolRequest) (*connect.ServerStreamForC
 	return stream, stream.Msg().GetProposed().GetProposalId()
 }
 
-// notTheirs checks that a call does not exist for somebody without a right to it.
-func notTheirs(t *testing.T, who *client, id string) {
+// wantHidden verifies that a call does not exist for a caller without permission.
+func wantHidden(t *testing.T, who *client, id string) {
 	t.Helper()
 	_, err := who.getCall(id)
 	wantError(t, "another's call", err, reason.NotFound)
@@ -91,7 +91,7 @@ func TestCancelRunningCall(t *testing.T) {
 	req.IdempotencyKey = "once"
 	stream, id := w.coder.first(req)
 	<-began
-	notTheirs(t, w.dan, id)
+	wantHidden(t, w.dan, id)
 	_, err := w.eve.cancelCall(id, "")
 	wantError(t, "an auditor", err, reason.PermissionDenied)
 	// The control: what others ask changes nothing.
@@ -129,7 +129,8 @@ func TestCancelRunningCall(t *testing.T) {
 	if attested.Report.Message != said {
 		t.Errorf("journaled: %s", attested.Report.Message)
 	}
-	// Its end says it, and no event beside it (RATIONALE.md).
+	// The final event of the call has the reason; a cancellation has no event of its own
+	// (RATIONALE.md).
 	for _, e := range must.Get(w.db.Events(t.Context(), journal.Filter{Subject: id}))(t) {
 		if e.Code != event.Attested && strings.Contains(string(e.Payload), "cancel") {
 			t.Errorf("%s says that the call was cancelled: %s", e.Code, e.Payload)
@@ -155,7 +156,7 @@ func TestCancelWaitingCall(t *testing.T) {
 		t.Fatalf("waiting: %v", open)
 	}
 	id := open[0].GetProposalId()
-	notTheirs(t, w.dan, id)
+	wantHidden(t, w.dan, id)
 	got := must.Get(w.bob.cancelCall(id, ""))(t)
 	if got.GetOutcome() != "cancelled" || got.GetMessage() != "user:bob cancelled the call" {
 		t.Errorf("cancelled: %v", got)

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/surface/api/things"
 )
 
-// AddMember asks the gateway of a credential bundle to add a member. It returns
-// the id of the member's device, and its bundle but for the key.
+// AddMember adds a member through the gateway of a credential bundle. It returns the id of the
+// member's device, and its bundle without the key.
 func AddMember(ctx context.Context, as identity.Bundle, n NewMember) (device string, made identity.Bundle, err error) {
 	der, err := requestDER(n.Request)
 	if err != nil {
@@ -43,9 +43,8 @@ func AddMember(ctx context.Context, as identity.Bundle, n NewMember) (device str
 	return res.GetDeviceId(), made, err
 }
 
-// AddDevice asks the gateway of the local operator's bundle to give a member
-// another device. It returns the device with those that were revoked for it, and
-// its bundle but for the key.
+// AddDevice adds a device to a member through the gateway of the local operator's bundle. It
+// returns the device with the devices revoked for it, and its bundle without the key.
 func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (res *palyrav1.AddDeviceResponse, made identity.Bundle, err error) {
 	der, err := requestDER(r.Request)
 	if err != nil {
@@ -61,8 +60,8 @@ func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (re
 	return res, made, err
 }
 
-// WaitingChange returns the question that a change waits for which the device of a bundle
-// asked for, once there is one, and nil when ctx ends before.
+// WaitingChange returns the pending approval of a change that the bundle's device requested, once
+// there is one, or nil when ctx ends first.
 func WaitingChange(ctx context.Context, as identity.Bundle, every time.Duration) *palyrav1.Approval {
 	c, at := channel(as)
 	defer c.CloseIdleConnections()
@@ -72,8 +71,8 @@ func WaitingChange(ctx context.Context, as identity.Bundle, every time.Duration)
 // withdrawTimeout bounds WithdrawChange.
 const withdrawTimeout = 5 * time.Second
 
-// WithdrawChange takes a question back that the device of a bundle asked, also when ctx has
-// ended: its command was interrupted.
+// WithdrawChange cancels an approval that the device of a bundle requested. It works after ctx has
+// ended, because an interrupted command calls it.
 func WithdrawChange(ctx context.Context, as identity.Bundle, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
@@ -83,7 +82,7 @@ func WithdrawChange(ctx context.Context, as identity.Bundle, id string) error {
 	return ReasonOf(err)
 }
 
-// ListKeys asks the gateway of the local operator's bundle for its keys.
+// ListKeys returns the keys of the gateway of the local operator's bundle.
 func ListKeys(ctx context.Context, as identity.Bundle) ([]keyadmin.Key, error) {
 	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).ListKeys(ctx, &palyrav1.ListKeysRequest{})
 	if err != nil {
@@ -96,7 +95,7 @@ func ListKeys(ctx context.Context, as identity.Bundle) ([]keyadmin.Key, error) {
 	return list, nil
 }
 
-// RotateKey asks the gateway of the local operator's bundle to replace a key.
+// RotateKey replaces a key of the gateway of the local operator's bundle.
 func RotateKey(ctx context.Context, as identity.Bundle, name string) (keyadmin.Rotation, error) {
 	res, err := palyrav1connect.NewKeyServiceClient(channel(as)).RotateKey(ctx, &palyrav1.RotateKeyRequest{Name: name})
 	if err != nil {
@@ -105,12 +104,13 @@ func RotateKey(ctx context.Context, as identity.Bundle, name string) (keyadmin.R
 	return keyadmin.Rotation{Key: things.FromMessage(res.GetKey()), Was: res.GetWasSha256()}, nil
 }
 
-// channel is the way to the gateway of a bundle.
+// channel returns the HTTP client and base URL for the gateway of a bundle.
 func channel(as identity.Bundle) (*http.Client, string) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: as.ClientTLS(), ForceAttemptHTTP2: true}}, "https://" + as.Address
 }
 
-// OverSocket is the way to the gateway whose socket of the local operator has a path.
+// OverSocket returns the HTTP client and base URL for the gateway whose local operator socket is at
+// path.
 func OverSocket(path string) (*http.Client, string) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
@@ -128,7 +128,7 @@ func requestDER(text []byte) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// certified is a bundle but for its key.
+// certified returns a bundle without its key.
 func certified(as identity.Bundle, chainPEM, serverName string) (identity.Bundle, error) {
 	chain, err := ca.ParseChain([]byte(chainPEM))
 	if err != nil {
@@ -137,7 +137,7 @@ func certified(as identity.Bundle, chainPEM, serverName string) (identity.Bundle
 	return identity.Bundle{Root: as.Root, Chain: chain, Address: as.Address, ServerName: serverName}, nil
 }
 
-// ReasonOf gives an error of the API back the reason that it was sent with.
+// ReasonOf restores the reason of an error that the API returned.
 func ReasonOf(err error) error {
 	var remote *connect.Error
 	if !errors.As(err, &remote) {

@@ -11,23 +11,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codecs read requests in their two forms, protobuf and JSON. The protocol library
-// decodes the request of a unary method before it calls any interceptor, and its
-// error for a malformed one has no reason code. So these codecs never fail: they
-// mark a malformed message, and the guard refuses it, with a reason, after it has
-// checked credential, rate limit and permission.
+// codecs returns the codecs for protobuf and JSON requests. The protocol library decodes the
+// request of a unary method before it calls any interceptor, and its error for a malformed one has
+// no reason code. These codecs therefore never fail: they mark a malformed message, and the guard
+// refuses it, with a reason, after it has checked credential, rate limit and permission.
 func codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(wireForm{}),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
 }
 
-// markField is the number of the field that marks a malformed message, the largest
-// that there is. No message of the API has it, so the mark is an unknown field. A
-// client cannot send it: both codecs drop or refuse unknown fields.
+// markField is the number of the field that marks a malformed message, the largest valid number. No
+// message of the API has it, so the mark is an unknown field. A client cannot send it: both codecs
+// drop or refuse unknown fields.
 const markField = protowire.Number(1<<29 - 1)
 
-// mark empties a message that did not decode and keeps why.
+// mark clears a message that did not decode and stores why.
 func mark(m proto.Message, why error) {
 	proto.Reset(m)
 	text := strings.TrimSpace(strings.TrimPrefix(why.Error(), "proto:"))
@@ -49,12 +48,12 @@ func unreadableMark(m proto.Message) (why string, marked bool) {
 func messageOf(v any) (proto.Message, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", v)
+		return nil, fmt.Errorf("%T is not a protobuf message", v)
 	}
 	return m, nil
 }
 
-// wireForm is the binary form of messages.
+// wireForm is the codec of the binary format.
 type wireForm struct{}
 
 // Name is part of the content type.
@@ -78,7 +77,7 @@ func (wireForm) MarshalAppend(to []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(to, m)
 }
 
-// Unmarshal reads one message. Fields of a newer client are left out.
+// Unmarshal reads one message. Fields of a newer client are discarded.
 func (wireForm) Unmarshal(data []byte, message any) error {
 	m, err := messageOf(message)
 	if err != nil {
@@ -90,15 +89,14 @@ func (wireForm) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// strictJSON reads the JSON form of messages and, unlike connect's own codec,
-// refuses members that a message does not have: to ignore a misspelled one would
-// change what the client asked for.
+// strictJSON is the codec of the JSON format. Unlike connect's own codec it refuses unknown
+// members: ignoring a misspelled one would change the meaning of the request.
 type strictJSON struct{ name string }
 
 // Name is part of the content type.
 func (c strictJSON) Name() string { return c.name }
 
-// Marshal writes the standard JSON form.
+// Marshal writes the standard JSON format.
 func (c strictJSON) Marshal(message any) ([]byte, error) {
 	m, err := messageOf(message)
 	if err != nil {
@@ -113,7 +111,7 @@ func (c strictJSON) Unmarshal(text []byte, message any) error {
 	if err != nil {
 		return err
 	}
-	err = errors.New("there is no JSON object")
+	err = errors.New("the body is not a JSON object")
 	if len(text) > 0 {
 		err = protojson.Unmarshal(text, m)
 	}

@@ -104,18 +104,18 @@ func (p *page) post(path, body string) *http.Response {
 	return res
 }
 
-// enter logs somebody in.
+// enter logs a member in.
 func (w *world) enter(c *client) *page {
 	w.t.Helper()
 	made := must.Get(palyrav1connect.NewConsoleServiceClient(c.http, w.url).CreateConsoleLogin(w.t.Context(), &palyrav1.CreateConsoleLoginRequest{}))(w.t)
 	_, token, _ := strings.Cut(made.GetUrl(), "#token=")
 	p := &page{w: w, origin: w.console.Origin}
-	p.enterBy(token)
+	p.exchangeLink(token)
 	return p
 }
 
-// enterBy exchanges the token of a link.
-func (p *page) enterBy(token string) {
+// exchangeLink exchanges the token of a link.
+func (p *page) exchangeLink(token string) {
 	w := p.w
 	w.t.Helper()
 	res := p.post("/console/v1/login", `{"token":"`+token+`"}`)
@@ -161,9 +161,9 @@ func TestConsoleSession(t *testing.T) {
 	}
 }
 
-// What the table withholds is refused to a session, and the same caller may use it with
-// its device.
-func TestConsoleMayNot(t *testing.T) {
+// TestConsoleRestrictions: a method that the table excludes is refused to a console session; the
+// same caller may use it with its device.
+func TestConsoleRestrictions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
@@ -377,7 +377,7 @@ func TestWatchConsole(t *testing.T) {
 	}
 }
 
-func TestSettingsAndExams(t *testing.T) {
+func TestSettingsAndChecks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
@@ -433,7 +433,7 @@ func TestConsoleByProvider(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
 	provider.SignIn(logintest.Person{Subject: "s-fay", Name: "fay", Groups: []string{"approvers"}})
-	w := newWorld(t, letsPeopleIn(provider))
+	w := newWorld(t, withLoginProvider(provider))
 	w.serveConsole()
 	p := &page{w: w, origin: w.console.Origin}
 	back := redirected(t, p.get("/console/v1/login/oidc").String()).Encode()
@@ -451,7 +451,7 @@ func TestConsoleByProvider(t *testing.T) {
 		t.Errorf("a second answer is sent to %s", again)
 	}
 	p.cookie = ""
-	p.enterBy(token)
+	p.exchangeLink(token)
 	who := must.Get(p.whoami())(t)
 	if who.GetPrincipal() != "user:fay" || who.GetSession().GetEndsAt().AsTime().After(time.Now().Add(time.Hour)) {
 		t.Errorf("whoami %v", who)

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// enumName is the wire name of an enum value for a word of the domain:
-// "pending" of prefix APPROVAL_STATE is APPROVAL_STATE_PENDING.
+// enumName returns the wire name of an enum value for a domain value: "pending" with the prefix
+// APPROVAL_STATE is APPROVAL_STATE_PENDING.
 func enumName(prefix, word string) string { return prefix + "_" + strings.ToUpper(word) }
 
 // word is the reverse of enumName; the unspecified value is "".
@@ -31,7 +31,7 @@ func word(prefix, name string) string {
 	return w
 }
 
-// wordsOf are the words of a list, without those for "unspecified".
+// wordsOf converts a list of enum values, without the unspecified ones.
 func wordsOf[T ~string, E fmt.Stringer](prefix string, list []E) []T {
 	var out []T
 	for _, e := range list {
@@ -88,7 +88,7 @@ func answerState(a approval.Answer) palyrav1.ApprovalState {
 	}
 }
 
-// timeOf is the zero time for an absent timestamp.
+// timeOf returns the zero time for an absent timestamp.
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -96,7 +96,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// timeMessage is absent for the zero time.
+// timeMessage returns nil for the zero time.
 func timeMessage(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -196,7 +196,7 @@ func wordCounts[T ~string](counts map[T]int64) map[string]int64 {
 	return out
 }
 
-// fileMessages takes a diff apart.
+// fileMessages splits a diff into files.
 func fileMessages(diff string) []*palyrav1.ApprovalFileChange {
 	var list []*palyrav1.ApprovalFileChange
 	for _, c := range unified.Parse(diff) {

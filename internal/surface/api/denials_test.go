@@ -69,9 +69,9 @@ func guarded() map[string]api.Method {
 	return list
 }
 
-// TestEveryMethodRefusesStrangersAlike: without a credential that is good now, every
-// method is refused in one shape, and the refusal is journaled.
-func TestEveryMethodRefusesStrangersAlike(t *testing.T) {
+// TestEveryMethodRefusesUnauthenticatedCallers: without a valid credential, every method is refused
+// in the same form, and the refusal is journaled.
+func TestEveryMethodRefusesUnauthenticatedCallers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	late := expired(t)
@@ -97,10 +97,10 @@ func TestEveryMethodRefusesStrangersAlike(t *testing.T) {
 	}
 }
 
-// TestEveryMethodRefusesWithoutThePermissionAlike: with a credential whose role has not
-// the permission, or a token that has not the scope, every method is refused in one
-// shape, and the refusal is journaled.
-func TestEveryMethodRefusesWithoutThePermissionAlike(t *testing.T) {
+// TestEveryMethodRefusesWithoutPermission: with a credential whose role lacks the permission, or a
+// token that lacks the scope, every method is refused in the same form, and the refusal is
+// journaled.
+func TestEveryMethodRefusesWithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	people := map[access.Principal]*client{

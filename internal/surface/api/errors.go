@@ -19,7 +19,7 @@ import (
 // ErrorDomain is the domain of the ErrorInfo that every error carries.
 const ErrorDomain = "palyra.dev"
 
-// codes is the one map from reasons to API codes; a test walks it.
+// codes maps reasons to API codes; a test checks that it is complete.
 var codes = map[reason.Code]connect.Code{
 	reason.InvalidInput:        connect.CodeInvalidArgument,
 	reason.DuplicateKey:        connect.CodeInvalidArgument,
@@ -118,7 +118,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.Internal:            connect.CodeInternal,
 }
 
-// toConnect turns an error into what the client sees.
+// toConnect converts an error to the error that the client receives.
 func toConnect(ctx context.Context, log *slog.Logger, procedure string, err error) error {
 	if err == nil {
 		return nil
@@ -128,18 +128,18 @@ func toConnect(ctx context.Context, log *slog.Logger, procedure string, err erro
 	if !errors.As(err, &known) && errors.As(err, &ready) {
 		return ready
 	}
-	return connectError(shown(ctx, log, procedure, err))
+	return connectError(visibleError(ctx, log, procedure, err))
 }
 
-// shown is what a client may see of an error. What carries no reason is
-// internal: it is logged here and not shown.
-func shown(ctx context.Context, log *slog.Logger, procedure string, err error) *reason.Error {
+// visibleError returns the part of an error that a client may see. An error without a reason is
+// internal: it is logged here and not returned.
+func visibleError(ctx context.Context, log *slog.Logger, procedure string, err error) *reason.Error {
 	var known *reason.Error
 	switch {
 	case errors.As(err, &known) && known.Code != reason.Internal:
 		return known
 	case known == nil && errors.Is(err, context.Canceled):
-		return reason.Errorf(reason.Cancelled, "the caller left")
+		return reason.Errorf(reason.Cancelled, "the caller disconnected")
 	case known == nil && errors.Is(err, context.DeadlineExceeded):
 		return reason.Errorf(reason.TimedOut, "the caller's deadline passed")
 	}
@@ -165,12 +165,11 @@ func connectError(known *reason.Error) *connect.Error {
 	return out
 }
 
-// retryAfterField is the field of a RATE_LIMITED error that says how long to
-// wait, as a Go duration.
+// retryAfterField is the field of a RATE_LIMITED error with the time to wait, as a Go duration.
 const retryAfterField = "retry_after"
 
-// retryAfter is how long the caller of a limited request waits: what the limit says,
-// or a second where nobody can say when there is room again.
+// retryAfter returns how long the caller of a limited request must wait: the value of the limit, or
+// a second if it is unknown.
 func retryAfter(known *reason.Error) (after time.Duration, limited bool) {
 	if after, err := time.ParseDuration(known.Fields[retryAfterField]); err == nil {
 		return after, true
@@ -178,7 +177,7 @@ func retryAfter(known *reason.Error) (after time.Duration, limited bool) {
 	return time.Second, known.Code == reason.RateLimited
 }
 
-// addDetail attaches a message that this package made, which always encodes.
+// addDetail attaches a message that this package created and that always encodes.
 func addDetail(e *connect.Error, message proto.Message) {
 	if detail, err := connect.NewErrorDetail(message); err == nil {
 		e.AddDetail(detail)

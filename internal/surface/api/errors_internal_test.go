@@ -56,20 +56,20 @@ func translate(t *testing.T, err error) (*connect.Error, string) {
 	return out, log.String()
 }
 
-func TestErrorsBecomeWhatClientsSee(t *testing.T) {
+func TestErrorMapping(t *testing.T) {
 	t.Parallel()
-	refused := reason.Errorf(reason.UnknownTool, "there is no tool %q", "x").WithRemedy("Take another.").WithField("near", "y")
+	refused := reason.Errorf(reason.UnknownTool, "tool %q not found", "x").WithRemedy("Take another.").WithField("near", "y")
 	for name, c := range map[string]struct {
 		err     error
 		code    connect.Code
 		reason  reason.Code
 		message string
 	}{
-		"a reason":             {refused, connect.CodeNotFound, reason.UnknownTool, `there is no tool "x"`},
-		"a reason, wrapped":    {fmt.Errorf("calling: %w", refused), connect.CodeNotFound, reason.UnknownTool, `there is no tool "x"`},
-		"two, the first wins":  {errors.Join(refused, reason.Errorf(reason.Cancelled, "left")), connect.CodeNotFound, reason.UnknownTool, `there is no tool "x"`},
+		"a reason":             {refused, connect.CodeNotFound, reason.UnknownTool, `tool "x" not found`},
+		"a reason, wrapped":    {fmt.Errorf("calling: %w", refused), connect.CodeNotFound, reason.UnknownTool, `tool "x" not found`},
+		"two, the first wins":  {errors.Join(refused, reason.Errorf(reason.Cancelled, "left")), connect.CodeNotFound, reason.UnknownTool, `tool "x" not found`},
 		"a reason over a wire": {reason.Errorf(reason.Cancelled, "left: %w", connect.NewError(connect.CodeUnknown, errors.New("eof"))), connect.CodeCanceled, reason.Cancelled, "left: unknown: eof"},
-		"cancelled":            {fmt.Errorf("x: %w", context.Canceled), connect.CodeCanceled, reason.Cancelled, "the caller left"},
+		"cancelled":            {fmt.Errorf("x: %w", context.Canceled), connect.CodeCanceled, reason.Cancelled, "the caller disconnected"},
 		"too late":             {context.DeadlineExceeded, connect.CodeDeadlineExceeded, reason.TimedOut, "the caller's deadline passed"},
 		"unknown reason":       {&reason.Error{Code: "NEW", Message: "new"}, connect.CodeInternal, "NEW", "new"},
 	} {

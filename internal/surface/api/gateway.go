@@ -26,7 +26,7 @@ type gateway struct {
 	engine   *policy.Engine
 	runs     *run.Manager
 	presence *presenceproof.Service
-	// stopping ends when the gateway is about to stop.
+	// stopping is closed when the gateway is about to stop.
 	stopping  <-chan struct{}
 	firstWait time.Duration
 }
@@ -50,8 +50,8 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
 		Channel: req.GetChannel(), Reason: req.GetRequesterReason(), IdempotencyKey: req.GetIdempotencyKey(), Precedence: callPrecedence(ctx, g.engine, req.GetRun()),
 	}, func(e call.Event) {
-		// The decision mostly follows the proposal soon, and the end of the stream follows
-		// the attestation.
+		// The decision usually follows the proposal soon, and the end of the stream follows the
+		// attestation.
 		hold(ctx, e.Follows || e.Proposed != nil || e.Attestation != nil)
 		sender.observe(e)
 		if e.Proposed != nil {
@@ -61,17 +61,17 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	return errors.Join(err, sender.err)
 }
 
-// may reports whether the caller has a permission beside the one of the method.
+// may reports whether the caller has a permission in addition to the method's own.
 func may(engine *policy.Engine, caller access.Caller, p access.Permission) bool {
 	return engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: p}).Allowed
 }
 
-// mayExplain reports whether the caller may read which rules decide.
+// mayExplain reports whether the caller may read the rules of a decision.
 func mayExplain(engine *policy.Engine, caller access.Caller) bool {
 	return may(engine, caller, access.PermPolicyExplain)
 }
 
-// callSender turns events into numbered messages.
+// callSender sends events as numbered messages.
 type callSender struct {
 	reader
 	stream   *connect.ServerStream[palyrav1.CallToolResponse]
@@ -105,7 +105,7 @@ func (s *callSender) observe(e call.Event) {
 	}
 }
 
-// send numbers and sends a message. A client that is gone cancels the call.
+// send numbers and sends a message. A disconnected client cancels the call.
 func (s *callSender) send(m *palyrav1.CallToolResponse) {
 	if s.err != nil {
 		return
@@ -113,13 +113,15 @@ func (s *callSender) send(m *palyrav1.CallToolResponse) {
 	s.sequence++
 	m.Sequence = s.sequence
 	if err := s.stream.Send(m); err != nil {
-		s.err = reason.Errorf(reason.Cancelled, "the client left: %w", err)
+		s.err = reason.Errorf(reason.Cancelled, "the client disconnected: %w", err)
 		s.cancel(s.err)
 	}
 }
 
-// ListTools lists what policy could ever let the caller call. Who may explain
-// policy is told of the other tools as well; to others they do not exist.
+// ListTools lists the tools that policy could allow the caller to call. Callers that may explain
+// policy also receive the other tools; from others they are hidden. A call that names a hidden tool
+// is proposed, denied and journaled like any other, with the reason and remedy of the policy: a
+// refusal without a record would hide the attempt.
 func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (*palyrav1.ListToolsResponse, error) {
 	caller, set := callerOf(ctx), g.engine.Current()
 	explained := mayExplain(g.engine, caller)
@@ -148,10 +150,10 @@ func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (
 	return res, nil
 }
 
-// hiddenMessage says why no call can use a tool: what keeps it from running, else
-// the policies that forbid it, else nobody could approve it.
+// hiddenMessage returns why no call can use a tool: the tool is unusable, a policy forbids every
+// call, or no member could approve it.
 func hiddenMessage(m *palyrav1.Tool, unusable error, bars []policy.Determining) *palyrav1.HiddenTool {
-	why := reason.Errorf(reason.ApprovalUnattainable, "a call needs an approval, and nobody could give it")
+	why := reason.Errorf(reason.ApprovalUnattainable, "a call needs an approval, and no member can give it")
 	switch {
 	case unusable != nil:
 		why = reason.Known(unusable, reason.Internal)
@@ -180,7 +182,7 @@ func toolMessage(d tool.Descriptor, mayAsk bool) (*palyrav1.Tool, error) {
 	}, nil
 }
 
-// EvaluateTool says what policy would decide.
+// EvaluateTool returns the decision that policy would make.
 func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRequest) (*palyrav1.EvaluateToolResponse, error) {
 	caller := callerOf(ctx)
 	e, err := g.pipeline.Evaluate(ctx, call.Submission{
@@ -211,7 +213,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	return res, nil
 }
 
-// skillGateMessage has the policies for those who may see them.
+// skillGateMessage includes the policies for callers that may see them.
 func skillGateMessage(g *policy.SkillGate, explained bool) *palyrav1.SkillGateDecision {
 	if g == nil {
 		return nil
@@ -238,8 +240,8 @@ func secretEvaluation(s call.SecretEvaluation, explained bool) *palyrav1.SecretE
 	return out
 }
 
-// EndSession ends a session of the caller, its runs first: what they do after
-// their session's grants are gone would ask anew.
+// EndSession ends a session of the caller, its runs first: without the session's grants their calls
+// would request approval again.
 func (g *gateway) EndSession(ctx context.Context, req *palyrav1.EndSessionRequest) (*palyrav1.EndSessionResponse, error) {
 	caller := callerOf(ctx)
 	session := call.SessionID(caller, req.GetSession())

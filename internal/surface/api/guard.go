@@ -20,28 +20,29 @@ import (
 	"palyra/internal/surface/api/check"
 )
 
-// Authenticator finds out who holds a verified client certificate.
+// Authenticator maps verified client certificates to callers.
 type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
-	// AuthenticateExpired is for a certificate that expired and may be renewed.
+	// AuthenticateExpired is for a certificate that has expired and may be renewed.
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
-	// AuthenticateHost is for whom the system says to be the operator of this host.
+	// AuthenticateHost is for a peer that the operating system identifies as the operator of this
+	// host.
 	AuthenticateHost() (access.Caller, error)
-	// AuthenticateAgent is for the hook of an agent whose process the system says to be
-	// that operator's.
+	// AuthenticateAgent is for the hook of an agent whose process the operating system attributes
+	// to that operator.
 	AuthenticateAgent(name string) (access.Caller, error)
-	// NoteUse notes that a request came with a certificate, from an address.
+	// NoteUse records that a request came with a certificate, from an address.
 	NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error
 }
 
-// Limiter spends one request of a class for every key, or for none.
+// Limiter takes one request of a class from the buckets of all keys, or of none.
 type Limiter interface {
 	Allow(class limit.Class, keys ...string) (ok bool, retryAfter time.Duration)
 	// AllowStranger is Allow for a caller without a credential.
 	AllowStranger(class limit.Class, keys ...string) (ok bool, retryAfter time.Duration)
 }
 
-// Auditor journals what the table wants journaled.
+// Auditor journals methods as the access table requires.
 type Auditor interface {
 	// Refused counts a refusal; refusals of one source and reason within a
 	// minute become one event.
@@ -49,52 +50,51 @@ type Auditor interface {
 	Exported(ctx context.Context, caller access.Caller, procedure string) error
 }
 
-// callerOf returns the caller that the guard let in.
+// callerOf returns the caller that the guard admitted.
 func callerOf(ctx context.Context) access.Caller {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.caller
 }
 
-// CallerOf is the caller for what stands between handlers and rooms.
+// CallerOf returns the caller for code between handlers and services.
 func CallerOf(ctx context.Context) access.Caller { return callerOf(ctx) }
 
-// Near says why a request did not come from a process of this host that the listeners
-// of agents let in, nil for one that did.
+// Near returns an error unless the request came from a process of this host over a listener of
+// agents.
 func Near(ctx context.Context) error {
 	neighbor, near := localsocket.AgentOf(ctx)
 	if !near {
-		return reason.Errorf(reason.PermissionDenied, "hooks come by the listener of agents on this host, or by its socket")
+		return reason.Errorf(reason.PermissionDenied, "hooks are accepted only on this host's listener of agents and its socket")
 	}
 	return neighbor.Refused
 }
 
-// addressOf returns where a request comes from, also of a caller without a credential.
+// addressOf returns the source address of a request, also for a caller without a credential.
 func addressOf(ctx context.Context) string {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.address
 }
 
-// sessionOf returns the session of the console that a request is of, "" for another
-// client.
+// sessionOf returns the console session of a request, "" for another client.
 func sessionOf(ctx context.Context) string {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.session
 }
 
-// credentialEnd returns when the caller's credential ends.
+// credentialEnd returns when the caller's credential expires.
 func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.notAfter
 }
 
-// keyOf returns the digest of the key that the caller showed, "" where it showed none.
+// keyOf returns the digest of the key that the caller presented, "" for none.
 func keyOf(ctx context.Context) string {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.key
 }
 
-// guard is the interceptor in front of every method: credential, rate limit,
-// permission, field rules, in this order, from the one table.
+// guard is the interceptor of every method. It checks credential, rate limit, permission and field
+// rules, in this order, from the access table.
 type guard struct {
 	engine  *policy.Engine
 	limiter Limiter
@@ -102,7 +102,7 @@ type guard struct {
 	rules   *check.Rules
 	log     *slog.Logger
 	streams openStreams
-	// standing is that of the pipeline.
+	// standing is the check of the pipeline.
 	standing func(access.Caller) error
 }
 
@@ -127,17 +127,15 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// noteDenial counts a permission that the room behind a method denied: who may
-// vote depends on the approval, which the table does not know; and a proof of presence
-// that was not good.
+// noteDenial counts a permission that the service behind a method denied: the right to vote depends
+// on the approval, which the table does not contain. It also counts an invalid proof of presence.
 func (g *guard) noteDenial(ctx context.Context, procedure string, err error) {
 	if code := reason.Of(err); code == reason.PermissionDenied || code == reason.PresenceNotProven {
 		g.audit.Refused(ctx, callerOf(ctx).Principal.String(), procedure, code)
 	}
 }
 
-// cause prefers the gateway's own reason for ending a request to the error
-// that came of it.
+// cause returns the gateway's own reason for ending a request in preference to the resulting error.
 func cause(ctx context.Context, err error) error {
 	if why := cut(ctx); err != nil && why != nil {
 		return why
@@ -145,7 +143,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// WrapStreamingClient leaves clients alone.
+// WrapStreamingClient does nothing: the guard is for handlers.
 func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
@@ -174,8 +172,8 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	}
 }
 
-// watched is the context of a stream, which ends when policy allows its caller the
-// permission no more; leave must be called when the stream ended.
+// watched returns the context of a stream, which ends when policy withdraws the permission from its
+// caller; leave must be called when the stream ended.
 func (g *guard) watched(ctx context.Context, procedure string, p access.Permission) (watched context.Context, leave func()) {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known {
@@ -183,7 +181,8 @@ func (g *guard) watched(ctx context.Context, procedure string, p access.Permissi
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	leaveList := g.streams.enter(func() {
-		// A member who may not act is no principal that policy knows: the credential says why.
+		// Policy does not contain a member who may not act, so its standing gives the better
+		// reason.
 		err := g.standing(who.caller)
 		if err == nil {
 			err = g.permit(ctx, who, procedure, p)
@@ -205,9 +204,9 @@ type checkedConn struct {
 	cut func() error
 }
 
-// Receive reads a message and checks its field rules. If the message breaks them,
-// the error is a *reason.Error, and the next message can still be read; any other
-// error is one of the connection.
+// Receive reads a message and checks its field rules. For a message that violates them, the error
+// is a *reason.Error, and the next message can still be read; any other error is one of the
+// connection.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return unreadable(err)
@@ -223,7 +222,7 @@ func (c *checkedConn) Send(message any) error {
 	return c.StreamingHandlerConn.Send(message)
 }
 
-// admit lets a caller through to a method, or says why not.
+// admit returns an error unless the caller may use a method.
 func (g *guard) admit(ctx context.Context, procedure string) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	method, ok := methods[procedure]
@@ -232,16 +231,15 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the method is not in the access table"))
 	}
 	if who.known && who.caller.Token != nil && who.caller.Token.Issuer != "" && method.Needs != NeedsNothing {
-		// Its audience is the MCP server and what stands beside it.
-		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the API takes no token of another issuer").
+		// The audience of such a token is the MCP server and the other guarded routes.
+		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the API does not accept tokens of other issuers").
 			WithRemedy("Use a token of the gateway's own (`palyra tokens create`) or a client certificate."))
 	}
 	return g.admitPeer(ctx, who, procedure, method)
 }
 
-// admitMessage lets a message on an open stream through. The message counts as a
-// request of its own: it spends a token of the rate limit, and the caller needs the
-// permission at this time and on the surface of the stream.
+// admitMessage checks a message on an open stream like a separate request: it consumes a rate-limit
+// token, and the caller needs the permission now and on the surface of the stream.
 func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedure string, method Method) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	who.caller = caller
@@ -258,8 +256,11 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 	if method.Needs == NeedsNothing && !who.visits {
 		return nil
 	}
-	if !who.shows(method.Needs) {
+	if !who.presents(method.Needs) {
 		return g.refuse(ctx, who, procedure, who.lacks())
+	}
+	if method.Needs == NeedsHost && who.root {
+		return nil // root is no member, whose permissions policy would know
 	}
 	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {
 		return err
@@ -274,8 +275,8 @@ func (g *guard) permit(ctx context.Context, who peer, procedure string, p access
 	if dualcontrol.Ceiling(g.engine.Current(), who.caller, p) {
 		return nil
 	}
-	// Whether whoever votes is present is known once the proof of the vote was read. The
-	// desk asks again then, for each vote, as it asks for each approval.
+	// The voter's presence is known only after its proof was verified. The desk then checks it for
+	// each vote and each approval.
 	who.caller.Present = p == access.PermApprovalDecide && who.caller.Paired
 	if err := g.engine.Current().Permit(policy.AccessRequest{Caller: who.caller, Permission: p}); err != nil {
 		return g.refuse(ctx, who, procedure, err)
@@ -283,14 +284,14 @@ func (g *guard) permit(ctx context.Context, who peer, procedure string, p access
 	return nil
 }
 
-// permitFirst looks again whether the caller may use a stream, which it opened
-// some time before its first message.
+// permitFirst checks the caller's permission again, because a stream can be open for some time
+// before its first message.
 func (g *guard) permitFirst(ctx context.Context, procedure string) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return g.permit(ctx, who, procedure, methods[procedure].Permission)
 }
 
-// spend takes one request from the buckets that it counts against.
+// spend takes one request from its buckets.
 func (g *guard) spend(who peer, m Method) error {
 	allow := g.limiter.Allow
 	if !who.authenticated() {
@@ -304,8 +305,8 @@ func (g *guard) spend(who peer, m Method) error {
 		WithField(retryAfterField, after.String())
 }
 
-// unreadable gives the reason to an error of the wire: the message was no
-// message, or larger than MaxMessage.
+// unreadable adds the reason to an error of the connection: the message was malformed, or larger
+// than MaxMessage.
 func unreadable(err error) error {
 	var wire *connect.Error
 	if !errors.As(err, &wire) || len(wire.Details()) > 0 {
@@ -329,14 +330,14 @@ func (g *guard) refuse(ctx context.Context, who peer, procedure string, err erro
 	return err
 }
 
-// lacks says why a peer does not show what a method needs.
+// lacks returns the error of a peer without the credential that a method needs.
 func (p *peer) lacks() error {
 	if p.known && p.visits {
-		return reason.Errorf(reason.PermissionDenied, "a session of the console may not use this method").
+		return reason.Errorf(reason.PermissionDenied, "console sessions may not use this method").
 			WithRemedy("Use the command line, with the certificate of a device.")
 	}
 	if p.known {
-		return reason.Errorf(reason.PermissionDenied, "what certifies a key takes the certificate of a device").
+		return reason.Errorf(reason.PermissionDenied, "certifying a key requires the certificate of a device").
 			WithRemedy("Run it with a credential bundle, without --socket.")
 	}
 	return unauthenticated(p.err)
@@ -363,8 +364,8 @@ func (g *guard) validate(message any) error {
 	return nil
 }
 
-// CallToolProcedure names the method that calls a tool, as refusals name it.
+// CallToolProcedure is the procedure with which refusals of tool calls are recorded.
 const CallToolProcedure = palyrav1connect.GatewayServiceCallToolProcedure
 
-// CompleteLoginProcedure names the method that lets people in, as refusals name it.
+// CompleteLoginProcedure is the procedure with which refusals of logins are recorded.
 const CompleteLoginProcedure = palyrav1connect.LoginServiceCompleteLoginProcedure

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-func TestWhatRequestsCountAgainst(t *testing.T) {
+func TestRateLimitKeys(t *testing.T) {
 	t.Parallel()
 	agent := access.Caller{Principal: access.Agent("coder")}
 	for name, c := range map[string]struct {

@@ -324,7 +324,7 @@ func TestFramesAreMeasuredOneByOne(t *testing.T) {
 	_ = stream.CloseResponse()
 }
 
-func TestHealthIsPublicAndSaysNoMore(t *testing.T) {
+func TestHealthIsPublicAndMinimal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	check := func() (healthv1.HealthCheckResponse_ServingStatus, error) {
@@ -432,9 +432,9 @@ func TestInternalErrorsAreLoggedAndNotShown(t *testing.T) {
 	}
 }
 
-// However many strangers ask, they take nothing from what members have: the shared bucket of
-// those without a credential is another.
-func TestStrangersExhaustNobodyElse(t *testing.T) {
+// TestUnauthenticatedLimitIsSeparate: unauthenticated clients, regardless of their number, do not
+// consume the limits of members: their shared bucket is separate.
+func TestUnauthenticatedLimitIsSeparate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.limits[api.LimitRead] = limit.Rates{

@@ -26,128 +26,127 @@ import (
 
 type callerKey struct{}
 
-// WithAuthenticationReport returns the context of a connection's requests, for the ConnContext
-// of a server: each request with a credential calls report with whether it is valid.
+// WithAuthenticationReport returns a context for the ConnContext of a server. Each request with a
+// credential calls report with its validity.
 func WithAuthenticationReport(ctx context.Context, report func(valid bool)) context.Context {
 	return context.WithValue(ctx, reportKey{}, report)
 }
 
 type reportKey struct{}
 
-// identify finds the caller of a request by its certificate, by its token, or by the
-// socket that it came over, and puts it into the request's context, where the guard reads it. A request without
-// either goes on without a caller, because a few methods are public.
+// identify finds the caller of a request by its certificate, its token, or its socket, and stores
+// it in the request's context for the guard. A request without a credential continues without a
+// caller, because a few methods are public.
 //
-// A request with a known credential is in the list of live requests until its end,
-// so that a revocation can end it. The credential is looked at before and again
-// after the request enters the list: a revocation in between is seen by the second
-// look.
+// A request with a known credential stays in the list of live requests until it ends, so that a
+// revocation can cancel it. The credential is checked before and after the request enters the list:
+// the second check catches a revocation between the two.
 //
-// It ends at the latest with the credential. What came over the socket is looked at
-// again while it lasts.
+// The request ends at the latest when its credential expires. The credential of a request over the
+// socket is checked again periodically.
 func identify(by credentials, live *liveRequests, log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
 		neighbor, near := localsocket.AgentOf(r.Context())
-		identified := peer{address: from(r, socket, local, neighbor, near), local: local, near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
-		visit, visiting := console.VisitOf(r.Context())
-		identified.visits, identified.session = visiting, visit.Session
+		identified := peer{address: from(r, socket, local, neighbor, near), local: local, root: local && socket.Root(), near: near, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
+		session, visiting := console.VisitOf(r.Context())
+		identified.visits, identified.session = visiting, session.Session
 		identified.offered = by.issuers != nil && by.issuers.Offered()
 		ctx := r.Context()
-		if look := by.of(r); look != nil {
+		if credential := by.of(r); credential != nil {
 			identified.note(r, by.auth, log)
-			identified.look(look)
+			identified.authenticate(credential)
 			if report, ok := r.Context().Value(reportKey{}).(func(bool)); ok {
 				report(identified.known)
 			}
 			if identified.known {
 				var end context.CancelCauseFunc
 				ctx, end = context.WithCancelCause(ctx)
-				defer live.enter(end, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.vouched())()
-				identified.look(look)
+				defer live.enter(end, identified.caller.DeviceID, cmp.Or(identified.key, identified.session), identified.externalMember())()
+				identified.authenticate(credential)
 				ctx = access.WithDevice(ctx, identified.caller.DeviceID)
-				defer until(end, identified.notAfter, identified.over)()
+				defer until(end, identified.notAfter, identified.expiredError)()
 				if local {
-					defer whileGood(ctx, end, func() error { _, _, err := look(); return err })()
+					defer whileGood(ctx, end, func() error { _, _, err := credential(); return err })()
 				}
 			}
 		}
 		if reason.Of(identified.err) == reason.KeyReplaced {
-			// The client may have the newer key by now; only another connection shows it.
+			// The client may have the newer key by now, but presents it only on a new connection.
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
 	})
 }
 
-// AccessTokens reads access tokens of other issuers (package login/resource).
+// AccessTokens validates access tokens of other issuers (package login/resource).
 type AccessTokens interface {
-	// Offered reports whether any are taken.
+	// Offered reports whether such tokens are accepted.
 	Offered() bool
-	// Authenticate maps a token to the caller that it stands for.
+	// Authenticate maps a token to its caller.
 	Authenticate(ctx context.Context, token string) (access.Caller, error)
 }
 
-// credentials are what knows who shows what.
+// credentials authenticates the credentials of requests.
 type credentials struct {
 	auth    Authenticator
 	tokens  Tokens
 	issuers AccessTokens
 }
 
-// of returns how a request shows who it is of; nil when it does not.
+// of returns the authentication function for the credential of a request; nil if it has none.
 func (by credentials) of(r *http.Request) func() (access.Caller, time.Time, error) {
 	var chain []*x509.Certificate
 	if r.TLS != nil {
 		chain = r.TLS.PeerCertificates
 	}
-	shown := r.Header.Values("Authorization")
+	headers := r.Header.Values("Authorization")
 	socket, local := localsocket.PeerOf(r.Context())
 	neighbor, near := localsocket.AgentOf(r.Context())
 	auth := by.auth
-	if visit, visiting := console.VisitOf(r.Context()); visiting {
-		return visit.Look
+	if session, visiting := console.VisitOf(r.Context()); visiting {
+		return session.Look
 	}
 	switch {
-	case near && neighbor.Refused != nil && len(shown) > 0:
+	case near && neighbor.Refused != nil && len(headers) > 0:
 		return func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, neighbor.Refused }
 	case r.URL.Query().Has("access_token"):
 		return func() (access.Caller, time.Time, error) {
-			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "a token in a URL counts for nothing: URLs stand in logs and histories").
-				WithRemedy("Send it as \"Authorization: Bearer ...\", and have another made: this one was seen.")
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "tokens in a URL are not accepted: URLs are kept in logs and histories").
+				WithRemedy("Send it as \"Authorization: Bearer ...\", and replace the token: it may have been logged.")
 		}
-	case near && neighbor.Socket && neighbor.Refused == nil && len(shown) == 0 && strings.HasPrefix(r.URL.Path, hooksPath):
+	case near && neighbor.Socket && neighbor.Refused == nil && len(headers) == 0 && strings.HasPrefix(r.URL.Path, hooksPath):
 		return func() (access.Caller, time.Time, error) {
 			c, err := auth.AuthenticateAgent(strings.TrimPrefix(r.URL.Path, hooksPath))
 			return c, time.Time{}, err
 		}
-	case local && len(shown) == 0:
+	case local && len(headers) == 0:
 		return func() (access.Caller, time.Time, error) { return onHost(auth, socket) }
 	case local:
 		return func() (access.Caller, time.Time, error) {
-			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the socket is for the operator of this host, and takes no token").
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the socket is for the operator of this host and does not accept tokens").
 				WithRemedy("Use the token at the gateway's address.")
 		}
-	case len(shown) > 1 || len(shown) == 1 && len(chain) > 0:
+	case len(headers) > 1 || len(headers) == 1 && len(chain) > 0:
 		return func() (access.Caller, time.Time, error) {
-			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the request shows more than one credential").
-				WithRemedy("Show a client certificate or one token, not both.")
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the request has more than one credential").
+				WithRemedy("Use either a client certificate or one token.")
 		}
 	case len(chain) > 0:
 		return func() (access.Caller, time.Time, error) { return certificate(auth, chain) }
-	case len(shown) == 1:
-		return func() (access.Caller, time.Time, error) { return by.bearer(r, shown[0]) }
+	case len(headers) == 1:
+		return func() (access.Caller, time.Time, error) { return by.bearer(r, headers[0]) }
 	default:
 		return nil
 	}
 }
 
-// bearer finds the caller of a token (RFC 6750, section 2.1): of the gateway's own, or
-// of an issuer that is configured.
-func (by credentials) bearer(r *http.Request, shown string) (c access.Caller, ends time.Time, err error) {
-	scheme, text, _ := strings.Cut(shown, " ")
+// bearer returns the caller of a token (RFC 6750, section 2.1) that the gateway or a configured
+// issuer issued.
+func (by credentials) bearer(r *http.Request, headers string) (c access.Caller, ends time.Time, err error) {
+	scheme, text, _ := strings.Cut(headers, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API takes \"Authorization: Bearer pal_...\" or a client certificate")
+		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API requires \"Authorization: Bearer pal_...\" or a client certificate")
 	}
 	if by.issuers != nil && by.issuers.Offered() && !strings.HasPrefix(text, token.Prefix) {
 		c, err = by.issuers.Authenticate(r.Context(), text)
@@ -160,10 +159,11 @@ func (by credentials) bearer(r *http.Request, shown string) (c access.Caller, en
 	return c, c.Token.ExpiresAt, nil
 }
 
-// hooksPath begins the path of the route of hooks, which ends with the agent.
+// hooksPath is the path prefix of the hooks route; the agent's name follows.
 const hooksPath = "/hooks/v1/"
 
-// addressFor is where a token is shown from. A socket of agents is on this host.
+// addressFor returns the address from which a token is used. A connection over the agents' socket
+// has no address and counts as loopback.
 func addressFor(r *http.Request) netip.Addr {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	at := from.Addr().WithZone("")
@@ -173,7 +173,7 @@ func addressFor(r *http.Request) netip.Addr {
 	return at
 }
 
-// onHost finds the caller of the socket of the local operator.
+// onHost returns the caller of the local operator's socket.
 func onHost(auth Authenticator, who localsocket.Peer) (access.Caller, time.Time, error) {
 	if who.Refused != nil {
 		return access.Caller{}, time.Time{}, who.Refused
@@ -184,41 +184,43 @@ func onHost(auth Authenticator, who localsocket.Peer) (access.Caller, time.Time,
 
 type peer struct {
 	caller access.Caller
-	// key is the digest of the key that the peer's certificate is of, "" without one.
+	// key is the digest of the key in the peer's certificate, "" without one.
 	key string
-	// notAfter is when the caller's credential ends.
+	// notAfter is when the caller's credential expires.
 	notAfter time.Time
 	known    bool
-	// expired says that the certificate is over, and may be renewed by caller, who is
-	// not known for anything else.
+	// expired is true for an expired certificate that the caller may renew. It authenticates the
+	// caller for the renewal only.
 	expired bool
 	err     error
 	address string
-	// local says that the request came over the socket of the local operator.
+	// local is true for requests over the socket of the local operator.
 	local bool
-	// near says that it came by a listener of agents on this host, whose process the
-	// system named.
+	// root is true for requests over that socket from root.
+	root bool
+	// near is true for requests over a listener of agents on this host, whose process the operating
+	// system identified.
 	near bool
-	// visits says that it came to the origin of the console, of the session if it has one.
+	// visits is true for requests to the origin of the console; session is its session, if any.
 	visits  bool
 	session string
-	// claims is the surface that the client says it is.
+	// claims is the surface that the client names.
 	claims access.Surface
-	// tls is the connection.
+	// tls is the state of the connection.
 	tls *tls.ConnectionState
-	// offered says that tokens of other issuers are taken.
+	// offered is true if tokens of other issuers are accepted.
 	offered bool
 }
 
-// connectionOf is the connection of a request, as pairing binds it.
+// connectionOf returns the connection of a request, to which pairing binds.
 func connectionOf(ctx context.Context) (pairing.Connection, error) {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	exporter, err := pairing.Exporter(who.tls)
 	return pairing.Connection{Exporter: exporter, Address: who.address}, err
 }
 
-// note tells identity of a certificate that is shown. That it cannot be written down
-// stops nobody: a full disk must not cut off the operators who would clear it.
+// note reports the use of a certificate to package identity. A failed write does not refuse the
+// request: a full disk must not lock out the operators who would clear it.
 func (p *peer) note(r *http.Request, auth Authenticator, log *slog.Logger) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return
@@ -230,18 +232,19 @@ func (p *peer) note(r *http.Request, auth Authenticator, log *slog.Logger) {
 	}
 }
 
-// vouched is whom another issuer vouched for, zero for a credential of the gateway's own.
-func (p *peer) vouched() access.Principal {
+// externalMember returns the member that another issuer authenticated; zero for a credential that
+// the gateway issued.
+func (p *peer) externalMember() access.Principal {
 	if p.caller.Token == nil || p.caller.Token.Issuer == "" {
 		return access.Principal{}
 	}
 	return p.caller.Principal
 }
 
-// over is why a request ends with its credential.
-func (p *peer) over() error {
+// expiredError returns the error of a request whose credential expired.
+func (p *peer) expiredError() error {
 	if p.visits {
-		return reason.Errorf(reason.Unauthenticated, "the session of the console ended at %s", p.notAfter.Format(time.RFC3339)).WithRemedy("Run `palyra console`.")
+		return reason.Errorf(reason.Unauthenticated, "the console session expired at %s", p.notAfter.Format(time.RFC3339)).WithRemedy("Run `palyra console`.")
 	}
 	if p.caller.Token != nil {
 		return reason.Errorf(reason.Unauthenticated, "the token %s expired at %s", p.caller.DeviceID, p.notAfter.Format(time.RFC3339))
@@ -253,8 +256,8 @@ func expiredCertificate(device string, end time.Time) error {
 	return reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", device, end.Format(time.RFC3339))
 }
 
-// look finds the caller from its credential.
-func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
+// authenticate authenticates the caller by its credential.
+func (p *peer) authenticate(credential func() (access.Caller, time.Time, error)) {
 	p.caller, p.notAfter, p.err = credential()
 	p.caller.Address = p.address
 	if !p.visits {
@@ -263,8 +266,8 @@ func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
 	p.known, p.expired = p.err == nil, reason.Of(p.err) == reason.CertificateExpired
 }
 
-// certificate finds who shows a certificate. The caller of one that expired, and may
-// be renewed, comes with an error whose reason is CertificateExpired.
+// certificate returns the caller of a certificate. For an expired one that may be renewed it
+// returns the caller and an error whose reason is CertificateExpired.
 func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, time.Time, error) {
 	end := chain[0].NotAfter
 	caller, err := auth.Authenticate(chain)
@@ -281,8 +284,8 @@ func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, 
 	return access.Caller{}, end, err
 }
 
-// shows reports whether the peer shows what a method needs.
-func (p *peer) shows(needed Proof) bool {
+// presents reports whether the peer presents the credential that a method needs.
+func (p *peer) presents(needed Proof) bool {
 	if p.visits {
 		return p.known && needed == NeedsDevice
 	}
@@ -293,12 +296,14 @@ func (p *peer) shows(needed Proof) bool {
 		return p.expired || p.known && p.caller.Paired
 	case NeedsCertificate:
 		return p.known && p.caller.Paired
+	case NeedsHost:
+		return p.known || p.root
 	default:
 		return p.known
 	}
 }
 
-// from is where a request came from: an address, or the socket and whose process.
+// from returns the source of a request: an address, or the socket and the process.
 func from(r *http.Request, socket localsocket.Peer, local bool, neighbor localsocket.Peer, near bool) string {
 	switch {
 	case local:
@@ -316,16 +321,16 @@ func host(addr string) string {
 	return addr
 }
 
-// authenticated reports whether the peer showed a credential of a member, be it one that
+// authenticated reports whether the peer presented a member's credential, including one that has
 // expired and may be renewed.
 func (p peer) authenticated() bool { return p.known || p.expired }
 
-// keys name the rate limit buckets that the peer's requests are taken from: its
-// principal and its address, or its network where that is IPv6. So many devices of
-// one principal, or many principals at one address, get no more than one does. Callers without a credential have the
-// address alone. Known callers on the gateway's own host have the principal alone:
-// an operator and an agent there have the same address, and the agent could use up
-// the requests that the operator needs to stop it.
+// keys returns the rate limit buckets of the peer: its principal and its address, or its network
+// for IPv6. Many devices of one principal, or many principals at one address, therefore share one
+// limit. A caller without a credential has only the bucket of its address. An authenticated caller
+// on the gateway's own host has only the bucket of its principal: an operator and an agent there
+// have the same address, and the agent could exhaust the requests that the operator needs to stop
+// it.
 func (p peer) keys() []string {
 	if !p.authenticated() {
 		return []string{limit.Address(p.address)}
@@ -337,27 +342,26 @@ func (p peer) keys() []string {
 	return keys
 }
 
-// refuseStrangers refuses requests of callers without the credential that their
-// method needs, before their body is read. The guard alone would come too late: the
-// library receives, inflates and decodes a message before it calls an interceptor,
-// and strangers must not cause that work.
+// refuseStrangers refuses requests without the credential that their method needs before their body
+// is read. The guard alone would be too late: the library receives, inflates and decodes a message
+// before it calls an interceptor, and unauthenticated clients must not cause that work.
 func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	answers := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, _ := r.Context().Value(callerKey{}).(peer)
 		method, listed := methods[r.URL.Path]
-		if who.known || !listed || who.shows(method.Needs) {
+		if who.known || !listed || who.presents(method.Needs) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		err := toConnect(r.Context(), g.log, r.URL.Path, g.admit(r.Context(), r.URL.Path))
 		if err == nil {
-			// Nobody is admitted nowhere; were it otherwise, the body waits.
+			// The method has NeedsSignature: its handler verifies the signature.
 			next.ServeHTTP(w, r)
 			return
 		}
 		if werr := answers.Write(w, r, err); werr != nil {
-			// The peer is gone; there is nobody to tell.
+			// The peer has disconnected.
 			return
 		}
 	})

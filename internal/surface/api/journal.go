@@ -19,22 +19,22 @@ import (
 	"palyra/internal/surface/api/export"
 )
 
-// Evidence is what the gateway keeps beside the events.
+// Evidence is the evidence that the gateway stores outside the events.
 type Evidence interface {
 	// Snapshot returns the content behind a policy snapshot digest.
 	Snapshot(ctx context.Context, digest string) ([]byte, error)
-	// Attestation finds one by its own id or by its proposal's.
+	// Attestation finds an attestation by its own id or by its proposal's.
 	Attestation(ctx context.Context, id string) (attest.Listed, error)
-	// Attestations lists one page, newest first.
+	// Attestations returns one page, newest first.
 	Attestations(ctx context.Context, size int, token string) (list []attest.Listed, next string, err error)
-	// KeySet is what an offline verifier needs, as JSON.
+	// KeySet returns the keys that an offline verifier needs, as JSON.
 	KeySet() (json.RawMessage, error)
 }
 
 const defaultEvents = 100
 
-// fullPage is how many bytes of payloads one page of events holds, if it holds
-// more than one: clients read no message that is larger than MaxMessage.
+// fullPage bounds the payload bytes in a page of more than one event: clients refuse messages above
+// MaxMessage.
 const fullPage = MaxMessage / 2
 
 type journalService struct {
@@ -42,12 +42,12 @@ type journalService struct {
 	evidence Evidence
 }
 
-// ListEvents returns one page, oldest first unless the newest are asked for.
+// ListEvents returns one page, oldest first unless the newest are requested.
 func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
 	f := filterOf(req.GetFilter())
 	f.After, f.Limit, f.Newest = req.GetAfter(), int(req.GetPageSize()), req.GetNewestFirst()
 	if before := req.GetBefore(); before == 1 {
-		return &palyrav1.ListEventsResponse{}, nil // there is no event before the first
+		return &palyrav1.ListEventsResponse{}, nil // no event precedes the first
 	} else if before > 0 {
 		f.UpTo = before - 1
 	}
@@ -70,7 +70,7 @@ func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEvent
 	if n < f.Limit && n == len(page) {
 		return res, nil
 	}
-	// Nothing is before the first event.
+	// No event precedes the first one.
 	if last := page[n-1].Seq; !f.Newest {
 		res.NextAfter = last
 	} else if last > 1 {
@@ -129,7 +129,7 @@ func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetChe
 		return nil, err
 	}
 	if cp.Size == 0 {
-		return nil, reason.Errorf(reason.NotFound, "there is no checkpoint yet").WithRemedy("Ask for a fresh one.")
+		return nil, reason.Errorf(reason.NotFound, "the journal has no checkpoint yet").WithRemedy("Request a fresh one.")
 	}
 	key, err := signerOf(cp, j.log.Keys())
 	if err != nil {
@@ -138,8 +138,8 @@ func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetChe
 	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: key}, nil
 }
 
-// signerOf returns the key that the checkpoint was signed with: after the key
-// was changed the newest checkpoint may be one of an older key.
+// signerOf returns the key that signed the checkpoint: after a key change, the newest checkpoint
+// may be signed by an older key.
 func signerOf(cp journal.Checkpoint, keys []string) (string, error) {
 	for _, key := range keys {
 		known, err := journal.ParseKeys(key)
@@ -150,10 +150,10 @@ func signerOf(cp journal.Checkpoint, keys []string) (string, error) {
 			return key, nil
 		}
 	}
-	return "", fmt.Errorf("the checkpoint over %d events is signed by no key of the journal", cp.Size)
+	return "", fmt.Errorf("the checkpoint over %d events is not signed by a key of the journal", cp.Size)
 }
 
-// ProveEvent proves an event, and optionally that the checkpoint extends an
+// ProveEvent returns an inclusion proof of an event, and optionally a consistency proof against an
 // older tree.
 func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
 	p, err := j.log.Prove(ctx, req.GetSeq())
@@ -215,16 +215,16 @@ type attestations struct {
 	engine   *policy.Engine
 }
 
-// GetAttestation returns one envelope. Those that have digests of files are for callers who may
-// read the journal, which has them, too: a digest confirms a guess of the content.
+// GetAttestation returns one envelope. An envelope with file digests requires permission to read
+// the journal, which contains them too: a digest can confirm a guess of the content.
 func (a *attestations) GetAttestation(ctx context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
 	found, err := a.evidence.Attestation(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
 	if of := (attest.Envelope{JSON: found.Envelope}); of.NamesFiles() && !may(a.engine, callerOf(ctx), access.PermJournalRead) {
-		return nil, reason.Errorf(reason.PermissionDenied, "attestation %s has digests of files and of the call, which are for readers of the journal", found.ID).
-			WithRemedy("Ask a person with journal.read, such as an auditor, to look at it.")
+		return nil, reason.Errorf(reason.PermissionDenied, "attestation %s contains digests of files and of the call, which require journal.read", found.ID).
+			WithRemedy("Ask a user with journal.read, such as an auditor, to read it.")
 	}
 	return &palyrav1.GetAttestationResponse{
 		AttestationId: found.ID, ProposalId: found.ProposalID, EnvelopeJson: found.Envelope, JournalSeq: found.Seq,
@@ -251,7 +251,7 @@ func (a *attestations) ListAttestations(ctx context.Context, req *palyrav1.ListA
 	return res, nil
 }
 
-// GetKeySet returns what an offline verifier needs.
+// GetKeySet returns the keys that an offline verifier needs.
 func (a *attestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest) (*palyrav1.GetKeySetResponse, error) {
 	keys, err := a.evidence.KeySet()
 	if err != nil {

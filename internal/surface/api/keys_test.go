@@ -140,8 +140,8 @@ func (c *client) life() palyrav1connect.DeviceServiceClient {
 	return palyrav1connect.NewDeviceServiceClient(c.http, c.w.url)
 }
 
-// What was done with a device is listed by it, newest first and page by page: votes,
-// grants, runs, calls, tokens, members and devices; and nothing that another did.
+// TestDeviceActs: the acts of a device are listed newest first and page by page: votes, grants,
+// runs, calls, tokens, members and devices, and nothing of other devices.
 func TestDeviceActs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -206,9 +206,9 @@ func TestDeviceActs(t *testing.T) {
 	}
 }
 
-// Everybody sees the devices of their own and of their agents; others take access.read,
-// and who has it not does not learn which there are.
-func TestWhoMaySeeADevice(t *testing.T) {
+// TestDeviceVisibility: a member can see its own devices and those of its agents. Others require
+// access.read, without which their existence is not revealed.
+func TestDeviceVisibility(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, row := range []struct {
@@ -231,8 +231,9 @@ func TestWhoMaySeeADevice(t *testing.T) {
 	}
 }
 
-// The gateway's keys are replaced by its own host alone, and devices go on.
-func TestRotateKeyTakesTheHost(t *testing.T) {
+// TestRotateKeyNeedsTheHost: only the gateway's host can replace its keys, and devices continue to
+// work.
+func TestRotateKeyNeedsTheHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	keys := func(c *client) palyrav1connect.KeyServiceClient {

@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// liveRequests are the requests under way, by the device that made them, so
-// that a revoked device keeps no stream.
+// liveRequests are the requests in progress, by device, so that revoking a device ends its streams.
 type liveRequests struct {
 	mu       sync.Mutex
 	byDevice map[string]map[int]liveRequest
@@ -22,15 +21,15 @@ type liveRequests struct {
 
 type liveRequest struct {
 	cancel context.CancelCauseFunc
-	// key is the digest of the key that the device showed.
+	// key is the digest of the key that the device presented.
 	key string
-	// vouched is whom another issuer vouched for, zero for a credential of the
+	// vouched is the member that an external issuer authenticated, zero for a credential of the
 	// gateway's own.
 	vouched access.Principal
 }
 
-// enter registers a request of a device with a key, which cancel ends; leave must be
-// called when it ended.
+// enter registers a request of a device with a key; cancel ends the request. leave must be called
+// after it.
 func (l *liveRequests) enter(cancel context.CancelCauseFunc, device, key string, vouched access.Principal) (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +52,7 @@ func (l *liveRequests) enter(cancel context.CancelCauseFunc, device, key string,
 	}
 }
 
-// end ends the requests of a device and returns how many there were.
+// end cancels the requests of a device and returns their number.
 func (l *liveRequests) end(device string, why error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +62,7 @@ func (l *liveRequests) end(device string, why error) int {
 	return len(l.byDevice[device])
 }
 
-// endKey ends the requests that a device made with a key, and returns how many there
-// were.
+// endKey cancels the requests that a device made with a key and returns their number.
 func (l *liveRequests) endKey(device, key string, why error) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +75,8 @@ func (l *liveRequests) endKey(device, key string, why error) (n int) {
 	return n
 }
 
-// endVouched ends the requests of a member for whom another issuer vouched, and returns
-// how many there were.
+// endVouched cancels the requests of a member that an external issuer authenticated, and returns
+// their number.
 func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,33 +91,33 @@ func (l *liveRequests) endVouched(p access.Principal, why error) (n int) {
 	return n
 }
 
-// The bounds of streams that last: each costs tens of kilobytes, and what happens is sent to
-// all of them.
+// The bounds of long-lived streams: each costs tens of kilobytes, and every event is sent to all of
+// them.
 const (
 	mostStreamsEach = 256
 	mostStreams     = 2048
 )
 
-// openStreams are the streams that were let in, each with what looks whether its caller
-// may still use it.
+// openStreams are the admitted streams, each with a function that checks its caller's permission
+// again.
 type openStreams struct {
 	mu    sync.Mutex
 	looks map[int]func()
 	next  int
-	// lasting counts those that last, by principal, and total all of them.
+	// lasting counts the long-lived streams by principal, and total counts all of them.
 	lasting map[access.Principal]int
 	total   int
 }
 
-// last counts a stream that lasts; leave must be called when it ended. At the bound of the
-// gateway a principal that has none still gets one, so that nobody keeps others out.
+// last counts a long-lived stream; leave must be called when it ended. At the bound of the gateway
+// a principal without a stream still gets one, so that no principal can lock out others.
 func (o *openStreams) last(of access.Principal) (leave func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	own := o.lasting[of]
 	if own >= mostStreamsEach || o.total >= mostStreams && own > 0 {
-		return nil, reason.Errorf(reason.QuotaExceeded, "%s has %s open, and the gateway %d", of, text.Plural(own, "stream"), o.total).
-			WithRemedy("Close some: pages of the console, and commands that follow something.")
+		return nil, reason.Errorf(reason.QuotaExceeded, "opening a stream: %s has %s open, and the gateway has %d in total", of, text.Plural(own, "stream"), o.total).
+			WithRemedy("Close console pages or commands that follow events.")
 	}
 	if o.lasting == nil {
 		o.lasting = make(map[access.Principal]int)
@@ -136,8 +134,8 @@ func (o *openStreams) last(of access.Principal) (leave func(), err error) {
 	}, nil
 }
 
-// enter registers a stream; leave must be called when it ended. A stream enters before its
-// permission is looked at for the first time, so that no change comes in between.
+// enter registers a stream; leave must be called when it ended. A stream is registered before its
+// permission is first checked, so that a change in between is not missed.
 func (o *openStreams) enter(look func()) (leave func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,7 +152,7 @@ func (o *openStreams) enter(look func()) (leave func()) {
 	}
 }
 
-// look looks at all streams again.
+// look checks the permissions of all streams again.
 func (o *openStreams) look() {
 	o.mu.Lock()
 	looks := slices.Collect(maps.Values(o.looks))
@@ -164,8 +162,8 @@ func (o *openStreams) look() {
 	}
 }
 
-// until ends a request at the end of its credential, so that no stream is older than
-// what let it in, and says why; stop must be called when the request ended.
+// until cancels a request when its credential expires, with the error that why returns, so that no
+// stream outlives its credential. stop must be called when the request ended.
 func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (stop func()) {
 	if end.IsZero() {
 		return func() {}
@@ -174,13 +172,12 @@ func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (sto
 	return func() { timer.Stop() }
 }
 
-// socketLook is how often a request over the socket of the local operator is looked at
-// again: whoever puts the operator's key elsewhere tells no palyrad, and it ends the
-// socket.
+// socketLook is how often a request over the local operator's socket is checked again. Moving the
+// operator's key ends the socket's access, and palyrad receives no notification of it.
 const socketLook = 5 * time.Second
 
-// whileGood ends a request once its credential is refused; stop must be called when the
-// request ended.
+// whileGood cancels a request once its credential is refused; stop must be called when the request
+// ended.
 func whileGood(ctx context.Context, cancel context.CancelCauseFunc, look func() error) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -204,7 +201,7 @@ func whileGood(ctx context.Context, cancel context.CancelCauseFunc, look func() 
 	}
 }
 
-// cut returns why the gateway itself ended a request, nil when it did not.
+// cut returns why the gateway itself ended a request, or nil.
 func cut(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -35,9 +35,9 @@ func (f *flaky) AuthenticateHost() (access.Caller, error)                   { re
 func (f *flaky) AuthenticateAgent(string) (access.Caller, error)            { return f.Authenticate(nil) }
 func (f *flaky) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
 
-// A device that is revoked after it was let in and before its request is live
-// is seen by the second look.
-func TestRevokeBetweenTheLooks(t *testing.T) {
+// TestRevokedBetweenChecks: a device that is revoked after its authentication, and before its
+// request is registered, is detected by the second check.
+func TestRevokedBetweenChecks(t *testing.T) {
 	t.Parallel()
 	for times, known := range map[int]bool{0: false, 1: false, 2: true} {
 		var live liveRequests
@@ -140,9 +140,10 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	})
 }
 
-// A request over the socket ends soon after the socket is no credential any more, of
-// which nobody tells palyrad. Whoever shows a certificate is told of by identity.
-func TestSocketRequestsAreLookedAtAgain(t *testing.T) {
+// TestSocketRequestsAreRechecked: a request over the socket ends soon after the socket is no longer
+// a credential, of which palyrad gets no notification. Package identity notifies about
+// certificates.
+func TestSocketRequestsAreRechecked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {

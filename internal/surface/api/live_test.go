@@ -131,8 +131,9 @@ func TestRevocationStopsACall(t *testing.T) {
 	})
 }
 
-// On the order to stop, streams that only watch end, and calls go on.
-func TestStopEndsWatchesAndLetsCallsFinish(t *testing.T) {
+// TestStopEndsWatchesButNotCalls: when the gateway stops, streams that only watch end, and calls
+// continue.
+func TestStopEndsWatchesButNotCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began, release := make(chan struct{}), make(chan struct{})

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// letsPeopleIn lets the people of a provider log in.
-func letsPeopleIn(p *logintest.Provider) func(*world) {
+// withLoginProvider configures a provider for logins.
+func withLoginProvider(p *logintest.Provider) func(*world) {
 	return func(w *world) {
 		w.people = login.Config{
 			Issuer: p.Issuer(), ClientID: logintest.ClientID, Secret: func() (string, error) { return logintest.Secret, nil }, Scopes: []string{"openid"},
@@ -42,7 +42,7 @@ func TestLogIn(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
 	provider.SignIn(logintest.Person{Subject: "s-fay", Name: "fay", Groups: []string{"approvers"}})
-	w := newWorld(t, letsPeopleIn(provider))
+	w := newWorld(t, withLoginProvider(provider))
 	stranger := w.connect("", nil).logins()
 	about := must.Get(stranger.DescribeLogin(t.Context(), &palyrav1.DescribeLoginRequest{}))(t)
 	if about.GetIssuer() != provider.Issuer() || about.GetCaCertificate() != string(w.authority.RootPEM()) || !about.GetDeviceFlow() {

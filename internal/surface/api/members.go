@@ -17,45 +17,46 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// Members keeps members and their devices.
+// Members stores members and their devices.
 type Members interface {
 	List() []access.Member
 	Add(ctx context.Context, by access.Caller, m NewMember) (Credential, error)
-	// Collect returns the credential of a member that the caller added with the same key,
-	// and that was never used; false where there is none.
+	// Collect returns the unused credential of a member that the caller added earlier with the same
+	// key; false if none exists.
 	Collect(ctx context.Context, by access.Caller, m NewMember) (Credential, bool, error)
-	// What follows is in force, and known to policy, when it returns.
+	// A change by one of the following methods is in force, and visible to policy, when the method
+	// returns.
 	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
 	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error)
 	ConsentToAgent(ctx context.Context, by access.Caller, c identity.Consent) (access.Member, error)
-	// Waiting are the agents of an owner that wait for consent.
+	// Waiting returns the agents of an owner that wait for consent.
 	Waiting(owner access.Principal) []access.Principal
-	// Confirmed are the members that the gateway's host confirmed lately.
+	// Confirmed returns the members that the gateway's host confirmed recently.
 	Confirmed() []access.Principal
-	// History is who made, changed and confirmed the members.
+	// History returns who created, changed and confirmed the members.
 	History() provenance.History
 	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
 	Devices() []identity.Device
-	// Binding is who logs in as a member; false for one that does not.
+	// Binding returns the login identity of a member; false if it has none.
 	Binding(p access.Principal) (identity.Binding, bool)
-	// LogOut ends the session that a device is.
+	// LogOut ends the login session that a device represents.
 	LogOut(ctx context.Context, deviceID string) error
 	Renew(ctx context.Context, deviceID, byKey string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
 	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
 	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
-	// Added are the devices that somebody was given lately, and that a principal has
-	// to know of.
+	// Added returns the recently added devices that a principal must be notified of.
 	Added(p access.Principal) []identity.Device
-	// OldKeys are those of which a replaced key was used lately.
+	// OldKeys returns the devices for which a replaced key was used recently.
 	OldKeys(p access.Principal) []identity.Device
-	// PresenceKeys are those whose presence key changed lately, or waits.
+	// PresenceKeys returns the devices whose presence key changed recently or waits for
+	// confirmation.
 	PresenceKeys(p access.Principal) []identity.Device
 }
 
-// NewMember is a member to be added.
+// NewMember is a request to add a member.
 type NewMember struct {
 	Name  string
 	Kind  access.Kind
@@ -63,7 +64,7 @@ type NewMember struct {
 	Owner access.Principal
 	// Request is a PKCS #10 certificate request, PEM.
 	Request []byte
-	// AcceptLoss says that the caller was told who loses the power to answer
+	// AcceptLoss confirms that the caller was warned about users who lose the power to answer
 	// approvals.
 	AcceptLoss bool
 }
@@ -106,7 +107,7 @@ func (m *members) AddMember(ctx context.Context, req *palyrav1.AddMemberRequest)
 	}, nil
 }
 
-// mayGive asks policy before a role is given that can give roles.
+// mayGive checks policy before granting a role that can grant roles.
 func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 	for _, r := range roles {
 		if r != access.RoleOwner && r != access.RoleAdmin {
@@ -123,7 +124,7 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 // ListMembers lists the members.
 func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	res := &palyrav1.ListMembersResponse{}
-	hands := m.admin.History().Hands()
+	hands := m.admin.History().Controllers()
 	for _, member := range m.admin.List() {
 		if member.Removed() && !req.GetRemoved() {
 			continue
@@ -152,7 +153,7 @@ func memberMessage(m access.Member) *palyrav1.Member {
 	}
 }
 
-// UpdateMember gives and takes roles, and gives an agent another owner.
+// UpdateMember adds and removes roles, and changes the owner of an agent.
 func (m *members) UpdateMember(ctx context.Context, req *palyrav1.UpdateMemberRequest) (*palyrav1.UpdateMemberResponse, error) {
 	c := identity.MemberChange{Member: req.GetMember(), AcceptLoss: req.GetAcceptLoss()}
 	var err error
@@ -176,7 +177,7 @@ func (m *members) UpdateMember(ctx context.Context, req *palyrav1.UpdateMemberRe
 	return &palyrav1.UpdateMemberResponse{Member: memberMessage(after)}, nil
 }
 
-// DisableMember keeps a member from acting until it is enabled.
+// DisableMember suspends a member until it is enabled.
 func (m *members) DisableMember(ctx context.Context, req *palyrav1.DisableMemberRequest) (*palyrav1.DisableMemberResponse, error) {
 	after, err := m.stand(ctx, req, m.admin.DisableMember)
 	if err != nil {
@@ -194,7 +195,7 @@ func (m *members) EnableMember(ctx context.Context, req *palyrav1.EnableMemberRe
 	return &palyrav1.EnableMemberResponse{Member: memberMessage(after)}, nil
 }
 
-// ConfirmMember says that a member is who it is said to be.
+// ConfirmMember confirms the identity of a member.
 func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMemberRequest) (*palyrav1.ConfirmMemberResponse, error) {
 	after, err := m.admin.ConfirmMember(ctx, callerOf(ctx).Principal, req.GetMember())
 	if err != nil {
@@ -203,7 +204,7 @@ func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMember
 	return &palyrav1.ConfirmMemberResponse{Member: memberMessage(after)}, nil
 }
 
-// ConsentToAgent lets an agent act in the caller's name, or no longer.
+// ConsentToAgent lets an agent act in the caller's name, or withdraws that.
 func (m *members) ConsentToAgent(ctx context.Context, req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
 	after, err := m.admin.ConsentToAgent(ctx, callerOf(ctx), identity.Consent{Agent: req.GetAgent(), Withdraw: req.GetWithdraw()})
 	if err != nil {
@@ -212,7 +213,7 @@ func (m *members) ConsentToAgent(ctx context.Context, req *palyrav1.ConsentToAge
 	return &palyrav1.ConsentToAgentResponse{Member: memberMessage(after)}, nil
 }
 
-// RemoveMember ends a member for good.
+// RemoveMember removes a member permanently.
 func (m *members) RemoveMember(ctx context.Context, req *palyrav1.RemoveMemberRequest) (*palyrav1.RemoveMemberResponse, error) {
 	res := &palyrav1.RemoveMemberResponse{}
 	after, err := m.stand(ctx, req, func(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
@@ -229,7 +230,7 @@ func (m *members) RemoveMember(ctx context.Context, req *palyrav1.RemoveMemberRe
 	return res, nil
 }
 
-// standing is a request about whether a member may act.
+// standing is a request that changes whether a member may act.
 type standing interface {
 	GetMember() string
 	GetReason() string
@@ -244,9 +245,8 @@ func (m *members) stand(ctx context.Context, req standing, change func(context.C
 	return change(ctx, caller.Principal, identity.Standing{Member: req.GetMember(), Reason: req.GetReason(), AcceptLoss: req.GetAcceptLoss()})
 }
 
-// mayTouch asks policy before a member is changed that can change members, or one
-// becomes or ends being so. Identity asks again, by roles, when nothing changes
-// meanwhile.
+// mayTouch checks policy before a change of a member who can change members, before or after the
+// change. Package identity checks the roles again while the change is locked.
 func (m *members) mayTouch(caller access.Caller, name string, owner access.Principal, given []access.Role) error {
 	roles := slices.Clone(given)
 	for _, known := range m.admin.List() {
@@ -290,7 +290,7 @@ func (d *devices) RenewCertificate(ctx context.Context, req *palyrav1.RenewCerti
 	return &palyrav1.RenewCertificateResponse{CertificateChain: c.Chain, CaCertificate: c.Root}, nil
 }
 
-// RevokeDevice refuses a device from now on.
+// RevokeDevice revokes a device.
 func (d *devices) RevokeDevice(ctx context.Context, req *palyrav1.RevokeDeviceRequest) (*palyrav1.RevokeDeviceResponse, error) {
 	dev, err := d.admin.Revoke(ctx, callerOf(ctx), req.GetDeviceId(), req.GetReason(), req.GetAcceptLoss())
 	if err != nil {
@@ -299,7 +299,7 @@ func (d *devices) RevokeDevice(ctx context.Context, req *palyrav1.RevokeDeviceRe
 	return &palyrav1.RevokeDeviceResponse{Device: deviceMessage(dev)}, nil
 }
 
-// RenameDevice gives a device another name.
+// RenameDevice changes the name of a device.
 func (d *devices) RenameDevice(ctx context.Context, req *palyrav1.RenameDeviceRequest) (*palyrav1.RenameDeviceResponse, error) {
 	dev, err := d.admin.RenameDevice(ctx, callerOf(ctx).Principal, req.GetDeviceId(), req.GetName())
 	if err != nil {
@@ -308,7 +308,7 @@ func (d *devices) RenameDevice(ctx context.Context, req *palyrav1.RenameDeviceRe
 	return &palyrav1.RenameDeviceResponse{Device: deviceMessage(dev)}, nil
 }
 
-// AddDevice gives a member whose credential is lost another device.
+// AddDevice adds a device to a member whose credential is lost.
 func (d *devices) AddDevice(ctx context.Context, req *palyrav1.AddDeviceRequest) (*palyrav1.AddDeviceResponse, error) {
 	c, err := d.admin.AddDevice(ctx, callerOf(ctx), identity.Recovery{
 		Member: req.GetMember(), Request: requestPEM(req.GetCertificateRequest()), RevokeOld: req.GetRevokeOld(), AcceptLoss: req.GetAcceptLoss(),
@@ -323,9 +323,9 @@ func (d *devices) AddDevice(ctx context.Context, req *palyrav1.AddDeviceRequest)
 	return res, nil
 }
 
-// toldOfConfirmed is a notice for everybody: the word of the gateway's host makes one
-// person two where nobody else looked.
-func toldOfConfirmed(members []access.Principal) []string {
+// confirmationNotices returns a notice for all members. A confirmation on the gateway's host is not
+// reviewed by a second member, and could let one person count as two.
+func confirmationNotices(members []access.Principal) []string {
 	if len(members) == 0 {
 		return nil
 	}
@@ -337,11 +337,11 @@ func toldOfConfirmed(members []access.Principal) []string {
 	if more := len(names) - most; more > 0 {
 		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
-	return []string{"confirmed on the gateway's host in the last seven days to be people of their own: " + strings.Join(names, ", ")}
+	return []string{"confirmed on the gateway's host in the last seven days as distinct people: " + strings.Join(names, ", ")}
 }
 
-// toldOfWaiting are notices for the owner of agents.
-func toldOfWaiting(agents []access.Principal) []string {
+// waitingAgentNotices returns notices for the owner of agents.
+func waitingAgentNotices(agents []access.Principal) []string {
 	var list []string
 	for _, p := range agents {
 		list = append(list, fmt.Sprintf("%s waits for your consent to act in your name: `palyra members consent %s`", p, p))
@@ -349,52 +349,52 @@ func toldOfWaiting(agents []access.Principal) []string {
 	return list
 }
 
-// toldOfChats are notices for the member that users of chats were mapped to.
-func toldOfChats(users []notify.ChatUser) []string {
+// chatUserNotices returns notices for the member to which chat users are mapped.
+func chatUserNotices(users []notify.ChatUser) []string {
 	var list []string
 	for _, u := range users {
-		list = append(list, fmt.Sprintf("%s mapped the user %s/%s of Slack to you, whose votes do not count before you consent: `palyra notify slack consent %[2]s/%[3]s`", u.By, u.Team, u.User))
+		list = append(list, fmt.Sprintf("%s mapped the Slack user %s/%s to you; their votes do not count before you consent: `palyra notify slack consent %[2]s/%[3]s`", u.By, u.Team, u.User))
 	}
 	return list
 }
 
-// toldOfDevices are notices for one caller: whoever holds such a device is the
-// member, so the member and the owners have to know.
-func toldOfDevices(added []identity.Device) []string {
+// deviceNotices returns notices for one caller about added devices. The holder of an added device
+// acts as its member, so the member and the owners are notified.
+func deviceNotices(added []identity.Device) []string {
 	var list []string
 	for _, d := range added {
-		next := "if nobody meant it: `palyra devices revoke " + d.ID + "`"
+		next := "if this was not intended: `palyra devices revoke " + d.ID + "`"
 		if d.Revoked() {
-			next = "it was revoked since; `palyra devices show " + d.ID + "` says what was done with it"
+			next = "it has been revoked; `palyra devices show " + d.ID + "` lists its activity"
 		}
 		list = append(list, fmt.Sprintf("%s was given another device, %s, at %s; %s", d.Principal, d.ID, d.CreatedAt.Format(time.RFC3339), next))
 	}
 	return list
 }
 
-// toldOfOldKeys are alarms: somebody has a copy of a credential.
-func toldOfOldKeys(devices []identity.Device) []string {
+// oldKeyAlarms returns alarms: the use of a replaced key means that a copy of a credential exists.
+func oldKeyAlarms(devices []identity.Device) []string {
 	var list []string
 	for _, d := range devices {
-		list = append(list, fmt.Sprintf("a replaced key of device %s of %s was used at %s: somebody holds a copy of its old credential; if that is none of yours: `palyra devices revoke %s`",
+		list = append(list, fmt.Sprintf("a replaced key of device %s of %s was used at %s: a copy of its old credential exists; if it is not yours: `palyra devices revoke %s`",
 			d.ID, d.Principal, d.OldKeyAt.Format(time.RFC3339), d.ID))
 	}
 	return list
 }
 
-// toldOfPresence are notices for one caller: whoever has a presence key of somebody
-// counts as being there.
-func toldOfPresence(devices []identity.Device) []string {
+// presenceKeyNotices returns notices for one caller: the holder of a presence key counts as the
+// present member.
+func presenceKeyNotices(devices []identity.Device) []string {
 	var list []string
 	for _, d := range devices {
 		of, k := "device "+d.ID+" of "+d.Principal.String(), d.Presence
 		switch {
 		case k.Waits:
-			list = append(list, fmt.Sprintf("the presence key of %s waits to be confirmed: `palyra key presence --confirm %s`; if nobody meant it: `palyra devices revoke %s`", of, d.ID, d.ID))
+			list = append(list, fmt.Sprintf("the presence key of %s is not confirmed: `palyra key presence --confirm %s`; if it was not intended: `palyra devices revoke %s`", of, d.ID, d.ID))
 		case len(k.Public) > 0:
-			list = append(list, fmt.Sprintf("%s got a presence key at %s; if that was none of yours: `palyra devices revoke %s`", of, k.At.Format(time.RFC3339), d.ID))
+			list = append(list, fmt.Sprintf("%s got a presence key at %s; if it is not yours: `palyra devices revoke %s`", of, k.At.Format(time.RFC3339), d.ID))
 		default:
-			list = append(list, fmt.Sprintf("the gateway's host took the presence key from %s at %s", of, k.ResetAt.Format(time.RFC3339)))
+			list = append(list, fmt.Sprintf("the gateway's host removed the presence key of %s at %s", of, k.ResetAt.Format(time.RFC3339)))
 		}
 	}
 	return list
@@ -408,7 +408,7 @@ func deviceMessage(d identity.Device) *palyrav1.Device {
 	}
 }
 
-// requestPEM wraps a DER request, which is what the API takes.
+// requestPEM encodes a DER request as the PEM that the API requires.
 func requestPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }

@@ -18,7 +18,7 @@ func (c *client) members() palyrav1connect.AccessServiceClient {
 
 // Every change of members is for owners and admins, what concerns owners and admins
 // for owners alone, and whoever may not is told so in the same way, and journaled.
-func TestWhoChangesMembers(t *testing.T) {
+func TestMemberChangePermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	adam := w.admit(access.User("adam"), access.Principal{}, access.RoleAdmin)

@@ -17,21 +17,21 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// Audit says what the journal gets from a method.
+// Audit selects the journal entry of a method.
 type Audit string
 
-// The audit kinds. Refusals of any method are journaled whatever its kind.
+// The audit kinds. Refusals are journaled for every kind.
 const (
-	// AuditNone is for reads: nothing is journaled when they succeed.
+	// AuditNone is for reads: a successful read is not journaled.
 	AuditNone Audit = "none"
-	// AuditRoom is for changes that the package behind the method journals
-	// itself, in the transaction that makes them.
+	// AuditRoom is for changes that the package behind the method journals, in the transaction that
+	// makes them.
 	AuditRoom Audit = "room"
-	// AuditExport is for bulk reads: who took a copy, and of what.
+	// AuditExport is for bulk reads: the journal records the caller and the exported data set.
 	AuditExport Audit = "export"
 )
 
-// The limit classes; config has a bucket for each.
+// The limit classes; the configuration has a bucket for each.
 const (
 	LimitRead     limit.Class = "read"
 	LimitMutate   limit.Class = "mutate"
@@ -43,52 +43,54 @@ const (
 	LimitLogin    limit.Class = "login"
 )
 
-// Proof is what a method asks of its caller, from the most to the least.
+// Proof is the credential that a method requires, from the strongest to the weakest.
 type Proof int
 
 // The proofs.
 const (
-	// NeedsCertificate wants the certificate of a device, valid now. It is for methods
-	// that certify keys: what has no certificate of its own makes none.
+	// NeedsCertificate requires a valid device certificate. It is for methods that certify keys: a
+	// caller without a certificate cannot issue one.
 	NeedsCertificate Proof = iota
-	// NeedsDevice also takes the socket of the local operator, a token, and a session of
-	// the console.
+	// NeedsDevice also accepts the socket of the local operator, a token, and a console session.
 	NeedsDevice
-	// NeedsProgram takes what NeedsDevice takes, but no session of the console: it is for
-	// what leads to other credentials or keys, what no page needs, and what is about the
-	// machine of whoever asks.
+	// NeedsProgram accepts the same as NeedsDevice except console sessions. It is for methods that
+	// lead to other credentials or keys, that no page needs, or that concern the caller's machine.
 	NeedsProgram
-	// NeedsRenewable wants a certificate, also one that expired at most ca.RenewableFor ago.
+	// NeedsHost accepts root over the socket of the local operator, and every credential that
+	// NeedsProgram accepts. The handler decides which of these callers acts for the gateway's
+	// host.
+	NeedsHost
+	// NeedsRenewable requires a certificate that is valid or expired at most ca.RenewableFor ago.
 	NeedsRenewable
-	// NeedsSignature is for routes whose requests are signed, whoever brings them. The handler
-	// verifies the signature first, and counts a request without a valid one with CountAgain:
-	// so a flood of those does not have a signed request refused.
+	// NeedsSignature is for routes whose requests are signed, independent of the sender. The
+	// handler verifies the signature first, and counts a request without a valid one with
+	// CountAgain. A flood of unsigned requests therefore does not block signed ones.
 	NeedsSignature
-	// NeedsNothing is for methods that return no data of any caller.
+	// NeedsNothing is for methods that return no caller's data.
 	NeedsNothing
 )
 
-// Method is one row of the table.
+// Method is one row of the access table.
 type Method struct {
-	// Permission is the Cedar action that the caller needs. The handler may
-	// ask for more where the resource matters.
+	// Permission is the Cedar action that the caller needs. The handler may require more for
+	// particular resources.
 	Permission access.Permission
 	Audit      Audit
 	Limit      limit.Class
-	// Needs is what a caller has to show.
+	// Needs is the credential that the caller must present.
 	Needs Proof
 }
 
-// Lookup returns the row of a method by its procedure; false when there is none.
+// Lookup returns the row of a method by its procedure; false if it has none.
 func Lookup(procedure string) (Method, bool) {
 	m, ok := methods[procedure]
 	return m, ok
 }
 
-// Methods are the rows by procedure, in no order.
+// Methods returns the rows by procedure, in no particular order.
 func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
 
-// reviewed are the rows as an access review reads them, ordered by procedure.
+// reviewed returns the rows for access reviews, ordered by procedure.
 func reviewed() []people.Method {
 	list := make([]people.Method, 0, len(methods))
 	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
@@ -98,7 +100,7 @@ func reviewed() []people.Method {
 	return list
 }
 
-// withheld are the methods that no session of the console may use, as "Service/Method".
+// withheld returns the methods that console sessions may not use, as "Service/Method".
 func withheld() (list []string) {
 	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
 		if name, own := strings.CutPrefix(procedure, "/palyra.v1."); own && methods[procedure].Needs != NeedsDevice {
@@ -108,27 +110,25 @@ func withheld() (list []string) {
 	return list
 }
 
-// methods has one row per method of the API. A method without a row is
-// denied, and a test walks the service descriptors to see that none lacks one.
+// methods has one row per method of the API. A method without a row is denied. A test walks the
+// service descriptors and fails if one has no row.
 var methods = map[string]Method{
 	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsProgram},
 	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsProgram},
 
-	// Which runs a caller may read and cancel beside its own is the handler's
-	// to say.
+	// The handler decides which runs of other callers are readable and cancellable.
 	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, NeedsProgram},
 	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, NeedsDevice},
 	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	// Also of a user's message on an open stream.
+	// Also for a user's message on an open stream.
 	palyrav1connect.GatewayServiceSendRunMessageProcedure: {access.PermRunStart, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.GatewayServiceCancelRunProcedure:      {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
-	// As for runs: whose calls a caller may see and end beside its own is the
-	// handler's to say.
+	// As for runs, the handler decides which calls of other callers are visible and cancellable.
 	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
@@ -138,8 +138,7 @@ var methods = map[string]Method{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
 	palyrav1connect.ApprovalsServiceEditApprovalProcedure:   {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
-	// Requesters and those who decide all may call tools; who may withdraw
-	// which approval is the desk's to say.
+	// Requesters and approvers all may call tools; the desk decides who may withdraw an approval.
 	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, NeedsDevice},
@@ -173,11 +172,11 @@ var methods = map[string]Method{
 
 	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCertificate},
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
-	// A change that concerns owners or admins also needs access.write_owner, which
-	// the handler asks.
+	// A change that concerns owners or admins also needs access.write_owner, which the handler
+	// checks.
 	palyrav1connect.AccessServiceUpdateMemberProcedure:  {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceConfirmMemberProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	// That only the owner of the agent consents, with a device, is identity's to say.
+	// Package identity requires that the caller is the agent's owner and uses a device.
 	palyrav1connect.AccessServiceConsentToAgentProcedure:     {access.PermAccessConsent, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
@@ -186,25 +185,26 @@ var methods = map[string]Method{
 	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsRenewable},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	// That it takes the device of the gateway's own host is identity's to say.
+	// Package identity requires the device of the gateway's own host.
 	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsCertificate},
 
-	// Others' devices take access.read, which is the handler's to say.
+	// Devices of other members need access.read, which the handler checks.
 	palyrav1connect.DeviceServiceGetDeviceProcedure:      {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.DeviceServiceListDeviceActsProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
-	// That it takes the device of the gateway's own host is the handler's to say.
+	// The handler requires the device of the gateway's own host.
 	palyrav1connect.KeyServiceListKeysProcedure:  {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.KeyServiceRotateKeyProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
 
-	// A presence key is its device's own; whose others count, and that it takes the
-	// gateway's host to take one away, is the handler's to say.
+	// A presence key belongs to its device. The handler checks who may confirm it, and that only
+	// the gateway's host removes one.
 	palyrav1connect.PresenceServiceChallengePresenceProcedure:   {access.PermDaemonStatus, AuditNone, LimitDecide, NeedsCertificate},
 	palyrav1connect.PresenceServiceRegisterPresenceKeyProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsCertificate},
 	palyrav1connect.PresenceServiceConfirmPresenceKeyProcedure:  {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PresenceServiceResetPresenceKeyProcedure:    {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsProgram},
+	palyrav1connect.PresenceServiceConfirmMembersProcedure:      {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsHost},
 
-	// A passkey is its member's own; who makes another count or ends it, and that others'
-	// take access.read, is the handler's to say.
+	// A passkey belongs to its member. The handler checks who may confirm or remove it, and
+	// requires access.read for the passkeys of others.
 	palyrav1connect.PresenceServiceBeginPasskeyEnrolmentProcedure:  {access.PermDaemonStatus, AuditNone, LimitMutate, NeedsDevice},
 	palyrav1connect.PresenceServiceFinishPasskeyEnrolmentProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PresenceServiceConfirmPasskeyProcedure:         {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
@@ -229,7 +229,7 @@ var methods = map[string]Method{
 	palyrav1connect.McpServiceCompleteUpstreamLoginProcedure: {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.McpServiceEndUpstreamLoginProcedure:      {access.PermUpstreamLogin, AuditRoom, LimitMutate, NeedsDevice},
 
-	// A package has up to 64 parts, which is more than changes may come at once.
+	// A package has up to 64 parts, more than the burst of the mutate limit.
 	palyrav1connect.SkillServiceStageSkillProcedure:        {access.PermSkillWrite, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SkillServiceInspectSkillProcedure:      {access.PermSkillWrite, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SkillServiceInstallSkillProcedure:      {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
@@ -241,24 +241,26 @@ var methods = map[string]Method{
 	palyrav1connect.SkillServiceTrustPublisherProcedure:    {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.SkillServiceDistrustPublisherProcedure: {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
 
-	// Sessions are for users alone; whose a caller may read and end beside its own
-	// is the handler's to say.
+	// Sessions are for users alone. The handler decides which sessions of other callers are
+	// readable and can be ended. They have no permissions of their own: new actions would change
+	// the policy schema and the digest of every snapshot, and earlier decisions could not be
+	// explained under it.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
-	// Whose tokens a caller may see and revoke beside its own is the handler's to
-	// say, and that it has each scope that it gives.
+	// The handler decides which tokens of other callers are visible and revocable, and requires
+	// that the caller has each scope that it grants.
 	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
-	// Who may make the token of a hook may have the hook watched.
+	// A caller that may create the token of a hook may also have the hook monitored.
 	palyrav1connect.InstallServiceRegisterInstalledProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsProgram},
 	palyrav1connect.InstallServiceListInstalledProcedure:     {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.InstallServiceRemoveInstalledProcedure:   {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsProgram},
 
-	// A test of a target is a message to whoever looks there, in the gateway's own words.
+	// A test of a target sends a fixed message of the gateway to the target's readers.
 	palyrav1connect.NotifyServiceListNotifyTargetsProcedure: {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.NotifyServiceTestNotifyProcedure:        {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.NotifyServiceListDeliveriesProcedure:    {access.PermNotifyRead, AuditNone, LimitRead, NeedsDevice},
@@ -267,8 +269,7 @@ var methods = map[string]Method{
 	palyrav1connect.NotifyServiceMapChatUserProcedure:       {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.NotifyServiceUnmapChatUserProcedure:     {access.PermNotifyWrite, AuditRoom, LimitMutate, NeedsDevice},
 
-	// Which secrets a caller may put, see, read and remove is the vault's to ask, of
-	// each one.
+	// The vault checks the permission to put, list, read and remove for each secret.
 	palyrav1connect.VaultServicePutSecretProcedure:      {access.PermVaultPut, AuditRoom, LimitSecret, NeedsDevice},
 	palyrav1connect.VaultServiceGetSecretProcedure:      {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.VaultServiceRevealSecretProcedure:   {access.PermVaultGet, AuditRoom, LimitSecret, NeedsDevice},
@@ -279,8 +280,8 @@ var methods = map[string]Method{
 	palyrav1connect.VaultServiceUnlockVaultProcedure:    {access.PermVaultRekey, AuditNone, LimitSecret, NeedsProgram},
 	palyrav1connect.VaultServiceGetVaultStatusProcedure: {access.PermVaultList, AuditNone, LimitRead, NeedsDevice},
 
-	// Everybody may ask about themselves and their agents; that the rest takes
-	// access.read is the handler's to say.
+	// Every caller may explain its own access and its agents' access; the handler requires
+	// access.read for the rest.
 	palyrav1connect.AccessReviewServiceExplainAccessProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
@@ -288,30 +289,30 @@ var methods = map[string]Method{
 	palyrav1connect.AccessReviewServiceListCeilingsProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceSetCeilingProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 
-	// That a device of somebody else takes access.write is the handler's to say.
+	// The handler requires access.write for a device of another member.
 	palyrav1connect.PairingServiceCreatePairingCodeProcedure: {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PairingServiceListPairingsProcedure:      {access.PermDevicePair, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.PairingServiceCancelPairingProcedure:     {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},
-	// The steps of a machine that has no credential yet. They return nothing of anybody.
+	// The steps of a machine that has no credential yet. They return no data of members.
 	palyrav1connect.PairingServiceBeginPairingProcedure:   {"", AuditNone, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceProvePairingProcedure:   {"", AuditRoom, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceConfirmPairingProcedure: {"", AuditRoom, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceCollectPairingProcedure: {"", AuditRoom, LimitPairing, NeedsNothing},
 
-	// Who logs in has no credential yet: the identity provider vouches.
+	// A user who logs in has no credential yet: the identity provider authenticates them.
 	palyrav1connect.LoginServiceDescribeLoginProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	palyrav1connect.LoginServiceBeginLoginProcedure:    {"", AuditNone, LimitLogin, NeedsNothing},
 	palyrav1connect.LoginServiceCompleteLoginProcedure: {"", AuditRoom, LimitLogin, NeedsNothing},
 	palyrav1connect.LoginServicePollLoginProcedure:     {"", AuditRoom, LimitLogin, NeedsNothing},
 	palyrav1connect.LoginServiceEndLoginProcedure:      {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsProgram},
 
-	// That links are for people with a device, and whose sessions a caller may see and end
-	// beside its own, is the handler's to say.
+	// The handler restricts links to users with a device, and decides which sessions of others are
+	// visible and can be ended.
 	palyrav1connect.ConsoleServiceCreateConsoleLoginProcedure:   {access.PermDaemonStatus, AuditRoom, LimitLogin, NeedsProgram},
 	palyrav1connect.ConsoleServiceListConsoleSessionsProcedure:  {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ConsoleServiceRevokeConsoleSessionProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.ConsoleServiceWhoamiProcedure:               {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
-	// What of it a caller is sent is the handler's to say, event by event.
+	// The handler filters the events for each caller.
 	palyrav1connect.ConsoleServiceWatchConsoleProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ConsoleServiceGetSettingsProcedure:  {access.PermConfigRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ConsoleServiceExamineProcedure:      {access.PermConfigRead, AuditNone, LimitMutate, NeedsDevice},
@@ -325,51 +326,50 @@ func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"
 }
 
-// Route is the row of what is served by plain HTTP beside the methods of the API, which
-// have the rows above.
+// Route is the row of a plain HTTP endpoint. The API's methods have the rows above.
 type Route struct {
-	// Listener is the setting whose listener serves it.
+	// Listener is the configuration key of the listener that serves the route.
 	Listener string
-	Says     string
-	// Guard is what it takes, as for a method. A route without one is for anybody who
-	// reaches the listener: give such a row to nothing that says what only some may
-	// know.
+	// Description says what the route returns.
+	Description string
+	// Guard is the access row, as for a method. A route without one is public to all who can reach
+	// the listener: it must not return restricted data.
 	Guard *Method
 }
 
-// everywhere are the listeners of guarded routes.
+// everywhere names the listeners of guarded routes.
 const everywhere = "listen.api, listen.agents"
 
 // routes has one row per pattern of a mux (net/http). A pattern without a row is
 // denied.
 var routes = map[string]Route{
-	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, of no caller and no call", nil},
-	"POST /hooks/v1/{agent}": {"listen.agents", "what agents ask and report by their hooks; also on the socket `hooks.sock` of the state directory, and nowhere else", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
+	"GET /metrics":           {"listen.metrics", "counters and durations for Prometheus, without data of callers or calls", nil},
+	"POST /hooks/v1/{agent}": {"listen.agents", "requests and reports of agents' hooks; otherwise served only on the socket `hooks.sock` of the state directory", &Method{access.PermHookReport, AuditRoom, LimitToolCall, NeedsDevice}},
 
-	console.PagesRoute:    {"listen.console", "the pages of the console, the same for everybody", nil},
-	console.LoginRoute:    {"listen.console", "a session for the token of a link, which is good once", nil},
-	console.AboutRoute:    {"listen.console", "whether people log in at an identity provider", nil},
-	console.ProviderRoute: {"listen.console", "the way to the identity provider, for a browser", nil},
-	console.CallbackRoute: {"listen.console", "the way back from there, for the browser that went", nil},
-	console.LogoutRoute:   {"listen.console", "the end of the session that the request shows", nil},
+	console.PagesRoute:    {"listen.console", "the pages of the console, identical for all users", nil},
+	console.LoginRoute:    {"listen.console", "a session for the single-use token of a link", nil},
+	console.AboutRoute:    {"listen.console", "whether users log in at an identity provider", nil},
+	console.ProviderRoute: {"listen.console", "redirect of a browser to the identity provider", nil},
+	console.CallbackRoute: {"listen.console", "callback from the identity provider, for the same browser", nil},
+	console.LogoutRoute:   {"listen.console", "logout: ends the session of the request", nil},
 
-	"GET /healthz": {"listen.metrics", "that palyrad runs", nil},
-	"GET /readyz":  {"listen.metrics", "that it is ready, or why not", nil},
+	"GET /healthz": {"listen.metrics", "liveness: palyrad runs", nil},
+	"GET /readyz":  {"listen.metrics", "readiness, with the problems if not ready", nil},
 
-	"GET " + resource.MetadataPath:                    {everywhere, "who gives access tokens for this gateway, and for what", &Method{"", AuditNone, LimitRead, NeedsNothing}},
-	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, where clients of MCP look for it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath:                    {everywhere, "metadata of the issuers of access tokens for this gateway", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, at the path that MCP clients use", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 
-	// About whom a caller may ask is the handler's to say, by the configuration.
+	// The handler checks by the configuration about whom a caller may ask.
 	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
 	"POST /access/v1/evaluations":            {everywhere, "the same for several calls; each counts", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
-	"POST /access/v1/requests":               {everywhere, "have people asked about a call that was denied", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
-	"GET /access/v1/requests/{task}":         {everywhere, "what people answered, to whoever had them asked", &Method{access.PermAccessEvaluateFor, AuditNone, LimitRead, NeedsDevice}},
-	"POST /access/v1/requests/{task}/cancel": {everywhere, "take the question back", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
-	"GET /access/v1/jwks":                    {everywhere, "the key of what AuthZEN's answers are bound with", &Method{"", AuditNone, LimitRead, NeedsNothing}},
-	"GET /.well-known/authzen-configuration": {everywhere, "where AuthZEN's routes are", &Method{"", AuditNone, LimitRead, NeedsNothing}},
-	presenceproof.Route:                      {everywhere, "votes that receivers of webhooks bring, each signed by the device of its voter", &Method{"", AuditRoom, LimitDecide, NeedsSignature}},
-	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP ([mcp.md](mcp.md))", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
-	ApprovalPageRoute:                        {everywhere, "how an approval is answered, and nothing of it", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"POST /access/v1/requests":               {everywhere, "request approval of a denied call", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
+	"GET /access/v1/requests/{task}":         {everywhere, "the answer to that request, for its requester", &Method{access.PermAccessEvaluateFor, AuditNone, LimitRead, NeedsDevice}},
+	"POST /access/v1/requests/{task}/cancel": {everywhere, "cancel that request", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitMutate, NeedsDevice}},
+	"GET /access/v1/jwks":                    {everywhere, "the public key that verifies the bindings of AuthZEN's answers", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	"GET /.well-known/authzen-configuration": {everywhere, "discovery of AuthZEN's routes", &Method{"", AuditNone, LimitRead, NeedsNothing}},
+	presenceproof.Route:                      {everywhere, "votes that webhook receivers forward, each signed by the voter's device", &Method{"", AuditRoom, LimitDecide, NeedsSignature}},
+	MCPRoute:                                 {everywhere, "MCP over Streamable HTTP (docs/mcp.md)", &Method{access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice}},
+	ApprovalPageRoute:                        {everywhere, "instructions for answering an approval, without its content", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 }
 
 // The guarded routes.
@@ -378,11 +378,11 @@ const (
 	ApprovalPageRoute = "GET /approvals/{id}"
 )
 
-// Routes are the rows by pattern, in no order.
+// Routes returns the rows by pattern, in no particular order.
 func Routes() iter.Seq2[string, Route] { return maps.All(routes) }
 
-// Listed serves handlers by their patterns, and denies those that have no row, or one
-// that takes a credential, which nothing looks at here (surfaces).
+// Listed serves handlers by their patterns. It denies patterns that have no row, and patterns that
+// need a credential, because it does not check credentials (see surfaces).
 func Listed(handlers map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handler := range handlers {
@@ -396,8 +396,8 @@ func Listed(handlers map[string]http.Handler) http.Handler {
 	return mux
 }
 
-// offered denies what is no method of a service that the API offers, so that nothing
-// is served beside the guard, whatever a mux was given.
+// offered denies requests that match no method of an offered service, so that nothing bypasses the
+// guard through the mux.
 func offered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")

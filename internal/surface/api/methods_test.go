@@ -101,9 +101,9 @@ var public = map[string]limit.Class{
 	"/palyra.v1.LoginService/PollLogin":        api.LimitLogin,
 }
 
-// Rows name permissions that Cedar knows, limit classes and audit kinds that
-// exist; only health, logins and the steps of a machine that pairs are public.
-func TestRowsMakeSense(t *testing.T) {
+// TestRowsAreValid: rows contain permissions known to Cedar, and existing limit classes and audit
+// kinds. Only health, logins and the pairing steps are public.
+func TestRowsAreValid(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}

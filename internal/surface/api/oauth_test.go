@@ -99,7 +99,7 @@ func TestOAuthTokens(t *testing.T) {
 		t.Errorf("nonsense: %s %q", res.Status, res.Header.Get("WWW-Authenticate"))
 	}
 	good := o.token("access.evaluate_for")
-	if res, text := o.send("POST", path+"?access_token="+good, ""); res.StatusCode != http.StatusUnauthorized || !strings.Contains(text, "a token in a URL counts for nothing") {
+	if res, text := o.send("POST", path+"?access_token="+good, ""); res.StatusCode != http.StatusUnauthorized || !strings.Contains(text, "tokens in a URL are not accepted") {
 		t.Errorf("in the URL: %s %s", res.Status, text)
 	}
 	if res, _ := o.send("POST", path+"?access_token="+good, good); res.StatusCode != http.StatusUnauthorized {
@@ -110,7 +110,7 @@ func TestOAuthTokens(t *testing.T) {
 	}
 
 	// The API takes none, though the scope is there; a token of the gateway's own, yes.
-	if res, text := o.send("POST", statusProcedure, o.token("daemon.status")); res.StatusCode != http.StatusForbidden || !strings.Contains(text, "takes no token of another issuer") {
+	if res, text := o.send("POST", statusProcedure, o.token("daemon.status")); res.StatusCode != http.StatusForbidden || !strings.Contains(text, "does not accept tokens of other issuers") {
 		t.Errorf("the API: %s %s", res.Status, text)
 	}
 	for _, procedure := range []string{"/palyra.v1.ApprovalsService/DecideApproval", "/palyra.v1.GatewayService/CallTool", "/palyra.v1.TokenService/CreateToken"} {
@@ -130,9 +130,9 @@ func TestOAuthTokens(t *testing.T) {
 	}
 }
 
-// TestOAuthMembersWhoMayLess: what a member loses, its tokens lose, and what is open
+// TestOAuthMembersWithFewerPermissions: what a member loses, its tokens lose, and what is open
 // with one ends.
-func TestOAuthMembersWhoMayLess(t *testing.T) {
+func TestOAuthMembersWithFewerPermissions(t *testing.T) {
 	t.Parallel()
 	open, ended := make(chan struct{}), make(chan struct{})
 	o := newOAuthWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -199,8 +199,8 @@ func TestResourceMetadata(t *testing.T) {
 	}
 }
 
-// TestCountAgain: each of several evaluations of a request counts.
-func TestCountAgain(t *testing.T) {
+// TestEachEvaluationIsCounted: each evaluation in a batch counts against the rate limit.
+func TestEachEvaluationIsCounted(t *testing.T) {
 	t.Parallel()
 	var counted int
 	o := newOAuthWorld(t, func(_ http.ResponseWriter, r *http.Request) {

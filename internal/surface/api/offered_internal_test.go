@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNothingBesideTheMethods: a handler that is no method of a service is not reached,
-// whoever put it beside them. The control is a method.
-func TestNothingBesideTheMethods(t *testing.T) {
+// TestUnlistedHandlersAreNotReached: a handler that is not a method of a service is not reachable,
+// even if it is registered next to them. The control is a method.
+func TestUnlistedHandlersAreNotReached(t *testing.T) {
 	t.Parallel()
 	handler := offered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	for path, want := range map[string]int{

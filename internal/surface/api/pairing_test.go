@@ -30,7 +30,7 @@ func (w *world) openPairings() *pairing.Host {
 
 type nobodyAnswers struct{}
 
-func (nobodyAnswers) Ask(ctx context.Context, _ pairing.Code, _ func(string)) (pairing.Yes, error) {
+func (nobodyAnswers) Ask(ctx context.Context, _ pairing.Code, _ func(string)) (pairing.Consent, error) {
 	<-ctx.Done()
 	return noYes{}, ctx.Err()
 }
@@ -44,9 +44,10 @@ func (c *client) pairing() palyrav1connect.PairingServiceClient {
 	return palyrav1connect.NewPairingServiceClient(c.http, c.w.url)
 }
 
-// TestWhoMakesCodes: people for themselves, those who may change members for others,
-// nobody else; and who may not see a code of somebody cannot tell that there is one.
-func TestWhoMakesCodes(t *testing.T) {
+// TestPairingCodePermissions: people can create codes for themselves, and members with permission
+// to change members for others. Callers that may not see a member's code cannot tell whether it
+// exists.
+func TestPairingCodePermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	adm := w.admit(access.User("adm"), access.Principal{}, access.RoleAdmin)
@@ -90,9 +91,9 @@ func TestWhoMakesCodes(t *testing.T) {
 	must.Get(w.dan.pairing().CancelPairing(t.Context(), &palyrav1.CancelPairingRequest{PairingId: mine[0].GetPairingId()}))(t)
 }
 
-// TestStrangersPair: the steps take no credential, say nothing of anybody, take no
-// large message, and have a limit of their own.
-func TestStrangersPair(t *testing.T) {
+// TestPairingIsPublic: the pairing steps need no credential, reveal nothing about members, accept
+// no large message, and have their own rate limit.
+func TestPairingIsPublic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	made := must.Get(w.alice.pairing().CreatePairingCode(t.Context(), &palyrav1.CreatePairingCodeRequest{Kind: palyrav1.PairingKind_PAIRING_KIND_PIN}))(t)

@@ -26,15 +26,15 @@ func (w *world) openPasskeys() *passkeys.Keeper {
 	w.t.Helper()
 	w.passkeys = must.Get(passkeys.New(w.t.Context(), passkeys.Config{
 		Store: w.db.Identity(), Members: w.registry, Gateway: w.rootDigest(), Now: w.now,
-		Independent:    w.identity.History().Hands().Independence().Independent,
+		Independent:    w.identity.History().Controllers().Independence().Independent,
 		AgentConnected: func(context.Context) (bool, error) { return w.agentConnected, nil },
 	}))(w.t)
 	must.Do(w.t, w.passkeys.At(consoleOrigin))
 	return w.passkeys
 }
 
-// enrols gives the client a passkey.
-func (c *client) enrols() (*passkeytest.Authenticator, *palyrav1.Passkey) {
+// enroll gives the client a passkey.
+func (c *client) enroll() (*passkeytest.Authenticator, *palyrav1.Passkey) {
 	t := c.w.t
 	t.Helper()
 	a := passkeytest.New(t, consoleOrigin)
@@ -66,7 +66,7 @@ func answered(a passkey.Assertion, given *palyrav1.ChallengePasskeyResponse) *pa
 func TestVoteByPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
-	a, p := w.bob.enrols()
+	a, p := w.bob.enroll()
 	if p.GetWaits() || p.GetMember() != "user:bob" {
 		t.Fatalf("enrolled: %v", p)
 	}
@@ -105,7 +105,7 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
 	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
-	a, _ := w.bob.enrols()
+	a, _ := w.bob.enroll()
 	other := w.asks()
 	var seen *palyrav1.PasskeyAssertion
 	type vote = palyrav1.DecideApprovalRequest
@@ -167,13 +167,14 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	wantError(t, "the record changed", err, reason.ApprovalConflict)
 }
 
-// With an agent connected, a session that was stolen enrols nothing that counts; the host's
-// word makes it count, and neither a token nor a session of the console is the host.
-func TestEnrolmentByStolenSession(t *testing.T) {
+// TestEnrolmentWithStolenSession: with an agent connected, a stolen session cannot enroll a passkey
+// that counts. A confirmation on the host makes it count, and neither a token nor a console session
+// is the host.
+func TestEnrolmentWithStolenSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.agentConnected = true
-	_, p := w.bob.enrols()
+	_, p := w.bob.enroll()
 	if !p.GetWaits() {
 		t.Fatal("it counts at once")
 	}

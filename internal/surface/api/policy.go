@@ -16,31 +16,29 @@ import (
 	"palyra/internal/surface/api/people"
 )
 
-// Policies loads policy sets and keeps them.
+// Policies loads and stores policy sets.
 type Policies interface {
-	// Check finds what is wrong with sources under the running schema.
+	// Check returns the findings for sources under the running schema.
 	Check(ctx context.Context, sources []policy.Source) []finding.Finding
 	// Reload reads the policy directory again.
 	Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error)
-	// Activate puts a kept version in force, named by its digest or the
-	// beginning of it.
+	// Activate puts a stored version in force, identified by its digest or a prefix of it.
 	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
 	Current() policyadmin.InForce
 	people.Ceilings
-	// Directory compares the policy directory with what is in force.
+	// Directory compares the policy directory with the set in force.
 	Directory() policyadmin.Directory
-	// Version finds a kept version as Activate does.
+	// Version finds a stored version as Activate does.
 	Version(ctx context.Context, version string) (policyadmin.Version, error)
 	// Versions lists one page, newest first.
 	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
-	// Build makes a policy set of sources, in addition to those in force or
-	// (replace) in place of them. The set does not come into force.
+	// Build builds a policy set from sources, in addition to those in force or (replace) instead of
+	// them. The set does not come into force.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
-	// Test runs test files against sources, none for those in force.
+	// Test runs test files against sources; none selects those in force.
 	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)
-	// Past finds a call that was judged, by the id of its proposal or decision.
-	// One that is not the caller's own takes the permission to read the journal;
-	// without it the call is not found.
+	// Past finds a decided call by the id of its proposal or decision. A call of another caller is
+	// found only with the permission to read the journal.
 	Past(ctx context.Context, by access.Caller, id string) (policyadmin.PastCall, error)
 }
 
@@ -56,7 +54,7 @@ func (p *policies) ValidatePolicy(ctx context.Context, req *palyrav1.ValidatePol
 	return &palyrav1.ValidatePolicyResponse{Findings: export.Findings(p.admin.Check(ctx, export.Sources(req.GetSources())))}, nil
 }
 
-// GetPolicy returns the set in force, or a version that was.
+// GetPolicy returns the set in force, or an earlier version.
 func (p *policies) GetPolicy(ctx context.Context, req *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
 	if req.GetVersion() != "" {
 		v, err := p.admin.Version(ctx, req.GetVersion())
@@ -90,7 +88,7 @@ func directoryMessage(d policyadmin.Directory) *palyrav1.PolicyDirectory {
 	}
 }
 
-// ActivatePolicy puts a kept version in force.
+// ActivatePolicy puts a stored version in force.
 func (p *policies) ActivatePolicy(ctx context.Context, req *palyrav1.ActivatePolicyRequest) (*palyrav1.ActivatePolicyResponse, error) {
 	r, err := p.admin.Activate(ctx, callerOf(ctx), req.GetVersion())
 	if err != nil {
@@ -131,7 +129,7 @@ func (p *policies) GetSnapshot(ctx context.Context, req *palyrav1.GetSnapshotReq
 	return &palyrav1.GetSnapshotResponse{SnapshotJson: content}, nil
 }
 
-// TestPolicy runs test cases. Cases that fail are in the answer, and no error.
+// TestPolicy runs test cases. Failing cases are part of the response, not an error.
 func (p *policies) TestPolicy(ctx context.Context, req *palyrav1.TestPolicyRequest) (*palyrav1.TestPolicyResponse, error) {
 	report, err := p.admin.Test(ctx, export.Sources(req.GetSources()), export.Sources(req.GetTests()))
 	if err != nil {

@@ -69,9 +69,9 @@ func TestExplainDescribedCall(t *testing.T) {
 	}
 }
 
-// TestCallsRunBesideACheck: while policies are checked, however long, calls come to
-// their end, also those of whoever checks, on the same connection.
-func TestCallsRunBesideACheck(t *testing.T) {
+// TestCallsRunDuringACheck: while policies are being checked, calls complete, also those of the
+// same caller on the same connection.
+func TestCallsRunDuringACheck(t *testing.T) {
 	t.Parallel()
 	began, goOn := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, func(w *world) {
@@ -106,7 +106,7 @@ func TestCallsRunBesideACheck(t *testing.T) {
 	must.Do(t, <-checked)
 }
 
-func TestDescribedCallsThatAreWrong(t *testing.T) {
+func TestInvalidDescribedCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(*palyrav1.CallDescription){

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/surface/api/export"
 )
 
-// ExplainPolicy explains a call that was judged, or one that is described.
+// ExplainPolicy explains a call that was decided, or one that is described.
 func (p *policies) ExplainPolicy(ctx context.Context, req *palyrav1.ExplainPolicyRequest) (*palyrav1.ExplainPolicyResponse, error) {
 	if id := req.GetDecisionId(); id != "" {
 		return p.explainPast(ctx, id)
@@ -26,8 +26,7 @@ func (p *policies) ExplainPolicy(ctx context.Context, req *palyrav1.ExplainPolic
 	return call.explain(p.engine.Current())
 }
 
-// SimulatePolicy explains a described call under policies that may not be in
-// force.
+// SimulatePolicy explains a described call under policies that need not be in force.
 func (p *policies) SimulatePolicy(ctx context.Context, req *palyrav1.SimulatePolicyRequest) (*palyrav1.SimulatePolicyResponse, error) {
 	call, err := p.described(ctx, req.GetCall())
 	if err != nil {
@@ -45,10 +44,10 @@ func (p *policies) SimulatePolicy(ctx context.Context, req *palyrav1.SimulatePol
 	return &palyrav1.SimulatePolicyResponse{Explanation: other, VerdictInForce: inForce.GetVerdict()}, err
 }
 
-// noteRestrictedFacts stands in the place of an explanation.
-const noteRestrictedFacts = "The explanation has facts of files that policy does not let you read. A person who may read the files or the journal can have it."
+// noteRestrictedFacts replaces an explanation that the caller may not read.
+const noteRestrictedFacts = "The explanation contains facts of files that policy does not let you read. Ask a user who may read the files or the journal."
 
-// explainPast explains a call under the policies that judged it.
+// explainPast explains a call under the policies that decided it.
 func (p *policies) explainPast(ctx context.Context, id string) (*palyrav1.ExplainPolicyResponse, error) {
 	past, err := p.admin.Past(ctx, callerOf(ctx), id)
 	if err != nil {
@@ -65,21 +64,21 @@ func (p *policies) explainPast(ctx context.Context, id string) (*palyrav1.Explai
 	case d.Allowed:
 		m.Decision = "allowed"
 	default:
-		// What denied it in the end may not have been policy.
+		// The final denial may have another cause than policy.
 		m.Decision, m.Reason, m.Message, m.Remedy = "denied", string(d.Reason), d.Message, d.Remedy
 	}
 	return m, nil
 }
 
-// describedCall is a call that somebody describes.
+// describedCall is a call that a caller describes.
 type describedCall struct {
 	request policy.Request
 	grants  []policy.Grant
 	votes   []*palyrav1.DescribedVote
 }
 
-// described works out the request of a described call. To describe somebody
-// else's takes the permission to simulate.
+// described builds the request of a described call. Describing a call of another principal needs
+// the permission to simulate.
 func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (describedCall, error) {
 	caller := callerOf(ctx)
 	set := p.engine.Current()
@@ -102,8 +101,8 @@ func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (
 	return describedCall{request, grants, d.GetVotes()}, err
 }
 
-// explain explains the call under a set, with the votes as if cast when the
-// call was proposed.
+// explain explains the call under a policy set, with the votes counted as if cast when the call was
+// proposed.
 func (c describedCall) explain(set *policy.Set) (*palyrav1.ExplainPolicyResponse, error) {
 	cast := policy.Approval{Now: c.request.Time}
 	for _, m := range c.votes {

@@ -64,9 +64,9 @@ func checkPosture(t *testing.T, w *world, via string, a *palyrav1.ToolAttestatio
 	}
 }
 
-// TestPostureIsThatOfTheAttestation: a call and a run tell in fields what their
-// attestations say in signed bytes.
-func TestPostureIsThatOfTheAttestation(t *testing.T) {
+// TestPostureMatchesTheAttestation: the fields of a call and of a run agree with the signed bytes
+// of their attestations.
+func TestPostureMatchesTheAttestation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.read.Work = held

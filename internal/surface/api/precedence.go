@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// urgent are the methods by which people stop what runs and take back what they
-// allowed. Their writes may use all of the reserve when the disk is full.
+// urgent are the methods by which users stop activity and revoke permissions. Their writes may use
+// all of the reserve when the disk is full.
 var urgent = map[string]bool{
 	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: true,
 	palyrav1connect.ApprovalsServiceCancelApprovalProcedure: true,
@@ -22,10 +22,10 @@ var urgent = map[string]bool{
 	palyrav1connect.StatusServiceThawProcedure:              true,
 }
 
-// The functions below alone give requests a precedence. All others have none: those
-// of agents, of runs, and of programs that use a person's credential.
+// Only the functions below give requests a precedence. All other requests have none, including
+// the requests of agents, of runs, and of programs that use a user's credential.
 
-// precede gives a request that was let in the precedence of its method.
+// precede gives an admitted request the precedence of its method.
 func precede(ctx context.Context, procedure string) context.Context {
 	if urgent[procedure] {
 		return urgently(ctx)
@@ -33,8 +33,7 @@ func precede(ctx context.Context, procedure string) context.Context {
 	return ctx
 }
 
-// urgently gives what the caller of ctx does the highest precedence, if it is a
-// person.
+// urgently gives the request of ctx the highest precedence, if its caller is a user.
 func urgently(ctx context.Context) context.Context {
 	if callerOf(ctx).Principal.Kind != access.KindUser {
 		return ctx
@@ -42,11 +41,10 @@ func urgently(ctx context.Context) context.Context {
 	return access.Precede(ctx, access.PrecedenceUrgent)
 }
 
-// callPrecedence is the precedence of a call by CallTool: PrecedenceOperator for a
-// person who may freeze the gateway, outside of a run, with a client that says that
-// it is the command line, else none. What a client says of itself proves nothing;
-// one that lies can use a part of the reserve, but not the part for votes and
-// freezes.
+// callPrecedence returns the precedence of a call by CallTool: PrecedenceOperator for a user who
+// may freeze the gateway, outside of a run, if the client identifies as the command line; otherwise
+// none. The client's identification is not proven; a false one can use a part of the reserve, but
+// not the part for votes and freezes.
 func callPrecedence(ctx context.Context, engine *policy.Engine, run string) access.Precedence {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known || who.caller.Principal.Kind != access.KindUser || who.caller.Surface != access.SurfaceGRPC ||

@@ -16,8 +16,8 @@ func as(t *testing.T, p access.Principal, surface, claims access.Surface) contex
 	}})
 }
 
-// TestWhoGetsAPrecedence: what is not an operator's has none.
-func TestWhoGetsAPrecedence(t *testing.T) {
+// TestPrecedencePerCaller: only requests of operators have a precedence.
+func TestPrecedencePerCaller(t *testing.T) {
 	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{Members: []access.Member{
 		{Principal: access.User("dev"), Roles: []access.Role{access.RoleDeveloper}},

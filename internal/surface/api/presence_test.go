@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/presence"
 	"palyra/internal/ops/localsocket"
+	"palyra/internal/surface/api"
 	"palyra/internal/surface/api/presenceproof"
 )
 
@@ -307,7 +309,7 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 
 // Only a person's device that shows its certificate has a presence key: no agent, no
 // token; and no certificate takes one away, an owner's neither.
-func TestWhoHasNoPresenceKey(t *testing.T) {
+func TestCallersWithoutPresenceKey(t *testing.T) {
 	t.Parallel()
 	w, _ := worldOfPresence(t)
 	_, _, err := w.coder.registers(nil)
@@ -324,6 +326,11 @@ func TestWhoHasNoPresenceKey(t *testing.T) {
 // onSocket is a client of the local operator's socket, and one of the same device with
 // its certificate.
 func (w *world) onSocket() (socket, device *client) {
+	return w.onSocketOf(localsocket.Peer{UID: 1, Socket: true})
+}
+
+// onSocketOf is onSocket for a process at the other end of the socket.
+func (w *world) onSocketOf(peer localsocket.Peer) (socket, device *client) {
 	t := w.t
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "operator")
@@ -331,7 +338,7 @@ func (w *world) onSocket() (socket, device *client) {
 	must.Do(t, err)
 	w.engine.Swap(w.policySet(w.registry.List()))
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w.server.ServeHTTP(rw, r.WithContext(localsocket.WithPeer(r.Context(), localsocket.Peer{UID: 1})))
+		w.server.ServeHTTP(rw, r.WithContext(localsocket.WithPeer(r.Context(), peer)))
 	}))
 	t.Cleanup(server.Close)
 	bundle := must.Get(identity.ReadBundle(dir))(t)
@@ -375,7 +382,7 @@ func TestHostResetsAPresenceKey(t *testing.T) {
 	wantError(t, "after it", err, reason.PresenceNotProven)
 	for name, c := range map[string]*client{"bob": w.bob, "an owner": w.alice} {
 		status := must.Get(c.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
-		if !strings.Contains(strings.Join(status.GetNotices(), "\n"), "the gateway's host took the presence key from device "+w.bob.device) {
+		if !strings.Contains(strings.Join(status.GetNotices(), "\n"), "the gateway's host removed the presence key of device "+w.bob.device) {
 			t.Errorf("%s is told %q", name, status.GetNotices())
 		}
 	}
@@ -394,4 +401,90 @@ func TestHostResetsAPresenceKey(t *testing.T) {
 	}
 	_, err = w.bob.votes(w.bob.proven(key, yesTo(asked)))
 	wantError(t, "by the key that was taken away", err, reason.PresenceNotProven)
+}
+
+// TestConfirmMembersForHost: root and a service user act for the gateway's host over the
+// socket; a user that agents may run as, and a device of another member, do not.
+func TestConfirmMembersForHost(t *testing.T) {
+	t.Parallel()
+	refused := reason.Errorf(reason.Unauthenticated, "the socket is for another uid")
+	for name, c := range map[string]struct {
+		peer        localsocket.Peer
+		serviceUser bool
+		want        reason.Code // "" for a confirmation
+	}{
+		"root":                                 {localsocket.Peer{UID: 0, Socket: true, Near: true, Refused: refused}, false, ""},
+		"root that is palyrad's user":          {localsocket.Peer{UID: 0, Socket: true, Near: true}, false, ""},
+		"uid 0 of another namespace":           {localsocket.Peer{UID: 0, Socket: true, Refused: refused}, true, reason.Unauthenticated},
+		"a service user":                       {localsocket.Peer{UID: 1, Socket: true, Near: true}, true, ""},
+		"a service user in a container":        {localsocket.Peer{UID: 1, Socket: true}, true, reason.PermissionDenied},
+		"root in a container":                  {localsocket.Peer{UID: 0, Socket: true}, true, reason.PermissionDenied},
+		"a user that agents run as":            {localsocket.Peer{UID: 1, Socket: true, Near: true}, false, reason.PresenceNotProven},
+		"another user beside a service user":   {localsocket.Peer{UID: 2, Socket: true, Refused: refused}, true, reason.Unauthenticated},
+		"a process of which nothing is known ": {localsocket.Peer{UID: -1, Socket: true, Refused: refused}, true, reason.Unauthenticated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.serviceUser = c.serviceUser
+			socket, _ := w.onSocketOf(c.peer)
+			reply, err := socket.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{Members: []string{"bob", "user:bob"}})
+			if c.want != "" {
+				wantError(t, name, err, c.want)
+				if len(w.identity.Confirmed()) > 0 {
+					t.Error("members were confirmed")
+				}
+				return
+			}
+			if got := reply.GetMembers(); err != nil || !slices.Equal(got, []string{"user:bob"}) || !slices.Equal(w.identity.Confirmed(), []access.Principal{access.User("bob")}) {
+				t.Errorf("confirmed %v: %v", got, err)
+			}
+			_, err = socket.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{Members: []string{"carl", "nosuch"}})
+			wantError(t, "with an unknown member", err, reason.NotFound)
+			if slices.Contains(w.identity.Confirmed(), access.User("carl")) {
+				t.Error("one of the two was confirmed")
+			}
+			// Root is let in for this method alone.
+			_, err = socket.presence().ResetPresenceKey(t.Context(), &palyrav1.ResetPresenceKeyRequest{DeviceId: w.bob.device})
+			if (c.peer.Refused != nil) != (reason.Of(api.ReasonOf(err)) == reason.Unauthenticated) {
+				t.Errorf("another method: %v", err)
+			}
+		})
+	}
+}
+
+// TestConfirmMembersWithPresence: the presence key of the local operator's device acts for
+// the gateway's host, for exactly the members that it signed. No other device's does.
+func TestConfirmMembersWithPresence(t *testing.T) {
+	t.Parallel()
+	w, bobs := worldOfPresence(t)
+	socket, device := w.onSocket()
+	key, got, err := device.registers(nil)
+	must.Do(t, err)
+	confirm := func(c *client, by crypto.Signer, signed, sent []string) error {
+		challenge := must.Get(c.presence().ChallengePresence(t.Context(), &palyrav1.ChallengePresenceRequest{}))(t)
+		signature := must.Get(presence.Sign(by, presence.MemberConfirmation{Gateway: w.rootDigest(), By: c.device, Members: signed, Nonce: challenge.GetNonce()}))(t)
+		_, err := c.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{
+			Members: sent, Proof: &palyrav1.PresenceProof{Nonce: challenge.GetNonce(), Signature: signature},
+		})
+		return err
+	}
+	bob := []string{"bob"}
+	wantError(t, "a key that waits", confirm(device, key, bob, bob), reason.PresenceNotProven)
+	must.Get(socket.presence().ConfirmPresenceKey(t.Context(), &palyrav1.ConfirmPresenceKeyRequest{DeviceId: device.device, KeySha256: got.GetSha256()}))(t)
+	wantError(t, "another member", confirm(device, key, bob, []string{"carl"}), reason.PresenceNotProven)
+	wantError(t, "one more member", confirm(device, key, bob, []string{"bob", "carl"}), reason.PresenceNotProven)
+	wantError(t, "all members", confirm(device, key, nil, nil), reason.InvalidInput)
+	wantError(t, "another key", confirm(device, bobs, bob, bob), reason.PresenceNotProven)
+	_, err = device.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{Members: bob})
+	wantError(t, "no proof", err, reason.PresenceNotProven)
+	wantError(t, "another owner's device", confirm(w.alice, key, bob, bob), reason.PermissionDenied)
+	wantError(t, "the device of another member", confirm(w.bob, bobs, bob, bob), reason.PermissionDenied)
+	if list := w.identity.Confirmed(); len(list) > 0 {
+		t.Fatalf("confirmed %v", list)
+	}
+	must.Check(t, confirm(device, key, bob, bob))
+	if list := w.identity.Confirmed(); !slices.Equal(list, []access.Principal{access.User("bob")}) {
+		t.Errorf("confirmed %v", list)
+	}
 }

@@ -15,22 +15,22 @@ import (
 )
 
 // noteRestricted is the only note of a prompt whose reader may not read the files.
-const noteRestricted = "The diff, summary, notes and file digests are visible only to people who may decide this approval and to callers that may read the files."
+const noteRestricted = "The diff, summary, notes and file digests are visible only to users who may decide this approval and to callers that may read the files."
 
-// prompts chooses between the two views of a prompt: the whole prompt, and what its requester
-// knows without reading a file.
+// prompts selects between the two views of a prompt: the whole prompt, and the part that its
+// requester may see without permission to read files.
 type prompts struct {
 	desk     *approval.Desk
 	pipeline *call.Pipeline
 }
 
-// message is an approval as the caller may see it.
+// message returns an approval as the caller may see it.
 func (p prompts) message(ctx context.Context, caller access.Caller, r approval.Record) *palyrav1.Approval {
 	return approvalMessage(p.view(ctx, caller, r))
 }
 
-// view is an approval as the caller may see it. Changes of the gateway are shown whole to all
-// who see them, unless they have files of a workspace.
+// view returns an approval as the caller may see it. Changes of the gateway are complete for every
+// reader, unless they contain files of a workspace.
 func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Record) approval.Record {
 	if r.SubjectType == approval.SubjectGatewayChange && r.Prompt.Workspace == "" || p.mayDecide(ctx, caller, r) {
 		return r
@@ -39,7 +39,7 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 	own := r.Prompt.Runs.Executable.Path
 	r.Prompt.Runs = withoutProgram(r.Prompt.Runs)
 	r.Binding.Executable = r.Prompt.Runs.Executable
-	r.Prompt.Scopes = nil // which have the place of the program and the digest of the call, and are answers of others
+	r.Prompt.Scopes = nil // they contain the location of the program and the digest of the call, and belong to answers of others
 	if !seen {
 		r = restrict(r)
 	}
@@ -49,15 +49,15 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 	return r
 }
 
-// mayDecide reports whether the caller may answer, be it with a proof of presence that is still
-// to come.
+// mayDecide reports whether the caller may answer, possibly with a proof of presence that is not
+// yet given.
 func (p prompts) mayDecide(ctx context.Context, caller access.Caller, r approval.Record) bool {
 	err := p.desk.MayDecide(ctx, caller, r)
 	return err == nil || reason.Of(err) == reason.PresenceNotProven
 }
 
-// withoutProgram leaves out the digest of the program, which may be a file of the workspace,
-// and where that lies on the gateway's host.
+// withoutProgram omits the digest of the program, which may be a file of the workspace, and its
+// location on the gateway's host.
 func withoutProgram(e approval.Execution) approval.Execution {
 	e.Executable.SHA256 = ""
 	if len(e.Argv) > 0 && strings.Contains(e.Argv[0], "/") && !strings.HasPrefix(e.Argv[0], "/") {
@@ -66,7 +66,7 @@ func withoutProgram(e approval.Execution) approval.Execution {
 	return e
 }
 
-// subjectOf is what an approval is about without the place or the digest of a file.
+// subjectOf returns the subject of an approval without the location or the digest of a file.
 func subjectOf(r approval.Record) string {
 	if subject, _, commit := strings.Cut(r.SubjectID, ":sha256:"); commit && strings.HasPrefix(subject, "commit:") {
 		return subject
@@ -74,9 +74,9 @@ func subjectOf(r approval.Record) string {
 	return cmp.Or(r.Binding.Tool, r.SubjectID)
 }
 
-// restrict leaves the arguments, the reason for asking and who has to answer. All else of a
-// prompt may state sizes, existence or where a link leads, and digests of files, and of the
-// call, which are made of those, confirm a guess of the content.
+// restrict keeps the arguments, the reason for the approval and the required approvers. Other parts
+// of a prompt may reveal sizes, existence or link targets. Digests of files, and of the call, which
+// includes them, could confirm a guess of the content.
 func restrict(r approval.Record) approval.Record {
 	p, b := r.Prompt, r.Binding
 	runs := approval.Execution{Executable: p.Runs.Executable, Argv: p.Runs.Argv, Executor: p.Runs.Executor, Tier: p.Runs.Tier,

@@ -36,7 +36,7 @@ func answerReflection(_ context.Context, stream *reflectionStream) error {
 			return err
 		}
 		if req.GetMessageRequest() == nil {
-			return connect.NewError(connect.CodeInvalidArgument, errors.New("the request asks for nothing"))
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("the request has no message_request"))
 		}
 		res := &reflectionv1.ServerReflectionResponse{ValidHost: req.GetHost(), OriginalRequest: req}
 		if err := describe(req, res, sent); err != nil {
@@ -104,8 +104,8 @@ func extensionsOf(name protoreflect.FullName) ([]int32, error) {
 	return nil, err
 }
 
-// withImports returns a file and, of those that it imports, directly or not,
-// the ones that were not sent yet.
+// withImports returns a file and the files that it imports, directly or not, except those already
+// sent.
 func withImports(root protoreflect.FileDescriptor, sent map[string]bool) ([][]byte, error) {
 	var files [][]byte
 	seen := map[string]bool{root.Path(): true}

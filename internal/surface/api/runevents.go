@@ -11,7 +11,7 @@ import (
 
 const runStatePrefix = "RUN_STATE"
 
-// runMessage is a run as it is now.
+// runMessage converts the current state of a run to its API message.
 func runMessage(r run.Record) *palyrav1.Run {
 	if r.EndedAt.IsZero() {
 		return runMessageAt(r, time.Now())
@@ -47,18 +47,17 @@ func runStartOf(req *palyrav1.StartRunRequest) run.Start {
 	}
 }
 
-// tapeReader sends the events of a run's tape, each once, to one who saw them
-// up to a sequence number.
+// tapeReader sends each event of a run's tape once, to a client that received them up to a sequence
+// number.
 type tapeReader struct {
 	reader
 	seen int64
 	send func(*palyrav1.RunEvent) error
 }
 
-// begin is the sequence number after which the tape has to be read. It is that
-// before the journal event of the last number that the client has seen: the tape
-// knows a large result as one event, while the client may have got only some of the
-// parts in which it is sent, each with a number of its own.
+// begin is the sequence number after which the tape must be read: the one before the journal event
+// of the client's last number. The tape stores a large result as one event, while it is sent in
+// parts with a number each, of which the client may have received only some.
 func (t *tapeReader) begin() int64 { return max(0, t.seen/run.PerEvent*run.PerEvent-1) }
 
 func (t *tapeReader) observe(e run.Event) error {
@@ -74,7 +73,7 @@ func (t *tapeReader) observe(e run.Event) error {
 	return nil
 }
 
-// messages are one event as messages: one, but for the parts of a result.
+// messages converts one event to messages: one, except for the parts of a result.
 func (t *tapeReader) messages(e run.Event) []*palyrav1.RunEvent {
 	m := &palyrav1.RunEvent{Sequence: e.Sequence, At: timeMessage(e.At), ProposalId: e.ProposalID, CallId: e.CallID}
 	switch {
@@ -112,7 +111,7 @@ func (t *tapeReader) messages(e run.Event) []*palyrav1.RunEvent {
 	return []*palyrav1.RunEvent{m}
 }
 
-// resultParts numbers the parts of a result from the number of its event on.
+// resultParts numbers the parts of a result, starting at the number of its event.
 func resultParts(first *palyrav1.RunEvent, parts []*palyrav1.ToolResult) []*palyrav1.RunEvent {
 	list := make([]*palyrav1.RunEvent, len(parts))
 	for i, part := range parts {

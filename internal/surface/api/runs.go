@@ -11,15 +11,14 @@ import (
 	"palyra/internal/run"
 )
 
-// steers reports whether a run is the caller's to steer: its principal's, and
-// the user's that this acts on behalf of.
+// steers reports whether the caller may steer a run: its principal, or the user that the principal
+// acts for.
 func steers(c access.Caller, r run.Record) bool {
 	return c.Principal == r.Principal || c.Principal == r.OnBehalfOf
 }
 
-// findRun returns a run that the caller may see. For a run of somebody else the
-// error is the same as for one that does not exist, so that nobody can find out
-// which ids exist.
+// findRun returns a run that the caller may see. For a run of another caller the error is the same
+// as for one that does not exist, so that ids cannot be probed.
 func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
@@ -40,16 +39,16 @@ func mayTalk(c access.Caller, r run.Record) error {
 	if steers(c, r) {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s may see run %s, and not send it messages", c.Principal, r.ID).
+	return reason.Errorf(reason.PermissionDenied, "sending a message to the run: %s may only read run %s", c.Principal, r.ID).
 		WithRemedy("Ask %s to send it.", r.Principal)
 }
 
 func noRun(id string) error {
-	return reason.Errorf(reason.NotFound, "there is no run %s", id).WithRemedy("List your runs with `palyra runs list`.")
+	return reason.Errorf(reason.NotFound, "run %s does not exist", id).WithRemedy("List your runs with `palyra runs list`.")
 }
 
-// StartRun starts a run that no stream holds open. An interactive one waits for
-// messages as for a client that left.
+// StartRun starts a run without a stream. An interactive run waits for messages as if its client
+// had disconnected.
 func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
 	r, inbox, err := g.runs.Start(ctx, callerOf(ctx), runStartOf(req))
 	if err != nil {
@@ -63,7 +62,7 @@ func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (
 	return &palyrav1.StartRunResponse{Run: runMessage(r)}, nil
 }
 
-// GetRun returns one run, and how far its tape goes.
+// GetRun returns one run and the length of its tape.
 func (g *gateway) GetRun(ctx context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
 	r, err := g.findRun(ctx, callerOf(ctx), req.GetRunId())
 	if err != nil {
@@ -121,7 +120,7 @@ func (g *gateway) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, s
 	return g.runs.Watch(ctx, r.ID, tape.begin(), tape.observe, func() { release(ctx) })
 }
 
-// SendRunMessage says something to a run under way.
+// SendRunMessage sends a message to an active run.
 func (g *gateway) SendRunMessage(ctx context.Context, req *palyrav1.SendRunMessageRequest) (*palyrav1.SendRunMessageResponse, error) {
 	caller := callerOf(ctx)
 	r, err := g.findRun(ctx, caller, req.GetRunId())
@@ -147,8 +146,8 @@ func (g *gateway) CancelRun(ctx context.Context, req *palyrav1.CancelRunRequest)
 	return &palyrav1.CancelRunResponse{Run: runMessage(r)}, nil
 }
 
-// cancelRun stops a run for those who steer it and those who may stop
-// everything. For others it does not exist.
+// cancelRun stops a run for callers who may steer it or may stop everything. For others it does not
+// exist.
 func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
@@ -159,7 +158,7 @@ func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why s
 	}
 	ended, err := g.runs.Cancel(ctx, caller, id, why)
 	if !g.sees(caller, r) {
-		// Who may stop everything need not be one who may read what it was.
+		// Permission to stop a run does not include permission to read it.
 		ended = run.Record{ID: ended.ID, State: ended.State, EndedAt: ended.EndedAt, CancelledBy: ended.CancelledBy}
 	}
 	return ended, err

@@ -247,9 +247,8 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 	wantError(t, "an auditor resumes", err, reason.PermissionDenied)
 }
 
-// TestStoppingIsNotReading cancels a run as somebody who may stop everything
-// and read nothing of it.
-func TestStoppingIsNotReading(t *testing.T) {
+// TestCancelDoesNotAllowReading cancels a run as a member that may stop every run and read none.
+func TestCancelDoesNotAllowReading(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("bob-reads-nothing") forbid(principal == User::"bob", action == Action::"journal.read", resource);`
@@ -412,8 +411,8 @@ func TestConversationWithoutAStream(t *testing.T) {
 	wantError(t, "after the end", err, reason.RunEnded)
 }
 
-// The gateway's own runs take no calls of others.
-func TestNamesOfRunsAreTheGateways(t *testing.T) {
+// TestRunNamesAreReserved: the names of the gateway's own runs are reserved.
+func TestRunNamesAreReserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id, _ := w.completeRun(w.coder, &palyrav1.StartRunRequest{Message: "look"})
@@ -465,7 +464,7 @@ func TestEndSessionEndsItsRuns(t *testing.T) {
 }
 
 // Rules are shown on a tape as they are in a call: to those who may read them.
-func TestRunsShowRulesOnlyToWhoMayReadThem(t *testing.T) {
+func TestRunRulesNeedPolicyRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
 		w.policies = `@id("acme-merger") @reason("quiet period of the Acme merger") @remedy("Wait until Monday.")

@@ -17,9 +17,8 @@ import (
 	"palyra/internal/run"
 )
 
-// RunStream starts a run or attaches to one, sends its tape, and takes the
-// client's messages. The stream ends after the run has finished; a run does not
-// end with its stream.
+// RunStream starts a run or attaches to one, sends its tape, and processes the client's messages.
+// The stream ends after the run; the run does not end with the stream.
 func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]) error {
 	caller := callerOf(ctx)
 	caller.Surface = access.SurfaceStream
@@ -46,8 +45,8 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 // firstWait is the default of Config.FirstWait.
 const firstWait = 10 * time.Second
 
-// first receives the client's first message. A stream that says nothing ends,
-// also with the gateway and with its device.
+// first receives the client's first message. A silent stream ends after a timeout, on shutdown, or
+// when its device is revoked.
 func (s *runStream) first(ctx context.Context) (*palyrav1.RunStreamRequest, error) {
 	var gaveUp error
 	var waiting sync.WaitGroup
@@ -80,20 +79,20 @@ func (s *runStream) first(ctx context.Context) (*palyrav1.RunStreamRequest, erro
 }
 
 func wantsStart() error {
-	return reason.Errorf(reason.InvalidInput, "the first message must start a run or resume one").
+	return reason.Errorf(reason.InvalidInput, "the first message of a stream must be start or resume").
 		WithRemedy("Send start or resume first.")
 }
 
-// runStream is one client's hold of a run.
+// runStream is one client's stream of a run.
 type runStream struct {
 	gateway *gateway
 	caller  access.Caller
 	run     string
-	// inbox is nil where mute says why no messages are taken.
+	// inbox is nil if messages are refused, with mute as the reason.
 	inbox run.Inbox
 	mute  error
 
-	// mu orders what is sent: the tape, and answers to the client's messages.
+	// mu orders the sent messages: the tape, and answers to the client's messages.
 	mu     sync.Mutex
 	stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
 }
@@ -118,7 +117,7 @@ func (s *runStream) release(ctx context.Context) {
 	release(ctx)
 }
 
-// open does what the first message says.
+// open processes the first message.
 func (s *runStream) open(ctx context.Context, first *palyrav1.RunStreamRequest) error {
 	switch m := first.GetMessage().(type) {
 	case *palyrav1.RunStreamRequest_Start:
@@ -137,7 +136,7 @@ func (s *runStream) open(ctx context.Context, first *palyrav1.RunStreamRequest) 
 	}
 }
 
-// attach takes an inbox of a run that goes on and is the caller's to steer.
+// attach takes the inbox of an active run that the caller may steer.
 func (s *runStream) attach(ctx context.Context, r run.Record) error {
 	if !steers(s.caller, r) {
 		s.mute = mayTalk(s.caller, r)
@@ -151,11 +150,11 @@ func (s *runStream) attach(ctx context.Context, r run.Record) error {
 	return err
 }
 
-// listen takes the client's messages until it closes its side, or is gone.
-// What has no effect is answered, and the stream goes on.
+// listen processes the client's messages until it closes its side or disconnects. A message without
+// effect is answered, and the stream continues.
 func (s *runStream) listen(ctx context.Context) {
 	for {
-		// The stream's own Receive would lose what an invalid message says.
+		// The stream's own Receive would discard the content of an invalid message.
 		m := &palyrav1.RunStreamRequest{}
 		err := s.stream.Conn().Receive(m)
 		var invalid *reason.Error
@@ -174,15 +173,15 @@ func (s *runStream) listen(ctx context.Context) {
 	}
 }
 
-// hangUp gives the inbox back, if there is one.
+// hangUp releases the inbox, if there is one.
 func (s *runStream) hangUp(how func(run.Inbox)) {
 	if s.inbox != nil {
 		how(s.inbox)
 	}
 }
 
-// take does what a message says, as if it were a request of its own: it spends
-// a token and needs its permission, and what is denied is journaled.
+// take processes a message like a separate request: it consumes a rate-limit token and needs its
+// permission, and a denial is journaled.
 func (s *runStream) take(ctx context.Context, m *palyrav1.RunStreamRequest, invalid *reason.Error) error {
 	row, act := methods[palyrav1connect.GatewayServiceSendRunMessageProcedure], s.say
 	switch m.GetMessage().(type) {
@@ -206,7 +205,7 @@ func (s *runStream) take(ctx context.Context, m *palyrav1.RunStreamRequest, inva
 func (s *runStream) say(ctx context.Context, m *palyrav1.RunStreamRequest) error {
 	switch {
 	case m.GetUserMessage() == nil:
-		return reason.Errorf(reason.InvalidInput, "this stream has its run already").
+		return reason.Errorf(reason.InvalidInput, "this stream already has a run").
 			WithRemedy("Open another stream for another run.")
 	case s.inbox == nil:
 		return s.mute
@@ -224,9 +223,9 @@ func (s *runStream) cancel(ctx context.Context, m *palyrav1.RunStreamRequest) er
 	return err
 }
 
-// refuse says why a message had no effect.
+// refuse sends why a message had no effect.
 func (s *runStream) refuse(ctx context.Context, m *palyrav1.RunStreamRequest, err error) error {
-	why := shown(ctx, s.gateway.guard.log, palyrav1connect.GatewayServiceRunStreamProcedure, err)
+	why := visibleError(ctx, s.gateway.guard.log, palyrav1connect.GatewayServiceRunStreamProcedure, err)
 	return s.send(&palyrav1.RunStreamResponse{Refused: &palyrav1.MessageRefused{
 		Reason: string(why.Code), Message: why.Message, Remedy: why.NextStep(), ApprovalId: m.GetApproval().GetApprovalId(),
 	}})
@@ -234,8 +233,8 @@ func (s *runStream) refuse(ctx context.Context, m *palyrav1.RunStreamRequest, er
 
 type stopReadingKey struct{}
 
-// stoppable lets the handler of RunStream end its wait for the client's next
-// message: a read of the wire does not end with a context.
+// stoppable lets the handler of RunStream end its wait for the client's next message: a read from
+// the connection does not end with a context.
 func stoppable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == palyrav1connect.GatewayServiceRunStreamProcedure {
@@ -246,8 +245,8 @@ func stoppable(next http.Handler) http.Handler {
 	})
 }
 
-// stopReading ends the wait. A connection that has no deadlines is one that is
-// gone, where nothing waits.
+// stopReading ends the wait. A connection without deadlines is already closed, so nothing waits on
+// it.
 func stopReading(ctx context.Context) {
 	if stop, ok := ctx.Value(stopReadingKey{}).(func() error); ok {
 		_ = stop()

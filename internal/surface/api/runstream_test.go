@@ -391,8 +391,8 @@ func TestMessagesAreLimited(t *testing.T) {
 	}
 }
 
-// A run does not end with its stream, however that ends.
-func TestRunGoesOnWithoutItsStream(t *testing.T) {
+// TestRunOutlivesItsStream: a run does not end with its stream, regardless of how the stream ends.
+func TestRunOutlivesItsStream(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world, *runClient){
 		"the client leaves":     func(_ *world, r *runClient) { _ = r.stream.CloseResponse() },

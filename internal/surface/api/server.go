@@ -1,7 +1,6 @@
-// Package api is the API: handlers for every service of palyra.v1, one table
-// of what each method needs (methods.go), one guard that applies it
-// (guard.go) and one map of errors (errors.go). One handler speaks Connect,
-// gRPC and gRPC-Web.
+// Package api implements the API: handlers for every service of palyra.v1, the access table with
+// the requirements of each method (methods.go), the guard that applies it (guard.go) and the map of
+// errors (errors.go). One handler speaks Connect, gRPC and gRPC-Web.
 package api
 
 import (
@@ -41,12 +40,12 @@ import (
 // MaxMessage is the largest request message in bytes.
 const MaxMessage = 4 << 20
 
-// compressFrom is the size from which a message is compressed for a client
-// that takes it so. Below, compressing costs more than it saves: most clients
-// are on this machine, and an event of a call has a few hundred bytes.
+// compressFrom is the size in bytes from which a message is compressed if the client accepts it.
+// Below, compressing costs more than it saves: most clients are on this machine, and an event of a
+// call has a few hundred bytes.
 const compressFrom = 16 << 10
 
-// Config is what the API stands on. Every field is required.
+// Config holds the dependencies of the API. Every field is required.
 type Config struct {
 	Auth     Authenticator
 	Tokens   Tokens
@@ -54,7 +53,7 @@ type Config struct {
 	Audit    Auditor
 	Engine   *policy.Engine
 	Pipeline *call.Pipeline
-	// FirstWait is how long a stream of a run may take to its first message. 0 is 10 s.
+	// FirstWait is the timeout for the first message of a run's stream. 0 is 10 s.
 	FirstWait time.Duration
 	Router    *dispatch.Router
 	Desk      *approval.Desk
@@ -63,43 +62,44 @@ type Config struct {
 	Evidence  Evidence
 	Policies  Policies
 	Members   Members
-	// Devices and DeviceActs are what DeviceService shows, Keys the gateway's own.
+	// Devices and DeviceActs back DeviceService, Keys the gateway's own keys.
 	Devices    people.Devices
 	DeviceActs people.Acts
 	Keys       things.Keys
 	Pairings   *pairing.Host
-	// Presence has the presence keys of devices, Passkeys those of members.
+	// Presence stores the presence keys of devices, and Passkeys of members.
 	Presence presenceproof.Devices
 	Passkeys Passkeys
 	Gateway  Gateway
-	// Logins lets people in; Self is the gateway as they are told of it.
+	// Logins is the login service; Self describes the gateway to its clients.
 	Logins *login.Service
 	Self   people.Gateway
 	Vault  *vault.Service
-	// Console lets people into the web console, About is the gateway as its pages show it.
+	// Console manages the sessions of the web console, About describes the gateway to its pages.
 	Console *console.Console
 	About   people.About
+	// OwnerRunsAgents reports whether agents may run as the user that palyrad runs as.
+	OwnerRunsAgents func() bool
 	// Upstreams are the upstream MCP servers.
 	Upstreams things.UpstreamManager
-	// UpstreamLogins are the gateway's logins at them.
+	// UpstreamLogins are the gateway's own logins at the upstream servers.
 	UpstreamLogins things.Logins
-	// Packages are those that upstream servers are part of.
+	// Packages are the packages that contain upstream servers.
 	Packages things.Packages
 	// Skills are the packages of WebAssembly tools.
 	Skills things.SkillManager
-	// Installed watches what was installed into agents.
+	// Installed monitors the entries that were installed into agents.
 	Installed *watch.Watcher
-	// Notify tells people elsewhere, and ChatUsers who is who there.
+	// Notify delivers notifications, and ChatUsers maps chat users to members.
 	Notify    *notify.Service
 	ChatUsers things.Users
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
-	// Surfaces are the handlers of guarded routes by their patterns (Routes), and
-	// Hosts reports whether a name is one by which clients reach the gateway, beside
-	// those of loopback.
+	// Surfaces are the handlers of guarded routes by their patterns (Routes). Hosts reports whether
+	// clients may reach the gateway by a name, in addition to loopback names.
 	Surfaces map[string]http.Handler
 	Hosts    func(name string) bool
-	// Issuers reads tokens of other issuers for guarded routes; nil takes none.
+	// Issuers validates tokens of other issuers for guarded routes; nil accepts none.
 	Issuers AccessTokens
 	Log     *slog.Logger
 }
@@ -109,7 +109,7 @@ type Server struct {
 	handler http.Handler
 	// agents serves the guarded routes alone.
 	agents http.Handler
-	// console serves the API alone, to sessions of the console.
+	// console serves only the API, to console sessions.
 	console http.Handler
 	live    liveRequests
 	guard   *guard
@@ -118,54 +118,51 @@ type Server struct {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == CallToolProcedure {
-		call.Deepen()
+		call.GrowStack()
 	}
 	s.handler.ServeHTTP(w, r)
 }
 
-// Agents serves the guarded routes and nothing of the API beside them, for the listener
-// of agents on this host.
+// Agents returns the handler for the listener of agents on this host. It serves the guarded routes
+// and nothing else of the API.
 func (s *Server) Agents() http.Handler { return s.agents }
 
-// Console serves the API and nothing beside it to sessions of the console, for its
-// listener (console.Console.Site).
+// Console returns the handler for the console's listener (console.Console.Site). It serves only the
+// API, to console sessions.
 func (s *Server) Console() http.Handler { return s.console }
 
-// End ends the requests and streams of a device or a token that was revoked, or
-// whose member may do less than before, and returns how many there were. They end with why, whose
-// reason is UNAUTHENTICATED; a call with an idempotency key goes on without its
-// client.
+// End ends the requests and streams of a device or token that was revoked, or whose member lost
+// permissions, and returns their number. They end with why, whose reason is UNAUTHENTICATED; a call
+// with an idempotency key continues without its client.
 func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 
-// EndKey ends the requests and streams that a device opened with a key, and returns how
-// many there were.
+// EndKey ends the requests and streams that a device opened with a key, and returns their number.
 func (s *Server) EndKey(device, keySHA256 string, why error) int {
 	return s.live.endKey(device, keySHA256, why)
 }
 
-// EndSession ends the requests and streams of a session of the console, and returns how
-// many there were.
+// EndSession ends the requests and streams of a console session, and returns their number.
 func (s *Server) EndSession(device, session string, why error) int {
 	return s.live.endKey(device, session, why)
 }
 
-// EndVouched ends the requests that a member made with tokens of other issuers, when it
-// may do less than before, and returns how many there were.
+// EndVouched ends the requests that a member made with tokens of other issuers when the member lost
+// permissions, and returns their number.
 func (s *Server) EndVouched(p access.Principal, why error) int { return s.live.endVouched(p, why) }
 
-// LookAgain ends the streams and requests whose callers policy allows them no more. It is
-// called when another set of policies is in force.
+// LookAgain ends the streams and requests whose callers lost their permission. It must be called
+// when another policy set comes into force.
 func (s *Server) LookAgain() { s.guard.streams.look() }
 
-// New builds the API. When stopping ends, streams that only watch end too, so
-// that they do not hold up a shutdown.
+// New returns the API server. When stopping ends, watching streams end too, so that they do not
+// delay a shutdown.
 func New(stopping context.Context, cfg Config) (*Server, error) {
 	rules, err := check.ReadRules(palyrav1.File_palyra_v1_gateway_proto.Package())
 	if err != nil {
 		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
 	asked := &approvals{prompts: prompts{cfg.Desk, cfg.Pipeline}, engine: cfg.Engine}
-	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, callerOf); err != nil {
+	if asked.presence, err = presenceproof.New(cfg.Self.Root, cfg.Presence, cfg.Passkeys, asked, cfg.OwnerRunsAgents, callerOf); err != nil {
 		return nil, err
 	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log, standing: cfg.Pipeline.Standing}
@@ -222,7 +219,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// services names every service that the API offers, for reflection.
+// services lists every service that the API offers, for reflection.
 var services = []string{
 	palyrav1connect.GatewayServiceName,
 	palyrav1connect.ApprovalsServiceName,
@@ -255,7 +252,7 @@ var watches = map[string]bool{
 	palyrav1connect.GatewayServiceWatchRunProcedure:         true,
 }
 
-// endWatches ends the streams that watch when stopping ends.
+// endWatches ends the watching streams when stopping ends.
 func endWatches(stopping context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !watches[r.URL.Path] {

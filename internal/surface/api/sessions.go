@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// sessions shows the sessions that the gateway counts by, and ends them. Agents
-// get nothing of it: what bounds them is not theirs to look at or to change.
+// sessions lists and ends the sessions that call limits count by. Agents have no access: they must
+// not inspect or reset their own limits.
 type sessions struct {
 	pipeline *call.Pipeline
 	engine   *policy.Engine
@@ -21,13 +21,13 @@ type sessions struct {
 	perSession int
 }
 
-// person refuses callers that are no users.
+// person refuses callers that are not users.
 func person(c access.Caller) error {
 	if c.Principal.Kind == access.KindUser {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s is no user: sessions are for people to see and to end", c.Principal).
-		WithRemedy("Ask a person to run `palyra sessions list`.")
+	return reason.Errorf(reason.PermissionDenied, "%s is not a user: only users may list and end sessions", c.Principal).
+		WithRemedy("Ask a user to run `palyra sessions list`.")
 }
 
 // ListSessions returns one page, newest first.
@@ -55,9 +55,8 @@ func (s *sessions) ListSessions(ctx context.Context, req *palyrav1.ListSessionsR
 	return res, nil
 }
 
-// find returns a session of the caller, or any session if the caller has the
-// permission others. Otherwise the error is the same as for one that does not
-// exist.
+// find returns a session of the caller, or any session if the caller has the permission others. A
+// session that the caller may not see yields the same error as one that does not exist.
 func (s *sessions) find(ctx context.Context, id string, others access.Permission) (session.Past, error) {
 	caller := callerOf(ctx)
 	if err := person(caller); err != nil {
@@ -98,7 +97,7 @@ func (s *sessions) EndSession(ctx context.Context, req *palyrav1.SessionServiceE
 	}
 	m := s.message(ended)
 	if past.OnBehalfOf != by && !may(s.engine, callerOf(ctx), access.PermJournalRead) {
-		// Who may stop everything need not be one who may read what it was.
+		// Permission to end a session does not include permission to read its details.
 		m = &palyrav1.Session{SessionId: m.GetSessionId(), State: m.GetState(), EndedAt: m.GetEndedAt(), EndedBy: m.GetEndedBy()}
 	}
 	return &palyrav1.SessionServiceEndSessionResponse{Session: m}, nil

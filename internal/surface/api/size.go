@@ -11,10 +11,9 @@ import (
 	"palyra/internal/surface/api/people"
 )
 
-// limitMessages refuses messages over MaxMessage, or over people.MaxMessage
-// where strangers send them, with a reason code. The protocol
-// library below it has a limit, too, which also counts compressed messages after
-// they are inflated, but its error has no reason code.
+// limitMessages refuses messages over MaxMessage, or over people.MaxMessage for unauthenticated
+// methods, with a reason code. The protocol library has a limit, too, which also covers compressed
+// messages after inflation, but its error has no reason code.
 func limitMessages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, most := r.Header.Get("Content-Type"), int64(MaxMessage)
@@ -57,12 +56,12 @@ const prefixSize = 5
 type framedBody struct {
 	io.ReadCloser
 	prefix []byte
-	// left is how much of the message after the prefix is to come.
+	// left is the number of bytes of the current message that are not read yet.
 	left int64
 	most int64
 }
 
-// Read fails at the prefix of a message that is too large, before it is read.
+// Read fails at the prefix of a message that is too large, before reading the message.
 func (b *framedBody) Read(p []byte) (int, error) {
 	if b.left > 0 && int64(len(p)) > b.left {
 		p = p[:b.left]

@@ -12,6 +12,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/skill"
@@ -23,7 +24,7 @@ import (
 func (w *world) openSkills() *registry.Registry {
 	w.t.Helper()
 	w.skillsDir = filepath.Join(w.t.TempDir(), "skills")
-	return must.Get(registry.New(w.t.Context(), registry.Config{
+	return must.Get(registry.New(w.t.Context(), registry.Config{Guard: change.Unguarded,
 		Store: &registrytest.Memory{}, Dir: w.skillsDir, Limits: skill.DefaultLimits(), Now: w.now,
 	}))(w.t)
 }
@@ -86,7 +87,7 @@ func TestSkills(t *testing.T) {
 	_, err := s.SetSkillStatus(t.Context(), &palyrav1.SetSkillStatusRequest{Skill: "notes"})
 	wantError(t, "no status", err, reason.InvalidInput)
 	must.Get(s.SetSkillStatus(t.Context(), &palyrav1.SetSkillStatusRequest{Skill: "notes", Version: "1.0.0", Status: palyrav1.SkillStatus_SKILL_STATUS_ACTIVE}))(t)
-	w.spoilSkills()
+	w.corruptSkills()
 	if one := get(""); !strings.Contains(one.GetProblem(), "does not run") || one.GetSkill().GetProblem() == "" || strings.Contains(one.GetProblem(), w.skillsDir) {
 		t.Errorf("spoilt: %v", one)
 	}
@@ -116,8 +117,8 @@ func stageSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version stri
 	return digest
 }
 
-// spoilSkills writes into every package that is installed.
-func (w *world) spoilSkills() {
+// corruptSkills writes into every package that is installed.
+func (w *world) corruptSkills() {
 	w.t.Helper()
 	for _, e := range must.Get(os.ReadDir(w.skillsDir))(w.t) {
 		path := filepath.Join(w.skillsDir, e.Name())

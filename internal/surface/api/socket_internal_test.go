@@ -10,10 +10,10 @@ import (
 	"palyra/internal/ops/localsocket"
 )
 
-// TestWhoIsOnTheSocket: only a peer that the listener lets in is the local operator,
-// and a token beside the socket is one credential too many. A request that came over no
-// socket is nobody's, whatever it says.
-func TestWhoIsOnTheSocket(t *testing.T) {
+// TestSocketCaller: only a peer that the listener accepts is the local operator, and a token in
+// addition to the socket is one credential too many. A request that did not come over the socket
+// has no caller, regardless of its headers.
+func TestSocketCaller(t *testing.T) {
 	t.Parallel()
 	refused := reason.Errorf(reason.Unauthenticated, "the socket is for uid 1, and not for uid 2")
 	for name, c := range map[string]struct {
@@ -41,10 +41,10 @@ func TestWhoIsOnTheSocket(t *testing.T) {
 			r.Header.Set("Authorization", c.token)
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
-		if who.known != c.known || who.known != who.shows(NeedsDevice) {
+		if who.known != c.known || who.known != who.presents(NeedsDevice) {
 			t.Errorf("%s: known %v, %v", name, who.known, who.err)
 		}
-		if who.shows(NeedsCertificate) || who.shows(NeedsRenewable) {
+		if who.presents(NeedsCertificate) || who.presents(NeedsRenewable) {
 			t.Errorf("%s: it counts as a certificate", name)
 		}
 		if c.peer != nil && (who.address != c.peer.String() || len(who.keys()) != 1) {

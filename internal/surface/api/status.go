@@ -26,7 +26,7 @@ import (
 
 // Gateway is the daemon as a whole.
 type Gateway interface {
-	// Problems says why the gateway is not ready; none means it is.
+	// Problems returns why the gateway is not ready; none if it is.
 	Problems(ctx context.Context) []string
 	Status(ctx context.Context) (Status, error)
 	// Freeze stops dispatch and returns how many calls it stopped.
@@ -34,7 +34,7 @@ type Gateway interface {
 	Thaw(ctx context.Context, by access.Caller) (FreezeState, error)
 }
 
-// Status is what operators ask of the gateway.
+// Status is the state of the gateway that operators may read.
 type Status struct {
 	Version            string
 	StartedAt          time.Time
@@ -51,19 +51,20 @@ type Status struct {
 	ActiveRuns         int
 	Workspaces         []config.Workspace
 	Sandbox            sandbox.Status
-	// Degraded is what the gateway cannot do although it serves everything else.
+	// Degraded lists the functions that fail while everything else is served. The gateway stays
+	// ready, because votes, the journal and other tools work, and a manager must not restart it.
 	Degraded []string
-	// Prepared is how many sandboxes are built before calls come.
+	// Prepared is how many sandboxes are built in advance.
 	Prepared int
 	Models   []model.Status
 	Notices  []string
-	// Keys says where each key of the gateway lives.
+	// Keys lists where each key of the gateway is stored.
 	Keys []ca.KeyPlace
-	// Vault is how the vault's key is.
+	// Vault is the state of the vault's key.
 	Vault kek.Status
 }
 
-// FreezeState says whether dispatch is stopped, by whom and why.
+// FreezeState reports whether dispatch is stopped, by whom and why.
 type FreezeState struct {
 	Frozen bool
 	Reason string
@@ -71,10 +72,10 @@ type FreezeState struct {
 	At     time.Time
 }
 
-// Passkeys keeps the passkeys of members, and tells of them.
+// Passkeys stores the passkeys of members and returns notices about them.
 type Passkeys interface {
 	presenceproof.Passkeys
-	// Notices are what a principal has to know of them.
+	// Notices returns the notices about passkeys that concern a principal.
 	Notices(to access.Principal) []string
 }
 
@@ -105,14 +106,14 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	for i, r := range caller.Roles {
 		roles[i] = string(r)
 	}
-	own := slices.Concat(toldOfOldKeys(s.members.OldKeys(caller.Principal)), toldOfPresence(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), toldOfWaiting(s.members.Waiting(caller.Principal)), toldOfChats(s.chats.Waiting(caller.Principal)))
+	own := slices.Concat(oldKeyAlarms(s.members.OldKeys(caller.Principal)), presenceKeyNotices(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), waitingAgentNotices(s.members.Waiting(caller.Principal)), chatUserNotices(s.chats.Waiting(caller.Principal)))
 	res := &palyrav1.GetStatusResponse{
 		Version: st.Version, Ready: len(problems) == 0, Problems: problems, Degraded: st.Degraded, StartedAt: timestamppb.New(st.StartedAt),
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(own, toldOfDevices(s.members.Added(caller.Principal)), toldOfConfirmed(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(own, deviceNotices(s.members.Added(caller.Principal)), confirmationNotices(s.members.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Keys: keyMessages(st.Keys), Vault: vaultMessage(st.Vault), Checkpoint: checkpoint.Note, Consistency: hexHashes(proof.Hashes),
 		Caller: &palyrav1.Identity{
@@ -126,11 +127,11 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	return res, nil
 }
 
-// askAnOperator is the remedy in place of a text about the gateway's host.
-const askAnOperator = "Ask an operator: palyra status shows operators the cause."
+// askAnOperator replaces texts about the gateway's host for callers that may not read them.
+const askAnOperator = "Ask an operator to run palyra status, which shows the cause."
 
-// statusWithoutHost is a status for callers that may not read workspaces, with the notices
-// that are for the caller itself. A field that is not named here is left out.
+// statusWithoutHost returns a status for callers that may not read workspaces, with the notices for
+// the caller itself. It copies only the fields named here.
 func statusWithoutHost(s *palyrav1.GetStatusResponse, own []string) *palyrav1.GetStatusResponse {
 	res := &palyrav1.GetStatusResponse{
 		Version: s.GetVersion(), Ready: s.GetReady(), StartedAt: s.GetStartedAt(), GatewayId: s.GetGatewayId(),
@@ -158,7 +159,7 @@ func statusWithoutHost(s *palyrav1.GetStatusResponse, own []string) *palyrav1.Ge
 	return res
 }
 
-// withoutPaths are workspaces without their places on the gateway's host.
+// withoutPaths returns the workspaces without their paths on the gateway's host.
 func withoutPaths(list []*palyrav1.WorkspaceStatus) []*palyrav1.WorkspaceStatus {
 	var all []*palyrav1.WorkspaceStatus
 	for _, w := range list {
@@ -176,7 +177,7 @@ func (s *status) Freeze(ctx context.Context, req *palyrav1.FreezeRequest) (*paly
 	return &palyrav1.FreezeResponse{State: freezeMessage(state), Stopped: int32(stopped)}, nil
 }
 
-// Thaw lets dispatch go on.
+// Thaw resumes dispatch.
 func (s *status) Thaw(ctx context.Context, _ *palyrav1.ThawRequest) (*palyrav1.ThawResponse, error) {
 	state, err := s.gateway.Thaw(ctx, callerOf(ctx))
 	if err != nil {
@@ -236,9 +237,8 @@ func modelMessages(models []model.Status) []*palyrav1.ModelStatus {
 	return all
 }
 
-// newHealthHandler serves the standard health check (grpc.health.v1): SERVING
-// when the gateway is ready. It says no more than that, and needs no
-// credential.
+// newHealthHandler serves the standard health check (grpc.health.v1): SERVING when the gateway is
+// ready. It returns no other data, and needs no credential.
 func newHealthHandler(gw Gateway, opts ...connect.HandlerOption) *connect.Handler {
 	return connect.NewUnaryHandlerSimple(healthv1connect.HealthCheckProcedure,
 		func(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// A stranger is refused before its body is read; a known caller's body is
-// waited for, which shows that the request would have been read.
-func TestStrangersAreRefusedUnread(t *testing.T) {
+// TestUnauthenticatedBodyIsNotRead: an unauthenticated caller is refused before its body is read.
+// The body of a known caller is awaited, which shows that the request would have been read.
+func TestUnauthenticatedBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	post := func(c *http.Client) (status chan int, body *io.PipeWriter) {

@@ -18,27 +18,26 @@ import (
 
 type countKey struct{}
 
-// CountAgain counts a guarded request once more against its limits: one of several that
-// it holds, or one of NeedsSignature without a valid signature. Its error is
-// reason.RateLimited.
+// CountAgain counts a guarded request once more against its limits: for one of several items in it,
+// or for a NeedsSignature request without a valid signature. Its error is reason.RateLimited.
 func CountAgain(ctx context.Context) error {
 	if count, ok := ctx.Value(countKey{}).(func() error); ok {
 		return count()
 	}
-	return reason.Errorf(reason.Internal, "the request is of no guarded route")
+	return reason.Errorf(reason.Internal, "the request does not belong to a guarded route")
 }
 
-// surfaces serves the guarded routes: what other protocols than the API's own bring
-// (MCP, hooks of agents), by the same rows, limits and permissions as its methods.
+// surfaces serves the guarded routes, which carry other protocols than the API (MCP, hooks of
+// agents). The same access rows, limits and permissions apply as to the methods.
 type surfaces struct {
 	guard *guard
 	mux   *http.ServeMux
-	// hosts reports whether a name is one of the gateway's.
+	// hosts reports whether a name belongs to the gateway.
 	hosts func(name string) bool
 	log   *slog.Logger
 }
 
-// newSurfaces guards handlers by their patterns. One that has no row is denied to all.
+// newSurfaces guards handlers by their patterns. A pattern without a row is denied to all callers.
 func newSurfaces(g *guard, handlers map[string]http.Handler, hosts func(string) bool, log *slog.Logger) *surfaces {
 	s := &surfaces{guard: g, mux: http.NewServeMux(), hosts: hosts, log: log}
 	for pattern, handler := range handlers {
@@ -47,7 +46,7 @@ func newSurfaces(g *guard, handlers map[string]http.Handler, hosts func(string) 
 	return s
 }
 
-// beside serves the guarded routes, and everything else by next.
+// beside serves the guarded routes, and passes everything else to next.
 func (s *surfaces) beside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, method := methods[r.URL.Path]; !method {
@@ -60,7 +59,7 @@ func (s *surfaces) beside(next http.Handler) http.Handler {
 	})
 }
 
-// guarded lets a request through to the handler of a route, or says why not.
+// guarded authorizes a request and passes it to the handler of a route, or writes the refusal.
 func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if row := routes[pattern]; row.Guard != nil {
@@ -72,7 +71,7 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 			s.refuse(w, r, pattern, err)
 			return
 		}
-		if pattern == MCPRoute && r.Method == http.MethodGet { // a stream for what the gateway says by itself
+		if pattern == MCPRoute && r.Method == http.MethodGet { // the stream of server-initiated messages
 			leave, err := s.guard.streams.last(callerOf(r.Context()).Principal)
 			if err != nil {
 				s.refuse(w, r, pattern, err)
@@ -80,7 +79,7 @@ func (s *surfaces) guarded(pattern string, next http.Handler) http.Handler {
 			}
 			defer leave()
 		}
-		// What let the caller in ends here: no handler can pass it on.
+		// The credential is removed here, so that no handler can pass it on.
 		r.Header.Del("Authorization")
 		who, _ := r.Context().Value(callerKey{}).(peer)
 		r = r.WithContext(context.WithValue(r.Context(), countKey{}, func() error { return s.guard.spend(who, *routes[pattern].Guard) }))
@@ -102,9 +101,9 @@ func (s *surfaces) admit(pattern string, r *http.Request) error {
 	return s.guard.admitPeer(r.Context(), who, pattern, *row.Guard)
 }
 
-// sameSite refuses what a page of another site had a browser send. A name that leads
-// here is no sign of whose page it is (DNS rebinding), so that Host has to be a name of
-// this gateway; and a request that has an Origin has to come from there.
+// sameSite refuses requests that a page of another site made a browser send. A name that resolves
+// to this address proves nothing (DNS rebinding). Host must therefore be a name of this gateway,
+// and Origin, if present, must match it.
 func (s *surfaces) sameSite(who *peer, r *http.Request) error {
 	if who.local {
 		return nil
@@ -114,7 +113,7 @@ func (s *surfaces) sameSite(who *peer, r *http.Request) error {
 		name = host
 	}
 	if !dnsname.Loopback(name) && !s.hosts(name) {
-		return reason.Errorf(reason.PermissionDenied, "%q is no name of this gateway", name).
+		return reason.Errorf(reason.PermissionDenied, "the host name %q is not configured on this gateway", name).
 			WithRemedy("Use the address that palyrad prints at its start, or add the name to listen.server_names.")
 	}
 	origins := r.Header.Values("Origin")
@@ -122,20 +121,20 @@ func (s *surfaces) sameSite(who *peer, r *http.Request) error {
 		return nil
 	}
 	if from, err := url.Parse(origins[0]); len(origins) > 1 || err != nil || from.Host != r.Host {
-		return reason.Errorf(reason.PermissionDenied, "the request comes from a page of another site").
-			WithRemedy("Call the gateway from a program; pages in a browser have no access to it.")
+		return reason.Errorf(reason.PermissionDenied, "the request has the Origin of another site").
+			WithRemedy("Call the gateway from a program; web pages cannot access it.")
 	}
 	return nil
 }
 
-// refuse answers as the API's methods do. Who showed no credential is told which kind is
-// taken (RFC 6750, section 3).
+// refuse writes an error as the API's methods do. A request without a credential receives the
+// accepted scheme (RFC 6750, section 3).
 func (s *surfaces) refuse(w http.ResponseWriter, r *http.Request, pattern string, err error) {
 	WriteError(w, r, s.log, pattern, err)
 }
 
-// Origin is where the client of a guarded route reaches the gateway, as the beginning of
-// URLs. The Host of the request was checked to be a name of the gateway.
+// Origin returns the scheme and authority by which the client of a guarded route reaches the
+// gateway. The Host of the request was checked to be a name of the gateway.
 func Origin(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -143,8 +142,8 @@ func Origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// challenge says what a request without a credential that counts has to show (RFC 6750,
-// section 3), and where it is described who gives it (RFC 9728, section 5.1).
+// challenge returns the WWW-Authenticate challenge for a request without a valid credential (RFC
+// 6750, section 3), with the location of the resource metadata (RFC 9728, section 5.1).
 func challenge(r *http.Request) string {
 	parts := []string{`Bearer realm="palyra"`}
 	if who, _ := r.Context().Value(callerKey{}).(peer); who.offered {
@@ -156,21 +155,21 @@ func challenge(r *http.Request) string {
 	return strings.Join(parts, ", ")
 }
 
-// WriteError answers a request of plain HTTP with an error, in the shape of the API's
-// methods (Connect's unary errors).
+// WriteError writes an error to a plain HTTP request in the format of the API's methods (Connect's
+// unary errors).
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, route string, err error) {
-	shown := toConnect(r.Context(), log, route, err)
+	mapped := toConnect(r.Context(), log, route, err)
 	var answer *connect.Error
-	if errors.As(shown, &answer) && answer.Code() == connect.CodeUnauthenticated {
+	if errors.As(mapped, &answer) && answer.Code() == connect.CodeUnauthenticated {
 		w.Header().Set("WWW-Authenticate", challenge(r))
 	}
-	if werr := connect.NewErrorWriter().Write(w, plainly(r), shown); werr != nil {
-		log.DebugContext(r.Context(), "the peer left before its answer", slog.String("error", werr.Error()))
+	if werr := connect.NewErrorWriter().Write(w, plainly(r), mapped); werr != nil {
+		log.DebugContext(r.Context(), "the client disconnected before the response was written", slog.String("error", werr.Error()))
 	}
 }
 
-// plainly is the request as one of Connect's unary protocol, whatever it is: that is
-// the form in which other protocols are told of errors.
+// plainly returns the request as a Connect unary request, in whose format other protocols receive
+// errors.
 func plainly(r *http.Request) *http.Request {
 	plain := r.Clone(r.Context())
 	plain.Method = http.MethodPost

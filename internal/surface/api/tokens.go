@@ -13,13 +13,13 @@ import (
 	"palyra/internal/identity/token"
 )
 
-// Tokens keeps API tokens (token.Service).
+// Tokens stores API tokens. It is implemented by token.Service.
 type Tokens interface {
-	// Authenticate maps a token to the caller that it stands for.
+	// Authenticate maps a token to its caller.
 	Authenticate(shown string, from netip.Addr) (access.Caller, error)
 	Create(ctx context.Context, creator access.Principal, r token.Request) (made token.Token, text string, err error)
 	List() []token.Token
-	// Of are the tokens that belong to somebody.
+	// Of returns the tokens of a principal.
 	Of(p access.Principal) []token.Token
 	Revoke(ctx context.Context, actor access.Principal, id string, others bool) (token.Token, error)
 }
@@ -29,7 +29,7 @@ type tokens struct {
 	engine *policy.Engine
 }
 
-// CreateToken makes a token with no scope that the caller lacks, or the member
+// CreateToken creates a token whose scopes are limited to the scopes of the caller and the member
 // that it acts as.
 func (s *tokens) CreateToken(ctx context.Context, req *palyrav1.CreateTokenRequest) (*palyrav1.CreateTokenResponse, error) {
 	holder, err := principalOf(req.GetPrincipal())
@@ -59,8 +59,8 @@ func (s *tokens) CreateToken(ctx context.Context, req *palyrav1.CreateTokenReque
 	return &palyrav1.CreateTokenResponse{Token: tokenMessage(made), Text: text}, nil
 }
 
-// mayGive asks policy whether the caller, and the member that the token acts as,
-// have each of its scopes. What they lose later, the token loses as well.
+// mayGive checks that policy permits each scope to the caller and to the member that the token acts
+// as. A scope that they lose later is lost for the token as well.
 func (s *tokens) mayGive(caller access.Caller, r token.Request) error {
 	callers := []access.Caller{caller}
 	if !r.For.IsZero() && r.For != caller.Principal {
@@ -68,11 +68,11 @@ func (s *tokens) mayGive(caller access.Caller, r token.Request) error {
 	}
 	for _, scope := range r.Scopes {
 		if !slices.Contains(access.Permissions, scope) || slices.Contains(access.NeverByToken, scope) {
-			continue // the room says what is wrong with it
+			continue // token.Service rejects it with the cause
 		}
 		for _, who := range callers {
 			if err := s.engine.Current().Permit(policy.AccessRequest{Caller: who, Permission: scope}); err != nil {
-				return reason.Errorf(reason.PermissionDenied, "no token has the scope %s: %s may not", scope, who.Principal).
+				return reason.Errorf(reason.PermissionDenied, "creating a token with the scope %s: %s does not have this permission", scope, who.Principal).
 					WithField("permission", string(scope))
 			}
 		}
@@ -80,7 +80,7 @@ func (s *tokens) mayGive(caller access.Caller, r token.Request) error {
 	return nil
 }
 
-// addressRange reads "10.0.0.0/8", or one address.
+// addressRange parses "10.0.0.0/8", or a single address.
 func addressRange(text string) (netip.Prefix, error) {
 	if one, err := netip.ParseAddr(text); err == nil && one.Zone() == "" {
 		one = one.Unmap()
@@ -88,10 +88,10 @@ func addressRange(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, reason.Errorf(reason.InvalidInput, "%q is no range of addresses: want 10.0.0.0/8, 192.0.2.7 or fd00::/8", text)
+		return netip.Prefix{}, reason.Errorf(reason.InvalidInput, "%q is not a valid address range: use a form like 10.0.0.0/8, 192.0.2.7 or fd00::/8", text)
 	}
 	if prefix.Addr().Is4In6() || prefix != prefix.Masked() {
-		return netip.Prefix{}, reason.Errorf(reason.InvalidInput, "%q is no range of addresses: did you mean %s?", text, prefix.Masked())
+		return netip.Prefix{}, reason.Errorf(reason.InvalidInput, "%q is not a valid address range: did you mean %s?", text, prefix.Masked())
 	}
 	return prefix, nil
 }
@@ -115,7 +115,7 @@ func (s *tokens) ListTokens(ctx context.Context, req *palyrav1.ListTokensRequest
 	return res, nil
 }
 
-// RevokeToken ends a token.
+// RevokeToken revokes a token.
 func (s *tokens) RevokeToken(ctx context.Context, req *palyrav1.RevokeTokenRequest) (*palyrav1.RevokeTokenResponse, error) {
 	caller := callerOf(ctx)
 	gone, err := s.kept.Revoke(ctx, caller.Principal, req.GetTokenId(), may(s.engine, caller, access.PermAccessWrite))

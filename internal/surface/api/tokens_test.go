@@ -103,9 +103,9 @@ func TestTokensOfADevice(t *testing.T) {
 	}
 }
 
-// TestTokensDecideNothing: what a token cannot be made for, a token does not do,
-// though whom it acts as could.
-func TestTokensDecideNothing(t *testing.T) {
+// TestTokensCannotDecide: a token cannot use a permission that tokens cannot have, even if its
+// holder could.
+func TestTokensCannotDecide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	all := []string{}
@@ -138,9 +138,9 @@ func TestTokensDecideNothing(t *testing.T) {
 	wantError(t, "another token", err, reason.PermissionDenied)
 }
 
-// TestTokensGiveNothingAway: nobody gives a scope that they lack, or that the agent
-// lacks, and nobody makes a token in another's name.
-func TestTokensGiveNothingAway(t *testing.T) {
+// TestTokensCannotEscalate: no caller can grant a scope that it or the agent lacks, or create a
+// token in another member's name.
+func TestTokensCannotEscalate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
@@ -170,9 +170,9 @@ func TestTokensGiveNothingAway(t *testing.T) {
 	}
 }
 
-// TestTokenWithItsCreator: a token of dan's agent ends with a permission that dan
-// loses, though the agent keeps it.
-func TestTokenWithItsCreator(t *testing.T) {
+// TestTokenIsBoundToItsCreator: a token of dan's agent ends with a permission that dan loses, even
+// if the agent keeps it.
+func TestTokenIsBoundToItsCreator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	bot := w.admit(access.Agent("bot"), access.User("dan"), access.RoleAgent)
@@ -229,8 +229,8 @@ func TestOneCredential(t *testing.T) {
 	}
 }
 
-// TestTokenFromElsewhere: the address is that of the connection.
-func TestTokenFromElsewhere(t *testing.T) {
+// TestTokenFromAnotherAddress: the address is that of the connection.
+func TestTokenFromAnotherAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	far := w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{"tool.call"}, Addresses: []string{"192.0.2.0/24"}}).GetText()
@@ -263,9 +263,9 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 	wantError(t, "another request", err, reason.Unauthenticated)
 }
 
-// TestWhoSeesTokens: everybody their own and those of their agents, and who reads
-// members all.
-func TestWhoSeesTokens(t *testing.T) {
+// TestTokenVisibility: a member can list its own tokens and those of its agents; a reader of
+// members can list all.
+func TestTokenVisibility(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.alice.create(&palyrav1.CreateTokenRequest{Name: "a", Scopes: []string{"tool.call"}})

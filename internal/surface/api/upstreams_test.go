@@ -15,8 +15,8 @@ func (noUpstreams) List() []declared.State { return nil }
 
 func (noUpstreams) Check(s declared.Server) (declared.Server, error) { return s, s.Check() }
 
-func (noUpstreams) Resolve(context.Context, access.Caller, declared.Wanted) (declared.Resolution, error) {
-	return declared.Resolution{}, reason.Errorf(reason.SandboxDisabled, "there is no sandbox")
+func (noUpstreams) Resolve(context.Context, access.Caller, declared.PackageRequest) (declared.Resolution, error) {
+	return declared.Resolution{}, reason.Errorf(reason.SandboxDisabled, "no sandbox is available")
 }
 
 func (n noUpstreams) Updated(name, _ string) (declared.Server, error) {
@@ -29,7 +29,7 @@ func (n noUpstreams) Update(_ context.Context, _ access.Caller, name, _ string) 
 }
 
 func (noUpstreams) Show(name string) (declared.State, error) {
-	return declared.State{}, reason.Errorf(reason.NotFound, "there is no upstream server %q", name)
+	return declared.State{}, reason.Errorf(reason.NotFound, "the upstream server %q does not exist", name)
 }
 
 func (n noUpstreams) Add(_ context.Context, _ access.Caller, s declared.Server) (declared.State, error) {

@@ -24,9 +24,9 @@ func (c *client) vault() palyrav1connect.VaultServiceClient {
 	return palyrav1connect.NewVaultServiceClient(c.http, c.w.url)
 }
 
-// TestWhoseSecrets tries every method on secrets of every scope as everybody: who may
-// not gets nothing, whether there is such a secret or not.
-func TestWhoseSecrets(t *testing.T) {
+// TestSecretAccessByScope tries every method on secrets of every scope as every member. A caller
+// without permission receives the same answer whether or not the secret exists.
+func TestSecretAccessByScope(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.admit(access.User("carol"), access.Principal{}, access.RoleAdmin)
@@ -96,8 +96,8 @@ type unasked struct{}
 
 func (unasked) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
-// TestWhoLeases asks policy for what calls may use.
-func TestWhoLeases(t *testing.T) {
+// TestLeasesFollowPolicy: policy decides which secrets calls may use.
+func TestLeasesFollowPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for scope, may := range map[string]string{

@@ -16,14 +16,14 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Workspaces are the declared workspaces and the change sets that are kept of
-// them. A name that was not declared is reason.UnknownWorkspace.
+// Workspaces are the declared workspaces and their stored change sets. An undeclared name is
+// reason.UnknownWorkspace.
 type Workspaces interface {
 	Declared() []config.Workspace
 	ChangeSets(workspace string) ([]overlay.Summary, error)
 	ChangeSet(workspace, id string) (overlay.Detail, error)
-	// Undo takes a change set back and journals that. It returns the change set
-	// that took it back, also when that happened before.
+	// Undo reverts a change set and journals that. It returns the change set of the revert, also if
+	// it happened before.
 	Undo(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
 }
 
@@ -32,7 +32,7 @@ type workspaces struct {
 	pipeline *call.Pipeline
 }
 
-// changesPage is how many changes a page holds that does not say.
+// changesPage is the default number of changes in a page.
 const changesPage = 500
 
 // ListWorkspaces returns the declared workspaces.
@@ -40,7 +40,7 @@ func (w *workspaces) ListWorkspaces(context.Context, *palyrav1.ListWorkspacesReq
 	return &palyrav1.ListWorkspacesResponse{Workspaces: workspaceMessages(w.of.Declared())}, nil
 }
 
-// ListChangeSets returns the change sets that are kept, newest first.
+// ListChangeSets returns the stored change sets, newest first.
 func (w *workspaces) ListChangeSets(_ context.Context, req *palyrav1.ListChangeSetsRequest) (*palyrav1.ListChangeSetsResponse, error) {
 	sets, err := w.of.ChangeSets(req.GetWorkspace())
 	if err != nil {
@@ -59,7 +59,7 @@ func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSe
 	if token := req.GetPageToken(); token != "" {
 		var err error
 		if first, err = strconv.Atoi(token); err != nil || first < 0 {
-			return nil, reason.Errorf(reason.InvalidInput, "page_token %q was not made by this service", token)
+			return nil, reason.Errorf(reason.InvalidInput, "page_token %q is not valid", token)
 		}
 	}
 	d, err := w.of.ChangeSet(req.GetWorkspace(), req.GetChangeSetId())
@@ -94,7 +94,7 @@ func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSe
 	return res, nil
 }
 
-// countHidden is how many of the files the caller may not read.
+// countHidden returns how many of the files the caller may not read.
 func countHidden(d overlay.Detail, mayRead func(path string) bool) (n int32) {
 	for _, c := range d.Changes {
 		if !mayRead(c.Path) {
@@ -112,9 +112,9 @@ func diffFor(d overlay.Detail, mayRead func(path string) bool, hidden int32) str
 	return unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) })
 }
 
-// readerOf returns whether the caller may read a file of a workspace, which is true for the
-// path "" of a file that is not there. A path that the diff may have escaped is of no file
-// that policy can be asked about.
+// readerOf returns whether the caller may read a file of a workspace; it is true for the path "" of
+// an absent file. The result is false for a path that the diff may have escaped, because policy
+// cannot be evaluated for it.
 func (w *workspaces) readerOf(ctx context.Context, workspace string) func(path string) bool {
 	answers := map[string]bool{"": true}
 	return func(path string) bool {
@@ -127,7 +127,7 @@ func (w *workspaces) readerOf(ctx context.Context, workspace string) func(path s
 	}
 }
 
-// restrictChange leaves that a file changed, and nothing of its content.
+// restrictChange keeps the fact that a file changed, without its content.
 func restrictChange(m *palyrav1.WorkspaceChange) {
 	for _, s := range []*palyrav1.FileState{m.GetWas(), m.GetIs()} {
 		if s != nil {
@@ -136,7 +136,7 @@ func restrictChange(m *palyrav1.WorkspaceChange) {
 	}
 }
 
-// UndoChangeSet takes a change set back.
+// UndoChangeSet reverts a change set.
 func (w *workspaces) UndoChangeSet(ctx context.Context, req *palyrav1.UndoChangeSetRequest) (*palyrav1.UndoChangeSetResponse, error) {
 	s, err := w.of.Undo(ctx, callerOf(ctx), req.GetWorkspace(), req.GetChangeSetId(), req.GetReason())
 	if err != nil {
@@ -145,8 +145,8 @@ func (w *workspaces) UndoChangeSet(ctx context.Context, req *palyrav1.UndoChange
 	return &palyrav1.UndoChangeSetResponse{ChangeSet: changeSetMessage(s)}, nil
 }
 
-// changeSetMessage leaves out the digest of all that changed, which confirms a guess of the
-// content of each file.
+// changeSetMessage omits the digest of the whole change set, which could confirm a guess of a
+// file's content.
 func changeSetMessage(s overlay.Summary) *palyrav1.ChangeSet {
 	state := palyrav1.ChangeSetState_CHANGE_SET_STATE_COMMITTED
 	if s.State == overlay.RecordUndone {

@@ -165,8 +165,8 @@ func TestChangeSetOfALinkByNow(t *testing.T) {
 	}
 }
 
-// TestWhoMayUndo covers the roles of the default policies.
-func TestWhoMayUndo(t *testing.T) {
+// TestUndoPermissions covers the roles of the default policies.
+func TestUndoPermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()

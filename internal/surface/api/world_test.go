@@ -29,6 +29,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
@@ -62,18 +63,20 @@ import (
 // world is the API over real rooms, behind TLS with HTTP/2: alice owns the
 // agent coder, bob is an operator, dan a developer, eve an auditor.
 type world struct {
-	pairings  *pairing.Host
-	t         *testing.T
-	url       string
-	authority *ca.Authority
-	db        *sqlite.DB
-	identity  *identity.Service
-	registry  *access.Registry
-	engine    *policy.Engine
-	desk      *approval.Desk
-	journal   *journal.Log
-	notary    *attest.Notary
-	server    *api.Server
+	// serviceUser is true where palyrad's user runs no agents.
+	serviceUser bool
+	pairings    *pairing.Host
+	t           *testing.T
+	url         string
+	authority   *ca.Authority
+	db          *sqlite.DB
+	identity    *identity.Service
+	registry    *access.Registry
+	engine      *policy.Engine
+	desk        *approval.Desk
+	journal     *journal.Log
+	notary      *attest.Notary
+	server      *api.Server
 	// stopping is the order to stop; stopRuns ends the runs after it.
 	stopping, stopRuns context.CancelFunc
 
@@ -155,6 +158,7 @@ func (w *world) openRooms() {
 	w.db = sqlitetest.Open(t)
 	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
+		Guard:     change.Unguarded,
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
 	}))(t)
 	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
@@ -203,14 +207,15 @@ func (w *world) serve() {
 	w.server = must.Get(api.New(stopping, api.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
-		Installed: must.Get(watch.New(t.Context(), w.db.Installed(), logger, w.now))(t),
-		Console:   w.openConsole(), About: people.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
-			Settings: config.Default(), Examine: func(ctx context.Context) []people.Exam {
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity, change.Unguarded, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
+		Installed:       must.Get(watch.New(t.Context(), w.db.Installed(), logger, w.now))(t),
+		OwnerRunsAgents: func() bool { return !w.serviceUser },
+		Console:         w.openConsole(), About: people.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
+			Settings: config.Default(), Examine: func(ctx context.Context) []people.CheckResult {
 				if w.examining != nil {
 					w.examining()
 				}
-				return []people.Exam{{Check: "clock", Result: "ok", Detail: "fine", TookMS: 1}}
+				return []people.CheckResult{{Check: "clock", Result: "ok", Detail: "fine", TookMS: 1}}
 			}},
 		Logins: w.logins, Self: people.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,

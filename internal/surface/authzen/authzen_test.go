@@ -30,8 +30,8 @@ type object = map[string]any
 
 var edge, other = access.Agent("edge"), access.Agent("other")
 
-// world is the service over real stages: edge may ask about coder and about bob, who is
-// disabled; other about nobody; the tools read without a person, run with one.
+// world is the service over real stages: edge may ask about coder and about bob, who is disabled;
+// other about no subject. The tools read without approval, and run with one.
 type world struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -223,9 +223,9 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-// TestUnknownAndForbiddenLookAlike: whoever may not be asked about, is not there, or may
-// not act, and what nobody could call, have one answer, to the byte.
-func TestUnknownAndForbiddenLookAlike(t *testing.T) {
+// TestUnknownAndForbiddenAreIndistinguishable: subjects that are unknown, inactive or not visible
+// to the caller, and calls that no subject could make, all have byte-identical answers.
+func TestUnknownAndForbiddenAreIndistinguishable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `@id("no-run") forbid(principal, action, resource == Tool::"process.run");`)
 	var first string
@@ -263,7 +263,7 @@ func TestUnknownAndForbiddenLookAlike(t *testing.T) {
 	}
 }
 
-// TestAnswersAreJournaledFirst: what cannot be journaled is not answered.
+// TestAnswersAreJournaledFirst: an answer that cannot be journaled is not sent.
 func TestAnswersAreJournaledFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -426,14 +426,13 @@ func again(e, got object) object {
 	return out
 }
 
-// TestAskAPerson: denial, request, vote, and an evaluation that the vote lets through,
-// once.
+// TestAskAPerson: a denial, a request, a vote, and an evaluation that the vote permits once.
 func TestAskAPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
 	task, rec := w.asked(e)
-	if rec.RequestedBy != policytest.Agent || rec.OnBehalfOf != policytest.Alice || !strings.Contains(strings.Join(rec.Prompt.Notes, " "), "agent:edge asks for this call, and runs it outside this gateway") {
+	if rec.RequestedBy != policytest.Agent || rec.OnBehalfOf != policytest.Alice || !strings.Contains(strings.Join(rec.Prompt.Notes, " "), "agent:edge requests this call and runs it outside this gateway") {
 		t.Errorf("people are asked %+v", rec)
 	}
 	if n := w.noted[len(w.noted)-1]; n["code"] != string(event.AskedFor) || n["subject"] != rec.ID || in(n, "payload", "caller") != "agent:edge" {
@@ -484,8 +483,8 @@ func TestAskAPerson(t *testing.T) {
 	}
 }
 
-// TestNoAndNever: what people or policy deny stays denied.
-func TestNoAndNever(t *testing.T) {
+// TestDenialsAreFinal: calls that people or policy denied stay denied.
+func TestDenialsAreFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	e := about("agent:coder", "process.run", running)
@@ -511,7 +510,7 @@ func TestNoAndNever(t *testing.T) {
 	}
 }
 
-// TestRevoked: an approval that was taken back lets nothing through.
+// TestRevoked: a revoked approval permits nothing.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -604,7 +603,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 }
 
-// TestGrants: a grant lets evaluations through, and each is a use of it.
+// TestGrants: a grant permits evaluations, and each counts as a use.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -624,7 +623,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestFrozen: a gateway that is frozen lets nothing through elsewhere.
+// TestFrozen: a frozen gateway permits nothing elsewhere.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

@@ -19,12 +19,12 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// requestableFor is how long a denial can be turned into a request.
+// requestableFor is how long an approval can be requested after a denial.
 const requestableFor = 10 * time.Minute
 
-// bindingHash is the digest of what an evaluation is about (draft profile, Denial Binding
-// Claims): subject without its actor, resource, action, and the named members of the
-// context, in the form of RFC 8785, as base64url of its SHA-256.
+// bindingHash is the digest of the subject of an evaluation (draft profile, Denial Binding Claims):
+// subject without its actor, resource, action, and the named members of the context, in the form of
+// RFC 8785, as base64url of its SHA-256.
 func bindingHash(e evaluation, members []string) (string, error) {
 	bound := object{}
 	for _, name := range members {
@@ -40,7 +40,7 @@ func bindingHash(e evaluation, members []string) (string, error) {
 	return encode(sum[:]), nil
 }
 
-// withoutActor is a subject without properties.act, which may stand elsewhere.
+// withoutActor returns a subject without properties.act, which may be sent elsewhere.
 func withoutActor(subject object) object {
 	var properties object
 	if json.Unmarshal(subject["properties"], &properties) != nil || properties == nil {
@@ -56,12 +56,14 @@ func withoutActor(subject object) object {
 	return subject
 }
 
-// signer signs what is handed to a caller and comes back, as a JWS in its compact form
-// (RFC 7515) with ES256. Its key lives as long as the process: what it signed is good for
-// minutes, and after a restart a caller evaluates again.
+// signer signs data that a caller receives and later returns, as a JWS in compact form (RFC 7515)
+// with ES256. Its key lives as long as the process: signatures are valid for minutes, and after a
+// restart a caller evaluates again. A denial is bound by a signed token, because stored denials
+// would be state that strangers create. An approval is bound by its id: a signed copy would stay
+// valid after a revocation.
 type signer struct {
 	gateway, id string
-	// header is that of every token, as it stands there.
+	// header is the encoded header of every token.
 	header string
 	key    *ecdsa.PrivateKey
 }
@@ -77,7 +79,7 @@ func newSigner(gateway string) (*signer, error) {
 	return s, err
 }
 
-// public is the key set (RFC 7517).
+// public returns the key set (RFC 7517).
 func (s *signer) public() (map[string]any, error) {
 	point, err := s.key.PublicKey.Bytes()
 	if err != nil {
@@ -101,11 +103,11 @@ type bound struct {
 	IssuedAt int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
 	ID       string `json:"jti"`
-	// DenialExpires is access_request.expires_at, as it stands there.
+	// DenialExpires is access_request.expires_at, in its encoded form.
 	DenialExpires string   `json:"denial_expires_at"`
 	Members       []string `json:"binding_context_members"`
 	Hash          string   `json:"binding_hash"`
-	// Caller is who was denied: nobody else can make a request of it.
+	// Caller is the caller that was denied: only it can request an approval.
 	Caller access.Principal `json:"palyra_caller"`
 }
 
@@ -124,18 +126,18 @@ func (s *signer) sign(b bound) (string, error) {
 	return signed + "." + encode(append(r.FillBytes(make([]byte, half)), v.FillBytes(make([]byte, half))...)), nil
 }
 
-// open reads a binding token that this gateway signed for itself. What says of itself
-// that it is signed in another way is none.
+// open verifies a binding token that this gateway signed for itself. A token with another header is
+// refused.
 func (s *signer) open(token string) (b bound, err error) {
 	signed, last, _ := strings.Cut(strings.TrimPrefix(token, s.header+"."), ".")
 	signature, err := base64.RawURLEncoding.Strict().DecodeString(last)
 	if err != nil || len(signature) != 2*half || !strings.HasPrefix(token, s.header+".") {
-		return b, errors.New("it is no token of this gateway")
+		return b, errors.New("the token has another format or header")
 	}
 	digest := sha256.Sum256([]byte(s.header + "." + signed))
 	r, v := new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])
 	if !ecdsa.Verify(&s.key.PublicKey, digest[:], r, v) {
-		return b, errors.New("this gateway did not sign it")
+		return b, errors.New("the signature is not valid")
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(signed)
 	if err != nil {
@@ -145,12 +147,12 @@ func (s *signer) open(token string) (b bound, err error) {
 		return b, err
 	}
 	if b.Issuer != s.gateway || b.Audience != s.gateway {
-		return b, errors.New("it is for another gateway")
+		return b, errors.New("the token is for another gateway")
 	}
 	return b, nil
 }
 
-// offer adds to a denial how people can be asked (draft profile, Requestable Denial
+// offer adds to a denial how an approval can be requested (draft profile, Requestable Denial
 // Context).
 func (s *Service) offer(r *http.Request, by access.Caller, e evaluation, into map[string]any) error {
 	now := s.Now().UTC()
@@ -168,7 +170,7 @@ func (s *Service) offer(r *http.Request, by access.Caller, e evaluation, into ma
 	}
 	into["access_request"] = map[string]any{
 		"endpoint": s.Origin(r) + "/access/v1/requests", "expires_at": b.DenialExpires, "binding_token": token,
-		"display": map[string]string{"title": "Ask for approval", "description": "A person has to approve this call at the gateway."},
+		"display": map[string]string{"title": "Ask for approval", "description": "A user must approve this call at the gateway."},
 	}
 	return nil
 }

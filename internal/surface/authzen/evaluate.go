@@ -20,13 +20,13 @@ type decided struct {
 	Context  map[string]any `json:"context,omitempty"`
 }
 
-// no is the one answer for whom the caller may not ask about, for who is not there, and
-// for what the member could never call.
+// no is the uniform answer for a member that the caller may not ask about, an unknown member, and a
+// call that the member can never make.
 func no() decided {
 	return decided{Context: map[string]any{"reason": string(reason.PermissionDenied)}}
 }
 
-// evaluation serves one.
+// evaluation serves a single evaluation.
 func (s *Service) evaluation(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	var e evaluation
@@ -58,12 +58,12 @@ const (
 	permitOnFirstAllow = "permit_on_first_permit"
 )
 
-// evaluations serves several at once; each counts as a request.
+// evaluations serves several evaluations at once; each counts as a request.
 func (s *Service) evaluations(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	var b batch
 	_, err := read(r, &b)
-	if err == nil && len(b.Evaluations) == 0 { // section 7.1: as a request for one
+	if err == nil && len(b.Evaluations) == 0 { // section 7.1: treated as a single evaluation
 		s.one(w, r, evaluationsRoute, b.evaluation)
 		return
 	}
@@ -89,13 +89,13 @@ func (s *Service) evaluations(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"evaluations": list})
 }
 
-// admit checks a batch and counts it before any of it is evaluated: what is used up by
-// one is not lost because another is one too many.
+// admit checks a batch and counts it before any evaluation, so that a batch over the limit consumes
+// no approvals.
 func (s *Service) admit(ctx context.Context, b *batch) error {
 	switch b.Options.Semantic {
 	case "", executeAll, denyOnFirstDeny, permitOnFirstAllow:
 	default:
-		return invalid("evaluations_semantic is none that is known")
+		return invalid("evaluations_semantic is not supported")
 	}
 	if len(b.Evaluations) > maxAtOnce {
 		return reason.Errorf(reason.InputTooLarge, "%d evaluations at once are too many; the limit is %d", len(b.Evaluations), maxAtOnce)
@@ -115,7 +115,7 @@ func (s *Service) admit(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// evaluate answers one evaluation. An error says that there is no answer.
+// evaluate answers one evaluation. An error means that the evaluation has no answer.
 func (s *Service) evaluate(r *http.Request, e evaluation) (decided, error) {
 	ctx, by := r.Context(), s.Caller(r.Context())
 	submission, ok := s.submission(by, e)
@@ -158,8 +158,7 @@ func (s *Service) evaluate(r *http.Request, e evaluation) (decided, error) {
 	return d, nil
 }
 
-// submission is the call that an evaluation is about, and false for what looks like
-// nothing at all.
+// submission returns the call of an evaluation, and false if the uniform denial applies.
 func (s *Service) submission(by access.Caller, e evaluation) (call.Submission, bool) {
 	p, named := e.principal()
 	tool, known := e.tool()
@@ -174,7 +173,7 @@ func (s *Service) submission(by access.Caller, e evaluation) (call.Submission, b
 	return submission, err == nil
 }
 
-// why is the code of a denial.
+// why returns the code of a denial.
 func why(out call.Elsewhere) reason.Code {
 	switch {
 	case out.Lost != nil:
@@ -187,8 +186,8 @@ func why(out call.Elsewhere) reason.Code {
 	return reason.PolicyDenied
 }
 
-// again is what a re-evaluation with an approval is told, that did not let the call
-// through (draft profile, Approval and Re-evaluation).
+// again returns why a re-evaluation with an approval was denied, and the next step (draft profile,
+// Approval and Re-evaluation).
 func again(t *task, e evaluation, out call.Elsewhere) (why, next string) {
 	switch {
 	case t == nil:
@@ -205,8 +204,8 @@ func again(t *task, e evaluation, out call.Elsewhere) (why, next string) {
 	return "out_of_scope", "request"
 }
 
-// wrongCall is an error that says that there can be no such call, nil for one that says
-// that the gateway has no answer.
+// wrongCall returns the error if it means that the call is invalid, nil if the gateway has no
+// answer.
 func wrongCall(err error) *reason.Error {
 	switch known := reason.Known(err, reason.Internal); known.Code {
 	case reason.Internal, reason.JournalUnavailable, reason.ShuttingDown, reason.Cancelled, reason.PolicyError, reason.RateLimited, reason.VaultLocked:
@@ -216,7 +215,7 @@ func wrongCall(err error) *reason.Error {
 	}
 }
 
-// note makes the event of an answer.
+// note builds the event of an answer.
 func (s *Service) note(by access.Caller, c call.Submission) call.Note {
 	return func(out call.Elsewhere) (event.Draft, error) {
 		payload := evaluated{
@@ -234,8 +233,7 @@ func (s *Service) note(by access.Caller, c call.Submission) call.Note {
 	}
 }
 
-// noteNo journals an evaluation that came to no call. What was asked about is the
-// caller's word.
+// noteNo journals an evaluation that did not result in a call. Its subject is the caller's claim.
 func (s *Service) noteNo(ctx context.Context, by access.Caller, e evaluation, why reason.Code) error {
 	member := "unknown"
 	if p, named := e.principal(); named {

@@ -39,13 +39,13 @@ func unbound(detail string) *problem {
 }
 
 var (
-	errExpired = &problem{"expired_denial", http.StatusGone, "the denial is too old to ask about; evaluate again"}
-	errNoTask  = &problem{"unknown_task", http.StatusNotFound, "there is no such task"}
+	errExpired = &problem{"expired_denial", http.StatusGone, "the denial has expired; evaluate again"}
+	errNoTask  = &problem{"unknown_task", http.StatusNotFound, "the task does not exist"}
 	errEnded   = &problem{"invalid_task_state", http.StatusConflict, "the task has ended"}
 	errOther   = &problem{"duplicate_request", http.StatusConflict, "the Idempotency-Key was used for another request"}
 )
 
-// refuse answers with a problem, or with any other error.
+// refuse writes a problem, or any other error.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, route string, err error) {
 	p, ok := err.(*problem) //nolint:errorlint // it is never wrapped
 	if !ok {
@@ -58,7 +58,7 @@ func (s *Service) refuse(w http.ResponseWriter, r *http.Request, route string, e
 	})
 }
 
-// request has people asked about a call that was denied for want of an approval.
+// request requests approval of a call that was denied for lack of one.
 func (s *Service) request(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	t, created, err := s.submit(r)
@@ -84,7 +84,7 @@ func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
 	ctx, by := r.Context(), s.Caller(r.Context())
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > 256 {
-		return nil, false, invalid("the Idempotency-Key has more than 256 bytes")
+		return nil, false, invalid("the Idempotency-Key is longer than 256 bytes")
 	}
 	digest := canonical.Digest(body)
 	if t, err := s.repeated(by, key, digest); t != nil || err != nil {
@@ -96,11 +96,11 @@ func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
 	}
 	submission, ok := s.submission(by, q.evaluation)
 	if !ok {
-		return nil, false, notRequestable("nobody can be asked about that")
+		return nil, false, notRequestable("this denial cannot be resolved by an approval")
 	}
 	t = &task{
 		by: by.Principal, key: key, digest: digest, binding: b, submission: submission,
-		told: text.Ellipsis(by.Principal.String(), maxText) + " asks for this call, and runs it outside this gateway: not in its sandbox, and without its attestation.",
+		description: text.Ellipsis(by.Principal.String(), maxText) + " requests this call and runs it outside this gateway: not in its sandbox, and without its attestation.",
 	}
 	if err := s.start(ctx, t); err != nil {
 		return nil, false, err
@@ -109,46 +109,46 @@ func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
 		Caller: by.Principal.String(), Member: submission.Caller.Principal.String(), Tool: submission.Tool, ApprovalID: t.approval(), Binding: b.Hash,
 	})
 	if err != nil {
-		t.stop(reason.Errorf(reason.Cancelled, "the request could not be journaled"))
+		t.stop(reason.Errorf(reason.Cancelled, "journaling the request failed"))
 		return nil, false, err
 	}
 	return t, true, nil
 }
 
-// verify checks that a request is about a denial of this gateway, to this caller, that
-// is still fresh (draft profile, Verifying the Denial Binding).
+// verify checks that a request refers to a recent denial by this gateway to this caller (draft
+// profile, Verifying the Denial Binding).
 func (s *Service) verify(by access.Caller, q submitted) (bound, error) {
 	if q.Denial.BindingToken == "" {
-		return bound{}, unbound("denial.binding_token is missing")
+		return bound{}, unbound("denial.binding_token is required")
 	}
 	b, err := s.signer.open(q.Denial.BindingToken)
 	if err != nil {
-		return b, unbound("denial.binding_token is none that this gateway signed since it was started; evaluate again")
+		return b, unbound("denial.binding_token was not signed by this gateway since its start; evaluate again")
 	}
 	hash, err := bindingHash(q.evaluation, relevant)
 	switch {
 	case err != nil:
 		return b, err
 	case hash != b.Hash:
-		return b, unbound("the request is not about what was denied")
+		return b, unbound("the request does not match the denial")
 	case q.Denial.ExpiresAt != b.DenialExpires:
-		return b, unbound("denial.expires_at is not that of the denial")
+		return b, unbound("denial.expires_at does not match the denial")
 	case b.Caller != by.Principal:
 		return b, unbound("the denial was for another caller")
 	case s.Now().Unix() >= b.Expires:
 		return b, errExpired
 	case s.seen(b.ID):
-		return b, unbound("a request was made of this denial before; evaluate again")
+		return b, unbound("this denial was already used for a request; evaluate again")
 	}
 	return b, nil
 }
 
-// at is the URL of a task.
+// at returns the URL of a task.
 func (s *Service) at(r *http.Request, t *task) string {
 	return s.Origin(r) + "/access/v1/requests/" + t.id
 }
 
-// status shows a task to whoever began it.
+// status serves the state of a task to its creator.
 func (s *Service) status(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	t, err := s.mine(r)
@@ -159,7 +159,7 @@ func (s *Service) status(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, t, http.StatusOK, http.StatusOK)
 }
 
-// cancel takes the question back.
+// cancel cancels a request.
 func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 	t, err := s.mine(r)
@@ -170,7 +170,7 @@ func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, cancelRoute, err)
 		return
 	}
-	t.stop(reason.Errorf(reason.Cancelled, "the gateway that asked took the question back"))
+	t.stop(reason.Errorf(reason.Cancelled, "the requesting gateway cancelled the request"))
 	select {
 	case <-t.done:
 	case <-r.Context().Done():
@@ -178,8 +178,8 @@ func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, t, http.StatusOK, http.StatusOK)
 }
 
-// mine is a task of the caller, about somebody that it may still ask about. Others look
-// like none.
+// mine returns a task of the caller whose member it may still ask about. Other tasks yield the
+// error of an unknown one.
 func (s *Service) mine(r *http.Request) (*task, error) {
 	by := s.Caller(r.Context())
 	t := s.find(r.PathValue("task"))
@@ -192,7 +192,7 @@ func (s *Service) mine(r *http.Request) (*task, error) {
 	return t, nil
 }
 
-// show writes a task handle and, when it was approved, what to do next: evaluate again.
+// show writes a task handle and, if it was approved, the next step: evaluate again.
 func (s *Service) show(w http.ResponseWriter, r *http.Request, t *task, waits, over int) {
 	state, expires := t.state()
 	status := over

@@ -1,12 +1,18 @@
-// Package authzen lets other gateways ask Palyra what members may do: by the OpenID
-// AuthZEN Authorization API 1.0 (evaluation, and several at once), and people by the
-// draft AuthZEN Access Request and Approval Profile (Draft 1). The call then runs
-// elsewhere; here it is decided, and the journal says so.
+// Package authzen answers other gateways about their members' calls: decisions by the OpenID
+// AuthZEN Authorization API 1.0 (single and batch evaluation), and approvals by the draft AuthZEN
+// Access Request and Approval Profile (Draft 1). The call then runs elsewhere; it is decided and
+// journaled here.
 //
-// A caller needs the permission access.evaluate_for, and the configuration lists about
-// whom it may ask. Whom it may not ask about, who is not there, and what nobody could
-// ever call look the same. An evaluation creates nothing; what lets a call through, an
-// approval or a use of a grant, is used up as by a call that runs here.
+// A caller needs the permission access.evaluate_for, and the configuration lists the members that
+// it may ask about. The answer is the same for a member that it may not ask about, an unknown
+// member, and a call that can never be allowed. An evaluation creates nothing; an approval or a use
+// of a grant that allows a call is consumed as by a call that runs here.
+//
+// The configuration lists the members, and not a token or policy: the owner of an agent creates its
+// tokens, and policy would need an entity for pairs of members. A use of a grant counts, because a
+// grant for three calls would otherwise allow any number of them. Calls elsewhere have a digest and
+// grants of their own, since a grant for a sandboxed call does not cover a program with an open
+// network.
 package authzen
 
 import (
@@ -24,35 +30,35 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Pipeline decides about calls that run elsewhere (call.Pipeline).
+// Pipeline decides calls that run elsewhere. It is implemented by call.Pipeline.
 type Pipeline interface {
 	MayElsewhere(ctx context.Context, s call.Submission, answer approval.Answer, note call.Note) (call.Elsewhere, error)
-	AskElsewhere(ctx context.Context, s call.Submission, told string, observe func(*approval.Record)) (approval.Answer, error)
+	AskElsewhere(ctx context.Context, s call.Submission, description string, observe func(*approval.Record)) (approval.Answer, error)
 }
 
-// Members are those that the gateway knows (access.Registry).
+// Members are the known members. It is implemented by access.Registry.
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 }
 
-// Journal takes events of what is not for the pipeline (journal.Log).
+// Journal stores events that do not pass through the pipeline. It is implemented by journal.Log.
 type Journal interface {
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 }
 
-// Config is what a Service is made of. All but Now are required.
+// Config holds the dependencies of a Service. All but Now are required.
 type Config struct {
 	Pipeline Pipeline
 	Engine   *policy.Engine
 	Members  Members
 	Journal  Journal
-	// Gateway names this gateway among others, in what it signs.
+	// Gateway identifies this gateway in signed data.
 	Gateway string
-	// Subjects are the members about whom each caller may ask.
+	// Subjects are the members that each caller may ask about.
 	Subjects map[access.Principal][]access.Principal
-	// Caller is who makes a request, Origin where its client reaches the gateway, Count
-	// counts one evaluation more of a request against the limits, and Refuse answers
-	// with an error.
+	// Caller returns the caller of a request, Origin the address by which its client reaches the
+	// gateway. Count counts one more evaluation of a request against the limits, and Refuse writes
+	// an error.
 	Caller func(ctx context.Context) access.Caller
 	Origin func(r *http.Request) string
 	Count  func(ctx context.Context) error
@@ -64,14 +70,14 @@ type Config struct {
 type Service struct {
 	Config
 	signer *signer
-	// begin hands the tasks to Run.
+	// begin passes tasks to Run.
 	begin chan *task
 
 	mu    sync.Mutex
 	tasks map[string]*task
 }
 
-// New returns the service. Run has to run before people can be asked.
+// New returns the service. Approvals can be requested only while Run is running.
 func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -94,7 +100,7 @@ const (
 	metadataRoute    = "GET /.well-known/authzen-configuration"
 )
 
-// Handlers are the routes by their patterns.
+// Handlers returns the routes by their patterns.
 func (s *Service) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		evaluationRoute:  http.HandlerFunc(s.evaluation),
@@ -107,7 +113,7 @@ func (s *Service) Handlers() map[string]http.Handler {
 	}
 }
 
-// metadata says where the rest is (AuthZEN 1.0, section 9; draft profile, PDP Metadata).
+// metadata serves the discovery document (AuthZEN 1.0, section 9; draft profile, PDP Metadata).
 func (s *Service) metadata(w http.ResponseWriter, r *http.Request) {
 	at := s.Origin(r)
 	answer(w, http.StatusOK, map[string]any{
@@ -117,7 +123,7 @@ func (s *Service) metadata(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// keys serves the key that answers are bound with.
+// keys serves the public key of bindings.
 func (s *Service) keys(w http.ResponseWriter, r *http.Request) {
 	set, err := s.signer.public()
 	if err != nil {
@@ -127,8 +133,8 @@ func (s *Service) keys(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, set)
 }
 
-// subject is the caller that a member would be, were it to make the call itself through
-// another gateway; false for whom the caller may not ask about, and who may not act.
+// subject returns the caller that a member would be if it made the call through another gateway;
+// false for a member that the caller may not ask about or that may not act.
 func (s *Service) subject(by access.Caller, p access.Principal) (access.Caller, bool) {
 	m, active := s.Members.Active(p)
 	if !slices.Contains(s.Subjects[by.Principal], p) || !active {
@@ -136,7 +142,7 @@ func (s *Service) subject(by access.Caller, p access.Principal) (access.Caller, 
 	}
 	c := access.Caller{
 		Principal: p, OnBehalfOf: p, Roles: m.Roles, Surface: access.SurfaceGRPC, Address: by.Address,
-		// No device of the member's is there. Its sessions through one gateway are its own.
+		// The member has no device here. Its sessions through each gateway are separate.
 		DeviceID: "elsewhere-" + string(by.Principal.Kind) + "-" + by.Principal.Name,
 	}
 	if p.Kind == access.KindAgent {
@@ -145,7 +151,7 @@ func (s *Service) subject(by access.Caller, p access.Principal) (access.Caller, 
 	return c, true
 }
 
-// callable reports whether policy could ever let a member call a tool.
+// callable reports whether policy could ever allow a member to call a tool.
 func (s *Service) callable(c access.Caller, tool string) bool {
 	set := s.Engine.Current()
 	if set.Permit(policy.AccessRequest{Caller: c, Permission: access.PermToolCall}) != nil {
@@ -154,7 +160,7 @@ func (s *Service) callable(c access.Caller, tool string) bool {
 	return set.Lists(c, tool)
 }
 
-// evaluated is the payload of event.EvaluatedFor; docs/events.md describes it.
+// evaluated is the payload of event.EvaluatedFor; docs/reference/events.md describes it.
 type evaluated struct {
 	Caller     string      `json:"caller"`
 	Member     string      `json:"member"`

@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	// keptFor is how long a task can be looked at after its end: longer than its denial
-	// could be used again.
+	// keptFor is how long a task can be read after its end: longer than its denial could be reused.
 	keptFor = time.Hour
-	// mostTasks bounds the tasks that are kept, and mostOfOne those of one caller.
+	// mostTasks bounds the stored tasks, and mostOfOne the ones of a caller.
 	mostTasks = 2000
 	mostOfOne = 200
 )
@@ -33,21 +32,21 @@ const (
 	failed    = "failed"
 )
 
-// task is a question that people are asked for another gateway. It lives in memory: the
-// approval is the desk's, and outlives it.
+// task is an approval request made by another gateway. It is kept in memory: the approval belongs
+// to the desk and outlives it.
 type task struct {
 	id, approvalRef string
 	by              access.Principal
 	key, digest     string
 	binding         bound
 	submission      call.Submission
-	told            string
-	// shown is closed once there is an approval, or none comes; done at the end.
-	shown, done chan struct{}
-	showOnce    sync.Once
+	description     string
+	// opened is closed once there is an approval, or there will be none; done is closed at the end.
+	opened, done chan struct{}
+	showOnce     sync.Once
 
 	mu sync.Mutex
-	// end ends the question, nil before it began; ending is why it is to end.
+	// end cancels the request, nil before it started; ending is why it must end.
 	end     context.CancelCauseFunc
 	ending  error
 	record  approval.Record
@@ -56,10 +55,10 @@ type task struct {
 	endedAt time.Time
 }
 
-// start hands a task to Run and waits until people are asked, or are not.
+// start passes a task to Run and waits until the approval is pending or has failed.
 func (s *Service) start(ctx context.Context, t *task) error {
 	t.id, t.approvalRef = "arq_"+rand.Text(), "apr_"+rand.Text()
-	t.shown, t.done = make(chan struct{}), make(chan struct{})
+	t.opened, t.done = make(chan struct{}), make(chan struct{})
 	if err := s.keep(t); err != nil {
 		return err
 	}
@@ -67,12 +66,12 @@ func (s *Service) start(ctx context.Context, t *task) error {
 	case s.begin <- t:
 	case <-ctx.Done():
 		s.drop(t)
-		return reason.Errorf(reason.ShuttingDown, "the gateway is not ready to ask people")
+		return reason.Errorf(reason.ShuttingDown, "the gateway is not ready to request approvals")
 	}
 	select {
-	case <-t.shown:
+	case <-t.opened:
 	case <-ctx.Done():
-		left := reason.Errorf(reason.Cancelled, "the gateway that asks left before people were asked")
+		left := reason.Errorf(reason.Cancelled, "the requesting gateway disconnected before the approval was pending")
 		t.stop(left)
 		s.drop(t)
 		return left
@@ -84,8 +83,8 @@ func (s *Service) start(ctx context.Context, t *task) error {
 	return nil
 }
 
-// Run asks people for the tasks until ctx ends. What they were not asked to the end
-// stays pending at the desk.
+// Run requests approvals for the tasks until ctx ends. Unanswered approvals stay pending at the
+// desk.
 func (s *Service) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -112,15 +111,15 @@ func (s *Service) ask(ctx context.Context, t *task) {
 		cancel(t.ending)
 	}
 	t.mu.Unlock()
-	answer, err := s.Pipeline.AskElsewhere(ctx, t.submission, t.told, t.see)
+	answer, err := s.Pipeline.AskElsewhere(ctx, t.submission, t.description, t.see)
 	t.mu.Lock()
 	t.answer, t.err, t.endedAt = answer, err, s.Now()
 	t.mu.Unlock()
-	t.showOnce.Do(func() { close(t.shown) })
+	t.showOnce.Do(func() { close(t.opened) })
 	close(t.done)
 }
 
-// stop takes the question back.
+// stop cancels the request.
 func (t *task) stop(why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +128,15 @@ func (t *task) stop(why error) {
 	}
 }
 
-// see keeps what becomes of the approval.
+// see records the state of the approval.
 func (t *task) see(r *approval.Record) {
 	t.mu.Lock()
 	t.record = *r
 	t.mu.Unlock()
-	t.showOnce.Do(func() { close(t.shown) })
+	t.showOnce.Do(func() { close(t.opened) })
 }
 
-// problem is why nobody was asked.
+// problem returns why no approval was requested.
 func (t *task) problem() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +149,7 @@ func (t *task) problem() error {
 	return t.err
 }
 
-// approval is the id of the desk's record, "" where one was answered from memory.
+// approval returns the id of the desk's record, "" if an earlier answer was reused.
 func (t *task) approval() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,14 +165,14 @@ func (t *task) ended() bool {
 	}
 }
 
-// given is the answer of people, the zero value while there is none.
+// given returns the answer, or the zero value while it is missing.
 func (t *task) given() approval.Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.answer
 }
 
-// state is where the task stands, and until when.
+// state returns the state of the task and when it expires.
 func (t *task) state() (state string, expires time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +193,7 @@ func (t *task) state() (state string, expires time.Time) {
 	return failed, expires
 }
 
-// result says how to go on with an approval (draft profile, Approval and Re-evaluation).
+// result returns the next step of an approved task (draft profile, Approval and Re-evaluation).
 func (t *task) result() map[string]any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,14 +204,13 @@ func (t *task) result() map[string]any {
 	return map[string]any{"mode": "reevaluate", "approval": a}
 }
 
-// covers reports whether an evaluation is about what people were asked about, to the
-// letter.
+// covers reports whether an evaluation matches the approved request exactly.
 func (t *task) covers(e evaluation) bool {
 	hash, err := bindingHash(e, relevant)
 	return err == nil && hash == t.binding.Hash
 }
 
-// keep adds a task, and forgets those that ended long ago.
+// keep adds a task, and drops tasks that ended more than keptFor ago.
 func (s *Service) keep(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +228,7 @@ func (s *Service) keep(t *task) error {
 	}
 	if len(s.tasks) >= mostTasks || of >= mostOfOne {
 		return reason.Errorf(reason.QuotaExceeded, "too many access requests are open or ended within the last hour").
-			WithRemedy("Wait for some to be answered, or take them back.")
+			WithRemedy("Wait for answers, or cancel open requests.")
 	}
 	s.tasks[t.id] = t
 	return nil
@@ -246,17 +244,17 @@ func (s *Service) find(id string) *task {
 	return s.first(func(t *task) bool { return t.id == id })
 }
 
-// approved is the task of a caller whose approval has an id, nil for none.
+// approved returns the task of a caller with the given approval id, nil for none.
 func (s *Service) approved(by access.Caller, ref string) *task {
 	return s.first(func(t *task) bool { return t.by == by.Principal && t.approvalRef == ref })
 }
 
-// seen reports whether a task was made of a denial before.
+// seen reports whether a task was created from a denial before.
 func (s *Service) seen(jti string) bool {
 	return s.first(func(t *task) bool { return t.binding.ID == jti }) != nil
 }
 
-// repeated is the task of the same request under the same key.
+// repeated returns the task of the same request under the same key.
 func (s *Service) repeated(by access.Caller, key, digest string) (*task, error) {
 	if key == "" {
 		return nil, nil

@@ -14,15 +14,15 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxBody is the longest request in bytes, maxAtOnce how many evaluations one may have,
-// and maxText how much of a text from outside is repeated.
+// maxBody is the longest request in bytes, maxAtOnce the largest number of evaluations in one, and
+// maxText how much of an external text is repeated.
 const (
 	maxBody   = 1 << 20
 	maxAtOnce = 50
 	maxText   = 200
 )
 
-// object is an entity as it came: what it is bound by is all of it.
+// object is an entity as received: a binding covers all of its members.
 type object map[string]json.RawMessage
 
 func (o object) text(name string) (text string) {
@@ -40,8 +40,8 @@ type evaluation struct {
 	Context  object `json:"context"`
 }
 
-// batch is an access evaluations request (section 7.1): the top level is the default of
-// each.
+// batch is an access evaluations request (section 7.1): the top level has the defaults of each
+// evaluation.
 type batch struct {
 	evaluation
 	Evaluations []evaluation `json:"evaluations"`
@@ -50,7 +50,7 @@ type batch struct {
 	} `json:"options"`
 }
 
-// or fills in what is not there.
+// or fills in missing members from the defaults d.
 func (e evaluation) or(d evaluation) evaluation {
 	for _, pair := range []struct{ own, other *object }{{&e.Subject, &d.Subject}, {&e.Action, &d.Action}, {&e.Resource, &d.Resource}, {&e.Context, &d.Context}} {
 		if *pair.own == nil {
@@ -60,27 +60,26 @@ func (e evaluation) or(d evaluation) evaluation {
 	return e
 }
 
-// check wants what AuthZEN requires of each.
+// check checks the members that AuthZEN requires.
 func (e evaluation) check() error {
 	switch {
 	case e.Subject.text("type") == "" || e.Subject.text("id") == "":
-		return invalid("subject has no type or no id")
+		return invalid("subject.type and subject.id are required")
 	case e.Action.text("name") == "":
-		return invalid("action has no name")
+		return invalid("action.name is required")
 	case e.Resource.text("type") == "" || e.Resource.text("id") == "":
-		return invalid("resource has no type or no id")
+		return invalid("resource.type and resource.id are required")
 	}
 	return nil
 }
 
 func invalid(format string, args ...any) *reason.Error {
-	return reason.Errorf(reason.InvalidInput, "the request is no AuthZEN request: "+format, args...).
+	return reason.Errorf(reason.InvalidInput, "reading the AuthZEN request: "+format, args...).
 		WithRemedy("docs/authzen.md has an example.")
 }
 
-// principal is the member that a subject names: type "user" or "agent" with its name, or
-// any other type with "user:NAME" or "agent:NAME", as type "identity" of the profile
-// for MCP.
+// principal returns the member that a subject names: type "user" or "agent" with its name, or any
+// other type with "user:NAME" or "agent:NAME", such as type "identity" of the profile for MCP.
 func (e evaluation) principal() (access.Principal, bool) {
 	kind, id := e.Subject.text("type"), e.Subject.text("id")
 	if kind == string(access.KindUser) || kind == string(access.KindAgent) {
@@ -90,24 +89,24 @@ func (e evaluation) principal() (access.Principal, bool) {
 	return p, err == nil && (p.Kind == access.KindUser || p.Kind == access.KindAgent)
 }
 
-// tool is the tool that is to be called: the action of a call of MCP on a tool.
+// tool returns the tool to be called: the action must be an MCP call of a tool.
 func (e evaluation) tool() (string, bool) {
 	action := e.Action.text("name")
 	return e.Resource.text("id"), (action == "tools/call" || action == "tool.call") && e.Resource.text("type") == "tool"
 }
 
-// relevant are the members of the context that decide, beside who, what and on what. One
-// that is not there is another than one that is null.
+// relevant are the members of the context that affect the decision, in addition to subject, action
+// and resource. An absent member differs from one that is null.
 var relevant = []string{"arguments", "channel", "requester_reason", "session"}
 
-// submission is the call of a member.
+// submission returns the call of a member.
 func (e evaluation) submission(c access.Caller, tool string) (call.Submission, error) {
 	s := call.Submission{Caller: c, Tool: tool, Input: e.Context["arguments"], Session: e.Context.text("session"), Channel: e.Context.text("channel"),
-		Reason: e.Context.text("requester_reason"), ReasonBy: "Ask again with the reason as context.requester_reason."}
+		Reason: e.Context.text("requester_reason"), ReasonBy: "Repeat the request with the reason as context.requester_reason."}
 	return s, call.CheckClientName("session", s.Session)
 }
 
-// approvalID is the approval that a re-evaluation refers to, "" for others.
+// approvalID returns the approval that a re-evaluation refers to, "" for others.
 func (e evaluation) approvalID() (id string, refers bool) {
 	raw, there := e.Context["approval"]
 	var o object
@@ -117,7 +116,7 @@ func (e evaluation) approvalID() (id string, refers bool) {
 	return o.text("id"), true
 }
 
-// keys are the members that are read of an evaluation, beside those of a batch.
+// keys are the members that are read from an evaluation, in addition to a batch's.
 type keys struct {
 	Subject  entityKeys `json:"subject"`
 	Action   entityKeys `json:"action"`
@@ -139,15 +138,15 @@ type entityKeys struct {
 	Properties any `json:"properties"`
 }
 
-// read reads a body as strict JSON, in which no member stands twice, nor one that is read in
-// a second spelling.
+// read parses a body as strict JSON: duplicate members, and differently spelled duplicates of known
+// members, are errors.
 func read(r *http.Request, into any) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return nil, invalid("it cannot be read")
+		return nil, invalid("the body is not valid JSON")
 	}
 	if len(body) > maxBody {
-		return nil, reason.Errorf(reason.InputTooLarge, "the request has more than %d bytes", maxBody)
+		return nil, reason.Errorf(reason.InputTooLarge, "the request is larger than %d bytes", maxBody)
 	}
 	content, err := canonical.JSON(body)
 	if err != nil {
@@ -159,9 +158,9 @@ func read(r *http.Request, into any) ([]byte, error) {
 	if err := json.Unmarshal(content, into); err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) {
-			return nil, invalid("%s is of another type", text.Ellipsis(kind.Field, maxText))
+			return nil, invalid("%s has the wrong type", text.Ellipsis(kind.Field, maxText))
 		}
-		return nil, invalid("it cannot be read")
+		return nil, invalid("the body is not valid JSON")
 	}
 	return content, nil
 }
@@ -169,7 +168,7 @@ func read(r *http.Request, into any) ([]byte, error) {
 func answer(w http.ResponseWriter, status int, body any) {
 	text, err := canonical.Marshal(body)
 	if err != nil {
-		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
+		http.Error(w, "writing the response failed", http.StatusInternalServerError)
 		return
 	}
 	if w.Header().Get("Content-Type") == "" {
@@ -180,7 +179,7 @@ func answer(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(text)
 }
 
-// echo repeats the id by which a client finds its request (AuthZEN 1.0, section 10.1.4).
+// echo repeats the request id of the client (AuthZEN 1.0, section 10.1.4).
 func echo(w http.ResponseWriter, r *http.Request) {
 	if id := r.Header.Get("X-Request-ID"); id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(c rune) bool { return c < '!' || c > '~' }) {
 		w.Header().Set("X-Request-ID", id)

@@ -1,12 +1,15 @@
-// Package console is the web console's server side: who gets in, sessions and their end,
-// what browsers may do with what it serves, and the files. The API behind it is that of
-// every client (package rpc), served to a session's caller.
+// Package console is the server side of the web console: logins, sessions, restrictions for
+// browsers, and the files. The API behind it is the API of every client (package api), with the
+// session's caller.
 //
-// A session has two halves. The cookie is sent by the browser with every request to the
-// console's host; cookies ignore ports, so another server on this machine under the same
-// name could be sent it. The secret is kept by the page, in storage that belongs to one
-// origin, and sent in a header. Neither half is good for anything alone, and both are
-// kept here as digests.
+// A session has two halves. The browser sends the cookie with every request to the console's host.
+// Cookies ignore ports, so another server with the same name on this machine could receive it. The
+// page stores the secret, in storage of one origin, and sends it in a header. Neither half is valid
+// alone, and both are stored here as digests.
+//
+// Sessions exist in memory only. Over plain HTTP a stored session would be usable by a process that
+// takes palyrad's port, and a new login is one command. A login at an identity provider uses
+// package login with a key that lives for the login, so that one package judges providers.
 package console
 
 import (
@@ -21,39 +24,39 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Members says who a session's member is now (identity.Service).
+// Members returns the current caller of a session's member. It is implemented by identity.Service.
 type Members interface {
-	// SessionCaller is the caller that a device's member is, without a key of the device.
-	// Its errors have the reason Unauthenticated.
+	// SessionCaller returns the caller of a device's member, without a key of the device. Its
+	// errors have the reason Unauthenticated.
 	SessionCaller(device string, over access.Transport) (access.Caller, error)
 }
 
-// Config is what a Console is made of. All but Hosts, Provider, LogOut and Now are
-// required where Origin is not "", which is for a gateway without a console.
+// Config holds the dependencies of a Console. All but Hosts, Provider, LogOut and Now are required
+// unless Origin is "", which disables the console.
 type Config struct {
-	// Origin is the one origin of the console, as browsers write it.
+	// Origin is the canonical origin of the console, as browsers write it.
 	Origin string
-	// Hosts reports whether a name is another one of the gateway's, which is redirected.
+	// Hosts reports whether a name is another name of the gateway; requests to it are redirected.
 	Hosts   func(name string) bool
 	Members Members
 	// Journal makes events durable.
 	Journal func(ctx context.Context, drafts ...event.Draft) error
-	// Allow spends one login from an address of the rate limit.
+	// Allow takes one login from the rate limit of an address.
 	Allow func(address string) (ok bool, retryAfter time.Duration)
-	// Refused is told of each refused login and each request of another site.
+	// Refused is called for each refused login and each cross-site request.
 	Refused func(ctx context.Context, source, route string, code reason.Code)
-	// Idle is how long a session lasts without a request, Life how long in any case.
+	// Idle is the idle timeout of a session, Life its maximum duration.
 	Idle, Life time.Duration
 	Files      Files
-	// Provider lets people in for whom the identity provider vouches, nil for none, and
-	// LogOut ends the login that a device is.
+	// Provider authenticates users at the identity provider, nil for none. LogOut ends the login
+	// that a device represents.
 	Provider Provider
 	LogOut   func(ctx context.Context, device string) error
 	Log      *slog.Logger
 	Now      func() time.Time
 }
 
-// Console lets browsers in. It is safe for concurrent use.
+// Console manages the sessions of browsers. It is safe for concurrent use.
 type Console struct {
 	Config
 	page *pages
@@ -62,13 +65,12 @@ type Console struct {
 	logins map[digest]*waiting
 	// gone are the browsers at the identity provider, by their cookie.
 	gone map[digest]*away
-	// byCookie are the sessions that have not ended.
+	// byCookie are the active sessions.
 	byCookie map[digest]*session
 	ended    []func(Session, *reason.Error)
 }
 
-// New makes the console. Nobody is in it: sessions are in memory alone, and end with the
-// process.
+// New returns a console without sessions: they are kept in memory, and end with the process.
 func New(c Config) (*Console, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -78,7 +80,7 @@ func New(c Config) (*Console, error) {
 		return one, nil
 	}
 	if c.Members == nil || c.Journal == nil || c.Allow == nil || c.Refused == nil || c.Files == nil || c.Log == nil || c.Idle <= 0 || c.Life <= 0 {
-		return nil, errors.New("making the console: something is missing")
+		return nil, errors.New("creating the console: a required setting is missing")
 	}
 	origin, err := ParseOrigin(c.Origin)
 	if err != nil {
@@ -89,14 +91,14 @@ func New(c Config) (*Console, error) {
 	return one, err
 }
 
-// OnEnd registers a call for every session that ends.
+// OnEnd registers a function that is called for every session that ends.
 func (c *Console) OnEnd(fn func(s Session, why *reason.Error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = append(c.ended, fn)
 }
 
-// off refuses where there is no console.
+// off returns an error if the console is disabled.
 func (c *Console) off() error {
 	if c.Origin != "" {
 		return nil

@@ -189,8 +189,9 @@ func (w *world) loggedIn() *browser {
 	return b
 }
 
-// Each attack lacks what the control, the same browser unchanged, has.
-func TestHalvesOfASession(t *testing.T) {
+// TestIncompleteSession: each attack lacks a part of the session that the control, the unchanged
+// browser, has.
+func TestIncompleteSession(t *testing.T) {
 	t.Parallel()
 	for name, attack := range map[string]func(*browser){
 		"the cookie alone":              func(b *browser) { b.secret = "" },
@@ -287,9 +288,9 @@ func TestLoginOnce(t *testing.T) {
 	}
 }
 
-// TestGuessesBlockNoLogin: whoever tries tokens is refused after a while, and a link that is
-// good is let in from the same address all the same.
-func TestGuessesBlockNoLogin(t *testing.T) {
+// TestGuessesDoNotBlockLogin: a client that guesses tokens is refused after some attempts, while a
+// valid link still works from the same address.
+func TestGuessesDoNotBlockLogin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.guesses = 3
@@ -307,7 +308,7 @@ func TestGuessesBlockNoLogin(t *testing.T) {
 	}
 }
 
-func TestNoLinkFor(t *testing.T) {
+func TestLinkRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	good := access.Caller{Principal: access.User("alice"), DeviceID: "D1", Paired: true, Surface: access.SurfaceGRPC}

@@ -16,8 +16,9 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// What a page sends by itself puts nothing off; the same request of a person does.
-func TestBackgroundIsNoUse(t *testing.T) {
+// TestBackgroundRequestsAreNotActivity: requests that a page sends by itself do not extend a
+// session; the same request of a person does.
+func TestBackgroundRequestsAreNotActivity(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]int{"1": http.StatusUnauthorized, "": http.StatusOK} {
 		w := newWorld(t)
@@ -32,8 +33,8 @@ func TestBackgroundIsNoUse(t *testing.T) {
 	}
 }
 
-// A session that nobody uses ends although nobody asks, and with it its streams.
-func TestEndsByItself(t *testing.T) {
+// TestIdleSessionEnds: an idle session and its streams end without any request.
+func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Int64

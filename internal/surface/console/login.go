@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// loginLife is how long a link waits for whoever opens it.
+	// loginLife is how long a link is valid.
 	loginLife = time.Minute
-	// mostLogins bounds the links that wait.
+	// mostLogins bounds the unopened links.
 	mostLogins = 1024
 )
 
@@ -27,7 +27,7 @@ type waiting struct {
 	ends time.Time
 }
 
-// Link is a login that waits: whoever opens it first is let in.
+// Link is a pending login: the first browser that opens it gets a session.
 type Link struct {
 	ID, URL   string
 	ExpiresAt time.Time
@@ -42,22 +42,22 @@ type linked struct {
 	Until     time.Time        `json:"until"`
 }
 
-// Link makes a link for a caller who showed a certificate or came over the socket of the
-// local operator. Nobody else gets one, and no session makes another one.
+// Link creates a link for a caller with a device certificate or on the socket of the local
+// operator. Other callers are refused, and sessions cannot create further ones.
 func (c *Console) Link(ctx context.Context, by access.Caller) (Link, error) {
 	if err := c.off(); err != nil {
 		return Link{}, err
 	}
 	switch {
 	case by.Token != nil:
-		return Link{}, reason.Errorf(reason.PermissionDenied, "a token lets nobody into the console").
+		return Link{}, reason.Errorf(reason.PermissionDenied, "a token cannot log in to the console").
 			WithRemedy("Use the certificate of a device: `palyra console` without --credentials of a token.")
 	case by.Surface == access.SurfaceConsole:
-		return Link{}, reason.Errorf(reason.PermissionDenied, "a session of the console begins no other one").WithRemedy("Run `palyra console` on your device.")
+		return Link{}, reason.Errorf(reason.PermissionDenied, "a console session cannot create another one").WithRemedy("Run `palyra console` on your device.")
 	case by.Principal.Kind != access.KindUser:
-		return Link{}, reason.Errorf(reason.PermissionDenied, "the console is for people, and %s is none", by.Principal)
+		return Link{}, reason.Errorf(reason.PermissionDenied, "opening the console: %s is not a user", by.Principal)
 	case !by.Paired && by.Transport != access.TransportSocket:
-		return Link{}, reason.Errorf(reason.PermissionDenied, "the console takes the certificate of a device")
+		return Link{}, reason.Errorf(reason.PermissionDenied, "logging in to the console requires the certificate of a device")
 	}
 	return c.link(ctx, Way{Principal: by.Principal, Device: by.DeviceID, Paired: by.Paired, Over: by.Transport})
 }
@@ -87,13 +87,13 @@ func (c *Console) link(ctx context.Context, way Way) (Link, error) {
 		}
 	}
 	if len(c.logins) >= mostLogins {
-		return Link{}, reason.Errorf(reason.RateLimited, "too many links to the console wait to be opened").WithField("retry_after", loginLife.String())
+		return Link{}, reason.Errorf(reason.RateLimited, "too many console links are pending").WithField("retry_after", loginLife.String())
 	}
 	c.logins[key] = l
 	return Link{ID: l.id, URL: c.Origin + "/login#token=" + token, ExpiresAt: l.ends}, nil
 }
 
-// redeem takes a token, which is good once.
+// redeem consumes a token, which is valid once.
 func (c *Console) redeem(token string) (*waiting, error) {
 	key := digestOf(token)
 	c.mu.Lock()
@@ -101,8 +101,8 @@ func (c *Console) redeem(token string) (*waiting, error) {
 	delete(c.logins, key)
 	c.mu.Unlock()
 	if l == nil || !c.Now().Before(l.ends) {
-		return nil, reason.Errorf(reason.LoginRefused, "the link is not good: it was opened before, or is older than %s", loginLife).
-			WithRemedy("Run `palyra console` for another one.")
+		return nil, reason.Errorf(reason.LoginRefused, "the link is not valid: it was already opened, or is older than %s", loginLife).
+			WithRemedy("Run `palyra console` for a new link.")
 	}
 	return l, nil
 }

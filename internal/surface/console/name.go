@@ -14,17 +14,17 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// Kept is what the state directory keeps of the console.
+// Kept is the stored state of the console in the state directory.
 type Kept struct {
 	// Name is the first label of a host name on this machine that no other gateway has.
 	Name string `json:"name"`
-	// Origin is the one of the last start. Passkeys belong to its name.
+	// Origin is the origin at the last start. Passkeys belong to its name.
 	Origin string `json:"origin"`
-	// Was is the last origin that had another name, "" for none.
+	// Was is the last origin with another name, "" for none.
 	Was string `json:"was,omitempty"`
 }
 
-// ReadKept reads what a file keeps. Its error wraps fs.ErrNotExist where there is none.
+// ReadKept reads the stored state. Its error wraps fs.ErrNotExist if no state is stored.
 func ReadKept(path string) (k Kept, err error) {
 	text, err := keyfile.Read(path)
 	if err == nil {
@@ -33,7 +33,7 @@ func ReadKept(path string) (k Kept, err error) {
 	return k, err
 }
 
-// OriginOf is the origin of a console whose setting is configured, at an address.
+// OriginOf returns the origin of a console with a configured origin, at an address.
 func (k Kept) OriginOf(configured string, at net.Addr) (Origin, error) {
 	if configured != "" {
 		return ParseOrigin(configured)
@@ -45,13 +45,13 @@ func (k Kept) OriginOf(configured string, at net.Addr) (Origin, error) {
 	return ParseOrigin("http://" + k.Name + ".localhost:" + port)
 }
 
-// Keep returns the origin of the console that listens at an address, and writes it into
-// the file at path, beside the name of this gateway, which it makes once.
+// Keep returns the origin of the console that listens at an address. It stores the origin in the
+// file at path, with the name of this gateway, which it creates once.
 func Keep(path, configured string, at net.Addr, log *slog.Logger) (string, error) {
 	was, err := ReadKept(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", reason.Errorf(reason.ConfigInvalid, "reading the name of the console: %w", err).
-			WithRemedy("Restore %s from a backup. If it is lost, remove it: the console gets another name, and passkeys are enrolled anew.", path)
+			WithRemedy("Restore %s from a backup. If it is lost, remove it: the console then gets another name, and all passkeys must be enrolled again.", path)
 	}
 	now := was
 	if now.Name == "" {
@@ -64,7 +64,7 @@ func Keep(path, configured string, at net.Addr, log *slog.Logger) (string, error
 	now.Origin = origin.String()
 	if before, err := ParseOrigin(was.Origin); err == nil && before.Name() != origin.Name() {
 		now.Was = was.Origin
-		log.Warn("the console has another name than before: passkeys that were enrolled under the old one are lost",
+		log.Warn("the name of the console changed: passkeys enrolled under the old name are lost",
 			slog.String("console", now.Origin), slog.String("note", "it was "+was.Origin))
 	}
 	if now == was {

@@ -10,35 +10,35 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Origin is where browsers reach the console: a scheme, a host name and a port. Cookies,
-// what pages keep, and passkeys belong to it.
+// Origin is the origin at which browsers reach the console: a scheme, a host name and a port.
+// Cookies, storage and passkeys belong to it.
 type Origin struct {
 	Scheme, Host string
 	// name is the host without its port.
 	name string
 }
 
-// ParseOrigin reads an origin: http with a name that only this machine can have, or https.
+// ParseOrigin parses an origin: https, or http with a name that only this machine can have.
 func ParseOrigin(text string) (Origin, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme+"://"+u.Host != text || u.Hostname() == "" {
 		return Origin{}, reason.Errorf(reason.ConfigInvalid, "the origin %q is not scheme://name:port", text).
-			WithRemedy("Set console.origin to the origin alone, such as https://palyra.example.com:7145, or leave it out.")
+			WithRemedy("Set console.origin to the origin alone, such as https://palyra.example.com:7145, or remove the setting.")
 	}
 	o := Origin{Scheme: u.Scheme, Host: u.Host, name: u.Hostname()}
 	switch {
 	case net.ParseIP(o.name) != nil || !dnsname.Valid(o.name) || o.name != strings.ToLower(o.name):
-		return Origin{}, reason.Errorf(reason.ConfigInvalid, "the origin %q has no host name in small letters: browsers keep no passkeys for an address", text).
-			WithRemedy("Set console.origin to one with a name, or leave it out.")
+		return Origin{}, reason.Errorf(reason.ConfigInvalid, "the origin %q has no lower-case host name: browsers do not store passkeys for an address", text).
+			WithRemedy("Set console.origin to one with a name, or remove the setting.")
 	case o.Scheme == "https":
 	case o.Scheme != "http" || o.name != "localhost" && !strings.HasSuffix(o.name, ".localhost"):
-		return Origin{}, reason.Errorf(reason.ConfigInvalid, "the origin %q is neither https nor a name of this machine alone", text).
+		return Origin{}, reason.Errorf(reason.ConfigInvalid, "the origin %q is neither https nor a loopback name", text).
 			WithRemedy("Set console.origin to https://NAME:PORT with a certificate, or to http://localhost:PORT.")
 	}
 	return o, nil
 }
 
-// String is the origin as browsers write it: without the port that its scheme has anyway.
+// String returns the origin as browsers write it: without the default port of its scheme.
 func (o Origin) String() string {
 	host := o.Host
 	if name, port, err := net.SplitHostPort(host); err == nil && (o.Scheme == "http" && port == "80" || o.Scheme == "https" && port == "443") {
@@ -47,17 +47,17 @@ func (o Origin) String() string {
 	return o.Scheme + "://" + host
 }
 
-// Name is the host name without port: what passkeys are bound to (the RP ID).
+// Name is the host name without port: the RP ID of passkeys.
 func (o Origin) Name() string { return o.name }
 
-// host is what a browser sends as Host.
+// host returns the Host header of browsers.
 func (c *Console) host() string {
 	_, host, _ := strings.Cut(c.Origin, "://")
 	return host
 }
 
-// ownName reports whether a request was sent to another name of the gateway than the
-// canonical one: an address of this machine, localhost, or a name of its certificate.
+// ownName reports whether a request was sent to another name of the gateway than the canonical one:
+// an address of this machine, localhost, or a name of its certificate.
 func (c *Console) ownName(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(r.Host); err == nil {
@@ -67,8 +67,8 @@ func (c *Console) ownName(r *http.Request) bool {
 	return dnsname.Loopback(name) || c.Hosts != nil && c.Hosts(name)
 }
 
-// fromHere refuses what a page of another origin had the browser send. A browser says
-// where a request comes from in Origin, or in Sec-Fetch-Site where it sends none.
+// fromHere refuses requests that a page of another origin caused. Browsers send Origin, or
+// Sec-Fetch-Site instead.
 func (c *Console) fromHere(r *http.Request) error {
 	origins := r.Header.Values("Origin")
 	switch {
@@ -77,6 +77,6 @@ func (c *Console) fromHere(r *http.Request) error {
 	case len(origins) == 0 && r.Header.Get("Sec-Fetch-Site") == "same-origin":
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "the request comes from no page of the console").
-		WithRemedy("Use the console at %s; programs use the API at its own address.", c.Origin)
+	return reason.Errorf(reason.PermissionDenied, "the request does not come from a page of the console").
+		WithRemedy("Use the console at %s; for programs, use the API at its own address.", c.Origin)
 }

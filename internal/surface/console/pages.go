@@ -15,7 +15,7 @@ import (
 // Files are the files of the console (package assets).
 type Files = fs.FS
 
-// indexPage is what every path of the console shows: its pages are made by the browser.
+// indexPage is served for every path of the console: the browser renders its pages.
 const indexPage = "index.html"
 
 // pages are the files, in memory and compressed once.
@@ -24,7 +24,7 @@ type pages struct{ byName map[string]*file }
 type file struct {
 	kind  string
 	plain []byte
-	// packed compresses it when it is first asked for; nil where that is not worth it.
+	// packed compresses the file on first use; nil if compression does not help.
 	packed func() []byte
 }
 
@@ -50,7 +50,7 @@ func readPages(files fs.FS) (*pages, error) {
 		return nil
 	})
 	if err == nil && p.byName[indexPage] == nil {
-		err = fmt.Errorf("there is no %s", indexPage)
+		err = fmt.Errorf("%s is missing", indexPage)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the files of the console: %w", err)
@@ -58,7 +58,7 @@ func readPages(files fs.FS) (*pages, error) {
 	return p, nil
 }
 
-// kinds are those that must not depend on what the machine knows.
+// kinds are the content types that must not depend on the configuration of the machine.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".wasm": "application/wasm", ".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".png": "image/png", ".ico": "image/x-icon",
@@ -92,7 +92,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
 	if strings.HasPrefix(name, "assets/") {
-		// Their names say what is in them.
+		// Their names contain a hash of their content.
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	if worker(name) {
@@ -110,19 +110,19 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A browser that left wants nothing.
+	// The browser may have disconnected.
 	_, _ = w.Write(text)
 }
 
-// isFile reports whether a name belongs to a file or a route, which never shows the index. Every
-// other path is a page, also one with a dot: the name of a tool (/tools/process.run) or a member.
+// isFile reports whether a name belongs to a file or a route, for which the index is never served.
+// Every other path is a page, including names with a dot: a tool (/tools/process.run) or a member.
 func isFile(name string) bool {
 	folder, _, below := strings.Cut(name, "/")
 	return folder == "assets" || folder == "console" || strings.HasPrefix(name, ".") || !below && path.Ext(name) != ""
 }
 
-// worker reports whether a file is the script of a Worker that compiles WebAssembly: it
-// alone may, by a policy of its own.
+// worker reports whether a file is the script of a Worker that compiles WebAssembly, which its own
+// policy allows.
 func worker(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, "wasm-worker") && path.Ext(base) == ".js"

@@ -25,32 +25,32 @@ const (
 	CallbackRoute = "GET /console/v1/callback"
 
 	callbackPath = "/console/v1/callback"
-	// browserCookie binds the way back from the provider to the browser that went there.
+	// browserCookie binds the callback from the provider to the browser that was sent there.
 	browserCookie = "palyra-oidc"
 	// mostAway bounds the browsers that are at the provider.
 	mostAway = 1024
 )
 
-// Provider lets people in for whom the identity provider vouches (login.Service).
+// Provider authenticates users at the identity provider. It is implemented by login.Service.
 type Provider interface {
 	Begin(ctx context.Context, r login.Request) (login.Begun, error)
 	Complete(ctx context.Context, a login.Answer) (identity.LoggedIn, error)
 }
 
-// away is a browser at the identity provider. The key is for this login alone: it proves
-// that who began it ends it, and signs nothing afterwards.
+// away is a browser at the identity provider. The key is for this login alone: it proves that the
+// callback belongs to it, and signs nothing afterwards.
 type away struct {
 	login string
 	key   crypto.Signer
 	ends  time.Time
 }
 
-// about says how people log in, to a page that has no session yet.
+// about tells a page without a session how users log in.
 func (c *Console) about(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]bool{"oidc": c.Provider != nil})
 }
 
-// toProvider sends a browser to the identity provider.
+// toProvider redirects a browser to the identity provider.
 func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	page, cookie, err := c.leaveFor(r)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Console) leaveFor(r *http.Request) (page string, cookie *http.Cookie, e
 	if err := c.keepAway(id, &away{login: begun.ID, key: key, ends: begun.ExpiresAt}); err != nil {
 		return "", nil, err
 	}
-	// Lax, for the browser comes back from another site.
+	// Lax, because the browser returns from another site.
 	return begun.AuthorizationURL, &http.Cookie{
 		Name: browserCookie, Value: text, Path: callbackPath, HttpOnly: true, Secure: strings.HasPrefix(c.Origin, "https:"), SameSite: http.SameSiteLaxMode,
 		MaxAge: int(time.Until(begun.ExpiresAt)/time.Second) + 1,
@@ -102,14 +102,13 @@ func (c *Console) keepAway(id digest, a *away) error {
 		}
 	}
 	if len(c.gone) >= mostAway {
-		return reason.Errorf(reason.RateLimited, "too many logins wait for their person").WithField("retry_after", "1m")
+		return reason.Errorf(reason.RateLimited, "too many logins are pending").WithField("retry_after", "1m")
 	}
 	c.gone[id] = a
 	return nil
 }
 
-// callback is where the provider sends the browser back to. What it gets there is a link
-// like any other.
+// callback receives the browser from the provider. It then gets a link like any other.
 func (c *Console) callback(w http.ResponseWriter, r *http.Request) {
 	link, err := c.comeBack(r)
 	if err != nil {
@@ -147,22 +146,22 @@ func (c *Console) comeBack(r *http.Request) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	// Not paired: the key of the login is gone with this request.
+	// Not paired: the key of the login is discarded with this request.
 	return c.link(r.Context(), Way{Principal: in.Member.Principal, Device: in.Device.ID, Provider: true, Until: in.Device.LoginUntil})
 }
 
 func notBegun() error {
-	return reason.Errorf(reason.LoginRefused, "this browser began no login, or it took too long").WithRemedy("Begin again on the login page of the console.")
+	return reason.Errorf(reason.LoginRefused, "this browser has no pending login, or it has expired").WithRemedy("Start again on the login page of the console.")
 }
 
-// back shows the login page with what went wrong.
+// back redirects to the login page with an error.
 func (c *Console) back(w http.ResponseWriter, r *http.Request, err error) {
 	code := reason.Of(err)
 	c.Refused(r.Context(), address(r), r.URL.Path, code)
 	shown := reason.Known(err, reason.Internal)
 	if code == reason.Internal {
-		shown = reason.Errorf(reason.Internal, "the gateway could not do it; its log says why")
+		shown = reason.Errorf(reason.Internal, "internal error; the gateway's log has the cause")
 	}
-	said := url.Values{"error": {string(shown.Code)}, "message": {shown.Message}, "remedy": {shown.NextStep()}}
-	http.Redirect(w, r, c.Origin+"/login#"+said.Encode(), http.StatusFound)
+	query := url.Values{"error": {string(shown.Code)}, "message": {shown.Message}, "remedy": {shown.NextStep()}}
+	http.Redirect(w, r, c.Origin+"/login#"+query.Encode(), http.StatusFound)
 }

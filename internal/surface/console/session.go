@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// mostOfOne is how many sessions a member has at a time; one more ends the oldest.
+	// mostOfOne is how many sessions a member can have; another one ends the oldest.
 	mostOfOne = 20
-	// maxAgent bounds what is kept of a browser's name, in bytes.
+	// maxAgent bounds the stored name of a browser, in bytes.
 	maxAgent = 200
 )
 
@@ -47,12 +47,12 @@ func (d digest) is(text string) bool {
 	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
 }
 
-// Way is how a session's member showed who they are.
+// Way is how a session's member authenticated.
 type Way struct {
 	Principal access.Principal
-	// Device is the one that made the login, with which the session ends.
+	// Device is the device that made the login; the session ends with it.
 	Device string
-	// Paired is true where the device showed its certificate.
+	// Paired is true if the device presented its certificate.
 	Paired bool
 	// Over is access.TransportSocket for the local operator's socket.
 	Over access.Transport
@@ -65,7 +65,7 @@ type Way struct {
 type Session struct {
 	ID string
 	Way
-	// Login is the id of the link that it began with.
+	// Login is the id of the link that started it.
 	Login              string
 	CreatedAt, UsedAt  time.Time
 	EndsAt, IdleAt     time.Time
@@ -77,7 +77,7 @@ type session struct {
 	cookie, secret digest
 }
 
-// begun is the payload of event.ConsoleBegun, ended that of event.ConsoleEnded.
+// begun is the payload of event.ConsoleBegun, ended is the payload of event.ConsoleEnded.
 type begun struct {
 	SessionID string           `json:"session_id"`
 	Principal access.Principal `json:"principal"`
@@ -97,7 +97,7 @@ type ended struct {
 	Reason    string           `json:"reason"`
 }
 
-// begin begins a session. It counts once the journal has it.
+// begin starts a session. It is valid once it is journaled.
 func (c *Console) begin(ctx context.Context, way Way, login, address, agent string) (s Session, cookie, secret string, err error) {
 	now := c.Now().UTC()
 	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
@@ -128,12 +128,12 @@ func (c *Console) begin(ctx context.Context, way Way, login, address, agent stri
 	surplus := c.surplus(way.Principal)
 	c.mu.Unlock()
 	for _, old := range surplus {
-		c.end(ctx, old, way.Principal, "there are newer ones")
+		c.end(ctx, old, way.Principal, "replaced by newer sessions")
 	}
 	return one.Session, cookie, secret, nil
 }
 
-// surplus are the oldest sessions of a member beyond mostOfOne. The caller holds mu.
+// surplus returns the oldest sessions of a member beyond mostOfOne. The caller holds mu.
 func (c *Console) surplus(p access.Principal) (ids []string) {
 	list := c.of(func(s *session) bool { return s.Principal == p })
 	for ; len(list) > mostOfOne; list = list[:len(list)-1] {
@@ -142,7 +142,7 @@ func (c *Console) surplus(p access.Principal) (ids []string) {
 	return ids
 }
 
-// of are the sessions that match, newest first. The caller holds mu.
+// of returns the matching sessions, newest first. The caller holds mu.
 func (c *Console) of(match func(*session) bool) (list []Session) {
 	for _, s := range c.byCookie {
 		if match(s) {
@@ -153,7 +153,7 @@ func (c *Console) of(match func(*session) bool) (list []Session) {
 	return list
 }
 
-// Sessions are those that have not ended, newest first.
+// Sessions returns the active sessions, newest first.
 func (c *Console) Sessions() []Session {
 	now := c.Now()
 	c.mu.Lock()
@@ -161,7 +161,7 @@ func (c *Console) Sessions() []Session {
 	return c.of(func(s *session) bool { return s.over(now) == nil })
 }
 
-// Get returns a session that has not ended.
+// Get returns an active session.
 func (c *Console) Get(id string) (Session, bool) {
 	for _, s := range c.Sessions() {
 		if s.ID == id {
@@ -171,16 +171,16 @@ func (c *Console) Get(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// Revoke ends a session, in the name of somebody. One that is not there is NotFound.
+// Revoke ends a session on behalf of a principal. The error for an unknown session is NotFound.
 func (c *Console) Revoke(ctx context.Context, id string, by access.Principal, why string) (Session, error) {
 	s, known := c.end(ctx, id, by, why)
 	if !known {
-		return s, reason.Errorf(reason.NotFound, "there is no session %s, or it ended", id).WithRemedy("See `palyra console sessions`.")
+		return s, reason.Errorf(reason.NotFound, "session %s does not exist or has ended", id).WithRemedy("List the sessions with `palyra console sessions`.")
 	}
 	return s, nil
 }
 
-// EndDevice ends the sessions that a device made, and returns how many there were.
+// EndDevice ends the sessions of a device and returns their number.
 func (c *Console) EndDevice(ctx context.Context, device string, by access.Principal, why string) int {
 	c.mu.Lock()
 	list := c.of(func(s *session) bool { return s.Device == device })
@@ -196,7 +196,7 @@ func (c *Console) EndDevice(ctx context.Context, device string, by access.Princi
 	return len(list)
 }
 
-// end ends a session, whatever the journal says: a full disk keeps nobody in.
+// end ends a session even if journaling fails: a full disk must not keep a session open.
 func (c *Console) end(ctx context.Context, id string, by access.Principal, why string) (Session, bool) {
 	c.mu.Lock()
 	var found *session
@@ -206,12 +206,12 @@ func (c *Console) end(ctx context.Context, id string, by access.Principal, why s
 			delete(c.byCookie, cookie)
 		}
 	}
-	told := slices.Clone(c.ended)
+	observers := slices.Clone(c.ended)
 	c.mu.Unlock()
 	if found == nil {
 		return Session{}, false
 	}
-	for _, fn := range told {
+	for _, fn := range observers {
 		fn(found.Session, over(why))
 	}
 	draft, err := event.DraftOf(event.ConsoleEnded, by.String(), id, ended{SessionID: id, Principal: found.Principal, DeviceID: found.Device, By: by, Reason: why})
@@ -219,23 +219,23 @@ func (c *Console) end(ctx context.Context, id string, by access.Principal, why s
 		err = c.Journal(context.WithoutCancel(ctx), draft)
 	}
 	if err != nil {
-		c.Log.ErrorContext(ctx, "the end of a console session is not in the journal", slog.String("session", id), slog.String("error", err.Error()))
+		c.Log.ErrorContext(ctx, "journaling the end of a console session failed", slog.String("session", id), slog.String("error", err.Error()))
 	}
 	return found.Session, true
 }
 
-// over is why a session that ended is not taken.
+// over returns the error of a session that has ended.
 func over(why string) *reason.Error {
-	return reason.Errorf(reason.Unauthenticated, "the session of the console ended: %s", why).WithRemedy("Run `palyra console`.")
+	return reason.Errorf(reason.Unauthenticated, "the console session ended: %s", why).WithRemedy("Run `palyra console`.")
 }
 
-// over says why a session is at its end now, nil for one that goes on.
+// over returns the error of a session that has reached a limit, or nil.
 func (s *session) over(now time.Time) *reason.Error {
 	switch {
 	case !now.Before(s.EndsAt):
-		return over("it was as long as console.session allows")
+		return over("it reached the maximum of console.session")
 	case !now.Before(s.IdleAt):
-		return over("nobody used it for as long as console.idle allows")
+		return over("it was idle for console.idle")
 	}
 	return nil
 }
@@ -250,13 +250,13 @@ func (c *Console) held(cookie string) (Session, bool) {
 	return Session{}, false
 }
 
-// find returns the session of a cookie and a secret. One that is over ends here.
+// find returns the session of a cookie and a secret. It ends a session that has reached a limit.
 func (c *Console) find(ctx context.Context, cookie, secret string) (Session, error) {
 	c.mu.Lock()
 	s := c.byCookie[digestOf(cookie)]
 	if s == nil || !s.secret.is(secret) {
 		c.mu.Unlock()
-		return Session{}, reason.Errorf(reason.Unauthenticated, "the browser has no session of this console, or it ended").WithRemedy("Run `palyra console`.")
+		return Session{}, reason.Errorf(reason.Unauthenticated, "the browser has no active session of this console").WithRemedy("Run `palyra console`.")
 	}
 	found, why := s.Session, s.over(c.Now())
 	c.mu.Unlock()
@@ -267,11 +267,11 @@ func (c *Console) find(ctx context.Context, cookie, secret string) (Session, err
 	return found, nil
 }
 
-// sweepInterval is how often sessions are looked through for those that are over: the
-// streams of a page that nobody uses end with its session.
+// sweepInterval is how often expired sessions are removed: the streams of an idle page end with its
+// session.
 const sweepInterval = 15 * time.Second
 
-// Run ends sessions that are over, until ctx ends.
+// Run ends sessions that have reached a limit, until ctx ends.
 func (c *Console) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
@@ -295,10 +295,10 @@ func (c *Console) sweep(ctx context.Context) {
 	}
 }
 
-// tooOld is why a session ends by itself.
-const tooOld = "it was not used, or lasted as long as it may"
+// tooOld is why a session ends automatically.
+const tooOld = "the session reached its idle or total limit"
 
-// use notes that somebody used the session of a cookie.
+// use records the use of a cookie's session.
 func (c *Console) use(cookie string) {
 	now := c.Now().UTC()
 	c.mu.Lock()
@@ -308,7 +308,7 @@ func (c *Console) use(cookie string) {
 	}
 }
 
-// caller is who a session stands for now, and until when.
+// caller returns the current caller of a session, and until when it is valid.
 func (c *Console) caller(ctx context.Context, id string) (access.Caller, time.Time, error) {
 	s, known := c.Get(id)
 	if !known {
@@ -317,11 +317,11 @@ func (c *Console) caller(ctx context.Context, id string) (access.Caller, time.Ti
 	caller, err := c.Members.SessionCaller(s.Device, s.Over)
 	switch {
 	case err != nil:
-		c.end(ctx, id, s.Principal, "its device or its member may not act any more")
+		c.end(ctx, id, s.Principal, "its device or its member may no longer act")
 		return access.Caller{}, time.Time{}, err
 	case caller.Principal != s.Principal:
-		c.end(ctx, id, s.Principal, "its device is another member's")
-		return access.Caller{}, time.Time{}, over("its device is another member's")
+		c.end(ctx, id, s.Principal, "its device belongs to another member")
+		return access.Caller{}, time.Time{}, over("its device belongs to another member")
 	}
 	caller.Surface, caller.Paired = access.SurfaceConsole, s.Paired
 	return caller, s.EndsAt, nil

@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	// SecretHeader carries the half of a session that the page keeps.
+	// SecretHeader carries the half of a session that the page stores.
 	SecretHeader = "Palyra-Console-Secret" //nolint:gosec // its name
-	// BackgroundHeader marks a request that the page sent by itself: it does not put off
-	// the end of a session that nobody uses.
+	// BackgroundHeader marks an automatic request of the page: it does not extend an idle session.
 	BackgroundHeader = "Palyra-Console-Background"
 
-	// The cookie has the name that browsers take from this host alone. One that refuses it
-	// over plain HTTP, which shows by its not sending the probe back, gets the other.
+	// Browsers accept a cookie with this name from this host alone. A browser that refuses it over
+	// plain HTTP, which shows when it does not return the probe, gets the other name.
 	cookieName, plainCookieName = "__Host-palyra", "palyra-session"
 	probeName                   = "__Host-palyra-probe"
 
-	// apiPrefix begins the paths of the API.
+	// apiPrefix is the path prefix of the API.
 	apiPrefix = "/palyra.v1."
 	// maxBody bounds the body of a login in bytes.
 	maxBody = 4 << 10
@@ -39,15 +38,15 @@ const (
 	PagesRoute  = "GET /"
 )
 
-// policy is what a page of the console may do: load its own scripts and styles, talk to
-// its own origin, and be framed by nobody.
+// policy is the Content-Security-Policy of console pages: they load their own scripts and styles,
+// connect to their own origin, and cannot be framed.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"worker-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'"
 
 // workerPolicy is for the Workers that verify the journal, and for no document.
 const workerPolicy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
 
-// headers are those of every answer.
+// headers are set on every response.
 var headers = map[string]string{
 	"Content-Security-Policy":      policy,
 	"X-Content-Type-Options":       "nosniff",
@@ -60,15 +59,15 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Handlers are the handlers of the console's routes.
+// Handlers returns the handlers of the console's routes.
 func (c *Console) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		LoginRoute: http.HandlerFunc(c.login), AboutRoute: http.HandlerFunc(c.about), ProviderRoute: http.HandlerFunc(c.toProvider), CallbackRoute: http.HandlerFunc(c.callback), LogoutRoute: http.HandlerFunc(c.logout), PagesRoute: http.HandlerFunc(c.show),
 	}
 }
 
-// Site serves the console: its routes by the handler that has them, and the API to
-// sessions. Nothing reaches either under another name than the console's own.
+// Site serves the console: its routes by the handler routes, and the API to sessions. Requests
+// under other names than the console's own are refused.
 func (c *Console) Site(routes, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
@@ -77,33 +76,32 @@ func (c *Console) Site(routes, api http.Handler) http.Handler {
 		toAPI := strings.HasPrefix(r.URL.Path, apiPrefix)
 		switch {
 		case r.Host == c.host() && toAPI:
-			api.ServeHTTP(w, r.WithContext(WithVisit(r.Context(), c.visit(r))))
+			api.ServeHTTP(w, r.WithContext(WithVisit(r.Context(), c.sessionOf(r))))
 		case r.Host == c.host():
 			routes.ServeHTTP(w, r)
 		case c.ownName(r) && !toAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 			http.Redirect(w, r, c.Origin+r.URL.EscapedPath(), http.StatusTemporaryRedirect)
 		default:
-			// A name that leads here is no sign of whose page it is (DNS rebinding).
-			c.refuse(w, r, reason.Errorf(reason.PermissionDenied, "%q is no name of this console", r.Host).
+			// A name that resolves to this address proves nothing about the page (DNS rebinding).
+			c.refuse(w, r, reason.Errorf(reason.PermissionDenied, "the host name %q is not the console's", r.Host).
 				WithRemedy("Use the console at %s.", c.Origin))
 		}
 	})
 }
 
-// visit finds the session of a request to the API, once it is known that a page of the
-// console sent it.
-func (c *Console) visit(r *http.Request) Visit {
+// sessionOf finds the session of an API request after verifying that a console page sent it.
+func (c *Console) sessionOf(r *http.Request) Visit {
 	ctx := r.Context()
 	refused := func(err error) Visit {
 		return Visit{Look: func() (access.Caller, time.Time, error) { return access.Caller{}, time.Time{}, err }}
 	}
 	if err := c.fromHere(r); err != nil {
-		// To whoever shows nothing that counts, nothing is said of what would count.
+		// The error contains no hint about valid credentials.
 		return refused(reason.Errorf(reason.Unauthenticated, "%w", err))
 	}
 	if r.Header.Get("Authorization") != "" {
-		return refused(reason.Errorf(reason.Unauthenticated, "the console takes a session alone, and no token").
-			WithRemedy("Programs use the API at its own address."))
+		return refused(reason.Errorf(reason.Unauthenticated, "the console accepts only sessions, not tokens").
+			WithRemedy("Use the API at its own address for programs."))
 	}
 	s, err := c.find(ctx, cookie(r), r.Header.Get(SecretHeader))
 	if err != nil {
@@ -115,7 +113,7 @@ func (c *Console) visit(r *http.Request) Visit {
 	return Visit{Session: s.ID, Look: func() (access.Caller, time.Time, error) { return c.caller(ctx, s.ID) }}
 }
 
-// cookie returns the cookie of a session, "" for none.
+// cookie returns the session cookie, "" for none.
 func cookie(r *http.Request) string {
 	for _, name := range []string{cookieName, plainCookieName} {
 		if found, err := r.Cookie(name); err == nil {
@@ -133,7 +131,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request) {
 	c.page.ServeHTTP(w, r)
 }
 
-// loginAnswer is what a page gets for a token.
+// loginAnswer is the response to a login with a token.
 type loginAnswer struct {
 	Secret    string    `json:"secret"`
 	SessionID string    `json:"session_id"`
@@ -156,21 +154,21 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		err = canonical.Read(text, &body)
 	}
 	if err != nil {
-		c.refuseStranger(w, r, reason.Errorf(reason.InvalidInput, "the body is no JSON object with a token"))
+		c.refuseStranger(w, r, reason.Errorf(reason.InvalidInput, "the body is not a JSON object with a token"))
 		return
 	}
-	// Nobody guesses a token of a link, so that one which is good does not count against what
-	// others try from the same address.
+	// A link's token cannot be guessed, so a valid one does not count against the limit of its
+	// address.
 	l, err := c.redeem(body.Token)
 	if err != nil {
 		c.refuseStranger(w, r, err)
 		return
 	}
 	if caller, err := c.Members.SessionCaller(l.way.Device, l.way.Over); err != nil || caller.Principal != l.way.Principal {
-		c.refuse(w, r, reason.Errorf(reason.LoginRefused, "the device that made the link may not act any more"))
+		c.refuse(w, r, reason.Errorf(reason.LoginRefused, "the device that made the link may no longer act"))
 		return
 	}
-	// The browser forgets the session that it had.
+	// The browser's previous session ends.
 	if old, ok := c.held(cookie(r)); ok {
 		c.end(ctx, old.ID, l.way.Principal, "another login in the same browser")
 	}
@@ -183,7 +181,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, loginAnswer{Secret: secret, SessionID: s.ID, User: s.Principal.String(), ExpiresAt: s.EndsAt})
 }
 
-// refuseStranger refuses whoever shows nothing that counts, and counts that.
+// refuseStranger refuses an unauthenticated request and counts the refusal.
 func (c *Console) refuseStranger(w http.ResponseWriter, r *http.Request, err error) {
 	if ok, wait := c.Allow(address(r)); !ok {
 		err = reason.Errorf(reason.RateLimited, "too many logins; try again in %s", wait.Round(time.Millisecond))
@@ -191,7 +189,7 @@ func (c *Console) refuseStranger(w http.ResponseWriter, r *http.Request, err err
 	c.refuse(w, r, err)
 }
 
-// cookie is the cookie of a session, or with a negative age the end of it.
+// cookie returns the cookie of a session; a negative age deletes it.
 func (c *Console) cookie(r *http.Request, value string, age int) *http.Cookie {
 	cookie := &http.Cookie{Name: cookieName, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if _, err := r.Cookie(probeName); err != nil && !strings.HasPrefix(c.Origin, "https:") {
@@ -218,12 +216,12 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	http.SetCookie(w, c.cookie(r, "", -1))
-	// What the page keeps beside it, such as keys that it pinned, stays.
+	// Other stored data of the page, such as pinned keys, is kept.
 	w.Header().Set("Clear-Site-Data", `"cache"`)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuse answers with an error in the form of the API's own (Connect's unary errors).
+// refuse writes an error in the format of the API (Connect's unary errors).
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	code := reason.Of(err)
 	c.Refused(r.Context(), address(r), r.URL.Path, code)
@@ -239,20 +237,20 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status, word = http.StatusServiceUnavailable, "unavailable"
 	case reason.Internal:
 		c.Log.ErrorContext(r.Context(), "serving the console", slog.String("route", r.URL.Path), slog.String("error", err.Error()))
-		status, word, err = http.StatusInternalServerError, "internal", reason.Errorf(reason.Internal, "the gateway could not do it; its log says why")
+		status, word, err = http.StatusInternalServerError, "internal", reason.Errorf(reason.Internal, "internal error; the gateway's log has the cause")
 	}
-	shown := reason.Known(err, reason.Internal)
-	answer(w, status, map[string]string{"code": word, "reason": string(code), "message": shown.Message, "remedy": shown.Remedy})
+	known := reason.Known(err, reason.Internal)
+	answer(w, status, map[string]string{"code": word, "reason": string(code), "message": known.Message, "remedy": known.Remedy})
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A browser that left wants nothing.
+	// The browser may have disconnected.
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// address is where a request comes from.
+// address returns the source address of a request.
 func address(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host

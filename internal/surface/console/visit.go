@@ -9,23 +9,22 @@ import (
 
 type visitKey struct{}
 
-// Visit is a request that came to the console's origin for the API.
+// Visit is an API request to the console's origin.
 type Visit struct {
-	// Session is the id of the session, "" where there is none.
+	// Session is the id of the session, "" for none.
 	Session string
-	// Look finds the caller. It is asked again while the request lasts, and refuses once
-	// the session ended.
+	// Look returns the caller. It is called again during the request, and fails once the session
+	// has ended.
 	Look func() (access.Caller, time.Time, error)
 }
 
-// VisitOf returns the visit that a request is; ok is false for one that came by another
-// listener.
+// VisitOf returns the visit of a request; ok is false for other listeners.
 func VisitOf(ctx context.Context) (v Visit, ok bool) {
 	v, ok = ctx.Value(visitKey{}).(Visit)
 	return v, ok
 }
 
-// WithVisit is ctx for a request of a visit.
+// WithVisit returns the context of a visit's request.
 func WithVisit(ctx context.Context, v Visit) context.Context {
 	return context.WithValue(ctx, visitKey{}, v)
 }

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// claudeCode is Claude Code. Its hooks are described at code.claude.com/docs/en/hooks;
-// names and members were read off the version that Seen says.
+// claudeCode is Claude Code. Its hooks are documented at code.claude.com/docs/en/hooks; names and
+// members were taken from the version in Seen.
 var claudeCode = Agent{
 	Name: "claude-code", Seen: "2.1.330", read: readClaude, answer: answerClaude, edits: true,
 	rows: []row{
@@ -25,9 +25,9 @@ var claudeCode = Agent{
 
 		{hook: []string{"Bash"}, name: "Bash", act: tool.ActShell, caps: executes, line: "command", open: true},
 		{hook: []string{"PowerShell"}, name: "PowerShell", act: tool.ActShell, caps: executes, line: "command", open: true},
-		// It runs a command and wakes the agent with each line of it.
+		// It runs a command and wakes the agent with each line of output.
 		{hook: []string{"Monitor"}, name: "Monitor", act: tool.ActShell, caps: executes, open: true, lasts: longest},
-		// A git worktree is made or removed, with the hooks of the repository.
+		// It creates or removes a git worktree, which runs the hooks of the repository.
 		{hook: []string{"EnterWorktree"}, name: "EnterWorktree", act: tool.ActShell, caps: executes},
 		{hook: []string{"ExitWorktree"}, name: "ExitWorktree", act: tool.ActShell, caps: executes},
 		{hook: []string{"TaskOutput", "BashOutput", "AgentOutput"}, name: "TaskOutput", act: tool.ActTalk, lasts: longest},
@@ -37,7 +37,7 @@ var claudeCode = Agent{
 		{hook: []string{"WebSearch"}, name: "WebSearch", act: tool.ActFetch, caps: network, open: true},
 		{hook: []string{"RemoteTrigger"}, name: "RemoteTrigger", act: tool.ActFetch, caps: network, open: true},
 
-		// The calls of other agents come by their own hooks.
+		// The calls of other agents arrive by their own hooks.
 		{hook: []string{"Agent", "Task"}, name: "Agent", act: tool.ActAgent, lasts: longest},
 		{hook: []string{"ListAgents"}, name: "ListAgents", act: tool.ActAgent},
 		{hook: []string{"SendMessage"}, name: "SendMessage", act: tool.ActAgent},
@@ -47,9 +47,9 @@ var claudeCode = Agent{
 		{hook: []string{"CronCreate"}, name: "CronCreate", act: tool.ActAgent},
 		{hook: []string{"CronDelete"}, name: "CronDelete", act: tool.ActAgent},
 		{hook: []string{"CronList"}, name: "CronList", act: tool.ActAgent},
-		// A script that starts agents, by the dozen.
+		// A script that can start dozens of agents.
 		{hook: []string{"Workflow"}, name: "Workflow", act: tool.ActAgent, sensitive: true, lasts: longest},
-		// Text of a skill may hold commands that run while it is loaded, beside all hooks.
+		// The text of a skill may contain commands that run while it is loaded, without any hook.
 		{hook: []string{"Skill"}, name: "Skill", act: tool.ActSkill, caps: executes},
 		{hook: []string{"SlashCommand"}, name: "SlashCommand", act: tool.ActSkill, caps: executes},
 
@@ -71,7 +71,7 @@ var claudeCode = Agent{
 	},
 }
 
-// common is what the hooks of Claude Code and of Codex send alike.
+// common has the members that the hooks of Claude Code and of Codex share.
 type common struct {
 	SessionID      string          `json:"session_id"`
 	Cwd            string          `json:"cwd"`
@@ -94,7 +94,7 @@ var kinds = map[string]Kind{
 func (c *common) message() (*Message, error) {
 	kind, ok := kinds[c.Event]
 	if !ok {
-		return nil, unknownEvent(c.Event).WithRemedy("Run `palyra hook install` again, which installs the hook for the known events only.")
+		return nil, unknownEvent(c.Event).WithRemedy("Run `palyra hook install` again; it installs the hook for the supported events only.")
 	}
 	m := &Message{
 		Kind: kind, Event: c.Event, Session: c.SessionID, CallID: c.CallID, Tool: c.Tool, Input: c.Input, Response: c.Response,
@@ -121,7 +121,7 @@ type preToolUse struct {
 		Event    string `json:"hookEventName"`
 		Decision string `json:"permissionDecision"`
 		Reason   string `json:"permissionDecisionReason,omitempty"`
-		// Input takes the place of the input of the call, and Context tells the model.
+		// Input replaces the input of the call, and Context is passed to the model.
 		Input   json.RawMessage `json:"updatedInput,omitempty"`
 		Context string          `json:"additionalContext,omitempty"`
 	} `json:"hookSpecificOutput"`
@@ -140,7 +140,7 @@ func answered(decision, why string, a Answer) []byte {
 	return text
 }
 
-// answerClaude never says "ask": the agent's automatic modes answer that themselves.
+// answerClaude never returns "ask": automatic modes of the agent answer that themselves.
 func answerClaude(m *Message, a Answer) []byte {
 	switch {
 	case m != nil && m.Kind != Before:

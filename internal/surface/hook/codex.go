@@ -2,14 +2,14 @@ package hook
 
 import "palyra/internal/core/tool"
 
-// codex is Codex. Its hooks send what Claude Code's do; names and members were read off
-// the version that Seen says. It calls the shell "Bash" and shows of its calls the
-// command alone: not the directory, the shell or the sandbox that the model asked for.
+// codex is Codex. Its hooks send the same messages as Claude Code's; names and members were taken
+// from the version in Seen. It names the shell "Bash" and sends only the command of its calls: not
+// the directory, the shell or the sandbox that the model requested.
 var codex = Agent{
 	Name: "codex", Seen: "0.169.0", read: readClaude, answer: answerCodex,
 	rows: []row{
 		{hook: []string{"Bash", "exec_command", "shell", "shell_command", "local_shell", "exec"}, name: "exec", act: tool.ActShell, caps: executes, line: "command", open: true},
-		// What is typed into a program that runs, such as a shell, is judged as a command.
+		// Input to a running program, such as a shell, is treated as a command.
 		{hook: []string{"write_stdin"}, name: "write_stdin", act: tool.ActInput, caps: executes, line: "chars", open: true},
 		{hook: []string{"apply_patch"}, name: "apply_patch", act: tool.ActWrite, caps: writes, line: "command"},
 		{hook: []string{"view_image"}, name: "view_image", act: tool.ActRead, caps: reads, paths: []string{"path"}},
@@ -36,8 +36,8 @@ var codex = Agent{
 	},
 }
 
-// answerCodex says nothing to what may go on: everything but a deny, even an allow, is
-// a failed hook to Codex, after which the call runs.
+// answerCodex returns nothing if a call may proceed. Codex treats any output except a denial, even
+// an allow, as a failed hook, after which the call runs.
 func answerCodex(m *Message, a Answer) []byte {
 	if m != nil && m.Kind != Before || a.Allowed {
 		return nil

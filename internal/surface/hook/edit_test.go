@@ -24,7 +24,7 @@ func (w *world) edits(command string, says *error) func(*approval.Record) approv
 			_, *says = w.Pipeline.Edit(w.t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), call.Change{
 				ApprovalID: r.ID, Version: r.Version, ShownDigest: r.CallDigest, Input: must.Get(json.Marshal(map[string]string{"command": command}))(w.t),
 			})
-			if *says == nil || !strings.Contains((*says).Error(), "no call of this gateway waits") { // else the call is about to
+			if *says == nil || !strings.Contains((*says).Error(), "no call waits on this approval") { // else the call is about to
 				return approval.Ballot{Allow: true}
 			}
 		}
@@ -67,7 +67,7 @@ func TestCodexIsNotEdited(t *testing.T) {
 	stop := w.people(w.edits("make -n", &err))
 	a := w.send(t.Context(), "codex", w.codex("c1", "Bash", args{"command": "make"}))
 	stop()
-	if reason.Of(err) != reason.InvalidInput || !strings.Contains(err.Error(), "a yes or a no") {
+	if reason.Of(err) != reason.InvalidInput || !strings.Contains(err.Error(), "cannot replace the input") {
 		t.Errorf("the edit: %v", err)
 	}
 	if a.decision != "allow" || a.body != "" || len(w.events(event.Edited)) != 0 {

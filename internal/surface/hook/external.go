@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// Tools are the tools of all agents, as dispatch knows them.
+// Tools are the tools of all agents, for dispatch.
 type Tools struct {
 	workspaces *workspace.Set
 	guards     []files.Guarded
@@ -23,17 +23,17 @@ type Tools struct {
 	now        func() time.Time
 }
 
-// NewTools returns the tools of all agents. Paths are looked for in the declared
-// workspaces, and among those that none of the tools may write.
+// NewTools returns the tools of all agents. Paths are resolved in the declared workspaces; guards
+// are the paths that none of the tools may write.
 func NewTools(workspaces *workspace.Set, guards []files.Guarded) *Tools {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // then no path that begins with ~ is resolved
+		home = "" // paths that begin with ~ are then not resolved
 	}
 	return &Tools{workspaces: workspaces, guards: resolved(guards), home: home, now: time.Now}
 }
 
-// All lists them for dispatch.
+// All returns the tools for dispatch.
 func (t *Tools) All() []tool.Runnable {
 	var list []tool.Runnable
 	for _, a := range Agents {
@@ -44,7 +44,7 @@ func (t *Tools) All() []tool.Runnable {
 	return list
 }
 
-// external is one tool of an agent. To run it is to let the agent run it.
+// external is one tool of an agent. To run it means to allow the agent to run it.
 type external struct {
 	*Tools
 	agent *Agent
@@ -53,7 +53,7 @@ type external struct {
 
 func (x external) Descriptor() tool.Descriptor { return x.agent.descriptor(x.row) }
 
-// Limit is how long the agent may take until it reports.
+// Limit returns how long the agent may take until it reports.
 func (x external) Limit() time.Duration {
 	if x.row.lasts > 0 {
 		return x.row.lasts
@@ -61,18 +61,18 @@ func (x external) Limit() time.Duration {
 	return usually
 }
 
-// Plan works a call out that came by a hook. Any other is refused before anybody is
-// asked: nobody would run it.
+// Plan plans a call that came by a hook. Any other call is refused before an approval is requested,
+// because it would never run.
 func (x external) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	visit := visitOf(ctx)
 	if visit == nil || visit.tool != p.Tool.Name {
-		return tool.Plan{}, reason.Errorf(reason.ExecutedElsewhere, "%s is run by %s itself, which asks about it by its hook", p.Tool.Name, x.agent.Name)
+		return tool.Plan{}, reason.Errorf(reason.ExecutedElsewhere, "%s is run by %s itself and can be called only through its hook", p.Tool.Name, x.agent.Name)
 	}
 	visit.bind(p)
 	return x.planOf(ctx, x.agent, x.row, visit.msg, p.Input)
 }
 
-// Prepare plans the call again. There is nothing to hold: the agent opens what it wants.
+// Prepare plans the call again. It holds no resources: the agent opens the files itself.
 func (x external) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := x.Plan(ctx, p)
 	if err != nil {
@@ -83,8 +83,8 @@ func (x external) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, 
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, _ tool.Call) tool.Report { return x.run(ctx, visit) }}, nil
 }
 
-// Resolve says what a call does, whatever its paths look like: the same files, from the
-// same directory, with the same arguments beside.
+// Resolve returns the identity of a call independent of how its paths are spelled: the same files,
+// the same directory, and the same other arguments.
 func (x external) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	what := map[string]any{}
 	if err := json.Unmarshal(p.Input, &what); err != nil {
@@ -103,9 +103,8 @@ func (x external) Resolve(_ context.Context, p tool.Proposal, plan tool.Plan) (t
 	return tool.Resolved{Act: p.Tool.Name, Places: places, What: what}, nil
 }
 
-// run lets the agent go on, and waits until it says how that ended, until it is gone,
-// or until ctx ends. What the agent runs is not stopped by the end of ctx: nothing here
-// could.
+// run allows the agent to proceed, and waits for the agent's report, the end of its session, or the
+// end of ctx. The end of ctx does not stop the agent's tool, because the gateway cannot stop it.
 func (x external) run(ctx context.Context, v *visit) tool.Report {
 	report := tool.Report{
 		Executor: tool.ExecutorInfo{Name: tool.External, Version: x.agent.Seen, Tier: "external"}, Enforcement: tool.Enforcement{Level: "none"},
@@ -113,14 +112,14 @@ func (x external) run(ctx context.Context, v *visit) tool.Report {
 	}
 	v.begin()
 	select {
-	case said := <-v.said:
+	case said := <-v.reports:
 		said.put(&report, v.decided())
 	case <-v.over:
-		unreported(&report, "the session of the agent ended before it said how the call ended")
+		unreported(&report, "the agent's session ended before it reported the outcome of the call")
 	case <-v.stopping:
-		unreported(&report, "the gateway stopped before the agent said how the call ended")
+		unreported(&report, "the gateway stopped before the agent reported the outcome of the call")
 	case <-ctx.Done():
-		unreported(&report, "the agent did not say in time how the call ended, and may still be running it")
+		unreported(&report, "the agent did not report the outcome of the call in time and may still be running it")
 	}
 	v.close()
 	report.FinishedAt = x.now()
@@ -133,17 +132,17 @@ func unreported(r *tool.Report, why string) {
 	r.Remedy = reason.Lookup(reason.Unreported).Remedy
 }
 
-// statement is what an agent says of a call that it ran.
+// statement is an agent's report of a call that it ran.
 type statement struct {
 	failed bool
-	// digest is of what it says that it ran, "" where that is not the tool's input.
+	// digest is the digest of the reported input, "" if that is not input of the tool.
 	digest  string
 	message string
-	// response is the tool's answer, of which the digest and the length are kept.
+	// response is the tool's response, of which the digest and the length are stored.
 	response []byte
 }
 
-// put writes the statement into a report. decided is the digest of what was decided.
+// put writes the statement into a report. decided is the digest of the decided input.
 func (s statement) put(r *tool.Report, decided string) {
 	r.Claim.State, r.Claim.InputSHA256 = tool.Reported, s.digest
 	if len(s.response) > 0 {
@@ -152,11 +151,11 @@ func (s statement) put(r *tool.Report, decided string) {
 	switch {
 	case s.digest != decided:
 		r.Claim.State, r.Outcome, r.Reason = tool.RanOther, tool.Failed, string(reason.RanOther)
-		r.Message = "the agent says that it ran other input than what was decided"
+		r.Message = "the agent reported another input than the decided one"
 		r.Remedy = reason.Lookup(reason.RanOther).Remedy
 	case s.failed:
 		r.Outcome, r.Reason = tool.Failed, string(reason.ToolFailed)
-		r.Message = "the agent says that it failed: " + s.message
+		r.Message = "the agent reported failure: " + s.message
 		r.Remedy = reason.Lookup(reason.ToolFailed).Remedy
 	default:
 		r.Outcome = tool.Succeeded

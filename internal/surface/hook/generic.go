@@ -7,11 +7,11 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// generic is any agent that can start a program before and after its tools. It says in
-// the gateway's own words what its tools do; `palyra hook schema` prints them.
+// generic is any agent that can start a program before and after its tools. It describes its tools
+// in the gateway's own format, which `palyra hook schema` prints.
 var generic = Agent{
 	Name: "generic", read: readGeneric, answer: answerGeneric,
-	reasonBy: "Ask about the call again, with a new id and the reason as requester_reason.",
+	reasonBy: "Repeat the request with a new id and the reason as requester_reason.",
 	rows: []row{
 		{hook: []string{"read"}, name: "read", act: tool.ActRead, caps: reads, paths: []string{"path"}},
 		{hook: []string{"write"}, name: "write", act: tool.ActWrite, caps: writes, paths: []string{"path"}},
@@ -34,7 +34,7 @@ type genericMessage struct {
 	Why            string          `json:"requester_reason"`
 }
 
-// genericEvents are all that there are: an agent that is written for this has no other.
+// genericEvents are all events of this protocol.
 var genericEvents = map[string]Kind{"before": Before, "after": After, "failed": Failed, "turn_end": TurnEnd, "session_end": SessionEnd}
 
 func readGeneric(body []byte) (*Message, error) {
@@ -44,7 +44,7 @@ func readGeneric(body []byte) (*Message, error) {
 	}
 	kind, ok := genericEvents[g.Event]
 	if !ok {
-		return nil, unknownEvent(g.Event).WithRemedy("`palyra hook schema` prints the events.")
+		return nil, unknownEvent(g.Event).WithRemedy("Run `palyra hook schema` for the supported events.")
 	}
 	m := &Message{
 		Kind: kind, Event: g.Event, Session: g.Session, CallID: g.Call, Tool: g.Tool, Input: g.Input, Response: g.Result, Message: g.Error,

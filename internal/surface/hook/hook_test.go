@@ -234,8 +234,8 @@ func (w *world) deny(id string) {
 	}
 }
 
-// impatient asks by a hook whose time is up at once.
-func (w *world) impatient(id string, input map[string]any) answer {
+// requestWithoutTime sends a request by a hook whose time has elapsed.
+func (w *world) requestWithoutTime(id string, input map[string]any) answer {
 	w.t.Helper()
 	w.limit = "6"
 	defer func() { w.limit = "" }()

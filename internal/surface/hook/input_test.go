@@ -41,9 +41,9 @@ func TestInputThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestLineAsWords: a line that Codex sends as a list of words is read as the line that stands for
-// them. The control is the same line as a text.
-func TestLineAsWords(t *testing.T) {
+// TestCommandLineAsList: a command line that Codex sends as a list of words is read as the
+// equivalent line. The control is the same line as text.
+func TestCommandLineAsList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)
 	stop := w.people(no)

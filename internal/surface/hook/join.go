@@ -11,18 +11,17 @@ import (
 	"palyra/internal/core/event"
 )
 
-// OwnServer is the name that `palyra` gives its own MCP server in the configuration of
-// agents. A name is no proof: any project can give its server the same.
+// OwnServer is the name that `palyra` gives its own MCP server in the configuration of agents. The
+// name proves nothing: any project can give its server the same name.
 const OwnServer = "palyra"
 
-// Arrive is asked about each call that comes to the gateway's own MCP server: whether
-// an agent's hook announced it, and people were asked then. callID is what the client
-// calls it, name the tool by its name on the wire. It returns nil for a call that has
-// to be decided by itself. One announcement is good for one call: of the same agent,
-// with the same id, tool and arguments; and what people said counts only for the bytes of
-// the files that it named then. The name of the server is of no matter; that
-// the call arrives here is the proof of which server it was.
-func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte) *call.Vouch {
+// Arrive returns whether an agent's hook announced a call that arrives at the gateway's own MCP
+// server, with the approvers' answer. callID is the client's id of the call, name the tool's name
+// on the wire. It returns nil for a call that must be decided separately. One announcement is valid
+// for one call of the same agent, with the same id, tool and arguments; the answer counts only for
+// the contents that the named files had then. The server's name is irrelevant, because the arrival
+// of the call proves which server it was.
+func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte) *call.PriorAnswer {
 	if callID == "" {
 		return nil
 	}
@@ -38,7 +37,7 @@ func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte
 			continue
 		}
 		if found != nil && found != v {
-			return nil // two calls of one name: neither is known to be this one
+			return nil // two calls have the same id: neither can be identified
 		}
 		found = v
 	}
@@ -48,8 +47,8 @@ func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte
 	return found.arrive()
 }
 
-// announced is the digest of the call that a call of an MCP server would be if that server
-// were the gateway's own.
+// announced returns the digest that a call of an MCP server would have if the server is the
+// gateway's own.
 func (s *Service) announced(ctx context.Context, caller access.Caller, m *Message) string {
 	name, ok := calledTool(m)
 	if !ok || s.Announced == nil {
@@ -58,21 +57,21 @@ func (s *Service) announced(ctx context.Context, caller access.Caller, m *Messag
 	return s.Announced(ctx, caller, name, inputOf(m))
 }
 
-// announce notes the digest of the call that is announced.
+// announce records the digest of the announced call.
 func (v *visit) announce(digest string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.announced = digest
 }
 
-// calledTool is the name of the tool in a call of an MCP server.
+// calledTool returns the tool name in a call of an MCP server.
 func calledTool(m *Message) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(m.Tool, mcpPrefix)
 	_, name, both := strings.Cut(rest, "__")
 	return name, ok && both
 }
 
-// inputOf are the arguments of a call of an MCP server.
+// inputOf returns the arguments of a call of an MCP server.
 func inputOf(m *Message) []byte {
 	if len(m.Input) == 0 {
 		return []byte("{}")
@@ -80,32 +79,32 @@ func inputOf(m *Message) []byte {
 	return m.Input
 }
 
-// announces reports whether a visit is about this call of an MCP server.
+// announces reports whether a visit belongs to this call of an MCP server.
 func (v *visit) announces(name, digest string) bool {
 	of, ok := calledTool(v.msg)
 	return ok && of == name && digest != "" && digestOf(inputOf(v.msg)) == digest && v.hasBegun() && !closed(v.ended)
 }
 
-// arrive notes that the call came, the first time.
-func (v *visit) arrive() *call.Vouch {
+// arrive records the arrival of the call. Only the first arrival returns the answer.
+func (v *visit) arrive() *call.PriorAnswer {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.arrived || v.reported {
 		return nil
 	}
 	v.arrived = true
-	return &call.Vouch{Proposal: v.proposal, Answer: v.answer, CallDigest: v.announced}
+	return &call.PriorAnswer{Proposal: v.proposal, Answer: v.answer, CallDigest: v.announced}
 }
 
-// missed reports whether a call that the agent says it made to the gateway's own server
-// never came there.
+// missed reports whether a call that the agent reported for the gateway's own server never arrived
+// there.
 func (v *visit) missed() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.arrived && strings.HasPrefix(v.msg.Tool, mcpPrefix+OwnServer+"__")
 }
 
-// unjoined writes down that a server has the name of the gateway's own and is another.
+// unjoined records that another server has the name of the gateway's own.
 func (s *Service) unjoined(ctx context.Context, a *Agent, sub call.Submission, said statement, v *visit) {
 	s.mu.Lock()
 	s.counts.Unjoined++
@@ -115,8 +114,8 @@ func (s *Service) unjoined(ctx context.Context, a *Agent, sub call.Submission, s
 		slog.String("agent", a.Name), slog.String("tool", v.msg.Tool), slog.String("proposal", v.id()))
 	if _, err := s.Past.Sight(ctx, call.Sighting{
 		Submission: sub, Code: event.Unjoined, Call: v.id(), Agent: a.Name, InputSHA256: said.digest, DecidedSHA256: v.decided(),
-		Message: "the agent says that it called the gateway's own MCP server, and no such call arrived there",
+		Message: "the agent reported a call of the gateway's own MCP server, which did not receive it",
 	}); err != nil {
-		s.Log.ErrorContext(ctx, "a call that did not arrive cannot be written down", slog.String("error", err.Error()))
+		s.Log.ErrorContext(ctx, "recording a call that did not arrive failed", slog.String("error", err.Error()))
 	}
 }

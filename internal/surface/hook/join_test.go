@@ -19,7 +19,7 @@ func (w *world) arrives(caller access.Caller, id, name, input string) (call.Outc
 	w.t.Helper()
 	vouch := w.hooks.Arrive(caller, id, name, []byte(input))
 	return must.Get(w.Pipeline.Call(w.t.Context(), call.Submission{
-		Caller: caller, Tool: policytest.Run.Name, Input: []byte(input), CallID: id, Vouch: vouch,
+		Caller: caller, Tool: policytest.Run.Name, Input: []byte(input), CallID: id, PriorAnswer: vouch,
 	}, func(call.Event) {}))(w.t), vouch != nil
 }
 
@@ -60,9 +60,9 @@ func TestJoinBindsOperands(t *testing.T) {
 	}
 }
 
-// TestOwnServerIsAskedOnce: people are asked in the hook, and what they said is good for
-// the call that follows, once.
-func TestOwnServerIsAskedOnce(t *testing.T) {
+// TestOwnServerCallIsApprovedOnce: approval is requested in the hook, and its answer is valid once,
+// for the following call.
+func TestOwnServerCallIsApprovedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	in := map[string]any{"argv": []string{"make"}}
@@ -90,7 +90,7 @@ func TestOwnServerIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestOnlyTheSameCallJoins: anything that is not the announced call is decided anew.
+// TestOnlyTheSameCallJoins: a call that differs from the announced one is decided separately.
 func TestOnlyTheSameCallJoins(t *testing.T) {
 	t.Parallel()
 	const input = `{"argv":["make"]}`
@@ -125,7 +125,8 @@ func TestOnlyTheSameCallJoins(t *testing.T) {
 	}
 }
 
-// TestDeniedAnnouncementJoinsNothing, nor does one that nobody was asked about.
+// TestDeniedAnnouncementJoinsNothing: neither a denied announcement nor one without approval is
+// joined.
 func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

@@ -9,19 +9,18 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// place is where a path of a call leads.
+// place is the location that a path of a call resolves to.
 type place struct {
-	// workspace and rel are "" for what is in no declared workspace.
+	// workspace and rel are "" outside of the declared workspaces.
 	workspace, rel string
-	// linked is true in a worktree beside the workspace of its repository: rel is the path that
+	// linked is true in a git worktree outside of its repository's workspace: rel is the path that
 	// the file has there.
 	linked bool
-	// abs is the absolute path without links, or the path as it was written where that
-	// cannot be said.
+	// abs is the absolute path without links, or the path as written if it cannot be resolved.
 	abs string
 }
 
-// locate resolves a path as the agent names it. What cannot be resolved is outside.
+// locate resolves a path that the agent names. A path that cannot be resolved is outside.
 func (t *Tools) locate(name, cwd string) place {
 	written := name
 	switch home := t.home; {
@@ -36,7 +35,7 @@ func (t *Tools) locate(name, cwd string) place {
 		}
 		name = filepath.Join(cwd, name)
 	}
-	held, rel, real, err := t.workspaces.Holding(name)
+	held, rel, real, err := t.workspaces.Containing(name)
 	if err != nil {
 		return place{abs: filepath.Clean(name)}
 	}
@@ -47,7 +46,7 @@ func (t *Tools) locate(name, cwd string) place {
 	return place{workspace: held, rel: rel, linked: held != "", abs: real}
 }
 
-// resolved are guards with the links of their paths resolved, beside them.
+// resolved returns guards plus the same guards with the links of their paths resolved.
 func resolved(guards []files.Guarded) []files.Guarded {
 	out := slices.Clone(guards)
 	for _, g := range guards {
@@ -59,15 +58,14 @@ func resolved(guards []files.Guarded) []files.Guarded {
 	return out
 }
 
-// covers reports whether a path is guarded, in whatever spelling of it a file system
-// takes for the same.
+// covers reports whether a path is guarded, in any spelling that a file system treats as the same.
 func (t *Tools) covers(path string) bool {
 	_, guarded := files.Match(t.guards, path)
 	return guarded
 }
 
-// guardedIn are the guarded paths that a line for a shell may write to, as far as it spells
-// them out. A line can hide one: this tightens what is honest, and proves nothing.
+// guardedIn returns the guarded paths that a shell command may write to, as far as it names them. A
+// command can hide a path: the check tightens honest calls and proves nothing.
 func (t *Tools) guardedIn(line, cwd string) []string {
 	if t.home != "" {
 		line = strings.NewReplacer("${HOME}", t.home, "$HOME", t.home, " ~/", " "+t.home+"/", ">~/", ">"+t.home+"/").Replace(line)
@@ -79,7 +77,7 @@ func (t *Tools) guardedIn(line, cwd string) []string {
 	return found
 }
 
-// guardedAmong are the guarded paths among the words of a text, in whatever language it is.
+// guardedAmong returns the guarded paths among the words of a text in any language.
 func (t *Tools) guardedAmong(text, cwd string) []string {
 	var found []string
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`;|&<>()={},:", r) }) {
@@ -91,7 +89,7 @@ func (t *Tools) guardedAmong(text, cwd string) []string {
 	return slices.Compact(found)
 }
 
-// writing reports whether a tool of this act may write to what it names.
+// writing reports whether a tool of this act may write to the paths that it names.
 func writing(act tool.Act) bool {
 	return slices.Contains([]tool.Act{tool.ActWrite, tool.ActShell, tool.ActInput, tool.ActUnknown}, act)
 }

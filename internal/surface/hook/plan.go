@@ -21,20 +21,20 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// How risky a call is, 0 to 100 (docs/tools.md).
+// The risk of a call, 0 to 100 (docs/tools.md).
 var risks = map[tool.Act]int{
 	tool.ActRead: 5, tool.ActWrite: 30, tool.ActShell: 60, tool.ActInput: 65, tool.ActFetch: 40, tool.ActAgent: 10, tool.ActSkill: 60,
 	tool.ActMCP: 50, tool.ActTalk: 0, tool.ActUnknown: 60,
 }
 
-// More for what stands outside of the declared workspaces, is protected or guarded, and
-// for an agent that asks nobody else.
+// Additional risk for paths that are outside of the declared workspaces, protected or guarded, and
+// for an agent that does not ask its own user.
 const riskOutside, riskProtected, riskGuarded, riskBypass = 20, 20, 40, 10
 
-// bypassing are the modes in which agents ask their own user nothing.
+// bypassing are the modes in which agents do not ask their own user.
 var bypassing = []string{"bypassPermissions", "dontAsk", "auto"}
 
-// planned is a plan in the making.
+// planned is a plan under construction.
 type planned struct {
 	*Tools
 	agent *Agent
@@ -42,11 +42,11 @@ type planned struct {
 	msg   *Message
 	args  map[string]any
 	plan  tool.Plan
-	// at are the places of the call, in the order in which it names them.
+	// at are the locations of the call, in the order in which it names them.
 	at []place
 }
 
-// plan works out what a call would do, as far as the agent says it.
+// planOf plans a call from the agent's description of it.
 func (t *Tools) planOf(ctx context.Context, a *Agent, r row, m *Message, input json.RawMessage) (tool.Plan, error) {
 	p := &planned{Tools: t, agent: a, row: r, msg: m}
 	if err := json.Unmarshal(input, &p.args); err != nil {
@@ -59,7 +59,7 @@ func (t *Tools) planOf(ctx context.Context, a *Agent, r row, m *Message, input j
 	p.plan.Facts.BoundByNothing()
 	if slices.Contains(bypassing, m.PermissionMode) && r.act != tool.ActTalk {
 		p.risk(riskBypass)
-		p.note("The agent is in the mode %q: it asks nobody but this gateway.", m.PermissionMode)
+		p.note("The agent is in the mode %q: it does not ask its own user.", m.PermissionMode)
 	}
 	p.findPaths()
 	p.readLine()
@@ -81,7 +81,7 @@ func (p *planned) text(name string) string {
 	return s
 }
 
-// line is what a shell, or a program that runs, is given.
+// line returns the input of a shell or a running program.
 func (p *planned) line() string {
 	if p.row.line != "" {
 		return p.text(p.row.line)
@@ -89,7 +89,7 @@ func (p *planned) line() string {
 	return p.text("command")
 }
 
-// named are the paths that the call names, as they are written.
+// named returns the paths that the call names, as written.
 func (p *planned) named() []string {
 	if p.row.act == tool.ActWrite && p.row.line != "" {
 		return patched(p.line())
@@ -101,15 +101,15 @@ func (p *planned) named() []string {
 		}
 	}
 	if len(list) == 0 && p.row.act == tool.ActRead && len(p.row.paths) > 0 {
-		list = append(list, ".") // a search without a place is one of the working directory
+		list = append(list, ".") // a search without a path is in the working directory
 	}
 	return list
 }
 
-// patchMarks begin the lines of a patch of Codex that name a file.
+// patchMarks are the prefixes of lines in a Codex patch that name a file.
 var patchMarks = []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "}
 
-// patched are the files that a patch names.
+// patched returns the files that a patch names.
 func patched(patch string) []string {
 	var list []string
 	for line := range strings.Lines(patch) {
@@ -122,8 +122,8 @@ func patched(patch string) []string {
 	return list
 }
 
-// findPaths turns the paths of a call into facts: those of one workspace are the
-// call's, all others are outside.
+// findPaths converts the paths of a call to facts: the paths in one workspace are the call's, all
+// others are outside.
 func (p *planned) findPaths() {
 	external := p.plan.Facts.External
 	for _, name := range p.named() {
@@ -146,16 +146,16 @@ func (p *planned) findPaths() {
 	p.pathFacts()
 	if len(external.Outside) > 0 {
 		p.risk(riskOutside)
-		p.note("In no declared workspace: %s.", few(external.Outside))
+		p.note("Outside of the declared workspaces: %s.", few(external.Outside))
 	}
 	if len(external.Guarded) > 0 {
 		p.risk(riskGuarded)
-		p.note("Says what agents or the gateway run: %s.", few(external.Guarded))
+		p.note("Controls what agents or the gateway run: %s.", few(external.Guarded))
 	}
 }
 
-// guardedInText are the guarded files that the text of the call may write to. Only what is for
-// a shell that starts with it can be read as its language.
+// guardedInText returns the guarded files that the text of the call may write to. Only input that
+// starts a new shell can be parsed as shell syntax.
 func (p *planned) guardedInText() []string {
 	switch {
 	case p.row.wrap:
@@ -167,8 +167,7 @@ func (p *planned) guardedInText() []string {
 	return p.guardedAmong(p.line(), p.msg.Cwd)
 }
 
-// pathFacts says of the paths in the workspace what those of the gateway's own tools
-// say.
+// pathFacts sets the same facts for the workspace paths as the gateway's own tools.
 func (p *planned) pathFacts() {
 	f := &p.plan.Facts
 	f.Paths = sorted(f.Paths)
@@ -189,7 +188,7 @@ func (p *planned) pathFacts() {
 	}
 	f.Paths = nil
 	if slices.ContainsFunc(p.at, func(at place) bool { return at.linked }) {
-		return // the workspace has another file there
+		return // the workspace contains another file at this path
 	}
 	root, err := p.workspaces.Open(f.Workspace)
 	if err != nil {
@@ -201,7 +200,7 @@ func (p *planned) pathFacts() {
 	}
 }
 
-// shared is the directory that paths are in, or the one path.
+// shared returns the common directory of paths, or the only path.
 func shared(paths []string) string {
 	dir := paths[0]
 	for _, one := range paths[1:] {
@@ -217,7 +216,7 @@ func sorted(list []string) []string {
 	return slices.Compact(list)
 }
 
-// few names some of many.
+// few lists the first items and the number of the others.
 func few(list []string) string {
 	const most = 5
 	if len(list) <= most {
@@ -226,8 +225,8 @@ func few(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// findHost says where a call goes. An address that cannot be read has no host: no rule
-// about hosts lets it pass.
+// findHost sets the destination of a call. An address that cannot be parsed has no host, so that no
+// rule for hosts allows it.
 func (p *planned) findHost() {
 	for _, name := range p.row.urls {
 		u, err := url.Parse(p.text(name))
@@ -247,8 +246,8 @@ func (p *planned) findHost() {
 	}
 }
 
-// readLine reads what a shell, or a program that may be one, is given. That it is this
-// line, in this language, is the agent's word: nothing that loosens may rest on it.
+// readLine parses the input of a shell, or of a program that may be one. The line and its language
+// are the agent's claim, so nothing that loosens a decision may depend on them.
 func (p *planned) readLine() {
 	if (p.row.act == tool.ActShell || p.row.act == tool.ActInput) && p.line() != "" {
 		p.plan.Facts.Shell = shellfacts.Claim(shellwords.Bash, p.line())
@@ -261,7 +260,7 @@ func (p *planned) findServer() {
 	}
 }
 
-// bind fills what an approval binds to beside the arguments.
+// bind sets the binding of an approval in addition to the arguments.
 func (p *planned) bind() {
 	p.plan.Binding = tool.Binding{Cwd: p.msg.Cwd, SandboxProfile: "none: " + p.agent.Name + " runs it"}
 	f := &p.plan.Facts
@@ -272,54 +271,54 @@ func (p *planned) bind() {
 		p.plan.SubjectCovers = fmt.Sprintf("any %s by %s of files in workspace %s that are not protected", p.row.name, p.agent.Name, f.Workspace)
 		switch {
 		case len(f.External.Guarded) > 0:
-			p.plan.ExactOnly = "the file says what agents or the gateway run"
+			p.plan.ExactOnly = "the file controls what agents or the gateway run"
 		case f.Protected:
 			p.plan.ExactOnly = "the file is protected"
 		case len(f.External.Outside) > 0 || f.Workspace == "":
-			p.plan.ExactOnly = "the file is in no declared workspace"
+			p.plan.ExactOnly = "the file is not in a declared workspace"
 		}
 	case tool.ActFetch:
 		p.plan.Subject = fmt.Sprintf("%s@%s:%d", name, f.Host, f.Port)
 		p.plan.SubjectCovers = fmt.Sprintf("any %s by %s from %s", p.row.name, p.agent.Name, f.Host)
 		if f.Host == "" {
-			p.plan.ExactOnly = "where it goes is not known"
+			p.plan.ExactOnly = "the destination is not known"
 		}
 	case tool.ActMCP:
 		of := p.text("tool")
 		p.plan.Subject = fmt.Sprintf("%s@%q/%q", name, f.External.Server, of)
-		p.plan.SubjectCovers = fmt.Sprintf("any call by %s of the tool %s of whatever MCP server is called %s", p.agent.Name, of, f.External.Server)
+		p.plan.SubjectCovers = fmt.Sprintf("any call by %s of the tool %s of any MCP server named %s", p.agent.Name, of, f.External.Server)
 		p.plan.ExactOnly = "any project can give a server that name"
 	case tool.ActShell:
-		// The very line, from the very directory: what it is said to be for, and how long
-		// it may take, is another each time.
+		// The exact line, from the exact directory; description and timeout differ between
+		// identical calls.
 		p.plan.Subject = fmt.Sprintf("%s@%s:%s", name, p.msg.Cwd, p.act())
 		p.plan.SubjectCovers = fmt.Sprintf("this very line by %s, in %s", p.agent.Name, p.cwd())
 	case tool.ActAgent, tool.ActTalk:
 		p.plan.Subject, p.plan.SubjectCovers = name, fmt.Sprintf("any %s by %s", p.row.name, p.agent.Name)
 	default:
 		p.plan.Subject = name
-		p.plan.ExactOnly = "the agent runs it itself, and what its text comes to there is the agent's word"
+		p.plan.ExactOnly = "the agent runs it itself, and the gateway cannot verify the effect of its text"
 	}
 }
 
-// beside are arguments of shells that say nothing of what is run.
+// beside are arguments of shells that do not affect the command.
 var beside = []string{"description", "timeout"}
 
-// act is the digest of what the call does, without what is beside that.
+// act is the digest of the call's effect, without the arguments in beside.
 func (p *planned) act() string {
 	what := maps.Clone(p.args)
 	maps.DeleteFunc(what, func(name string, _ any) bool { return slices.Contains(beside, name) })
 	digest, err := canonical.DigestOf(what)
 	if err != nil {
-		p.plan.ExactOnly = "what it does cannot be told from other calls"
+		p.plan.ExactOnly = "its effect cannot be distinguished from other calls"
 	}
 	return digest
 }
 
-// longestShown bounds the text of a summary, in bytes; the arguments are shown whole.
+// longestShown bounds the text of a summary, in bytes; the arguments are shown completely.
 const longestShown = 400
 
-// describe says to people what the call would do.
+// describe sets the summary for approvers.
 func (p *planned) describe(ctx context.Context) {
 	show := func(s string) string { return text.Ellipsis(s, longestShown) }
 	what := "Call " + p.row.name
@@ -330,24 +329,24 @@ func (p *planned) describe(ctx context.Context) {
 		what = fmt.Sprintf("Change %s with %s", p.where(), p.row.name)
 		p.plan.Preview.Diff = p.diff(ctx)
 	case tool.ActShell:
-		what = "Have its shell run: " + show(p.line())
+		what = "Run in its shell: " + show(p.line())
 	case tool.ActInput:
-		what = "Type into a program that runs already: " + strconv.Quote(show(p.line()))
+		what = "Type into a running program: " + strconv.Quote(show(p.line()))
 	case tool.ActFetch:
 		what = fmt.Sprintf("%s: %s", p.row.name, show(p.text("url")+p.text("query")))
 	case tool.ActSkill:
 		what = fmt.Sprintf("Load the skill %q, whose text may run commands while it is loaded", show(p.text("skill")+p.text("command")))
 	case tool.ActMCP:
-		what = fmt.Sprintf("Call %q of the MCP server that is called %q there", show(p.text("tool")), show(p.text("server")))
-		p.note("The name of a server says nothing of which program it is: any project can choose it.")
+		what = fmt.Sprintf("Call %q of the MCP server named %q there", show(p.text("tool")), show(p.text("server")))
+		p.note("The name of a server does not identify its program: any project can choose it.")
 	case tool.ActUnknown:
-		what = fmt.Sprintf("Call %q, a tool that this gateway does not know", show(p.text("tool")))
+		what = fmt.Sprintf("Call %q, an unknown tool", show(p.text("tool")))
 	}
 	p.plan.Preview.Lead = p.lead()
-	p.plan.Preview.Summary = fmt.Sprintf("%s, in %s. %s runs it itself, in no sandbox of this gateway.", what, p.cwd(), p.agent.Name)
+	p.plan.Preview.Summary = fmt.Sprintf("%s, in %s. %s runs it itself, outside of this gateway's sandbox.", what, p.cwd(), p.agent.Name)
 }
 
-// lead is the line, the file or the address that the call is known by.
+// lead returns the line, file or address that identifies the call.
 func (p *planned) lead() string {
 	switch p.row.act {
 	case tool.ActShell, tool.ActInput:
@@ -366,7 +365,7 @@ func (p *planned) lead() string {
 
 func (p *planned) cwd() string {
 	if p.msg.Cwd == "" {
-		return "a directory that it does not name"
+		return "an unnamed directory"
 	}
 	return strconv.Quote(p.msg.Cwd)
 }
@@ -385,7 +384,7 @@ func (p *planned) where() string {
 		names = append(names, fmt.Sprintf("%q in workspace %s", at.rel, at.workspace))
 	}
 	if len(names) == 0 {
-		return "files that it does not name"
+		return "unnamed files"
 	}
 	return few(names)
 }

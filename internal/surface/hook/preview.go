@@ -14,26 +14,26 @@ import (
 // bytes.
 const mostDiff, mostFile = 256 << 10, 1 << 20
 
-// replacement is one edit of a file by its text.
+// replacement is one text replacement in a file.
 type replacement struct {
 	old, new string
 	all      bool
 }
 
-// diff is what the call would change, as people see it; "" where that cannot be shown.
-// Only files of declared workspaces are read for it.
+// diff returns the changes of the call for approvers; "" if they cannot be shown. It reads only
+// files of declared workspaces.
 func (p *planned) diff(ctx context.Context) string {
 	var text string
 	switch {
 	case p.row.line != "":
-		text = p.line() // a patch is one already
+		text = p.line() // a patch is already a diff
 	case len(p.at) != 1:
 		return ""
 	default:
 		text = p.fileDiff(ctx, p.at[0])
 	}
 	if len(text) > mostDiff {
-		p.note("The diff has %d bytes and is cut; the arguments of the call are complete.", len(text))
+		p.note("The diff has %d bytes and is truncated; the arguments of the call are complete.", len(text))
 		text = text[:mostDiff]
 		text = text[:strings.LastIndexByte(text, '\n')+1]
 	}
@@ -69,7 +69,7 @@ func (p *planned) fileDiff(ctx context.Context, at place) string {
 		n := strings.Count(is, e.old)
 		switch {
 		case e.old == "" || n == 0:
-			p.note("The text that is to be replaced is not in the file as it is now.")
+			p.note("The text to be replaced is not in the current file.")
 			return fragments(name, edits)
 		case e.all:
 			is = strings.ReplaceAll(is, e.old, e.new)
@@ -81,7 +81,7 @@ func (p *planned) fileDiff(ctx context.Context, at place) string {
 	return change.Diff()
 }
 
-// fragments shows edits without the file around them.
+// fragments returns edits without the surrounding file.
 func fragments(name string, edits []replacement) string {
 	var b strings.Builder
 	for _, e := range edits {
@@ -90,7 +90,7 @@ func fragments(name string, edits []replacement) string {
 	return b.String()
 }
 
-// edits are what Edit and MultiEdit replace.
+// edits returns the replacements of Edit and MultiEdit.
 func (p *planned) edits() []replacement {
 	one := func(m map[string]any) (r replacement, ok bool) {
 		old, has := m["old_string"].(string)
@@ -113,17 +113,17 @@ func (p *planned) edits() []replacement {
 	return list
 }
 
-// content is what a file of a workspace holds now; why says that it is not shown.
+// content returns the current content of a workspace file; why is the reason if it is not shown.
 func (p *planned) content(ctx context.Context, at place) (text []byte, exists bool, why string) {
 	if at.workspace == "" {
-		return nil, false, "The file is not read for the diff: it is in no declared workspace."
+		return nil, false, "The diff does not read the file: it is not in a declared workspace."
 	}
 	if at.linked {
-		return nil, false, "The file is not read for the diff: it is in a worktree beside its workspace."
+		return nil, false, "The diff does not read the file: it is in a git worktree outside of its workspace."
 	}
 	root, err := p.workspaces.Open(at.workspace)
 	if err != nil {
-		return nil, false, "The workspace cannot be opened, so that the diff does not show the file."
+		return nil, false, "The diff does not show the file: the workspace cannot be opened."
 	}
 	defer root.Close()
 	info, err := root.Stat(at.rel)
@@ -131,11 +131,11 @@ func (p *planned) content(ctx context.Context, at place) (text []byte, exists bo
 	case reason.Of(err) == reason.FileNotFound:
 		return nil, false, ""
 	case err != nil || info.Kind != workspace.File || info.Size > mostFile:
-		return nil, false, fmt.Sprintf("The file cannot be shown: it is none, or has more than %d bytes.", mostFile)
+		return nil, false, fmt.Sprintf("The diff does not show the file: it is not a regular file, or has more than %d bytes.", mostFile)
 	}
 	content, err := root.ReadFile(ctx, at.rel, 0, mostFile)
 	if err != nil {
-		return nil, false, "The file cannot be read, so that the diff does not show it."
+		return nil, false, "The diff does not show the file: it cannot be read."
 	}
 	return content.Data, true, ""
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/shellwords"
-	"palyra/internal/exec/sandbox"
 )
 
-// maybeWritten are the texts of a line for a shell that may name a file that it writes to: the
-// targets of redirects, and the arguments of commands that do not only read. It is the whole
-// line where it cannot be read, or where one command may pass a name on to another.
+// maybeWritten returns the words of a shell command that may name a file that it writes to: the
+// targets of redirects, and the arguments of commands that do not only read. It returns the whole
+// line if it cannot be parsed, or if one command may pass a name on to another.
 func maybeWritten(line string) []string {
 	whole := []string{line}
 	script, err := shellwords.Parse(shellwords.Bash, line)
@@ -34,7 +34,7 @@ func maybeWritten(line string) []string {
 		case len(words) > 0 && slices.Contains([]string{"cd", "pushd"}, words[0]):
 			directories = append(directories, words[1:]...)
 		case onlyReads(words, all):
-		case all && sandbox.IsShell(path.Base(words[0])) && len(words) > 2 && clustered(words[1:2], 'c') && !script.Pipes && len(script.Documents) == 0:
+		case all && command.IsShell(path.Base(words[0])) && len(words) > 2 && clustered(words[1:2], 'c') && !script.Pipes && len(script.Documents) == 0:
 			texts = append(texts, maybeWritten(words[2])...)
 		case !all || script.Pipes || len(script.Documents) > 0 || len(script.Features) > 0:
 			return whole
@@ -45,7 +45,7 @@ func maybeWritten(line string) []string {
 	if len(texts) == 0 {
 		return nil
 	}
-	return append(texts, directories...) // what is written may be relative to them
+	return append(texts, directories...) // written paths may be relative to them
 }
 
 // readers are programs and builtins that write to no file that an argument names.
@@ -54,18 +54,18 @@ var readers = strings.Fields(`cat ls dir head tail grep egrep fgrep zgrep wc sta
 	realpath readlink du df jq echo printf true false : test [ [[ pwd which type date id whoami uname sleep
 	export declare typeset local readonly unset set shift exit return break continue wait`)
 
-// gitReaders are the subcommands of git that leave the files of the working tree as they are.
+// gitReaders are the subcommands of git that do not change the files of the working tree.
 var gitReaders = strings.Fields(`add commit status diff log show blame grep ls-files ls-tree cat-file rev-parse rev-list
 	describe check-ignore check-attr shortlog show-ref fetch push tag branch remote`)
 
-// writers are the options by which a program that reads writes a file or starts another one.
+// writers are the options by which a reading program writes a file or starts another one.
 var writers = map[string][]string{
 	"rg": {"--pre"}, "sort": {"-o", "--o", "--co"}, "tree": {"-o"}, "find": {"-delete", "-exec", "-ok", "-fprint", "-fls"},
 	"sed": {"-i", "--i"}, "git": {"--output", "--ext-diff", "-c", "--exec"},
 }
 
-// onlyReads reports whether a command writes to no file that its arguments name. words are those
-// before the first that is not known.
+// onlyReads reports whether a command writes to no file that its arguments name. words are the
+// words before the first unknown one.
 func onlyReads(words []string, all bool) bool {
 	if len(words) == 0 {
 		return false
@@ -81,10 +81,10 @@ func onlyReads(words []string, all bool) bool {
 	}
 	switch name {
 	case "git":
-		subcommand, _ := sandbox.Subcommand(name, words)
+		subcommand, _ := command.Subcommand(name, words)
 		return slices.Contains(gitReaders, subcommand)
-	case "sed", "sort": // whose letters can stand together
-		return all && !clustered(words[1:], map[string]rune{"sed": 'i', "sort": 'o'}[name]) && !sandbox.InnerOf(name, words).Any()
+	case "sed", "sort": // their options can be combined
+		return all && !clustered(words[1:], map[string]rune{"sed": 'i', "sort": 'o'}[name]) && !command.InnerOf(name, words).Any()
 	case "rg", "tree", "find":
 		return all
 	case "uniq", "xxd":
@@ -93,7 +93,7 @@ func onlyReads(words []string, all bool) bool {
 	return false
 }
 
-// clustered reports whether an option of single letters has one of them.
+// clustered reports whether a group of single-letter options contains one of the letters.
 func clustered(args []string, letter rune) bool {
 	return slices.ContainsFunc(args, func(arg string) bool {
 		return len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && strings.ContainsRune(arg, letter)
@@ -109,7 +109,7 @@ func operands(args []string) (count int) {
 	return count
 }
 
-// targets are the arguments of a command that may name what it writes to: of cp the last one,
+// targets returns the arguments of a command that may name its destination: of cp the last one,
 // unless an option names the target.
 func targets(words []string) []string {
 	args := words[1:]

@@ -20,28 +20,28 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// Calls makes calls that a client may leave as long as they do not run, and come back
-// to (resume.Calls).
+// Calls makes calls that a client may leave before they run, and rejoin later. It is implemented
+// by resume.Calls.
 type Calls interface {
 	CallFor(ctx context.Context, s call.Submission, stay resume.Stay, observe func(call.Event)) (call.Outcome, error)
 }
 
-// Past knows the calls of before, and writes down what agents say that they ran
-// (call.Pipeline).
+// Past finds earlier calls, and records calls that agents report to have run. It is implemented by
+// call.Pipeline.
 type Past interface {
 	PastCalls(ctx context.Context, f call.Filter) ([]call.PastCall, string, error)
 	Sight(ctx context.Context, s call.Sighting) (string, error)
 }
 
-// Config is what a Service needs; all of it is required but Announced and Log.
+// Config holds the dependencies of a Service; all but Announced and Log are required.
 type Config struct {
 	Calls Calls
 	Past  Past
-	// Announced is the digest of the call that a call of the gateway's own MCP server will
-	// be, by the name of its tool on the wire; "" for what no call will be. nil knows of
-	// none.
+	// Announced returns the digest of a future call to the gateway's own MCP server; name is the
+	// tool's name on the wire. It returns "" if such a call cannot exist. If Announced is nil, no
+	// call is announced.
 	Announced func(ctx context.Context, caller access.Caller, name string, input []byte) string
-	// Stopping is closed when the gateway stops: then no report is waited for.
+	// Stopping is closed when the gateway stops. Reports of agents are not awaited after that.
 	Stopping <-chan struct{}
 	Log      *slog.Logger
 }
@@ -50,47 +50,45 @@ type Config struct {
 type Service struct {
 	Config
 	mu sync.Mutex
-	// visits are the calls that are under way or were not long ago, by what their agents
-	// call them; proposals are the same by the gateway's name.
+	// visits has the active and recent calls by the agents' ids; proposals has the same calls by
+	// proposal id.
 	visits    map[visitID]*visit
 	proposals map[string]*visit
-	// order lists the ids from the oldest, so that the past can be forgotten.
+	// order lists the ids, oldest first. The oldest are dropped first.
 	order  []visitID
 	counts Counts
 }
 
-// visitID is how an agent names a call. Who else uses the same name, with another
-// credential, names another call.
+// visitID identifies a call of an agent. The same call id with another credential is another call.
 type visitID struct {
 	principal              access.Principal
 	credential             string
 	agent, session, callID string
 }
 
-// Counts are what happened since the start.
+// Counts are the counters since the start.
 type Counts struct {
-	// Open are the calls that were let run and have not been reported.
+	// Open is the number of allowed calls that are not reported yet.
 	Open int
-	// RanOther and Ungoverned count alarms, Late reports that came too late.
+	// RanOther and Ungoverned count alarms, and Late counts late reports.
 	RanOther, Ungoverned, Late int
-	// Unjoined are the calls to the gateway's own MCP server that were let run and
-	// never arrived there.
+	// Unjoined counts allowed calls to the gateway's own MCP server that never arrived there.
 	Unjoined int
-	// LastAlarm is when the last alarm was, zero for never.
+	// LastAlarm is the time of the last alarm, zero for none.
 	LastAlarm time.Time
 }
 
-// Notices are what an operator should know, in words.
+// Notices returns the notices for an operator.
 func (c Counts) Notices() []string {
 	var list []string
 	tell := func(n int, what string) {
 		if n > 0 {
-			list = append(list, fmt.Sprintf("agents say that they %s, %s since the start, the last time at %s; look at them with `palyra journal list --code PAL-H1`, and at what bypasses the hooks with `palyra hook status`",
+			list = append(list, fmt.Sprintf("agents reported that they %s, %s since the start, last at %s; list the reports with `palyra journal list --code PAL-H1`, and check for bypassed hooks with `palyra hook status`",
 				what, times(n), c.LastAlarm.Format(time.RFC3339)))
 		}
 	}
-	tell(c.Ungoverned, "ran calls that were not allowed, or not asked about")
-	tell(c.RanOther, "ran something else than what was decided")
+	tell(c.Ungoverned, "ran calls without permission")
+	tell(c.RanOther, "ran another input than the decided one")
 	tell(c.Unjoined, "called the gateway's own MCP server, and no call arrived: another server has its name")
 	return list
 }
@@ -102,13 +100,13 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// mostVisits bounds those that are remembered.
+// mostVisits bounds the visits kept in memory.
 const mostVisits = 20_000
 
 // New returns the service.
 func New(c Config) (*Service, error) {
 	if c.Calls == nil || c.Past == nil || c.Stopping == nil {
-		return nil, errors.New("hooks need the pipeline")
+		return nil, errors.New("the configuration of hooks is incomplete")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -116,9 +114,9 @@ func New(c Config) (*Service, error) {
 	return &Service{Config: c, visits: make(map[visitID]*visit), proposals: make(map[string]*visit)}, nil
 }
 
-// Hear takes one message of an agent's hook in. limit is how long the agent waits, 0
-// for its default. The answer counts for Before alone.
-func (s *Service) Hear(ctx context.Context, caller access.Caller, a *Agent, m *Message, limit time.Duration) Answer {
+// Handle processes one message of an agent's hook. limit is how long the agent waits, 0 for
+// DefaultLimit. Only the answer to a Before message has a meaning.
+func (s *Service) Handle(ctx context.Context, caller access.Caller, a *Agent, m *Message, limit time.Duration) Answer {
 	id := visitID{caller.Principal, caller.DeviceID, a.Name, m.Session, m.CallID}
 	switch m.Kind {
 	case Before:
@@ -135,8 +133,8 @@ func (s *Service) Hear(ctx context.Context, caller access.Caller, a *Agent, m *M
 	return Answer{Allowed: true}
 }
 
-// noReason is the next step of who asks by a hook that cannot bring a reason.
-const noReason = "The hooks of this agent bring no reason along. Use one of the gateway's own tools, or have a person make the call: `palyra call --reason TEXT`."
+// noReason is the remedy if a call requires a reason that the agent's hook cannot pass.
+const noReason = "The hooks of this agent cannot pass a reason. Use one of the gateway's own tools, or ask a user to make the call: `palyra call --reason TEXT`."
 
 // ask proposes a call and waits for its decision.
 func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Message, id visitID, limit time.Duration) Answer {
@@ -154,7 +152,7 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	if err != nil {
 		return s.denied(ctx, err)
 	}
-	if !mine { // the same question twice: one answer
+	if !mine { // the same request twice gets one answer
 		return s.wait(ctx, v, v, r, nil, limit)
 	}
 	v.announce(s.announced(ctx, caller, m))
@@ -164,8 +162,9 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 	}, limit)
 }
 
-// enter remembers a visit. An id that was used for another call, or whose call has
-// ended, is refused: a report could not be told to belong to either.
+// enter stores a visit, or returns the active visit with the same id. It refuses an id that was
+// used for a different call or for a call that has ended, because a report with that id would be
+// ambiguous.
 func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,14 +175,14 @@ func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
 		s.visits[id], s.order = v, append(s.order, id)
 		return v, true, nil
 	case known.tool != v.tool || known.asked != v.asked || closed(known.ended):
-		return nil, false, reason.Errorf(reason.InvalidInput, "the agent used the id %q of a call before, for another one", id.callID).
-			WithRemedy("Each call needs an id of its own in its session.")
+		return nil, false, reason.Errorf(reason.InvalidInput, "the call id %q was already used for another call", id.callID).
+			WithRemedy("Use a new id for each call of a session.")
 	}
 	return known, false, nil
 }
 
-// forgetLocked forgets the oldest visit when there are too many. Its report, should it
-// still come, is looked up in the journal.
+// forgetLocked drops the oldest visits until there is room for another. A later report of a dropped
+// visit is looked up in the journal.
 func (s *Service) forgetLocked() {
 	for len(s.order) >= mostVisits {
 		v := s.visits[s.order[0]]
@@ -193,16 +192,16 @@ func (s *Service) forgetLocked() {
 	}
 }
 
-// outcome is how the pipeline was done with a call before it ran.
+// outcome is the result of the pipeline for a call that did not run.
 type outcome struct {
 	call.Outcome
 	err error
 }
 
-// propose sends the call through the pipeline. It goes on when this returns: until the
-// agent has reported, it runs.
+// propose passes the call to the pipeline. The call continues after this returns, and counts as
+// running until the agent reports.
 func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r row, sub call.Submission, limit time.Duration) Answer {
-	// The end of the request is the end of the call as long as it was not let run.
+	// Until the call is allowed to run, the end of the request cancels it.
 	own, cancel := context.WithCancelCause(context.WithoutCancel(withVisit(ctx, v)))
 	joined := make(chan *visit, 1)
 	done := make(chan outcome, 1)
@@ -211,7 +210,7 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 		of := v
 		o, err := s.Calls.CallFor(own, sub, resume.Stay{Limit: limitOf(limit), UntilRun: true}, func(e call.Event) {
 			if e.Proposed != nil {
-				// The same call as before, which waits for an answer, has a visit.
+				// A repeated call joins the visit of the call that is still waiting.
 				of = s.visitOf(e.Proposed.ProposalID, v)
 				joined <- of
 			}
@@ -237,12 +236,12 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 	}
 	answer := s.wait(ctx, v, real, r, done, limit)
 	if !answer.Allowed && !real.hasBegun() && ctx.Err() != nil {
-		cancel(reason.Errorf(reason.Cancelled, "the agent's hook left before the call was decided"))
+		cancel(reason.Errorf(reason.Cancelled, "the agent's hook disconnected before the call was decided"))
 	}
 	return answer
 }
 
-// visitOf returns the visit of a proposal, which is own unless it was proposed before.
+// visitOf returns the visit of a proposal: own, unless it was proposed before.
 func (s *Service) visitOf(proposal string, own *visit) *visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +252,7 @@ func (s *Service) visitOf(proposal string, own *visit) *visit {
 	return own
 }
 
-// adopt makes the name of a repeated call one of the call that it joined.
+// adopt maps the id of a repeated call to the visit that the call joined.
 func (s *Service) adopt(caller access.Caller, repeated, real *visit) {
 	if repeated == real {
 		return
@@ -264,19 +263,19 @@ func (s *Service) adopt(caller access.Caller, repeated, real *visit) {
 	s.visits[visitID{caller.Principal, caller.DeviceID, repeated.agent.Name, m.Session, m.CallID}] = real
 }
 
-// ended notes that the pipeline is done with a call.
+// ended records that the pipeline has finished a call.
 func (s *Service) ended(v *visit) {
 	v.close()
 }
 
-// wait returns once the call was let run, or is not going to be. done is nil for one
-// who did not propose it.
+// wait returns when the call is allowed to run or is refused. done is nil for a request that did
+// not propose the call.
 func (s *Service) wait(ctx context.Context, own, real *visit, r row, done <-chan outcome, limit time.Duration) Answer {
 	timer := time.NewTimer(limitOf(limit) - margin)
 	defer timer.Stop()
 	late, ended := timer.C, real.ended
 	if done != nil {
-		// Whoever makes the call hears how it ended, and when the time is up.
+		// The proposer receives the outcome and the timeout.
 		late, ended = nil, nil
 	}
 	select {
@@ -292,15 +291,15 @@ func (s *Service) wait(ctx context.Context, own, real *visit, r row, done <-chan
 		}
 		return s.deniedBy(ctx, o)
 	case <-ended:
-		return Answer{Reason: reason.PermitRefused, Text: answerText(reason.PermitRefused, "the same call was refused a moment ago", "")}
+		return Answer{Reason: reason.PermitRefused, Text: answerText(reason.PermitRefused, "an identical call was refused just before", "")}
 	case <-late:
-		return s.denied(ctx, reason.Errorf(reason.StillWaiting, "the same call still waits for an answer"))
+		return s.denied(ctx, reason.Errorf(reason.StillWaiting, "an identical call is still waiting for an answer"))
 	case <-ctx.Done():
-		return s.denied(ctx, reason.Errorf(reason.Cancelled, "the hook left"))
+		return s.denied(ctx, reason.Errorf(reason.Cancelled, "the hook disconnected"))
 	}
 }
 
-// limitOf is how long an agent waits.
+// limitOf returns how long an agent waits.
 func limitOf(limit time.Duration) time.Duration {
 	if limit <= 0 {
 		return DefaultLimit
@@ -308,7 +307,7 @@ func limitOf(limit time.Duration) time.Duration {
 	return max(limit, margin+time.Second)
 }
 
-// deniedBy says why the pipeline did not let a call run.
+// deniedBy returns why the pipeline did not allow a call.
 func (s *Service) deniedBy(ctx context.Context, o outcome) Answer {
 	switch {
 	case o.err != nil:
@@ -323,17 +322,18 @@ func deniedRecord(d decision.Record) Answer {
 	return Answer{Reason: d.Reason, Text: answerText(d.Reason, d.Message, d.Remedy)}
 }
 
-// denied is the answer for an error. What has no reason is told to the log alone.
+// denied returns the answer for an error. An internal error is logged, and its details are not
+// returned.
 func (s *Service) denied(ctx context.Context, err error) Answer {
 	known := &reason.Error{}
 	if !errors.As(err, &known) || known.Code == reason.Internal {
-		s.Log.ErrorContext(ctx, "a hook met a fault of the gateway", slog.String("error", err.Error()))
+		s.Log.ErrorContext(ctx, "internal error while answering a hook", slog.String("error", err.Error()))
 		known = reason.Fault(err)
 	}
 	return Answer{Reason: known.Code, Text: answerText(known.Code, known.Message, known.NextStep())}
 }
 
-// answerText is a denial for a model and its user.
+// answerText returns the text of a denial for a model and its user.
 func answerText(code reason.Code, message, remedy string) string {
 	t := "palyra: " + string(code) + ": " + strings.TrimSuffix(message, ".") + "."
 	if remedy != "" {
@@ -342,7 +342,7 @@ func answerText(code reason.Code, message, remedy string) string {
 	return t
 }
 
-// sessionEnded closes what an agent did not report in a session.
+// sessionEnded closes the unreported calls of a session.
 func (s *Service) sessionEnded(of visitID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,7 +354,7 @@ func (s *Service) sessionEnded(of visitID) {
 	}
 }
 
-// Counts returns what happened since the start.
+// Counts returns the counters since the start.
 func (s *Service) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,7 @@ func (s *Service) Counts() Counts {
 	return c
 }
 
-// count notes an alarm, or a report that came late.
+// count counts an alarm or a late report.
 func (s *Service) count(code event.Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

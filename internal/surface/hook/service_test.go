@@ -22,7 +22,7 @@ import (
 
 type args map[string]any
 
-// TestReadIsDecidedAndReported: the whole way of a call that nobody is asked about.
+// TestReadIsDecidedAndReported: the complete sequence of a call without approval.
 func TestReadIsDecidedAndReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -49,7 +49,7 @@ func TestReadIsDecidedAndReported(t *testing.T) {
 	}
 }
 
-// TestSensitiveToolsAsk: a person decides, and the agent is never told to ask itself.
+// TestSensitiveToolsAsk: a person decides, and the agent is never told to ask its own user.
 func TestSensitiveToolsAsk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,8 +73,8 @@ func TestSensitiveToolsAsk(t *testing.T) {
 	}
 }
 
-// TestWhatAsksAndWhatNot walks the acts.
-func TestWhatAsksAndWhatNot(t *testing.T) {
+// TestWhichCallsAsk lists the calls that require approval and those that do not.
+func TestWhichCallsAsk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	outside := filepath.Join(w.out, "x")
@@ -109,8 +109,8 @@ func TestWhatAsksAndWhatNot(t *testing.T) {
 	}
 }
 
-// TestOwnQuestions: where the agent asks its own user, it is told nothing but to go on.
-func TestOwnQuestions(t *testing.T) {
+// TestAgentAsksItsUser: if the agent asks its own user, the hook only tells it to proceed.
+func TestAgentAsksItsUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	if a := w.before("t1", "ExitPlanMode", args{"plan": "x"}); a.decision != "allow" || a.body != "{}" {
@@ -124,8 +124,9 @@ permit(principal, action in Action::"tool.execute", resource)
 when { context has external && context.sandbox.tier == "external" };
 `
 
-// TestGuardedFiles: a call that may change what agents or the gateway run asks, and the question
-// names the file. The controls are files beside them, and calls that only read or mention one.
+// TestGuardedFiles: a call that may change files that control agents or the gateway requires
+// approval, and the request names the file. The controls are neighboring files, and calls that only
+// read or mention a guarded one.
 func TestGuardedFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)
@@ -158,9 +159,9 @@ func TestGuardedFiles(t *testing.T) {
 	}
 }
 
-// TestWorktrees: the files of a git worktree are files of their project's workspace, below
-// .claude/worktrees as well as beside the workspace. The controls are the files in it that agents
-// obey, and a directory beside it that is no worktree.
+// TestWorktrees: the files of a git worktree belong to the workspace of their project, both below
+// .claude/worktrees and next to the workspace. The controls are the files in it that agents obey,
+// and a neighboring directory that is not a worktree.
 func TestWorktrees(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free+`@id("asks") forbid(principal, action in Action::"tool.execute", resource)
@@ -194,7 +195,7 @@ when { context has external && !context.external.outside.isEmpty() } unless { co
 	if a := w.before("outside", "Write", args{"file_path": filepath.Join(w.out, "main.go"), "content": "x"}); a.decision == "allow" {
 		t.Errorf("a file in no workspace: %+v", a)
 	}
-	wantNamed(t, stop(), append(want, "In no declared workspace"))
+	wantNamed(t, stop(), append(want, "Outside of the declared workspaces"))
 }
 
 // TestMentionIsNoWrite: a line for a shell asks about a guarded file that it may write to, and not
@@ -272,10 +273,8 @@ func (w *world) wantGuarded(want *[]string, id, name string, input args, guarded
 	}
 }
 
-// TestReportsThatDoNotFit: what an agent ran otherwise than it was let is an alarm, and
-// taints its session.
-// TestMessagesAreReadExactly: a message of an agent with a second spelling of a member that is
-// read is denied. The control has one of a member that is not.
+// TestMessagesAreReadExactly: a message of an agent with a duplicate spelling of a field that the
+// gateway reads is denied. The control has a duplicate of a field that it does not read.
 func TestMessagesAreReadExactly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -294,7 +293,9 @@ func TestMessagesAreReadExactly(t *testing.T) {
 	}
 }
 
-func TestReportsThatDoNotFit(t *testing.T) {
+// TestMismatchedReports: a report of another call than the permitted one raises an alarm and taints
+// the session.
+func TestMismatchedReports(t *testing.T) {
 	t.Parallel()
 	in := func(w *world) args { return args{"file_path": filepath.Join(w.ws, "a")} }
 	for name, c := range map[string]struct {
@@ -371,7 +372,7 @@ func TestUnreported(t *testing.T) {
 	}
 }
 
-// TestIDs: an id stands for one call of one credential.
+// TestIDs: an id identifies one call of one credential.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -402,13 +403,13 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestTimeIsUp: the agent gets its answer before it stops waiting, and the same call
-// again goes on, also under another id. One yes is good for one run.
-func TestTimeIsUp(t *testing.T) {
+// TestTimeout: the agent receives an answer before its timeout, and the same call then resumes,
+// also under another id. An approval permits one run.
+func TestTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"command": "make"}
-	first := w.impatient("t1", in)
+	first := w.requestWithoutTime("t1", in)
 	if first.decision != "deny" || !first.says(reason.StillWaiting) {
 		t.Fatalf("the hook was told %+v", first)
 	}
@@ -428,12 +429,12 @@ func TestTimeIsUp(t *testing.T) {
 	stop()
 }
 
-// TestAnotherPlaceIsAnotherCall: a call that waits is not joined from another directory.
-func TestAnotherPlaceIsAnotherCall(t *testing.T) {
+// TestAnotherDirectoryIsAnotherCall: a waiting call is not joined from another directory.
+func TestAnotherDirectoryIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	in := args{"command": "make"}
-	w.impatient("t1", in)
+	w.requestWithoutTime("t1", in)
 	stop := w.people(no)
 	if a := w.claude("PreToolUse", "t2", "Bash", in, "cwd", w.out); a.decision != "deny" || a.says(reason.StillWaiting) {
 		t.Errorf("the hook was told %+v", a)
@@ -443,8 +444,8 @@ func TestAnotherPlaceIsAnotherCall(t *testing.T) {
 	}
 }
 
-// TestHookLeaves: the end of the hook is the end of a call that waits.
-func TestHookLeaves(t *testing.T) {
+// TestHookDisconnects: a waiting call ends when its hook disconnects.
+func TestHookDisconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	ctx, leave := context.WithCancel(t.Context())
@@ -458,8 +459,8 @@ func TestHookLeaves(t *testing.T) {
 	w.eventually(event.Cancelled, 1)
 }
 
-// TestRestart: what was running when the gateway stopped is closed, and a report of it
-// is no alarm unless it does not fit.
+// TestRestart: calls that ran when the gateway stopped are closed, and a later report raises no
+// alarm unless it does not match.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -479,7 +480,7 @@ func TestRestart(t *testing.T) {
 	w.eventually(event.Ungoverned, 1)
 }
 
-// TestFreeze: nothing is let run, and what runs is closed.
+// TestFreeze: no call is permitted, and running ones are closed.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -498,9 +499,9 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestNobodyElseProposes: the tools of agents cannot be called by another way, and
-// nobody is asked about such a call.
-func TestNobodyElseProposes(t *testing.T) {
+// TestAgentToolsNeedTheHook: tools of agents can be called only through the hook; other calls are
+// refused without asking.
+func TestAgentToolsNeedTheHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	_, err := w.Pipeline.Call(t.Context(), call.Submission{Caller: w.caller, Tool: "claude-code/Bash", Input: []byte(`{"command":"ls"}`)}, func(call.Event) {})
@@ -509,8 +510,8 @@ func TestNobodyElseProposes(t *testing.T) {
 	}
 }
 
-// TestSessionEndResetsNothing: what taints the session stays when the agent says that
-// its own is over.
+// TestSessionEndResetsNothing: a session stays tainted after the agent reports the end of its own
+// session.
 func TestSessionEndResetsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -523,8 +524,8 @@ func TestSessionEndResetsNothing(t *testing.T) {
 	}
 }
 
-// TestGrantOfALine: a yes for the session is for the very line in the very directory,
-// whatever it is said to be for, and for nothing that the line could be taken for.
+// TestGrantOfALine: a session grant covers exactly the approved line in its directory, regardless
+// of its stated purpose, and no line that resembles it.
 func TestGrantOfALine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

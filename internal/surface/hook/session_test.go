@@ -27,7 +27,7 @@ func laptop(t *testing.T) string {
 		}
 		return text.String()
 	}
-	t.Fatal("there is no profile laptop")
+	t.Fatal("profile laptop not found")
 	return ""
 }
 

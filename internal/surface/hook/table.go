@@ -12,41 +12,40 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// row is what the gateway knows of one tool of an agent.
+// row describes one tool of an agent.
 type row struct {
-	// hook are the names by which the agent's hook calls it; the first is that of the
-	// version that was looked at.
+	// hook are the names that the agent's hook uses; the first is the one of the version in Seen.
 	hook []string
-	// name comes after "<agent>/".
+	// name is the part after "<agent>/".
 	name string
 	act  tool.Act
 	caps []tool.Capability
-	// paths, urls and line are the members of the input that name files, addresses,
-	// and a line for a shell, or what is typed into a program.
+	// paths, urls and line are the members of the input that name files, addresses, and a shell
+	// command or the input of a program.
 	paths, urls []string
 	line        string
-	// open says that it reads from the open world.
+	// open is true if the tool reads from the open world.
 	open bool
-	// sensitive makes it ask whatever its capabilities are.
+	// sensitive requires approval regardless of the capabilities.
 	sensitive bool
-	// own says that the agent asks its own user beside: it is told nothing but that the
-	// gateway does not object.
+	// own is true if the agent also asks its own user: the answer then only states that the gateway
+	// does not object.
 	own bool
-	// wrap says that the input is {"tool", "input"} or {"server", "tool", "input"}, of
-	// a tool that has no row of its own.
+	// wrap is true if the input is {"tool", "input"} or {"server", "tool", "input"}, for a tool
+	// that has no row of its own.
 	wrap bool
 	// lasts is how long the agent may take until it reports, 0 for usual.
 	lasts time.Duration
 }
 
-// How long agents take until they report.
+// Timeouts for the report of an agent.
 const (
 	usually = 15 * time.Minute
-	// agents of agents work for hours.
+	// Subagents work for hours.
 	longest = 12 * time.Hour
 )
 
-// Rows without a place of their own in an agent's table.
+// Rows that several agents share.
 var (
 	unknownRow = row{name: "other", act: tool.ActUnknown, sensitive: true, open: true, wrap: true, lasts: longest}
 	mcpRow     = row{name: "mcp", act: tool.ActMCP, caps: []tool.Capability{tool.Network}, open: true, sensitive: true, wrap: true, lasts: time.Hour}
@@ -61,37 +60,37 @@ var (
 
 // Agent is one kind of agent with its table.
 type Agent struct {
-	// Name is how the route, policies and commands call it.
+	// Name is the name in the route, in policies and in commands.
 	Name string
-	// Seen is the version whose tools and hooks the table was made from; "" where the
-	// protocol is the gateway's own.
+	// Seen is the agent version that the table was made from; "" if the protocol is the gateway's
+	// own.
 	Seen string
 	rows []row
 	read func(body []byte) (*Message, error)
-	// answer writes what the hook prints; no bytes for nothing.
+	// answer returns the bytes that the hook prints; none if it prints nothing.
 	answer func(m *Message, a Answer) []byte
-	// edits is true for one whose hooks can give a call other input.
+	// edits is true for an agent whose hooks can replace the input of a call.
 	edits bool
-	// reasonBy says how its hook brings a reason of the requester, "" where it cannot.
+	// reasonBy describes how its hook passes a requester's reason, "" if it cannot.
 	reasonBy string
 }
 
-// noEdit is why people cannot change a call of a row, "" where they can.
+// noEdit returns why approvers cannot edit a call of a row, "" if they can.
 func (a *Agent) noEdit(r row) string {
 	switch {
 	case !a.edits:
-		return "the hooks of " + a.Name + " take a yes or a no, and no other input"
+		return "the hooks of " + a.Name + " cannot replace the input of a call"
 	case r.wrap, r.own:
-		return "the hook takes no other input for this tool"
+		return "the hook cannot replace the input of this tool"
 	default:
 		return ""
 	}
 }
 
-// Agents are all of them.
+// Agents are all supported agents.
 var Agents = []*Agent{&claudeCode, &codex, &generic}
 
-// find returns the agent of a name, nil for none.
+// find returns the agent with a name, nil for none.
 func find(name string) *Agent {
 	for _, a := range Agents {
 		if a.Name == name {
@@ -101,16 +100,16 @@ func find(name string) *Agent {
 	return nil
 }
 
-// Knows reports whether a tool of the agent, as its hook calls it, has a row.
+// Knows reports whether a tool, by the name that the agent's hook uses, has a row.
 func (a *Agent) Knows(hookName string) bool {
 	return slices.ContainsFunc(a.rows, func(r row) bool { return slices.Contains(r.hook, hookName) })
 }
 
-// mcpPrefix begins the names of tools of MCP servers in hooks.
+// mcpPrefix is the prefix of the names of MCP tools in hooks.
 const mcpPrefix = "mcp__"
 
-// rowOf returns the row of a tool, and its server and name there for one of an MCP
-// server. What is not known has the row of what is unknown.
+// rowOf returns the row of a tool and, for an MCP tool, its server and its name there. An unknown
+// tool has the row for unknown tools.
 func (a *Agent) rowOf(m *Message) (r row, server, name string) {
 	if rest, ok := strings.CutPrefix(m.Tool, mcpPrefix); ok {
 		server, name, _ = strings.Cut(rest, "__")
@@ -124,8 +123,7 @@ func (a *Agent) rowOf(m *Message) (r row, server, name string) {
 	return unknownRow, "", m.Tool
 }
 
-// submitted returns the name of the tool that a message is about and its input, as the
-// pipeline gets them.
+// submitted returns the tool name and the input of a message, as submitted to the pipeline.
 func (a *Agent) submitted(m *Message) (r row, toolName string, input json.RawMessage, err error) {
 	r, server, name := a.rowOf(m)
 	input = m.Input
@@ -147,11 +145,11 @@ func (a *Agent) submitted(m *Message) (r row, toolName string, input json.RawMes
 	return r, a.Name + "/" + r.name, input, nil
 }
 
-// lined is an input whose line for a shell is a list of words, as versions of Codex send it, with
-// the line that stands for these words. Any other input is returned as it is.
+// lined converts an input whose shell command is a list of words, as versions of Codex send it, to
+// one with the equivalent line. Any other input is returned unchanged.
 func lined(input json.RawMessage, name string) json.RawMessage {
 	if _, err := canonical.JSON(input); err != nil {
-		return input // which is refused: reading it here could drop a second spelling
+		return input // it is refused later: parsing it here could drop a duplicate member
 	}
 	var args map[string]json.RawMessage
 	var words []string
@@ -170,11 +168,11 @@ func lined(input json.RawMessage, name string) json.RawMessage {
 	return out
 }
 
-// descriptor is the definition of a row's tool.
+// descriptor returns the definition of a row's tool.
 func (a *Agent) descriptor(r row) tool.Descriptor {
 	return tool.Descriptor{
 		Name: a.Name + "/" + r.name, Title: title(a, r),
-		Description: "A tool of " + a.Name + ", which runs it itself and asks about each call by its hook. What it does is described by the agent.",
+		Description: "A tool of " + a.Name + ", which runs it itself and requests each call through its hook. The agent documents the tool.",
 		InputSchema: r.schema(), Capabilities: r.caps, Executor: tool.External,
 		ReadOnly: len(r.caps) == 1 && r.caps[0] == tool.FilesystemRead && !r.sensitive, OpenWorld: r.open, AlwaysSensitive: r.sensitive,
 	}
@@ -185,13 +183,13 @@ func title(a *Agent, r row) string {
 	case tool.ActMCP:
 		return "Any tool of an MCP server, called by " + a.Name
 	case tool.ActUnknown:
-		return "A tool of " + a.Name + " that the gateway does not know"
+		return "A tool of " + a.Name + " that is not in the gateway's table"
 	}
 	return r.name + " of " + a.Name
 }
 
-// schema declares what facts and policies read, and lets everything else pass: agents
-// get new arguments with each version, and all of them are in what is approved.
+// schema declares the members that facts and policies read, and accepts all others: agents add
+// arguments with each version, and approvals cover all of them.
 func (r row) schema() json.RawMessage {
 	properties := map[string]any{}
 	text := func(names ...string) {
@@ -228,5 +226,5 @@ func (r row) schema() json.RawMessage {
 	return out
 }
 
-// every yields all rows of the agent, those for what has none included.
+// every returns all rows of the agent, including those for unknown tools.
 func (a *Agent) every() []row { return append(slices.Clone(a.rows), mcpRow, unknownRow) }

@@ -12,72 +12,71 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// visit is one call of an agent, from its hook's question to the agent's report.
+// visit is one call of an agent, from its hook's request to the agent's report.
 type visit struct {
 	agent *Agent
 	msg   *Message
-	// tool is the name of the tool, asked the digest of the canonical input that the agent
-	// asked about.
+	// tool is the name of the tool, asked the digest of the canonical input in the request.
 	tool, asked string
-	// said takes the one report of the agent, and over is closed when its session ends.
-	said chan statement
-	over chan struct{}
-	// began is closed when the call was let run, and ended when nothing is waited for
-	// any more. known is closed when all is known that was said before it.
+	// reports receives the agent's report, and over is closed when its session ends.
+	reports chan statement
+	over    chan struct{}
+	// began is closed when the call was allowed to run, and ended when no report is awaited. known
+	// is closed when all earlier answers are known.
 	began, known, ended chan struct{}
 	once                struct{ began, over, known, ended sync.Once }
 	stopping            <-chan struct{}
 
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu       sync.Mutex
 	proposal string
-	// digest is of the input that is let run: the one asked for, or what people made of
-	// it.
+	// digest is the digest of the allowed input: the requested one, or the one that approvers
+	// edited.
 	digest   string
 	reported bool
-	// announced is the digest of the call that the gateway's own MCP server would get, as
-	// it was before people were asked; "" for others.
+	// announced is the digest of the call that the gateway's own MCP server would receive, before
+	// any edit by approvers; "" for other tools.
 	announced string
-	// answer is what people said, where they were asked; arrived is true once the call
-	// came to the gateway's own MCP server.
+	// answer is the approvers' answer, if they were asked; arrived is true once the call reached
+	// the gateway's own MCP server.
 	answer  approval.Answer
 	arrived bool
-	// edited is the input that people made of it.
+	// edited is the input as edited by approvers.
 	edited json.RawMessage
-	// handed is the agent's id of the call that was told that it may run, "" for none.
+	// handed is the agent's id of the call that received the permission, "" for none.
 	handed string
 }
 
 func newVisit(a *Agent, m *Message, toolName string, stopping <-chan struct{}) *visit {
 	return &visit{
 		agent: a, msg: m, tool: toolName, stopping: stopping,
-		said: make(chan statement, 1), over: make(chan struct{}), began: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
+		reports: make(chan statement, 1), over: make(chan struct{}), began: make(chan struct{}), known: make(chan struct{}), ended: make(chan struct{}),
 	}
 }
 
 type visitKey struct{}
 
-// ReachesExecutors lets the tools of agents see the visit that their call came by (tool.Isolate).
+// ReachesExecutors passes the visit of a call to the tools of agents (tool.Isolate).
 func (visitKey) ReachesExecutors() {}
 
 func withVisit(ctx context.Context, v *visit) context.Context {
 	return context.WithValue(ctx, visitKey{}, v)
 }
 
-// visitOf is the visit that a call under way belongs to, nil for any other call.
+// visitOf returns the visit of a call in progress, nil for any other call.
 func visitOf(ctx context.Context) *visit {
 	v, _ := ctx.Value(visitKey{}).(*visit)
 	return v
 }
 
-// answered notes what people said.
+// answered records the approvers' answer.
 func (v *visit) answered(a approval.Answer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.answer = a
 }
 
-// bind notes the proposal that the visit became.
+// bind records the proposal of the visit.
 func (v *visit) bind(p tool.Proposal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,19 +94,19 @@ func (v *visit) knows() { v.once.known.Do(func() { close(v.known) }) }
 func (v *visit) leave() { v.once.over.Do(func() { close(v.over) }) }
 func (v *visit) close() { v.once.ended.Do(func() { close(v.ended) }) }
 
-// hand gives the yes to the call that asks for it. One decision is good for one run:
-// whoever comes for it under another name gets none.
+// hand gives the permission to the call that requests it. One decision is valid for one run: a
+// request with another call id is refused.
 func (v *visit) hand(to *visit, r row) Answer {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.handed != "" && v.handed != to.msg.CallID || v.reported {
-		return Answer{Reason: reason.PermitRefused, Text: answerText(reason.PermitRefused, "the decision about the same call was used by the call before", "Make the call again.")}
+		return Answer{Reason: reason.PermitRefused, Text: answerText(reason.PermitRefused, "the decision was already used by an identical call", "Make the call again.")}
 	}
 	v.handed = to.msg.CallID
 	return Answer{Allowed: true, Own: r.own, Edited: v.edited, Text: v.notice()}
 }
 
-// notice returns what the agent reads of an edited call. The answer with the names of the
+// notice returns the notice to the agent about an edited call. The answer with the names of the
 // editors may arrive after the call was prepared, but not after its decision is known.
 func (v *visit) notice() string {
 	if v.edited == nil {
@@ -117,11 +116,10 @@ func (v *visit) notice() string {
 	if m := v.answer.Amended(); m != nil {
 		by = strings.Join(m.By(), ", ")
 	}
-	return "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; what runs is not what was asked for: " + string(v.edited)
+	return "palyra: executed_as_edited: " + by + " changed the input of this call before it was approved; it runs with this input instead: " + string(v.edited)
 }
 
-// edit notes the input that the call was let run with, if it is another than the agent
-// asked about.
+// edit records the allowed input if it differs from the requested one.
 func (v *visit) edit(p tool.Proposal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -132,7 +130,7 @@ func (v *visit) edit(p tool.Proposal) {
 	v.edited, v.digest = p.Input, digest
 }
 
-// decided is the digest of the input that was let run, or is asked about.
+// decided returns the digest of the allowed or requested input.
 func (v *visit) decided() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -150,8 +148,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// report takes the first report of the agent. It returns what there is to say of one
-// that comes when it should not.
+// report accepts the first report of the agent. It returns whether the report is the first, and
+// whether it is in time.
 func (v *visit) report(s statement) (first, inTime bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -162,11 +160,11 @@ func (v *visit) report(s statement) (first, inTime bool) {
 	if closed(v.ended) || closed(v.over) {
 		return true, false
 	}
-	v.said <- s
+	v.reports <- s
 	return true, true
 }
 
-// digestOf is the digest of JSON in its canonical form, "" for what has none.
+// digestOf returns the digest of JSON in its canonical form, "" if it has none.
 func digestOf(input []byte) string {
 	text, err := canonical.JSON(input)
 	if err != nil {

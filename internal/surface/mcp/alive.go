@@ -11,34 +11,32 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// aliveEvery is how long a stream is silent at most: proxies and clients take one of
-// which nothing comes for dead.
+// aliveEvery is the longest silence of a stream: proxies and clients close a silent one.
 const aliveEvery = 15 * time.Second
 
-// alive is the answer to a request. The library makes a stream of events of it. When
-// nothing is written for a while it gets a comment, which is no message; and when all that
-// was to be said is the one message that answers the request, it is that message as JSON,
-// which is one write to the client and not three.
+// alive is the response to a request, which the library writes as an event stream. If nothing is
+// written for a while, it sends a comment, which is not a message. If the only message is the
+// answer to the request, it is sent as plain JSON, which is one write to the client instead of
+// three.
 type alive struct {
 	w http.ResponseWriter
-	// header is the handler's. It is not looked at while the handler may change it.
+	// header is the handler's. It must not be read while the handler may change it.
 	header http.Header
 	timer  *time.Timer
-	// answered reports whether what is written from now on is the answer, or came too
-	// late to be before it.
+	// answered reports whether later writes are the answer, or came too late to precede it.
 	answered func() bool
 
 	mu sync.Mutex
-	// held is the first event, of a request that was answered when it was written: it
-	// waits for the end, or for another. nil is none.
+	// held is the first event of a request that was already answered when the event was written: it
+	// waits for the end, or for another event. nil is none.
 	held []byte
-	// begun says that the status is written, commented that a comment was the first.
+	// begun is true once the status was written, commented if a comment came first.
 	begun, commented, over bool
-	// framed has the body be made a message of the stream.
+	// framed makes the body a message of the stream.
 	framed bool
 }
 
-// keepAlive wraps an answer; end has to be called.
+// keepAlive wraps a response; end must be called.
 func keepAlive(w http.ResponseWriter, answered func() bool) (a *alive, end func()) {
 	a = &alive{w: w, header: w.Header().Clone(), answered: answered}
 	a.mu.Lock()
@@ -54,7 +52,7 @@ func (a *alive) end() {
 	a.timer.Stop()
 	switch {
 	case a.held != nil:
-		_, _ = a.releaseAlone() // who is gone gets no answer
+		_, _ = a.releaseAlone() // a disconnected client gets no answer
 	case !a.begun:
 		maps.Copy(a.w.Header(), a.header)
 	}
@@ -73,8 +71,8 @@ func (a *alive) comment() {
 		h.Set("Cache-Control", "no-cache, no-transform")
 		a.w.WriteHeader(http.StatusOK)
 	}
-	if _, err := a.w.Write([]byte(": the call goes on\n\n")); err == nil {
-		_ = http.NewResponseController(a.w).Flush() // who is gone needs no comment
+	if _, err := a.w.Write([]byte(": the call continues\n\n")); err == nil {
+		_ = http.NewResponseController(a.w).Flush() // a disconnected client needs no comment
 	}
 	a.timer.Reset(aliveEvery)
 }
@@ -82,7 +80,7 @@ func (a *alive) comment() {
 // begin writes the status. The caller holds mu.
 func (a *alive) begin(status int) {
 	if a.begun {
-		// An error with a status of its own, after a comment, is a message like others.
+		// After a comment, an error with its own status is sent as a message.
 		a.framed = a.commented && status >= http.StatusBadRequest
 		return
 	}
@@ -120,7 +118,7 @@ func (a *alive) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// FlushError implements what http.ResponseController looks for.
+// FlushError implements flushing for http.ResponseController.
 func (a *alive) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,10 +131,10 @@ func (a *alive) FlushError() error {
 	return http.NewResponseController(a.w).Flush()
 }
 
-// streams reports whether the answer is a stream of events.
+// streams reports whether the response is an event stream.
 func (a *alive) streams() bool { return a.header.Get("Content-Type") == "text/event-stream" }
 
-// release begins the answer, and writes the event that waits. The caller holds mu.
+// release starts the response, and writes the held event. The caller holds mu.
 func (a *alive) release() error {
 	if !a.begun {
 		a.begin(http.StatusOK)
@@ -149,8 +147,7 @@ func (a *alive) release() error {
 	return err
 }
 
-// releaseAlone answers with the event that waits, behind which nothing came. The caller
-// holds mu.
+// releaseAlone responds with the held event as the only message. The caller holds mu.
 func (a *alive) releaseAlone() (int, error) {
 	message, ok := answerIn(a.held)
 	if !ok {
@@ -163,19 +160,19 @@ func (a *alive) releaseAlone() (int, error) {
 	return a.w.Write(message)
 }
 
-// How the library writes an event.
+// The framing of the library's events.
 const messageEvent, eventEnd = "event: message\ndata: ", "\n\n"
 
-// answerIn is the answer to a request that an event holds; ok is false for another
-// message, and for what is no event as the library writes them.
+// answerIn returns the answer to a request that an event contains; ok is false for another message,
+// and for other data than a library event.
 func answerIn(event []byte) (message []byte, ok bool) {
 	message, begins := bytes.CutPrefix(event, []byte(messageEvent))
 	message, ends := bytes.CutSuffix(message, []byte(eventEnd))
 	return message, begins && ends && !bytes.Contains(message, []byte("\n")) && answers(message)
 }
 
-// answers reports whether a message is an answer, by the first of its members that tells
-// answers and requests apart.
+// answers reports whether a message is an answer, by the first member that distinguishes answers
+// from requests.
 func answers(message []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewBuffer(message))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
@@ -198,5 +195,5 @@ func answers(message []byte) bool {
 	}
 }
 
-// Unwrap returns the answer itself, for deadlines.
+// Unwrap returns the underlying response, for deadlines.
 func (a *alive) Unwrap() http.ResponseWriter { return a.w }

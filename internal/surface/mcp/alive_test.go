@@ -19,9 +19,9 @@ const (
 	progressEvent = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"
 )
 
-// TestLoneAnswerIsJSON: what is said with nothing beside it is JSON, and all else the
-// stream of events that the library makes.
-func TestLoneAnswerIsJSON(t *testing.T) {
+// TestSingleResponseIsJSON: a single response is sent as JSON, and everything else as the library's
+// event stream.
+func TestSingleResponseIsJSON(t *testing.T) {
 	t.Parallel()
 	const stream = "text/event-stream"
 	for name, c := range map[string]struct {

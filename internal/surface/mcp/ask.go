@@ -15,21 +15,22 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// approvalInput is the name of the gateway's own question among the inputs of a call.
+// approvalInput is the name of the gateway's own request among the inputs of a call.
 const approvalInput = "palyra.approval"
 
-// questionOf is what a client shows of an approval. Whoever reads it is not asked to
-// trust it: what the call is stands where it is answered.
+// questionOf returns the text that a client shows for an approval. It contains no details: the call
+// is shown at the place where it is answered.
 func questionOf(a *approval.Record) string {
-	return fmt.Sprintf("Palyra waits for a person to allow or deny a call of %s. The link says how to answer; opening it answers nothing.", text.Visible(a.Binding.Tool))
+	return fmt.Sprintf("A call of %s is waiting for approval. The link explains how to answer; opening it does not answer.", text.Visible(a.Binding.Tool))
 }
 
-// linkTo is the page that says how an approval is answered. It holds no credential.
-func (v *visit) linkTo(id string) string { return v.base + ApprovalsPath + id }
+// linkTo returns the URL of the page that explains how to answer an approval. It contains no
+// credential.
+func (v *httpRequest) linkTo(id string) string { return v.base + ApprovalsPath + id }
 
-// open asks the client to show the link, for as long as the call waits. What the client
-// answers changes nothing: accepting means that the link was opened, declining that it
-// was not, and the approval waits on.
+// open asks the client to show the link while the call waits. The client's answer has no effect:
+// accepting means that the link was opened, declining that it was not, and the approval stays
+// pending.
 func (q *request) open(ctx context.Context, id, message, url string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -48,10 +49,10 @@ func (q *request) open(ctx context.Context, id, message, url string) (stop func(
 	}
 }
 
-// runInRounds makes the call for a client that is asked by what it is answered: it shows
-// the link, and repeats the call with the state that it was given.
-func (q *request) runInRounds(ctx context.Context, w *watch, stay resume.Stay, told string, asked <-chan *inputs) (mcp.Result, error) {
-	stay.Asks = func(id string) bool { return q.client.takes.URL && id != told }
+// runInRounds makes the call for a client that receives requests in the result: it shows the link,
+// and repeats the call with the returned state.
+func (q *request) runInRounds(ctx context.Context, w *watch, stay resume.Stay, displayed string, asked <-chan *inputs) (mcp.Result, error) {
+	stay.Asks = func(id string) bool { return q.client.takes.URL && id != displayed }
 	outcome, err := q.face.Calls.CallFor(ctx, q.sub, stay, w.observe)
 	if reason.Of(err) != reason.StillWaiting {
 		return q.ended(outcome, err)
@@ -70,9 +71,9 @@ func (q *request) runInRounds(ctx context.Context, w *watch, stay resume.Stay, t
 	}})
 }
 
-// require is an answer that wants input.
+// require builds a result that requests input.
 func (q *request) require(in *inputs) (mcp.Result, error) {
-	sealed, err := q.face.states.seal(q.visit, q.digest, in)
+	sealed, err := q.face.states.seal(q.httpRequest, q.digest, in)
 	if err != nil {
 		return nil, err
 	}
@@ -80,29 +81,29 @@ func (q *request) require(in *inputs) (mcp.Result, error) {
 	return r.about(callMeta{Approval: in.approval}), nil
 }
 
-// resumed checks the state that a client repeats a call with, and takes the answers that
-// it brings. It returns the approval that it was told of, and what is still asked about
-// the call. Answers without a state are taken, too: it is a ticket and no authority.
-func (q *request) resumed() (told string, still *exchange, err error) {
+// resumed verifies the state of a repeated call and accepts its answers. It returns the approval
+// that the client was notified of, and the requests that are still open. Answers without a state
+// are accepted, too: the state is a ticket and grants no authority.
+func (q *request) resumed() (displayed string, still *exchange, err error) {
 	var st state
 	if q.state != "" {
-		if st, err = q.face.states.open(q.visit, q.digest, q.state); err != nil {
+		if st, err = q.face.states.open(q.httpRequest, q.digest, q.state); err != nil {
 			return "", nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 		}
 	}
 	still, took := q.face.asked.answer(q.owner(), q.digest, st.Question, q.responses)
 	if took || q.state != "" {
-		q.responses = nil // they are for nothing that is asked later
+		q.responses = nil // they do not apply to later requests
 	}
 	return st.Approval, still, nil
 }
 
-// ApprovalsPath is where the page of an approval is.
+// ApprovalsPath is the path of approval pages.
 const ApprovalsPath = "/approvals/"
 
-// Page says how an approval is answered, in a terminal and at the console, whose origin
-// console tells ("" for none). It knows nothing of the approval, and says the same of any
-// id: who asks for it has shown no credential.
+// Page serves the instructions for answering an approval in a terminal and in the console, whose
+// origin console returns ("" for none). It is the same for any id and contains no data of the
+// approval, because its readers are not authenticated.
 func Page(console func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { page(w, r, console()) }
 }
@@ -121,16 +122,16 @@ func page(w http.ResponseWriter, r *http.Request, console string) {
 	h.Set("Referrer-Policy", "no-referrer")
 	there := ""
 	if console != "" {
-		there = fmt.Sprintf("In the console, where you are logged in (`palyra console`):\n\n    %s%s%s\n\n", console, ApprovalsPath, id)
+		there = fmt.Sprintf("In the console (`palyra console` logs you in):\n\n    %s%s%s\n\n", console, ApprovalsPath, id)
 	}
-	_, _ = fmt.Fprintf(w, `Palyra waits for an answer to approval %[1]s.
+	_, _ = fmt.Fprintf(w, `Approval %[1]s is waiting for an answer.
 
-This page answers nothing, and opening it was not a yes. In a terminal, as somebody who may answer:
+Opening this page does not answer the approval. In a terminal, as a user who may answer:
 
     palyra approvals show %[1]s     the whole call
     palyra approve %[1]s            allow it
     palyra deny %[1]s               deny it
 
-%[2]sThe call goes on by itself as soon as somebody has answered.
+%[2]sThe call continues automatically after the answer.
 `, id, there)
 }

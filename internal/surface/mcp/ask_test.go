@@ -140,10 +140,10 @@ func TestRequestState(t *testing.T) {
 		params map[string]any
 		why    string
 	}{
-		"another caller": {"other", callParams(state), "somebody else"},
+		"another caller": {"other", callParams(state), "another caller"},
 		"another call":   {"", changed, "another call"},
-		"changed":        {"", callParams(state[:len(state)-4] + "AAAA"), "it was changed"},
-		"nonsense":       {"", callParams("!"), "it was changed"},
+		"changed":        {"", callParams(state[:len(state)-4] + "AAAA"), "it was modified"},
+		"nonsense":       {"", callParams("!"), "it was modified"},
 	} {
 		status, answer := w.raw(try.as, "tools/call", try.params, urls)
 		if got := errorIn(answer); status != http.StatusBadRequest || !strings.Contains(got, try.why) {
@@ -157,7 +157,7 @@ func TestRequestState(t *testing.T) {
 		t.Errorf("the repeated call: %v", answer)
 	}
 	w.run.Ran(t, 1)
-	if _, answer = w.raw("", "tools/call", callParams(state), urls); !strings.Contains(errorIn(answer), "used before") {
+	if _, answer = w.raw("", "tools/call", callParams(state), urls); !strings.Contains(errorIn(answer), "already used") {
 		t.Errorf("used twice: %v", answer)
 	}
 	w.run.Ran(t, 1)
@@ -178,9 +178,9 @@ func TestApprovalPage(t *testing.T) {
 	}
 }
 
-// A question of an upstream server reaches the client that declared such questions, and
-// its answer the server.
-func TestUpstreamAsks(t *testing.T) {
+// TestUpstreamElicits: an elicitation of an upstream server reaches a client that declared the
+// capability, and its answer reaches the server.
+func TestUpstreamElicits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		answers := make(chan string, 4)

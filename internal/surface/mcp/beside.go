@@ -22,12 +22,12 @@ import (
 	declaration "palyra/internal/exec/upstream/declared"
 )
 
-// What upstream servers have beside tools is shown in the methods that MCP has for it.
-// Behind each is a tool that the gateway makes for the server, and its call goes
-// through the pipeline like any other.
+// The prompts, resources and completions of upstream servers are served by their MCP methods. Each
+// method makes a call of a tool that the gateway defines for the server, which passes through the
+// pipeline like any other.
 
-// mine are the tools that the caller could ever call, by name.
-func (f *Face) mine(v *visit) map[string]bool {
+// usableTools returns the tools that the caller could ever call, by name.
+func (f *Server) usableTools(v *httpRequest) map[string]bool {
 	list := make(map[string]bool)
 	for _, d := range f.Catalog(v.caller) {
 		if reason.Of(f.Tools.Unusable(d.Name)) != reason.ToolSuspended {
@@ -37,15 +37,15 @@ func (f *Face) mine(v *visit) map[string]bool {
 	return list
 }
 
-// servers are the upstream servers by name, with what was approved of them.
-func (f *Face) upstreams() []declaration.State {
+// upstreams returns the upstream servers with their approved definitions, ordered by name.
+func (f *Server) upstreams() []declaration.State {
 	if f.Upstreams == nil {
 		return nil
 	}
 	return f.Upstreams()
 }
 
-// definitions are those of a kind of a server that were approved and are not suspended.
+// definitions returns the approved definitions of a kind that are not suspended.
 func definitions(s declaration.State, kind declaration.Kind) []declaration.Definition {
 	return slices.DeleteFunc(slices.Clone(s.Approved.Definitions), func(d declaration.Definition) bool {
 		return d.Kind != kind || slices.ContainsFunc(s.Changes, func(c declaration.Change) bool {
@@ -54,8 +54,8 @@ func definitions(s declaration.State, kind declaration.Kind) []declaration.Defin
 	})
 }
 
-// promptNames are the names of all prompts on the wire, like those of tools.
-func (f *Face) promptNames(servers []declaration.State) wirename.Table {
+// promptNames returns the table that maps prompts to their names on the wire, as for tools.
+func (f *Server) promptNames(servers []declaration.State) wirename.Table {
 	var names []string
 	for _, s := range servers {
 		for _, d := range s.Approved.Definitions {
@@ -67,10 +67,10 @@ func (f *Face) promptNames(servers []declaration.State) wirename.Table {
 	return wirename.NewTable(nil, names, mostName)
 }
 
-// listPrompts is the answer to prompts/list: prompts that were approved, of servers that
-// the caller could ever get one of.
-func (f *Face) listPrompts(v *visit) *mcp.ListPromptsResult {
-	servers, mine := f.upstreams(), f.mine(v)
+// listPrompts builds the result of prompts/list: the approved prompts of the servers whose prompts
+// the caller may get.
+func (f *Server) listPrompts(v *httpRequest) *mcp.ListPromptsResult {
+	servers, mine := f.upstreams(), f.usableTools(v)
 	names := f.promptNames(servers)
 	r := &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
 	for _, s := range servers {
@@ -85,7 +85,7 @@ func (f *Face) listPrompts(v *visit) *mcp.ListPromptsResult {
 			}
 			p.Name, p.Title, p.Description = name, clipped(p.Title), saidBy(s, p.Description)
 			for _, a := range p.Arguments {
-				a.Description = shown(a.Description)
+				a.Description = visibleLines(a.Description)
 			}
 			r.Prompts = append(r.Prompts, &p)
 		}
@@ -93,9 +93,9 @@ func (f *Face) listPrompts(v *visit) *mcp.ListPromptsResult {
 	return r
 }
 
-// listTemplates is the answer to resources/templates/list.
-func (f *Face) listTemplates(v *visit) *mcp.ListResourceTemplatesResult {
-	mine := f.mine(v)
+// listTemplates builds the result of resources/templates/list.
+func (f *Server) listTemplates(v *httpRequest) *mcp.ListResourceTemplatesResult {
+	mine := f.usableTools(v)
 	r := &mcp.ListResourceTemplatesResult{ResourceTemplates: []*mcp.ResourceTemplate{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
 	for _, s := range f.upstreams() {
 		if !mine[s.Server.Name+"/"+declaration.ReadResource] {
@@ -113,22 +113,22 @@ func (f *Face) listTemplates(v *visit) *mcp.ListResourceTemplatesResult {
 	return r
 }
 
-// saidBy is a description of a server, as what it is.
+// saidBy returns a description that names the upstream server as its author.
 func saidBy(s declaration.State, text string) string {
 	if text == "" {
 		return "Of the upstream server " + s.Server.Name + "."
 	}
-	return "Of the upstream server " + s.Server.Name + ", which says of it: " + shown(text)
+	return "Of the upstream server " + s.Server.Name + ", which describes it as: " + visibleLines(text)
 }
 
 const (
-	// mostPages bounds the pages of servers in one answer, mostListed is when it is
-	// long enough.
+	// mostPages bounds the number of upstream pages in one result. A result ends after the page
+	// with which it reaches mostListed entries.
 	mostPages  = 16
 	mostListed = 500
 )
 
-// place is where a list of resources goes on.
+// place is the position at which a list of resources continues.
 type place struct {
 	Server string `json:"s"`
 	Cursor string `json:"c,omitempty"`
@@ -137,7 +137,7 @@ type place struct {
 func (p place) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return "" // texts always have a form
+		return "" // strings always encode
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
@@ -148,15 +148,14 @@ func placeOf(cursor string) (p place, err error) {
 		err = canonical.Read(text, &p)
 	}
 	if err != nil {
-		return p, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is none of this list"}
+		return p, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is not valid for this list"}
 	}
 	return p, nil
 }
 
-// listResources is the answer to resources/list: of each server, one call of
-// <server>/mcp.list_resources. A server of which nobody has to be asked for that is in
-// it; people are not asked because a client looks around.
-func (f *Face) listResources(ctx context.Context, v *visit, session *mcp.ServerSession, params *mcp.ListResourcesParams) (*mcp.ListResourcesResult, error) {
+// listResources builds the result of resources/list by one call of <server>/mcp.list_resources for
+// each server that needs no approval. Listing never requests an approval.
+func (f *Server) listResources(ctx context.Context, v *httpRequest, session *mcp.ServerSession, params *mcp.ListResourcesParams) (*mcp.ListResourcesResult, error) {
 	r := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, Cacheable: mcp.Cacheable{CacheScope: "private"}}
 	at := place{}
 	if params != nil {
@@ -165,7 +164,7 @@ func (f *Face) listResources(ctx context.Context, v *visit, session *mcp.ServerS
 			return nil, err
 		}
 	}
-	mine, pages := f.mine(v), 0
+	mine, pages := f.usableTools(v), 0
 	for _, s := range f.upstreams() {
 		name := s.Server.Name
 		if name < at.Server || !mine[name+"/"+declaration.ListResources] {
@@ -194,8 +193,8 @@ func (f *Face) listResources(ctx context.Context, v *visit, session *mcp.ServerS
 	return r, nil
 }
 
-// page is one page of the resources of a server, empty when it cannot be had.
-func (f *Face) page(ctx context.Context, v *visit, session *mcp.ServerSession, server, cursor string) (page mcp.ListResourcesResult) {
+// page returns one page of the resources of a server, empty if it is not available.
+func (f *Server) page(ctx context.Context, v *httpRequest, session *mcp.ServerSession, server, cursor string) (page mcp.ListResourcesResult) {
 	input := map[string]any{}
 	if cursor != "" {
 		input["cursor"] = cursor
@@ -205,15 +204,15 @@ func (f *Face) page(ctx context.Context, v *visit, session *mcp.ServerSession, s
 		return page
 	}
 	if err := canonical.Read(report.Result, &page); err != nil {
-		f.Log.WarnContext(ctx, "an upstream server lists what are no resources", slog.String("upstream", server))
+		f.Log.WarnContext(ctx, "an upstream server returned a malformed list of resources", slog.String("upstream", server))
 		return mcp.ListResourcesResult{}
 	}
 	return page
 }
 
-// unasked makes a call if policy lets it run without anybody being asked. The report is
-// nil when it was not made, or did not succeed.
-func (f *Face) unasked(ctx context.Context, v *visit, session *mcp.ServerSession, name string, input map[string]any) (*tool.Report, error) {
+// unasked makes a call if policy allows it without approval. The report is nil if the call was not
+// made or failed.
+func (f *Server) unasked(ctx context.Context, v *httpRequest, session *mcp.ServerSession, name string, input map[string]any) (*tool.Report, error) {
 	text, err := json.Marshal(input)
 	if err != nil {
 		return nil, err
@@ -232,11 +231,10 @@ func (f *Face) unasked(ctx context.Context, v *visit, session *mcp.ServerSession
 	return &out.Report, nil
 }
 
-// complete is the answer to completion/complete. A proposal that people would have to be
-// asked for is none.
-func (f *Face) complete(ctx context.Context, v *visit, session *mcp.ServerSession, params *mcp.CompleteParams) (mcp.Result, error) {
+// complete builds the result of completion/complete. It is empty if the call would need approval.
+func (f *Server) complete(ctx context.Context, v *httpRequest, session *mcp.ServerSession, params *mcp.CompleteParams) (mcp.Result, error) {
 	if params == nil || params.Ref == nil || params.Argument.Name == "" {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete takes a ref and an argument with a name"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete requires a ref and an argument with a name"}
 	}
 	ref, server := map[string]any{"type": params.Ref.Type}, ""
 	switch params.Ref.Type {
@@ -257,7 +255,7 @@ func (f *Face) complete(ctx context.Context, v *visit, session *mcp.ServerSessio
 		input["context"] = map[string]any{"arguments": c.Arguments}
 	}
 	r := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
-	if !f.mine(v)[server+"/"+declaration.Complete] {
+	if !f.usableTools(v)[server+"/"+declaration.Complete] {
 		return r, nil
 	}
 	report, err := f.unasked(ctx, v, session, server+"/"+declaration.Complete, input)
@@ -266,11 +264,11 @@ func (f *Face) complete(ctx context.Context, v *visit, session *mcp.ServerSessio
 	}
 	var theirs mcp.CompleteResult
 	if err := canonical.Read(report.Result, &theirs); err != nil {
-		return r, nil //nolint:nilerr // what is no proposal is none
+		return r, nil //nolint:nilerr // an invalid completion is omitted
 	}
 	r.Completion = theirs.Completion
 	if r.Completion.Values = slices.Clone(theirs.Completion.Values); len(r.Completion.Values) > 100 {
-		r.Completion.Values, r.Completion.HasMore = r.Completion.Values[:100], true // the most that MCP has
+		r.Completion.Values, r.Completion.HasMore = r.Completion.Values[:100], true // the maximum in MCP
 	}
 	if r.Completion.Values == nil {
 		r.Completion.Values = []string{}
@@ -282,7 +280,7 @@ func unknownPrompt(name string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt: " + clipped(name)}
 }
 
-// unknownResource is the error of each revision.
+// unknownResource returns the error that the revision defines.
 func unknownResource(uri string, sessionless bool) error {
 	data, err := json.Marshal(map[string]string{"uri": uri})
 	if err != nil {
@@ -295,20 +293,20 @@ func unknownResource(uri string, sessionless bool) error {
 	return &jsonrpc.Error{Code: code, Message: "Resource not found", Data: data}
 }
 
-// uriScheme begins the URIs of upstream servers' resources on the wire:
-// "palyra:<server>:<the server's own URI>". It leads nowhere but through the gateway.
+// uriScheme is the scheme of upstream resources on the wire: "palyra:<server>:<the server's own
+// URI>". It resolves only through the gateway.
 const uriScheme = "palyra:"
 
 func wireURI(server, uri string) string { return uriScheme + server + ":" + uri }
 
-// ownURI is the server and the server's own URI of one on the wire.
+// ownURI splits a URI on the wire into the server and the server's own URI.
 func ownURI(wire string) (server, uri string, ok bool) {
 	rest, ours := strings.CutPrefix(wire, uriScheme)
 	server, uri, split := strings.Cut(rest, ":")
 	return server, uri, ours && split && server != "" && uri != ""
 }
 
-// wireContent gives the URIs in content of a server the form that they have on the wire.
+// wireContent converts the URIs in content of a server to their form on the wire.
 func wireContent(server string, content map[string]any) {
 	named := func(m map[string]any) {
 		if uri, is := m["uri"].(string); is && uri != "" {
@@ -325,8 +323,8 @@ func wireContent(server string, content map[string]any) {
 	}
 }
 
-// besideResult is the answer to prompts/get and resources/read: what the server gave, as
-// it came, with the gateway's record beside it.
+// besideResult is the result of prompts/get and resources/read: the server's result unchanged, with
+// the gateway's record added.
 type besideResult struct {
 	mcp.ResultBase
 	fields map[string]any
@@ -340,10 +338,10 @@ func (r *besideResult) MarshalJSON() ([]byte, error) {
 }
 
 // getPrompt answers prompts/get.
-func (f *Face) getPrompt(ctx context.Context, q *request, p *mcp.GetPromptParams) (mcp.Result, error) {
+func (f *Server) getPrompt(ctx context.Context, q *request, p *mcp.GetPromptParams) (mcp.Result, error) {
 	ours, ok := f.promptNames(f.upstreams()).Ours(p.Name)
 	server, name, _ := strings.Cut(ours, "/")
-	if !ok || !f.mine(q.visit)[server+"/"+declaration.GetPrompt] {
+	if !ok || !f.usableTools(q.httpRequest)[server+"/"+declaration.GetPrompt] {
 		return nil, unknownPrompt(p.Name)
 	}
 	input := map[string]any{"name": name}
@@ -364,9 +362,9 @@ func (f *Face) getPrompt(ctx context.Context, q *request, p *mcp.GetPromptParams
 }
 
 // readResource answers resources/read.
-func (f *Face) readResource(ctx context.Context, q *request, p *mcp.ReadResourceParams) (mcp.Result, error) {
+func (f *Server) readResource(ctx context.Context, q *request, p *mcp.ReadResourceParams) (mcp.Result, error) {
 	server, uri, ok := ownURI(p.URI)
-	if !ok || !f.mine(q.visit)[server+"/"+declaration.ReadResource] {
+	if !ok || !f.usableTools(q.httpRequest)[server+"/"+declaration.ReadResource] {
 		return nil, unknownResource(p.URI, q.client.sessionless)
 	}
 	q.responses, q.state, q.uri = p.InputResponses, p.RequestState, p.URI
@@ -382,7 +380,7 @@ func (f *Face) readResource(ctx context.Context, q *request, p *mcp.ReadResource
 	})
 }
 
-// beside makes the call behind a method, and answers with what the server gave.
+// beside makes the call of a method and returns the server's result.
 func (q *request) beside(ctx context.Context, server, name string, input map[string]any, form func(map[string]any) bool) (mcp.Result, error) {
 	text, err := json.Marshal(input)
 	if err != nil {
@@ -390,15 +388,15 @@ func (q *request) beside(ctx context.Context, server, name string, input map[str
 	}
 	q.sub.Tool, q.sub.Input = server+"/"+name, text
 	q.answer = func(o call.Outcome) (mcp.Result, error) { return q.given(o, form) }
-	q.client.tasks = false // calls of tools alone are tasks
+	q.client.tasks = false // only calls of tools can be tasks
 	if q.digest, err = q.sub.Digest(); err != nil {
 		return nil, err
 	}
 	return q.run(ctx)
 }
 
-// given is the answer of a call behind a method. What is no success is an error, which
-// says the reason and what to do next like the result of a tool.
+// given returns the result of a method's call. A failure is an error with the reason and the next
+// step, like the result of a tool.
 func (q *request) given(o call.Outcome, form func(map[string]any) bool) (mcp.Result, error) {
 	r := resultOf(q.sub.Tool, o)
 	if r.IsError {
@@ -409,7 +407,7 @@ func (q *request) given(o call.Outcome, form func(map[string]any) bool) (mcp.Res
 	}
 	var fields map[string]any
 	if json.Unmarshal(o.Report.Result, &fields) != nil || !form(fields) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the upstream server gave something else than the method has"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the upstream server returned a malformed result for the method"}
 	}
 	theirs, _ := fields["_meta"].(map[string]any)
 	if q.client.sessionless {
@@ -422,8 +420,8 @@ func (q *request) given(o call.Outcome, form func(map[string]any) bool) (mcp.Res
 	return answer, nil
 }
 
-// shown is text of a server as people and models may see it, with its lines.
-func shown(s string) string {
+// visibleLines makes a server's text safe for display and keeps its line breaks.
+func visibleLines(s string) string {
 	lines := strings.Split(text.Clip(s, 8<<10), "\n")
 	for i := range lines {
 		lines[i] = text.Visible(lines[i])
@@ -434,7 +432,7 @@ func shown(s string) string {
 func inputOfURI(uri string) []byte {
 	text, err := json.Marshal(map[string]string{"uri": uri})
 	if err != nil {
-		return nil // texts always have a form
+		return nil // strings always encode
 	}
 	return text
 }

@@ -64,10 +64,10 @@ var all = map[string]string{
 	declared.Elicit:        `{}`, declared.Sample: `{}`, declared.ListRoots: `{}`,
 }
 
-// TestBeside: prompts, resources, templates and completions of upstream servers are
-// there in MCP's own methods, under names and URIs that lead back, and every call has a
-// record.
-func TestBeside(t *testing.T) {
+// TestPromptsAndResources: prompts, resources, templates and completions of upstream servers are
+// available in MCP's own methods, under names and URIs that identify the server, and every call is
+// recorded.
+func TestPromptsAndResources(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		w := newWorld(t, docs(all))
@@ -119,9 +119,10 @@ func TestBeside(t *testing.T) {
 	})
 }
 
-// TestBesideUnderPolicy: what policy forbids is not listed and not there, what it asks
-// about waits for people, and lists and proposals ask nobody. The control is TestBeside.
-func TestBesideUnderPolicy(t *testing.T) {
+// TestPromptsAndResourcesUnderPolicy: a forbidden item is neither listed nor available, one that
+// requires approval waits for it, and lists and completions require none. The control is
+// TestPromptsAndResources.
+func TestPromptsAndResourcesUnderPolicy(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		w := newWorld(t, docs(all), func(w *world) {
@@ -150,7 +151,7 @@ func TestBesideUnderPolicy(t *testing.T) {
 	})
 }
 
-func TestBesideAsks(t *testing.T) {
+func TestPromptsAndResourcesAsk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		w := newWorld(t, docs(all), func(w *world) {
@@ -324,9 +325,9 @@ func TestListsChange(t *testing.T) {
 	<-c.changed
 }
 
-// TestUpstreamAsksForModel: requests of all kinds reach a client that declared them, with
+// TestUpstreamRequestsSampling: requests of all kinds reach a client that declared them, with
 // a session and without, and what it logs, from the level on that it wants.
-func TestUpstreamAsksForModel(t *testing.T) {
+func TestUpstreamRequestsSampling(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		takes := make(chan tool.Takes, 4)
@@ -423,7 +424,7 @@ func TestKeepAlive(t *testing.T) {
 		end()
 		time.Sleep(time.Minute)
 		if body := rec.Body.String(); rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "text/event-stream" ||
-			body != ": the call goes on\n\n: the call goes on\n\nevent: message\ndata: {\"error\":1}\n\n" {
+			body != ": the call continues\n\n: the call continues\n\nevent: message\ndata: {\"error\":1}\n\n" {
 			t.Errorf("%d %v %q", rec.Code, rec.Header(), body)
 		}
 		quick := httptest.NewRecorder() // control: what is answered in time is as it was

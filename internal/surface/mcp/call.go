@@ -18,42 +18,43 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// request is one tools/call, or another method with a call behind it.
+// request is one tools/call, or another method that makes a call.
 type request struct {
-	*visit
-	face    *Face
+	*httpRequest
+	face    *Server
 	session *mcp.ServerSession
 	meta    mcp.Meta
-	// token is what the client wants to hear progress by, nil when it does not.
+	// token is the client's progress token, nil if it has none.
 	token any
-	// once guards responses: what the client brought for what servers ask. state is
-	// that of a repeated call.
+	// once guards responses: the client's answers to servers' requests. state is the state of a
+	// repeated call.
 	once      sync.Mutex
 	responses mcp.InputResponseMap
 	state     string
-	// client is what it declared, for this request where the revision has that.
+	// client is the client's declaration, which some revisions send with each request.
 	client declared
 	sub    call.Submission
-	// digest is of what makes two calls the same.
+	// digest identifies the call.
 	digest string
-	// answer makes the answer of a call that was decided; nil for that of a tool. uri
-	// is what the client called the resource that it wants.
+	// answer builds the result of a decided call; nil for a tool's result. uri is the client's URI
+	// of the requested resource.
 	answer func(call.Outcome) (mcp.Result, error)
 	uri    string
 }
 
-// declared is what a client says of itself.
+// declared is what a client declares about itself.
 type declared struct {
 	name string
-	// sessionless is true for the revisions without sessions, in which a server asks by
-	// what it answers (MRTR).
+	// sessionless is true for the revisions without sessions, in which a server asks in its result
+	// (MRTR).
 	sessionless bool
-	// takes are the requests of servers that it takes, and tasks a way of waiting.
+	// takes are the requests of servers that the client supports; tasks is true if it supports
+	// tasks.
 	takes tool.Takes
 	tasks bool
 }
 
-// asks reports whether the client takes any request.
+// asks reports whether the client supports any request.
 func (d declared) asks() bool { return d.takes != tool.Takes{} }
 
 func declaredBy(s *mcp.ServerSession) declared {
@@ -77,8 +78,8 @@ func declaredBy(s *mcp.ServerSession) declared {
 	return d
 }
 
-// sessionName is what calls of an MCP session are counted under; those of a client
-// without sessions have one for its credential.
+// sessionName returns the name under which calls of an MCP session are counted; a client without
+// sessions has one name per credential.
 func sessionName(id string) string {
 	if id == "" {
 		return "mcp"
@@ -86,17 +87,17 @@ func sessionName(id string) string {
 	return "mcp-" + id
 }
 
-// callIDs are where agents put the id of a call that they also tell their hooks. It is
-// a claim.
+// callIDs are the members in which agents send the id of a call that they also send to their hooks.
+// It is a claim.
 var callIDs = []string{"claudecode/toolUseId", "callId"}
 
-// reasonKey is where a client says why it wants a call.
+// reasonKey is the _meta member with the client's reason for a call.
 const reasonKey = "palyra.dev/requester-reason"
 
-// reasonBy tells a client so.
-const reasonBy = `Make the same call again with the reason as the text "` + reasonKey + `" in its _meta.`
+// reasonBy is the remedy that names reasonKey.
+const reasonBy = `Repeat the call with the reason as the string "` + reasonKey + `" in its _meta.`
 
-// longestCallID bounds that claim.
+// longestCallID bounds the length of that id.
 const longestCallID = 128
 
 func callID(meta mcp.Meta) string {
@@ -108,17 +109,17 @@ func callID(meta mcp.Meta) string {
 	return ""
 }
 
-// requestOf is a request with what every method has.
-func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
+// requestOf returns a request with the members that every method has.
+func (f *Server) requestOf(v *httpRequest, req mcp.Request) (*request, error) {
 	session, ok := req.GetSession().(*mcp.ServerSession)
 	params, known := req.GetParams().(interface {
 		GetMeta() map[string]any
 		GetProgressToken() any
 	})
 	if !ok || !known || reflect.ValueOf(params).IsNil() {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the method takes parameters"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the method requires parameters"}
 	}
-	q := &request{visit: v, face: f, session: session, meta: params.GetMeta(), token: params.GetProgressToken(), client: declaredBy(session)}
+	q := &request{httpRequest: v, face: f, session: session, meta: params.GetMeta(), token: params.GetProgressToken(), client: declaredBy(session)}
 	q.sub = call.Submission{Caller: v.caller, Session: sessionName(session.ID()), CallID: callID(q.meta)}
 	q.sub.Reason, _ = q.meta[reasonKey].(string)
 	q.sub.ReasonBy = reasonBy
@@ -126,9 +127,9 @@ func (f *Face) requestOf(v *visit, req mcp.Request) (*request, error) {
 	return q, nil
 }
 
-// logLevel is from which level on the client wants logs: it says so for a session, or
-// with each call.
-func (f *Face) logLevel(q *request) string {
+// logLevel returns the lowest log level that the client requested, for its session or with the
+// call.
+func (f *Server) logLevel(q *request) string {
 	if q.client.sessionless {
 		level, _ := q.meta[mcp.MetaKeyLogLevel].(string)
 		return level
@@ -142,16 +143,16 @@ func (f *Face) logLevel(q *request) string {
 }
 
 // call answers tools/call.
-func (f *Face) call(ctx context.Context, q *request, params *mcp.CallToolParamsRaw) (mcp.Result, error) {
+func (f *Server) call(ctx context.Context, q *request, params *mcp.CallToolParamsRaw) (mcp.Result, error) {
 	q.sub.Input, q.responses, q.state = argumentsOf(params.Arguments), params.InputResponses, params.RequestState
 	names := f.names()
 	name, named := names.Ours(params.Name)
-	if !named || !f.shows(q.visit, name, names) {
+	if !named || !f.shows(q.httpRequest, name, names) {
 		return nil, q.unknown(ctx, name, params.Name)
 	}
 	q.sub.Tool = name
 	if f.Arrive != nil {
-		q.sub.Vouch = f.Arrive(q.caller, q.sub.CallID, params.Name, q.sub.Input)
+		q.sub.PriorAnswer = f.Arrive(q.caller, q.sub.CallID, params.Name, q.sub.Input)
 	}
 	digest, err := q.sub.Digest()
 	if err != nil {
@@ -161,9 +162,9 @@ func (f *Face) call(ctx context.Context, q *request, params *mcp.CallToolParamsR
 	return q.run(ctx)
 }
 
-// Announced is the digest of what a call would be that an agent's hook announces, by the
-// tool's name on the wire; "" for what is no call here.
-func (f *Face) Announced(ctx context.Context, caller access.Caller, wire string, input []byte) string {
+// Announced returns the digest of the call that an agent's hook announces, by the tool's name on
+// the wire; "" if the call is not valid here.
+func (f *Server) Announced(ctx context.Context, caller access.Caller, wire string, input []byte) string {
 	name, named := f.names().Ours(wire)
 	if _, offered := f.Offered(caller, name); !named || !offered {
 		return ""
@@ -182,34 +183,34 @@ func argumentsOf(raw json.RawMessage) []byte {
 	return raw
 }
 
-// shows reports whether the caller is shown a tool.
-func (f *Face) shows(v *visit, name string, names wirename.Table) bool {
+// shows reports whether a tool is listed for the caller.
+func (f *Server) shows(v *httpRequest, name string, names wirename.Table) bool {
 	d, ok := f.Offered(v.caller, name)
 	return ok && f.offers(d, names)
 }
 
-// unknown refuses a call of a tool that the caller is not shown, in the same words
-// whatever the cause, and has it journaled. The pipeline lets none of these through;
-// should policy change in between, the hold does not.
+// unknown refuses and journals a call of a tool that is not listed for the caller. The message is
+// independent of the cause. The pipeline would deny these calls, too; the hold refuses the call
+// even if policy changes in between.
 func (q *request) unknown(ctx context.Context, name, wire string) error {
 	if q.sub.Tool = name; name == "" {
-		q.sub.Tool = "mcp:" + wire // no tool has such a name
+		q.sub.Tool = "mcp:" + wire // no tool can have this name
 	}
 	q.sub.Hold = func(context.Context) error {
-		return reason.Errorf(reason.UnknownTool, "the caller was not shown the tool when it called")
+		return reason.Errorf(reason.UnknownTool, "the tool was not listed for the caller")
 	}
 	_, _ = q.face.Pipeline.Call(ctx, q.sub, func(call.Event) {})
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + clipped(wire)}
 }
 
-// run makes the call in the way that the client has.
+// run makes the call in the mode that the client supports.
 func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	select {
 	case <-q.face.over:
 		return q.notMade(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
 	default:
 	}
-	told, still, err := q.resumed()
+	displayed, still, err := q.resumed()
 	if err != nil {
 		return nil, err
 	}
@@ -224,14 +225,14 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	gone, stop := q.noticeGone(cancel)
 	defer stop()
 	elsewhere, asked := newLeaving(), make(chan *inputs, 1)
-	stay := resume.Stay{Limit: q.face.limitOf(q.visit, q.client.name), Gone: gone, Leave: elsewhere.now, Heeds: w.heeds, Digest: q.digest}
+	stay := resume.Stay{Limit: q.face.limitOf(q.httpRequest, q.client.name), Gone: gone, Leave: elsewhere.now, Immediate: w.delivers, Digest: q.digest}
 	q.sub.Peer.Progress, q.sub.Peer.Log = w.progress, q.logger(ctx)
 	q.sub.Peer.Takes, q.sub.Peer.Ask = q.client.takes, q.asker(ctx, elsewhere, asked)
 	switch {
 	case q.client.tasks:
 		return q.runAsTask(ctx, w, stay)
 	case inRounds:
-		return q.runInRounds(ctx, w, stay, told, asked)
+		return q.runInRounds(ctx, w, stay, displayed, asked)
 	}
 	return q.runAtOnce(ctx, w, stay)
 }
@@ -241,17 +242,16 @@ func (q *request) runAtOnce(ctx context.Context, w *watch, stay resume.Stay) (mc
 	return q.ended(q.face.Calls.CallFor(ctx, q.sub, stay, w.observe))
 }
 
-// logger passes on what an upstream server logs. The library leaves out what the client
-// does not want. It has the request's context, so that it arrives at its stream.
+// logger forwards the logs of an upstream server. The library drops levels that the client did not
+// request. The request's context routes them to its stream.
 func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 	return func(l tool.LogLine) {
-		_ = q.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data}) // who is gone hears nothing
+		_ = q.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data}) // a disconnected client receives nothing
 	}
 }
 
-// noticeGone tells when the client went away without having cancelled the call: with
-// sessions that is no order to end it. What the gateway itself cuts off ends. stop has to
-// be called.
+// noticeGone closes gone when the client disconnects without cancelling, which with sessions does
+// not cancel the call. A request that the gateway itself ends is cancelled. stop must be called.
 func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct{}, stop func() bool) {
 	left := make(chan struct{})
 	return left, q.whenGone(func() {
@@ -266,7 +266,7 @@ func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct
 	})
 }
 
-// ended is the answer for a call that ended, or that the client's time ended for.
+// ended returns the result of a call that ended, or whose client's timeout ended.
 func (q *request) ended(o call.Outcome, err error) (mcp.Result, error) {
 	switch {
 	case err != nil:
@@ -280,7 +280,7 @@ func (q *request) ended(o call.Outcome, err error) (mcp.Result, error) {
 	return resultOf(q.sub.Tool, o), nil
 }
 
-// notMade is the answer for a call without an outcome.
+// notMade returns the result of a call without an outcome.
 func (q *request) notMade(err error) (mcp.Result, error) {
 	if q.answer != nil {
 		return nil, errorOf(q.failed(err))
@@ -288,11 +288,11 @@ func (q *request) notMade(err error) (mcp.Result, error) {
 	return q.failed(err), nil
 }
 
-// failed is the answer for a call that was not decided, or cannot be told of.
+// failed returns the result of a call that was not decided or whose outcome cannot be returned.
 func (q *request) failed(err error) *result {
 	known := reason.Known(err, reason.Internal)
 	if known.Code == reason.Internal {
-		q.face.Log.Error("an MCP call met a fault of the gateway", slog.String("tool", q.sub.Tool), slog.String("error", err.Error()))
+		q.face.Log.Error("internal error in an MCP call", slog.String("tool", q.sub.Tool), slog.String("error", err.Error()))
 		known = reason.Fault(err)
 	}
 	return refusal(known, callMeta{

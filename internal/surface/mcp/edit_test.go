@@ -18,9 +18,10 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// What stands first in the result of an edited call is that another call ran, whether
-// that succeeded or not; of a call as it was proposed nothing is said.
-func TestEditedCallSaysSoFirst(t *testing.T) {
+// TestEditedCallIsReportedFirst: the result of an edited call starts with the statement that
+// another call ran, whether it succeeded or not. The result of a call without edits does not
+// mention it.
+func TestEditedCallIsReportedFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		for name, c := range map[string]struct {
@@ -62,7 +63,7 @@ func TestEditedCallSaysSoFirst(t *testing.T) {
 				}
 				continue
 			}
-			want := `executed_as_edited: user:carol changed this call before it was approved; what ran is not what was proposed. /argv was ["make"] and is ["make","-n"]. They say: only look`
+			want := `executed_as_edited: user:carol changed this call before it was approved; it ran as changed, not as proposed. /argv was ["make"] and is ["make","-n"]. They say: only look`
 			if first != want || told.Edited == nil || told.Edited.ApprovalID != a.ID {
 				t.Errorf("%s: first stands %q, the record is %+v", name, first, told.Edited)
 			}

@@ -14,10 +14,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// questionFor is how long a client has for what an upstream server asks.
+// questionFor is how long a client has to answer an upstream server's request.
 const questionFor = 10 * time.Minute
 
-// leaving is closed once, by whatever first makes a request leave its call.
+// leaving is closed once, by the first cause that makes a request leave its call.
 type leaving struct {
 	once sync.Once
 	now  chan struct{}
@@ -27,9 +27,9 @@ func newLeaving() *leaving { return &leaving{now: make(chan struct{})} }
 
 func (l *leaving) leave() { l.once.Do(func() { close(l.now) }) }
 
-// asker passes what upstream servers ask on to the client of a request: at once where
-// there is a session to do it in, and else by what the call is answered, which asked
-// gets. It is nil for a client that takes nothing.
+// asker forwards requests of upstream servers to the client of a request: at once if there is a
+// session, otherwise in the result of the call, which asked receives. It is nil for a client that
+// supports no requests.
 func (q *request) asker(ctx context.Context, l *leaving, asked chan<- *inputs) func(context.Context, map[string]tool.Request) (map[string]json.RawMessage, error) {
 	if !q.client.asks() {
 		return nil
@@ -43,7 +43,7 @@ func (q *request) asker(ctx context.Context, l *leaving, asked chan<- *inputs) f
 			}
 			wire := name
 			if strings.HasPrefix(name, reservedInput) {
-				wire = "upstream." + name // in names of its own the gateway asks
+				wire = "upstream." + name // the gateway's own requests have reserved names
 			}
 			params[wire], theirs[wire] = p, name
 		}
@@ -67,10 +67,10 @@ func (q *request) asker(ctx context.Context, l *leaving, asked chan<- *inputs) f
 	}
 }
 
-// reservedInput begins the names of the gateway's own questions.
+// reservedInput is the prefix of the names of the gateway's own requests.
 const reservedInput = "palyra."
 
-// inputOf is a request as the library has it.
+// inputOf converts a request to the library's type.
 func inputOf(r tool.Request) (mcp.InputRequest, error) {
 	var p mcp.InputRequest
 	switch r.Method {
@@ -81,13 +81,12 @@ func inputOf(r tool.Request) (mcp.InputRequest, error) {
 	case "roots/list":
 		p = new(mcp.ListRootsParams)
 	default:
-		return nil, reason.Errorf(reason.InvalidInput, "no client takes %q", r.Method)
+		return nil, reason.Errorf(reason.InvalidInput, "the method %q is not supported", r.Method)
 	}
 	return p, json.Unmarshal(r.Params, p)
 }
 
-// askAtOnce asks in the session. It does so in the request's context, so that the
-// questions go to its stream.
+// askAtOnce asks in the session, with the request's context, so that the requests go to its stream.
 func (q *request) askAtOnce(ctx, call context.Context, params mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,13 +118,13 @@ func (q *request) askOne(ctx context.Context, p mcp.InputRequest) (mcp.InputResp
 	case *mcp.ListRootsParams:
 		return q.session.ListRoots(ctx, p)
 	}
-	return nil, reason.Errorf(reason.InvalidInput, "no client takes a %T", p)
+	return nil, reason.Errorf(reason.InvalidInput, "%T is not supported", p)
 }
 
-// askInRounds has the call answered with what is asked, and waits for the client to make
-// it again with the answers.
+// askInRounds answers the call with the requests, and waits for the client to repeat it with the
+// answers.
 func (q *request) askInRounds(call context.Context, l *leaving, asked chan<- *inputs, params mcp.InputRequestMap) (mcp.InputResponseMap, error) {
-	// Who knows what a server asks may answer before.
+	// A client may answer in advance.
 	x := q.face.asked.begin(q.owner(), q.digest, params, q.early())
 	defer q.face.asked.forget(x)
 	if !x.full() {
@@ -133,7 +132,7 @@ func (q *request) askInRounds(call context.Context, l *leaving, asked chan<- *in
 		case asked <- x.inputs():
 			l.leave()
 		default:
-			return nil, reason.Errorf(reason.InvalidInput, "the client is asked something else")
+			return nil, reason.Errorf(reason.InvalidInput, "the client has another open request")
 		}
 	}
 	late := time.NewTimer(questionFor)
@@ -142,13 +141,13 @@ func (q *request) askInRounds(call context.Context, l *leaving, asked chan<- *in
 	case <-x.done:
 		return x.answers, nil
 	case <-late.C:
-		return nil, reason.Errorf(reason.TimedOut, "the client gave no answer within %s", questionFor)
+		return nil, reason.Errorf(reason.TimedOut, "the client did not answer within %s", questionFor)
 	case <-call.Done():
 		return nil, context.Cause(call)
 	}
 }
 
-// early are the answers that a call brought by itself, once.
+// early returns the answers that the call brought without being asked, once.
 func (q *request) early() mcp.InputResponseMap {
 	q.once.Lock()
 	defer q.once.Unlock()
@@ -157,14 +156,13 @@ func (q *request) early() mcp.InputResponseMap {
 	return given
 }
 
-// questions are what upstream servers ask of clients that have to answer with their next
-// request.
+// questions are requests of upstream servers to clients that answer with their next request.
 type questions struct {
 	mu   sync.Mutex
 	open map[string]*exchange
 }
 
-// exchange is what is asked at once about one call.
+// exchange is a set of requests that are asked together about one call.
 type exchange struct {
 	id, owner, digest string
 	requests          mcp.InputRequestMap
@@ -195,9 +193,9 @@ func (qs *questions) forget(x *exchange) {
 	delete(qs.open, x.id)
 }
 
-// answer takes what a client brings with a repeated call. id is of what it was asked, ""
-// when it does not say. It returns what is still to be asked about the call, nil for
-// nothing, and whether anything was taken.
+// answer accepts the answers of a repeated call. id is the exchange that they are for, "" if
+// unspecified. It returns the exchange that is still open for the call, nil for none, and whether
+// an answer was accepted.
 func (qs *questions) answer(owner, digest, id string, given mcp.InputResponseMap) (still *exchange, took bool) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -215,7 +213,7 @@ func (qs *questions) answer(owner, digest, id string, given mcp.InputResponseMap
 	return still, took
 }
 
-// take keeps answers that fit what is asked. All else is none of it.
+// take stores the answers that match the requests, and ignores all others.
 func (x *exchange) take(given mcp.InputResponseMap) (took bool) {
 	for name, r := range x.requests {
 		if a, ok := given[name]; ok && fits(r, a) {

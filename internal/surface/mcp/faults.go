@@ -12,10 +12,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// refusedCode is of calls that were refused, in methods whose results have no error.
+// refusedCode is the code of refused calls, in methods whose results have no error.
 const refusedCode = -32000
 
-// errorOf is a refusal for methods whose results have no error.
+// errorOf returns a refusal for methods whose results have no error.
 func errorOf(r *result) error {
 	var words []string
 	for _, one := range r.Content {
@@ -30,18 +30,18 @@ func errorOf(r *result) error {
 	return &jsonrpc.Error{Code: refusedCode, Message: strings.Join(words, "\n"), Data: data}
 }
 
-// notFoundCode says in the older revisions that there is no such resource.
+// notFoundCode means in the older revisions that the resource does not exist.
 const notFoundCode = -32002
 
-// relayed are the errors of a server that a client gets as they are; of the codes that
-// the protocol keeps for itself, these alone. The others are about the way between the
-// gateway and the server.
+// relayed are the codes of server errors that clients receive unchanged; of the codes that the
+// protocol reserves, only these. The others concern the connection between the gateway and the
+// server.
 var relayed = []int64{jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError, notFoundCode, mcp.CodeMissingRequiredClientCapabilities}
 
-// faultIn is the error with which a server answered a call, nil for none that a client
-// gets. uri is what the client called the resource that it is about, "" for none.
+// faultIn returns the error with which a server answered a call, nil if clients do not receive it.
+// uri is the client's URI of the resource, "" for none.
 func faultIn(report tool.Report, uri string) error {
-	var said struct {
+	var decoded struct {
 		Error struct {
 			RPC *struct {
 				Code    int64           `json:"code"`
@@ -50,10 +50,10 @@ func faultIn(report tool.Report, uri string) error {
 			} `json:"rpc"`
 		} `json:"error"`
 	}
-	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || canonical.Read(report.Result, &said) != nil || said.Error.RPC == nil {
-		return nil //nolint:nilerr // it is no error of a server
+	if report.Executor.Name != tool.MCPUpstream || report.Outcome == tool.Succeeded || canonical.Read(report.Result, &decoded) != nil || decoded.Error.RPC == nil {
+		return nil //nolint:nilerr // not an error of a server
 	}
-	e := said.Error.RPC
+	e := decoded.Error.RPC
 	if e.Code >= -32768 && e.Code <= -32000 && !slices.Contains(relayed, e.Code) {
 		return nil
 	}

@@ -16,19 +16,18 @@ import (
 	declaration "palyra/internal/exec/upstream/declared"
 )
 
-// mostName is how long a name may be so that clients which put the server's before it
-// stay within what providers take: "mcp__palyra__fs_read".
+// mostName is the longest tool name for which the names that clients build with the server's name
+// stay within the limits of providers: "mcp__palyra__fs_read".
 const mostName = wirename.Most - len("mcp__palyra__")
 
-// listFor is how long a client may take a list for the newest, in milliseconds. It is
-// told of changes besides.
+// listFor is how long a client may cache a list, in milliseconds. Changes are notified as well.
 const listFor = 60_000
 
 var emptySchema = json.RawMessage(`{"type":"object"}`)
 
-// names are those of all tools on the wire. They do not depend on who asks, so that a
-// tool keeps its name whatever policy shows to whom.
-func (f *Face) names() wirename.Table {
+// names returns the names of all tools on the wire. They do not depend on the caller, so that a
+// tool has the same name for all.
+func (f *Server) names() wirename.Table {
 	revision := f.Tools.Revision()
 	if n := f.named.Load(); n != nil && n.revision == revision {
 		return n.table
@@ -38,13 +37,13 @@ func (f *Face) names() wirename.Table {
 	return n.table
 }
 
-// naming are the names of the tools of one revision.
+// naming is the table of names for one revision of the tools.
 type naming struct {
 	revision uint64
 	table    wirename.Table
 }
 
-func (f *Face) namesNow() wirename.Table {
+func (f *Server) namesNow() wirename.Table {
 	var own, others []string
 	for _, d := range f.Tools.Descriptors() {
 		switch d.Executor {
@@ -58,28 +57,28 @@ func (f *Face) namesNow() wirename.Table {
 	return wirename.NewTable(own, others, mostName)
 }
 
-// offered are the tools that the caller is shown, by name.
-func (f *Face) offered(v *visit, names wirename.Table) []tool.Descriptor {
+// offered returns the listed tools of the caller, by name.
+func (f *Server) offered(v *httpRequest, names wirename.Table) []tool.Descriptor {
 	list := slices.DeleteFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool { return !f.offers(d, names) })
 	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// offers reports whether whoever may call a tool is shown it.
-func (f *Face) offers(d tool.Descriptor, names wirename.Table) bool {
+// offers reports whether a tool is listed for callers that may call it.
+func (f *Server) offers(d tool.Descriptor, names wirename.Table) bool {
 	_, named := names.Wire(d.Name)
 	return named && !hidden(d) && reason.Of(f.Tools.Unusable(d.Name)) != reason.ToolSuspended
 }
 
-// hidden reports whether a tool is none for clients: the gateway calls it itself, or it
-// is behind a method of theirs and of no use without it.
+// hidden reports whether a tool is never listed: the gateway calls it itself, or it implements
+// another method.
 func hidden(d tool.Descriptor) bool {
 	_, name, _ := strings.Cut(d.Name, "/")
-	return d.Executor == tool.MCPUpstream && (declaration.Asked(name) || name == declaration.Start || name == declaration.Subscribe || name == declaration.Complete)
+	return d.Executor == tool.MCPUpstream && (declaration.IsServerRequest(name) || name == declaration.Start || name == declaration.Subscribe || name == declaration.Complete)
 }
 
-// list is the answer to tools/list.
-func (f *Face) list(v *visit) *mcp.ListToolsResult {
+// list builds the result of tools/list.
+func (f *Server) list(v *httpRequest) *mcp.ListToolsResult {
 	names := f.names()
 	r := &mcp.ListToolsResult{Tools: []*mcp.Tool{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
 	for _, d := range f.offered(v, names) {
@@ -97,12 +96,12 @@ func toolOf(d tool.Descriptor, name string) *mcp.Tool {
 	}
 }
 
-// headerMark is how a schema has a client repeat an argument in a header, for gateways
-// that do not read bodies. This one does, and refuses headers that say something else.
+// headerMark makes clients repeat an argument in a header, for gateways that do not read bodies.
+// This gateway reads them, and refuses headers that differ.
 const headerMark = "x-mcp-header"
 
-// schemaOf is a schema as clients get it. Marks that the library cannot check are taken
-// out, so that no client sends what nobody compares.
+// schemaOf returns a schema for clients. Marks that the library cannot check are removed, so that
+// clients do not send headers that are not compared.
 func schemaOf(schema json.RawMessage) json.RawMessage {
 	if len(schema) == 0 {
 		return emptySchema
@@ -124,16 +123,16 @@ func schemaOf(schema json.RawMessage) json.RawMessage {
 
 func marked(schema json.RawMessage) bool { return bytes.Contains(schema, []byte(headerMark)) }
 
-// checkable reports whether the library takes the marks of a schema. It has no function
-// that says so, and panics.
+// checkable reports whether the library accepts the marks of a schema. The library has no function
+// for it, and panics.
 func checkable(schema json.RawMessage) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	mcp.NewServer(&mcp.Implementation{Name: "check"}, nil).AddTool(&mcp.Tool{Name: "check", InputSchema: schema}, nil)
 	return true
 }
 
-// mark gives the library the tools of a list whose headers it has to check. It reports
-// whether others were there, of which it has told the sessions then.
+// mark registers with the library the tools of a list whose headers it must check. It reports
+// whether they changed, in which case the library has notified the sessions.
 func (s *served) mark(r *mcp.ListToolsResult) {
 	was := s.marks
 	s.marks = map[string]string{}

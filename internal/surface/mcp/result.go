@@ -15,10 +15,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// metaKey is under which the gateway says what it knows of a call.
+// metaKey is the _meta member with the gateway's record of a call.
 const metaKey = "palyra.dev/call"
 
-// callMeta leads from a result to the records of its call.
+// callMeta refers from a result to the records of its call.
 type callMeta struct {
 	Proposal    string `json:"proposal_id,omitempty"`
 	Decision    string `json:"decision_id,omitempty"`
@@ -29,18 +29,18 @@ type callMeta struct {
 	Outcome     string `json:"outcome,omitempty"`
 	Reason      string `json:"reason,omitempty"`
 	Remedy      string `json:"remedy,omitempty"`
-	// Edited is there for a call that people changed before they approved it.
+	// Edited is set for a call that approvers changed before they approved it.
 	Edited *tool.Edited `json:"executed_as_edited,omitempty"`
 }
 
-// The types of results, of the revisions that have them.
+// The types of results, for the revisions that have them.
 const (
 	complete      = "complete"
 	inputRequired = "input_required"
 )
 
-// result is the answer to tools/call. The library's own cannot say its type when it
-// comes from where this one does.
+// result is the result of tools/call. The library's own type cannot set its type field in this
+// case.
 type result struct {
 	mcp.ResultBase
 	ResultType        string              `json:"resultType,omitempty"`
@@ -66,14 +66,14 @@ func (r *result) about(m callMeta) *result {
 	return r
 }
 
-// refusal is a tool's error that says which reason there is and what to do next.
+// refusal returns a tool's error with the reason and the next step.
 func refusal(why *reason.Error, m callMeta) *result {
 	m.Reason, m.Remedy = string(why.Code), why.NextStep()
 	r := &result{ResultType: complete, IsError: true, Content: textOf(string(why.Code)+": "+why.Message, "Next: "+m.Remedy)}
 	return r.about(m)
 }
 
-// resultOf is what the client gets of a call of a tool that was decided.
+// resultOf returns the client's result of a decided tool call.
 func resultOf(name string, o call.Outcome) *result {
 	d := o.Decision
 	m := callMeta{
@@ -87,7 +87,7 @@ func resultOf(name string, o call.Outcome) *result {
 	return reported(name, o.Report, m).editedFirst(o.Report.Edited)
 }
 
-// editedFirst says before all else that what ran is not what was proposed.
+// editedFirst puts a notice first that the call ran with other input than proposed.
 func (r *result) editedFirst(e *tool.Edited) *result {
 	if e != nil {
 		r.Content = append(textOf(e.Text()), r.Content...)
@@ -95,7 +95,7 @@ func (r *result) editedFirst(e *tool.Edited) *result {
 	return r
 }
 
-// reported is what a tool returned.
+// reported converts the report of a tool.
 func reported(name string, report tool.Report, m callMeta) *result {
 	if report.Executor.Name == tool.MCPUpstream {
 		if r, ok := upstreamResult(name, report, m); ok {
@@ -123,8 +123,8 @@ func reported(name string, report tool.Report, m callMeta) *result {
 	return r.about(m)
 }
 
-// upstreamResult is the result of an upstream server as it came, with the gateway's
-// record beside it. Resources in it have the URIs by which the client can read them.
+// upstreamResult is the unchanged result of an upstream server, with the gateway's record added.
+// Its resources have the URIs by which the client can read them.
 func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool) {
 	var theirs struct {
 		Meta              map[string]any    `json:"_meta"`
@@ -159,7 +159,7 @@ func upstreamResult(name string, report tool.Report, m callMeta) (*result, bool)
 	return r, true
 }
 
-// contentOf is content of a server as clients get it: as it came, unless it is a resource.
+// contentOf returns a server's content for clients: unchanged, unless it is a resource.
 func contentOf(server string, text json.RawMessage) (content any, ok bool) {
 	if text[0] != '{' {
 		return nil, false
@@ -175,5 +175,5 @@ func contentOf(server string, text json.RawMessage) (content any, ok bool) {
 	return fields, true
 }
 
-// clipped is text from outside, as a message may hold it.
+// clipped returns external text, shortened and escaped for a message.
 func clipped(s string) string { return text.Visible(text.Clip(s, 128)) }

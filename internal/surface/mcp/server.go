@@ -1,7 +1,7 @@
-// Package mcp is the gateway as an MCP server: Streamable HTTP at /mcp, for the
-// revisions 2025-06-18 and 2025-11-25 with sessions, and 2026-07-28 without. A client
-// is shown the tools that policy could ever let it call, and its calls go through the
-// pipeline like those of every other surface.
+// Package mcp is the gateway's MCP server: Streamable HTTP at /mcp, for the revisions 2025-06-18
+// and 2025-11-25 with sessions, and 2026-07-28 without. A client receives the tools that policy
+// could ever allow it to call, and its calls pass through the pipeline like calls of every other
+// surface.
 package mcp
 
 import (
@@ -29,129 +29,128 @@ import (
 	"palyra/internal/vault/aead"
 )
 
-// Revisions are those of the protocol that are spoken, newest first.
+// Revisions are the supported protocol revisions, newest first.
 var Revisions = []string{stateless, "2025-11-25", "2025-06-18"}
 
 // stateless is the first revision without sessions.
 const stateless = "2026-07-28"
 
-// assumed is the revision of a request that names none.
+// assumed is the revision of a request that does not specify one.
 const assumed = "2025-03-26"
 
 const (
-	// sessionIdle is when a session ends of which nothing is heard.
+	// sessionIdle is the idle timeout of a session.
 	sessionIdle = 30 * time.Minute
 	// mostSessions bounds the sessions of one principal.
 	mostSessions = 64
 	// mostBody is the largest message in bytes.
 	mostBody = 4 << 20
-	// versionHeader and sessionHeader are those of the transport.
+	// versionHeader and sessionHeader are headers of the transport.
 	versionHeader, sessionHeader = "MCP-Protocol-Version", "Mcp-Session-Id"
 )
 
-// Tools are those that the gateway has. It is *dispatch.Router.
+// Tools are the tools of the gateway. It is implemented by *dispatch.Router.
 type Tools interface {
 	Descriptors() []tool.Descriptor
-	// Revision is another number whenever Descriptors are others.
+	// Revision changes whenever Descriptors change.
 	Revision() uint64
-	// Unusable says why a tool cannot be called at present.
+	// Unusable returns why a tool cannot be called at present.
 	Unusable(name string) error
 }
 
-// Pipeline makes calls, and knows those that were made. It is *call.Pipeline.
+// Pipeline makes calls and returns past ones. It is implemented by *call.Pipeline.
 type Pipeline interface {
 	resume.Pipeline
 	PastCall(ctx context.Context, id string) (call.PastCall, error)
-	// Evaluate says what policy would say of a call that is not made.
+	// Evaluate returns the policy decision for a call without making it.
 	Evaluate(ctx context.Context, s call.Submission) (call.Evaluation, error)
-	// CallDigest is the digest of what a call would be.
+	// CallDigest returns the digest that a call would have.
 	CallDigest(ctx context.Context, s call.Submission) (string, error)
 }
 
-// Config is what a Face stands on. Every field is required but Arrive, Upstreams,
+// Config holds the dependencies of a Server. Every field is required but Arrive, Upstreams,
 // Unsubscribe and Log.
 type Config struct {
 	Tools    Tools
 	Pipeline Pipeline
 	Calls    *resume.Calls
-	// Catalog lists the tools that policy could ever let a caller call.
+	// Catalog lists the tools that policy could ever allow a caller to call.
 	Catalog func(access.Caller) []tool.Descriptor
-	// Offered finds one of them by its name. Every call asks it.
+	// Offered finds one of them by its name, for every call.
 	Offered func(access.Caller, string) (tool.Descriptor, bool)
-	// Caller is who sends a request, by its context.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 	// Upstreams are the upstream servers by name. nil is none.
 	Upstreams func() []declaration.State
-	// Unsubscribe ends the watching of a resource of an upstream server, unless somebody
-	// else watches it.
+	// Unsubscribe ends the subscription to a resource of an upstream server, unless another session
+	// uses it.
 	Unsubscribe func(ctx context.Context, server string, owner access.Principal, uri string) error
-	// Arrive is asked about each call, by the client's id of it and the tool's name on
-	// the wire: whether an agent's hook announced it, and what people said then. nil
-	// knows of none.
-	Arrive func(caller access.Caller, callID, name string, input []byte) *call.Vouch
-	// EndSession ends what stands for a session of calls.
+	// Arrive returns the announcement of a call by an agent's hook, with the approvers' answer. It
+	// gets the client's id of the call and the tool's name on the wire. If nil, no call is
+	// announced.
+	Arrive func(caller access.Caller, callID, name string, input []byte) *call.PriorAnswer
+	// EndSession ends the call session of an MCP session.
 	EndSession func(ctx context.Context, session string) error
-	// Refuse answers a request with an error in the shape of the API.
+	// Refuse writes an error in the format of the API.
 	Refuse func(http.ResponseWriter, *http.Request, error)
-	// Address is HOST:PORT of the gateway's API, for links to it where a request came
-	// over no network.
+	// Address is HOST:PORT of the gateway's API, for links in requests that came over a socket.
 	Address func() string
-	// Limits are the times that clients give a call, by the name that they call
-	// themselves, beside and before those that are known (Known).
+	// Limits are the call timeouts of clients, by the name that clients declare. They override
+	// Known.
 	Limits  map[string]time.Duration
 	Version string
-	// Log gets what clients are not told; nil discards.
+	// Log receives errors that clients do not receive; nil discards them.
 	Log *slog.Logger
 }
 
-// Face serves MCP.
-type Face struct {
+// Server is the MCP server.
+type Server struct {
 	Config
 	stateful, stateless http.Handler
 	states              *states
 	tasks               *tasks
 	asked               *questions
 	changed             chan struct{}
-	// named are the names of the tools of one revision.
+	// named are the tool names of one revision.
 	named atomic.Pointer[naming]
 	// over is closed when the gateway stops.
 	over chan struct{}
 
 	mu sync.Mutex
-	// servers has one per principal, so that each is told when its own tools change.
+	// servers has one server per principal, so that each is notified when its own tools change.
 	servers map[access.Principal]*served
-	// watches are the sessions that watch resources.
+	// watches are the sessions that subscribe to resources.
 	watches map[watched]map[*mcp.ServerSession]bool
 }
 
-// served is what one principal is served by.
+// served is the server of one principal.
 type served struct {
 	*mcp.Server
 	caller access.Caller
-	// listed are the digests of the lists that its sessions were told of last.
+	// listed are the digests of the lists in the last notification.
 	listed [resourcesChanged + 1]string
 	// marks are the schemas of tools whose headers the library checks.
 	marks map[string]string
-	// levels are those of logs that sessions want.
+	// levels are the log levels of sessions.
 	levels map[string]string
 }
 
-// New returns a Face.
-func New(cfg Config) *Face {
+// New returns a Server.
+func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	key := make([]byte, aead.KeySize)
 	_, _ = rand.Read(key) // never fails
-	f := &Face{
+	f := &Server{
 		Config: cfg, states: newStates(key), tasks: newTasks(), asked: newQuestions(),
 		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
 		watches: make(map[watched]map[*mcp.ServerSession]bool),
 	}
-	quiet := slog.New(slog.DiscardHandler) // it says what clients send
+	quiet := slog.New(slog.DiscardHandler) // it logs data of clients
 	shared := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes: mostBody, SessionTimeout: sessionIdle, Logger: quiet, PropagateRequestCancellation: true,
-		// Host and Origin are looked at before, for each listener as it needs.
+		// Host and Origin were checked before, as each listener requires.
 		DisableLocalhostProtection: true,
 	}
 	sessionless := shared
@@ -163,12 +162,12 @@ func New(cfg Config) *Face {
 }
 
 // ServeHTTP serves one request of the transport.
-func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := f.visitOf(r)
+func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := f.httpRequestOf(r)
 	body := bufio.NewReader(r.Body)
 	if batched(body) {
-		f.Refuse(w, r, reason.Errorf(reason.InvalidInput, "a request is one JSON-RPC message, and this is a batch").
-			WithRemedy("Send the messages one by one; batches are not part of the revisions from 2025-06-18 on."))
+		f.Refuse(w, r, reason.Errorf(reason.InvalidInput, "batches are not supported: a request must be one JSON-RPC message").
+			WithRemedy("Send the messages one by one; revisions from 2025-06-18 on have no batches."))
 		return
 	}
 	message, err := exactly(body)
@@ -184,8 +183,8 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer end()
 		w = answer
 	}
-	// A session has its revision. What a request in it says is looked at unless it is
-	// what the specification has a server assume where nothing is said.
+	// A session has a revision. The header of a later request is checked, unless it is the one that
+	// the specification makes a server assume by default.
 	if r.Header.Get(sessionHeader) != "" && r.Header.Get(versionHeader) == assumed {
 		r.Header.Del(versionHeader)
 	}
@@ -195,7 +194,7 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && f.sessions(v.caller.Principal) >= mostSessions {
 		f.Refuse(w, r, reason.Errorf(reason.RateLimited, "%s has %d MCP sessions open", v.caller.Principal, mostSessions).
-			WithRemedy("End some, or wait: one of which nothing is heard ends after %s.", sessionIdle))
+			WithRemedy("End some sessions, or wait: an idle session ends after %s.", sessionIdle))
 		return
 	}
 	f.stateful.ServeHTTP(w, r)
@@ -204,9 +203,8 @@ func (f *Face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// untilOver ends a request that only listens when the gateway stops, so that it does
-// not hold the stop up.
-func (f *Face) untilOver(r *http.Request) (_ *http.Request, done func()) {
+// untilOver ends a listening request when the gateway stops, so that it does not delay the stop.
+func (f *Server) untilOver(r *http.Request) (_ *http.Request, done func()) {
 	if r.Method != http.MethodGet && r.Header.Get("Mcp-Method") != "subscriptions/listen" {
 		return r, func() {}
 	}
@@ -221,15 +219,15 @@ func (f *Face) untilOver(r *http.Request) (_ *http.Request, done func()) {
 	return r.WithContext(ctx), cancel
 }
 
-// ended ends what stands for the session that a client ended.
-func (f *Face) ended(ctx context.Context, v *visit, id string) {
+// ended ends the call session of an MCP session that a client ended.
+func (f *Server) ended(ctx context.Context, v *httpRequest, id string) {
 	session := call.SessionID(v.caller, sessionName(id))
 	if err := f.EndSession(context.WithoutCancel(ctx), session); err != nil {
 		f.Log.WarnContext(ctx, "ending an MCP session", slog.String("principal", v.caller.Principal.String()), slog.String("error", err.Error()))
 	}
 }
 
-// batched reports whether a body is an array, without reading on.
+// batched reports whether a body is an array. It does not consume the body.
 func batched(body *bufio.Reader) bool {
 	for n := 1; n <= body.Size(); n++ {
 		ahead, err := body.Peek(n)
@@ -242,7 +240,7 @@ func batched(body *bufio.Reader) bool {
 			return ahead[n-1] == '['
 		}
 	}
-	return true // that much white space is no message
+	return true // a message does not start with this much white space
 }
 
 type readCloser struct {
@@ -250,8 +248,8 @@ type readCloser struct {
 	io.Closer
 }
 
-// serverOf is what serves the sender of a request. The library calls it several times.
-func (f *Face) serverOf(r *http.Request) *mcp.Server {
+// serverOf returns the server of a request's sender. The library calls it several times.
+func (f *Server) serverOf(r *http.Request) *mcp.Server {
 	v := visitIn(auth.TokenInfoFromContext(r.Context()))
 	if v == nil {
 		return nil
@@ -270,7 +268,7 @@ func (f *Face) serverOf(r *http.Request) *mcp.Server {
 	return s.Server
 }
 
-func (f *Face) newServer() *mcp.Server {
+func (f *Server) newServer() *mcp.Server {
 	capabilities := &mcp.ServerCapabilities{
 		Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 		Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
@@ -286,20 +284,20 @@ func (f *Face) newServer() *mcp.Server {
 	return s
 }
 
-// instructions are what a model reads of the gateway beside its tools.
-const instructions = `Palyra decides each call by policy, asks a person where policy says so, and runs it in a sandbox.
-A call that is denied says why and what to do next; do not try to reach the same by another way.
-A call that answers STILL_WAITING waits for a person: make the very same call again, and it goes on where it was.`
+// instructions are the gateway's instructions for models.
+const instructions = `Palyra decides each call by policy, requests approval where policy requires it, and runs it in a sandbox.
+The error of a denied call has the reason and the next step; do not try to achieve the same in another way.
+A call that returns STILL_WAITING waits for approval: repeat the identical call to keep waiting.`
 
-// receive answers what is the gateway's own, and leaves the protocol to the library.
-func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
+// receive handles the gateway's own methods, and passes the others to the library.
+func (f *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		var v *visit
+		var v *httpRequest
 		if extra := req.GetExtra(); extra != nil {
 			v = visitIn(extra.TokenInfo)
 		}
 		if v == nil {
-			return nil, reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
+			return nil, reason.Errorf(reason.Unauthenticated, "the message has no authenticated caller")
 		}
 		session, _ := req.GetSession().(*mcp.ServerSession)
 		switch p := req.GetParams().(type) {
@@ -323,8 +321,8 @@ func (f *Face) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// callBehind answers the methods with a call behind them that may take long.
-func (f *Face) callBehind(ctx context.Context, v *visit, req mcp.Request) (mcp.Result, error) {
+// callBehind handles the methods that make a call and may take long.
+func (f *Server) callBehind(ctx context.Context, v *httpRequest, req mcp.Request) (mcp.Result, error) {
 	q, err := f.requestOf(v, req)
 	if err != nil {
 		return nil, err
@@ -337,12 +335,11 @@ func (f *Face) callBehind(ctx context.Context, v *visit, req mcp.Request) (mcp.R
 	case *mcp.CallToolParamsRaw:
 		return f.call(ctx, q, p)
 	}
-	return nil, reason.Errorf(reason.Internal, "no call is behind the method")
+	return nil, reason.Errorf(reason.Internal, "the method does not make a call")
 }
 
-// setLevel keeps the level of logs of a session. Those of sessions that are gone are
-// forgotten.
-func (f *Face) setLevel(v *visit, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) {
+// setLevel sets the log level of a session, and drops the levels of closed sessions.
+func (f *Server) setLevel(v *httpRequest, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) {
 	if session == nil || p == nil {
 		return
 	}
@@ -360,8 +357,8 @@ func (f *Face) setLevel(v *visit, session *mcp.ServerSession, p *mcp.SetLoggingL
 	s.levels[session.ID()] = string(p.Level)
 }
 
-// sessions counts those of a principal.
-func (f *Face) sessions(p access.Principal) int {
+// sessions counts the sessions of a principal.
+func (f *Server) sessions(p access.Principal) int {
 	f.mu.Lock()
 	s := f.servers[p]
 	f.mu.Unlock()
@@ -375,21 +372,21 @@ func (f *Face) sessions(p access.Principal) int {
 	return n
 }
 
-// Changed says that policy or the tools changed.
-func (f *Face) Changed() {
+// Changed must be called when policy or the tools changed.
+func (f *Server) Changed() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Run tells clients when their tools change, until ctx ends. Tasks that go on then end.
-func (f *Face) Run(ctx context.Context) error {
+// Run notifies clients of changed tools until ctx ends, and then ends the running tasks.
+func (f *Server) Run(ctx context.Context) error {
 	defer f.tasks.end()
 	defer close(f.over)
 	var nameless map[string]string
 	for {
-		nameless = f.tellNameless(ctx, nameless)
+		nameless = f.logNameConflicts(ctx, nameless)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -399,30 +396,30 @@ func (f *Face) Run(ctx context.Context) error {
 	}
 }
 
-// tellNameless logs the tools that have no name on the wire, unless it did before.
-func (f *Face) tellNameless(ctx context.Context, told map[string]string) map[string]string {
+// logNameConflicts logs the tools that have no name on the wire, each once.
+func (f *Server) logNameConflicts(ctx context.Context, previous map[string]string) map[string]string {
 	now := f.names().Refused()
 	for tool, other := range now {
-		if _, known := told[tool]; !known {
-			f.Log.WarnContext(ctx, "MCP clients are not shown a tool, because another would have the same name", slog.String("tool", tool), slog.String("note", other))
+		if _, known := previous[tool]; !known {
+			f.Log.WarnContext(ctx, "a tool is not listed for MCP clients because of a name conflict", slog.String("tool", tool), slog.String("note", other))
 		}
 	}
 	return now
 }
 
-// listed are the digests of what a client lists that does not take a call.
-func (f *Face) listed(v *visit, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
+// listed returns the digests of the lists that need no call.
+func (f *Server) listed(v *httpRequest, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
 	return [...]string{
 		toolsChanged: digestOf(tools.Tools), promptsChanged: digestOf(f.listPrompts(v).Prompts), resourcesChanged: digestOf(f.listTemplates(v).ResourceTemplates),
 	}
 }
 
-// tellChanges tells the sessions of those whose lists are others than before.
-func (f *Face) tellChanges() (ended []watched) {
+// tellChanges notifies the sessions whose lists changed.
+func (f *Server) tellChanges() (ended []watched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.servers {
-		v := &visit{caller: s.caller}
+		v := &httpRequest{caller: s.caller}
 		ended = append(ended, f.unwatchForbidden(v)...)
 		tools := f.list(v)
 		s.mark(tools)

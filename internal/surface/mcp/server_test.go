@@ -141,7 +141,7 @@ func TestShortLimit(t *testing.T) {
 		}
 		first := again(func(m made) bool { return m.call()["approval_id"] == "" })
 		a := w.pending(1)[0]
-		if got := first.call(); first.err != nil || !first.IsError || got["reason"] != "STILL_WAITING" || got["approval_id"] != a.ID || !strings.Contains(first.text(), "very same call again") {
+		if got := first.call(); first.err != nil || !first.IsError || got["reason"] != "STILL_WAITING" || got["approval_id"] != a.ID || !strings.Contains(first.text(), "Repeat the identical call") {
 			t.Fatalf("%s %v %v", first.text(), got, first.err)
 		}
 		w.vote(a, true)
@@ -283,7 +283,7 @@ func TestMessagesAreReadExactly(t *testing.T) {
 		res := must.Get(http.DefaultClient.Do(r))(t)
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if got := strings.Contains(string(text), "in two ways"); got != refused || !refused && res.StatusCode != http.StatusOK {
+		if got := strings.Contains(string(text), "is ambiguous"); got != refused || !refused && res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %d %s", body, res.StatusCode, text)
 		}
 	}
@@ -295,7 +295,7 @@ func TestMessagesAreReadExactly(t *testing.T) {
 	}
 }
 
-func TestRefusesBatchesAndTooMuch(t *testing.T) {
+func TestRefusesBatchesAndFloods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for body, want := range map[string]int{

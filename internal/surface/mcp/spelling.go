@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// messageKeys are the keys that are read of the message of a client: of every request, and of
-// the answers to requests of upstream servers.
+// messageKeys are the keys that are read from a client's message: from every request, and from the
+// answers to requests of upstream servers.
 type messageKeys struct {
 	Version any        `json:"jsonrpc"`
 	ID      any        `json:"id"`
@@ -41,7 +41,7 @@ type paramKeys struct {
 	Client       mcp.Implementation         `json:"clientInfo"`
 }
 
-// metaKeys have the names of callIDs and reasonKey, and those of the protocol.
+// metaKeys are the keys in callIDs, reasonKey, and the keys of the protocol.
 type metaKeys struct {
 	Token        any                    `json:"progressToken"`
 	ToolUseID    any                    `json:"claudecode/toolUseId"`
@@ -53,7 +53,7 @@ type metaKeys struct {
 	LogLevel     any                    `json:"io.modelcontextprotocol/logLevel"`
 }
 
-// answerKeys are those of mcp.ElicitResult, mcp.CreateMessageWithToolsResult and
+// answerKeys are the keys of mcp.ElicitResult, mcp.CreateMessageWithToolsResult and
 // mcp.ListRootsResult.
 type answerKeys struct {
 	Action  any `json:"action"`
@@ -64,14 +64,14 @@ type answerKeys struct {
 	Roots   any `json:"roots"`
 }
 
-// exactly reads a message, and refuses one with a key that is read twice or in a second
-// spelling. The library reads exact names and leaves others out, where the client, or whoever
-// looks at its traffic, may read the other one. It leaves all other faults to the library.
+// exactly reads a message, and refuses a known key that is duplicated or in another spelling. The
+// library reads exact names and ignores others, while the client, or an inspector of its traffic,
+// may read the other spelling. All other errors are left to the library.
 func exactly(body io.Reader) (io.Reader, error) {
 	text, err := io.ReadAll(io.LimitReader(body, mostBody+1))
 	if err == nil && len(text) <= mostBody {
 		if err := canonical.Names(text, messageKeys{}); errors.Is(err, canonical.ErrSpelling) || errors.Is(err, canonical.ErrDuplicateKey) {
-			return nil, reason.Errorf(reason.InvalidInput, "the message can be read in two ways: %w", err).
+			return nil, reason.Errorf(reason.InvalidInput, "the message is ambiguous: %w", err).
 				WithRemedy("Send each key once, in the spelling of the specification.")
 		}
 	}

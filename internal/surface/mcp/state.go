@@ -13,19 +13,19 @@ import (
 	"palyra/internal/vault/aead"
 )
 
-// inputs are what an answer wants of the client before a call goes on.
+// inputs are the requests of an answer that the client must fulfil before a call continues.
 type inputs struct {
-	// approval is the one that the client is told of, question the one of an upstream
+	// approval is the approval that the client is notified of, question the request of an upstream
 	// server.
 	approval, question string
-	// ends is until when the state is good.
+	// ends is when the state expires.
 	ends     time.Time
 	requests mcp.InputRequestMap
 }
 
-// state is what a client gives back with a repeated call. It is a ticket and no
-// authority: without it the same call would join what waits as well. With it the client
-// is not asked again for what it was asked.
+// state is returned by a client with a repeated call. It is a ticket and grants no authority:
+// without it the same call also joins the waiting one. With it the client is not asked the same
+// again.
 type state struct {
 	Owner    string    `json:"owner"`
 	Digest   string    `json:"digest"`
@@ -35,14 +35,14 @@ type state struct {
 	Ends     time.Time `json:"ends"`
 }
 
-// stateAbout is what the boxes of states are bound to.
+// stateAbout is the associated data of sealed states.
 const stateAbout = "palyra mcp request state"
 
-// mostStates bounds the used ones that are remembered.
+// mostStates bounds the used states in memory.
 const mostStates = 10_000
 
-// states seals states, each for one use. The key is of this process: after a restart
-// nothing of what it sealed is good.
+// states seals states, each for one use. The key belongs to this process: after a restart all
+// sealed states are invalid.
 type states struct {
 	key []byte
 
@@ -52,7 +52,7 @@ type states struct {
 
 func newStates(key []byte) *states { return &states{key: key, used: make(map[string]time.Time)} }
 
-func (s *states) seal(v *visit, digest string, in *inputs) (string, error) {
+func (s *states) seal(v *httpRequest, digest string, in *inputs) (string, error) {
 	plain, err := json.Marshal(state{v.owner(), digest, in.approval, in.question, rand.Text(), in.ends})
 	if err != nil {
 		return "", err
@@ -61,35 +61,35 @@ func (s *states) seal(v *visit, digest string, in *inputs) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(box), err
 }
 
-// open uses a state up.
-func (s *states) open(v *visit, digest, sealed string) (state, error) {
+// open consumes a state.
+func (s *states) open(v *httpRequest, digest, sealed string) (state, error) {
 	refused := func(why string) (state, error) {
-		return state{}, reason.Errorf(reason.InvalidInput, "the requestState is not good: %s; make the call without it", why)
+		return state{}, reason.Errorf(reason.InvalidInput, "requestState is not valid: %s; make the call without it", why)
 	}
 	var st state
 	box, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return refused("it was changed, or the gateway was started anew")
+		return refused("it was modified, or the gateway was restarted")
 	}
 	plain, err := aead.Open(s.key, box, []byte(stateAbout))
 	if err != nil || json.Unmarshal(plain, &st) != nil {
-		return refused("it was changed, or the gateway was started anew")
+		return refused("it was modified, or the gateway was restarted")
 	}
 	now := time.Now()
 	switch {
 	case st.Owner != v.owner():
-		return refused("it was given to somebody else")
+		return refused("it was issued to another caller")
 	case st.Digest != digest:
-		return refused("it was given for another call")
+		return refused("it was issued for another call")
 	case now.After(st.Ends):
-		return refused("its time is over")
+		return refused("it has expired")
 	case !s.use(st.Nonce, st.Ends, now):
-		return refused("it was used before")
+		return refused("it was already used")
 	}
 	return st, nil
 }
 
-// use reports whether a nonce was not used before.
+// use reports whether a nonce is used for the first time.
 func (s *states) use(nonce string, ends, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *states) use(nonce string, ends, now time.Time) bool {
 			}
 		}
 		if len(s.used) >= mostStates {
-			return false // what cannot be remembered is not let through
+			return false // a nonce that cannot be stored is refused
 		}
 	}
 	s.used[nonce] = ends

@@ -14,30 +14,30 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// watched is a resource that sessions of a principal watch.
+// watched is a resource that sessions of a principal subscribe to.
 type watched struct {
 	principal   access.Principal
 	server, uri string
 }
 
-// mostWatches bounds the resources that the sessions of a principal watch.
+// mostWatches bounds the subscribed resources of a principal's sessions.
 const mostWatches = 256
 
-// subscribe lets a session watch a resource, by a call of <server>/mcp.subscribe. The
-// library keeps whom it tells of what; the face keeps for whom the server is asked.
-func (f *Face) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
+// subscribe subscribes a session to a resource by a call of <server>/mcp.subscribe. The library
+// stores the subscribed sessions; Server stores for which principals the server is subscribed.
+func (f *Server) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 	v := visitFrom(ctx)
 	if v == nil || r.Params == nil {
-		return reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
+		return reason.Errorf(reason.Unauthenticated, "the message has no authenticated caller")
 	}
-	q := &request{visit: v, face: f, session: r.Session, client: declaredBy(r.Session), uri: r.Params.URI}
+	q := &request{httpRequest: v, face: f, session: r.Session, client: declaredBy(r.Session), uri: r.Params.URI}
 	server, uri, ok := ownURI(r.Params.URI)
-	if !ok || !f.mine(v)[server+"/"+declaration.Subscribe] {
+	if !ok || !f.usableTools(v)[server+"/"+declaration.Subscribe] {
 		return unknownResource(r.Params.URI, q.client.sessionless)
 	}
 	key := watched{v.caller.Principal, server, uri}
 	if !f.watch(key, r.Session) {
-		return errorOf(q.failed(reason.Errorf(reason.QuotaExceeded, "%d resources are watched", mostWatches).WithRemedy("Unsubscribe from some.")))
+		return errorOf(q.failed(reason.Errorf(reason.QuotaExceeded, "the principal is subscribed to %d resources", mostWatches).WithRemedy("Unsubscribe from some.")))
 	}
 	q.sub = call.Submission{
 		Caller: v.caller, Tool: server + "/" + declaration.Subscribe, Input: inputOfURI(uri), Session: sessionName(r.Session.ID()),
@@ -57,11 +57,11 @@ func (f *Face) subscribe(ctx context.Context, r *mcp.SubscribeRequest) error {
 	return errorOf(resultOf(q.sub.Tool, out))
 }
 
-// unsubscribe ends it. It takes no permission.
-func (f *Face) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
+// unsubscribe ends a subscription. It needs no permission.
+func (f *Server) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error {
 	v := visitFrom(ctx)
 	if v == nil || r.Params == nil {
-		return reason.Errorf(reason.Unauthenticated, "the message comes from nobody")
+		return reason.Errorf(reason.Unauthenticated, "the message has no authenticated caller")
 	}
 	server, uri, ok := ownURI(r.Params.URI)
 	if !ok {
@@ -73,7 +73,7 @@ func (f *Face) unsubscribe(ctx context.Context, r *mcp.UnsubscribeRequest) error
 	return nil
 }
 
-func (f *Face) watch(key watched, session *mcp.ServerSession) bool {
+func (f *Server) watch(key watched, session *mcp.ServerSession) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.watches[key] == nil {
@@ -92,8 +92,8 @@ func (f *Face) watch(key watched, session *mcp.ServerSession) bool {
 	return true
 }
 
-// unwatch reports whether the session watched the resource.
-func (f *Face) unwatch(key watched, session *mcp.ServerSession) bool {
+// unwatch reports whether the session was subscribed to the resource.
+func (f *Server) unwatch(key watched, session *mcp.ServerSession) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.watches[key][session]
@@ -103,9 +103,9 @@ func (f *Face) unwatch(key watched, session *mcp.ServerSession) bool {
 	return was
 }
 
-// liveLocked reports whether a session that watches a resource is still there, and
-// forgets those that are not. The caller holds mu.
-func (f *Face) liveLocked(key watched) bool {
+// liveLocked reports whether a subscribed session still exists, and drops the closed ones. The
+// caller holds mu.
+func (f *Server) liveLocked(key watched) bool {
 	there := map[*mcp.ServerSession]bool{}
 	if s := f.servers[key.principal]; s != nil {
 		for session := range s.Sessions() {
@@ -125,7 +125,7 @@ func (f *Face) liveLocked(key watched) bool {
 }
 
 // Watches implements upstream.Watcher.
-func (f *Face) Watches(server string, owner access.Principal, uri string) bool {
+func (f *Server) Watches(server string, owner access.Principal, uri string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key := range f.watches {
@@ -136,8 +136,8 @@ func (f *Face) Watches(server string, owner access.Principal, uri string) bool {
 	return false
 }
 
-// of are the servers of whom an instance of an upstream server is.
-func (f *Face) of(owner access.Principal) (list []*served) {
+// of returns the servers of the owner of an upstream instance.
+func (f *Server) of(owner access.Principal) (list []*served) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p, s := range f.servers {
@@ -148,21 +148,21 @@ func (f *Face) of(owner access.Principal) (list []*served) {
 	return list
 }
 
-// ResourceUpdated implements upstream.Watcher. The library tells those that subscribed,
-// where their principal may still.
-func (f *Face) ResourceUpdated(server string, owner access.Principal, uri string) {
+// ResourceUpdated implements upstream.Watcher. The library notifies the subscribed sessions whose
+// principal still has the permission.
+func (f *Server) ResourceUpdated(server string, owner access.Principal, uri string) {
 	for _, s := range f.of(owner) {
 		if !f.Watches(server, s.caller.Principal, uri) {
 			continue
 		}
-		_ = s.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: wireURI(server, uri)}) // who is gone hears nothing
+		_ = s.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: wireURI(server, uri)}) // a closed session receives nothing
 	}
 }
 
-// unwatchForbidden forgets what a principal watches of servers whose resources policy lets
-// it watch no more, and returns that. The caller holds mu.
-func (f *Face) unwatchForbidden(v *visit) (ended []watched) {
-	mine := f.mine(v)
+// unwatchForbidden removes the subscriptions that policy does not allow any more, and returns them.
+// The caller holds mu.
+func (f *Server) unwatchForbidden(v *httpRequest) (ended []watched) {
+	mine := f.usableTools(v)
 	for key := range f.watches {
 		if key.principal == v.caller.Principal && !mine[key.server+"/"+declaration.Subscribe] {
 			delete(f.watches, key)
@@ -172,49 +172,51 @@ func (f *Face) unwatchForbidden(v *visit) (ended []watched) {
 	return ended
 }
 
-// unsubscribed tells upstream servers that nobody watches their resources any more.
-func (f *Face) unsubscribed(ctx context.Context, ended []watched) {
+// unsubscribed ends the subscriptions at upstream servers.
+func (f *Server) unsubscribed(ctx context.Context, ended []watched) {
 	if f.Unsubscribe == nil {
 		return
 	}
 	for _, key := range ended {
 		// The context may have ended with the stream of the subscription.
 		if err := f.Unsubscribe(context.WithoutCancel(ctx), key.server, key.principal, key.uri); err != nil {
-			f.Log.InfoContext(ctx, "an upstream server goes on telling of a resource", slog.String("upstream", key.server), slog.String("error", err.Error()))
+			f.Log.InfoContext(ctx, "ending a subscription at an upstream server failed", slog.String("upstream", key.server), slog.String("error", err.Error()))
 		}
 	}
 }
 
 // ResourcesChanged implements upstream.Watcher.
-func (f *Face) ResourcesChanged(_ string, owner access.Principal) {
+func (f *Server) ResourcesChanged(_ string, owner access.Principal) {
 	f.mayHaveChanged(owner, resourcesChanged)
 }
 
-// ToolsChanged implements upstream.Watcher. What the gateway lists changes when the server
-// was looked at again; until then its clients list the same.
-func (f *Face) ToolsChanged(_ string, owner access.Principal) { f.mayHaveChanged(owner, toolsChanged) }
+// ToolsChanged implements upstream.Watcher. The gateway's list changes only when the server has
+// been inspected again; until then its clients receive the same list.
+func (f *Server) ToolsChanged(_ string, owner access.Principal) {
+	f.mayHaveChanged(owner, toolsChanged)
+}
 
 // PromptsChanged implements upstream.Watcher.
-func (f *Face) PromptsChanged(_ string, owner access.Principal) {
+func (f *Server) PromptsChanged(_ string, owner access.Principal) {
 	f.mayHaveChanged(owner, promptsChanged)
 }
 
-// mayHaveChanged tells the clients of an instance's owner to list anew.
-func (f *Face) mayHaveChanged(owner access.Principal, what int) {
+// mayHaveChanged notifies the clients of an instance's owner of changed lists.
+func (f *Server) mayHaveChanged(owner access.Principal, what int) {
 	for _, s := range f.of(owner) {
 		s.tell(what)
 	}
 }
 
-// What a client is told to list anew.
+// The kinds of lists.
 const (
 	toolsChanged = iota
 	promptsChanged
 	resourcesChanged
 )
 
-// tell has the library tell the sessions that a list changed. It does so when something
-// is added, and its own lists are not used.
+// tell makes the library notify the sessions that a list changed. The library does so when an entry
+// is added; its own lists are not used.
 func (s *served) tell(what int) {
 	switch what {
 	case toolsChanged:

@@ -17,13 +17,13 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// tasksExtension is the extension in which a call that takes long becomes a task that
-// the client asks for (SEP-2663, revision 2026-07-28).
+// tasksExtension is the extension in which a long call becomes a task that the client polls
+// (SEP-2663, revision 2026-07-28).
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
 const (
-	// taskKept is how long the end of a task is kept, pollEvery how often a client
-	// should ask, mostTasks how many one credential may have.
+	// taskKept is how long the result of a task is kept, pollEvery the suggested polling interval,
+	// mostTasks the bound per credential.
 	taskKept  = time.Hour
 	pollEvery = 2 * time.Second
 	mostTasks = 64
@@ -37,8 +37,8 @@ const (
 	taskCancelled = "cancelled"
 )
 
-// task is a call whose client asks for it instead of waiting. It counts as a client
-// that is there, since it says when it does not want the call any more.
+// task is a call whose client polls instead of waiting. The client counts as attached, because it
+// cancels the task if it does not want the call any more.
 type task struct {
 	id, owner        string
 	created, changed time.Time
@@ -50,7 +50,7 @@ type task struct {
 	done chan struct{}
 }
 
-// tasks are those of this process. The journal has those of before.
+// tasks are the tasks of this process. Earlier ones are in the journal.
 type tasks struct {
 	mu      sync.Mutex
 	byID    map[string]*task
@@ -59,7 +59,7 @@ type tasks struct {
 
 func newTasks() *tasks { return &tasks{byID: make(map[string]*task)} }
 
-// taskMessage is a task on the wire: the answer that makes one, and that to tasks/get.
+// taskMessage is a task on the wire: the result that creates one, and the result of tasks/get.
 type taskMessage struct {
 	mcp.ResultBase
 	ResultType    string          `json:"resultType"`
@@ -74,7 +74,7 @@ type taskMessage struct {
 	Error         json.RawMessage `json:"error,omitempty"`
 }
 
-// taskParams are those of all methods of tasks.
+// taskParams are the parameters of all task methods.
 type taskParams struct {
 	mcp.ParamsBase
 	TaskID string `json:"taskId"`
@@ -85,14 +85,14 @@ type taskAck struct {
 	ResultType string `json:"resultType"`
 }
 
-// runAsTask makes the call and answers with a task once people are asked, or the
-// client's time is over. What ends before is answered as it is.
+// runAsTask makes the call and answers with a task once approval is pending or the client's timeout
+// is reached. A call that ends before is answered directly.
 func (q *request) runAsTask(ctx context.Context, w *watch, stay resume.Stay) (mcp.Result, error) {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	t := &task{owner: q.owner(), created: time.Now().UTC(), cancel: cancel, status: taskWorking, done: make(chan struct{})}
 	t.changed = t.created
 	becomes := newLeaving()
-	q.sub.Peer.Ask, q.sub.Peer.Takes = nil, tool.Takes{} // tasks pass no questions on
+	q.sub.Peer.Ask, q.sub.Peer.Takes = nil, tool.Takes{} // tasks forward no requests
 	tasks := q.face.tasks
 	tasks.running.Go(func() {
 		defer cancel(nil)
@@ -129,7 +129,7 @@ func (q *request) runAsTask(ctx context.Context, w *watch, stay resume.Stay) (mc
 	return tasks.message(t, "task"), nil
 }
 
-// note follows the call of a task.
+// note processes the events of a task's call.
 func (ts *tasks) note(t *task, e call.Event) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -137,7 +137,7 @@ func (ts *tasks) note(t *task, e call.Event) {
 	case e.Proposed != nil:
 		t.id = e.Proposed.ProposalID
 	case e.Asked != nil && e.Asked.State == approval.Pending:
-		t.says = fmt.Sprintf("waiting for a person until %s: palyra approve %s", e.Asked.ExpiresAt.Format(time.RFC3339), e.Asked.ID)
+		t.says = fmt.Sprintf("waiting for approval until %s: palyra approve %s", e.Asked.ExpiresAt.Format(time.RFC3339), e.Asked.ID)
 	case e.Decision != nil && e.Decision.Allowed:
 		t.says = "the tool runs"
 	default:
@@ -146,7 +146,7 @@ func (ts *tasks) note(t *task, e call.Event) {
 	t.changed = time.Now().UTC()
 }
 
-// ended keeps the end of a task for its client.
+// ended keeps the result of a task for its client.
 func (ts *tasks) ended(t *task, q *request, o call.Outcome, err error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -168,7 +168,7 @@ func (ts *tasks) ended(t *task, q *request, o call.Outcome, err error) {
 	})
 }
 
-// keep makes a task one that its client can ask for.
+// keep stores a task for its client.
 func (ts *tasks) keep(t *task) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -208,7 +208,7 @@ func (ts *tasks) message(t *task, kind string) *taskMessage {
 	return m
 }
 
-// end cancels what goes on, and waits for it. What waits for people stays pending.
+// end cancels the running tasks and waits for them. Pending approvals stay pending.
 func (ts *tasks) end() {
 	ts.mu.Lock()
 	for _, t := range ts.byID {
@@ -219,11 +219,11 @@ func (ts *tasks) end() {
 }
 
 func noTask(id string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no task " + clipped(id)}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown task: " + clipped(id)}
 }
 
 // addTaskMethods answers tasks/get, tasks/update and tasks/cancel.
-func (f *Face) addTaskMethods(s *mcp.Server) {
+func (f *Server) addTaskMethods(s *mcp.Server) {
 	get := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskMessage, error) {
 		return f.getTask(ctx, p)
 	}
@@ -231,7 +231,7 @@ func (f *Face) addTaskMethods(s *mcp.Server) {
 		if _, err := f.getTask(ctx, p); err != nil {
 			return nil, err
 		}
-		return &taskAck{ResultType: complete}, nil // no task of ours asks for anything
+		return &taskAck{ResultType: complete}, nil // tasks request no input
 	}
 	cancel := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskAck, error) {
 		return f.cancelTask(ctx, p)
@@ -242,12 +242,12 @@ func (f *Face) addTaskMethods(s *mcp.Server) {
 		mcp.AddReceivingCustomMethod(s, "tasks/cancel", cancel),
 	} {
 		if err != nil {
-			panic(err) // names that are the protocol's own: a fault of this file
+			panic(err) // these names are the protocol's own
 		}
 	}
 }
 
-func (f *Face) getTask(ctx context.Context, p *taskParams) (*taskMessage, error) {
+func (f *Server) getTask(ctx context.Context, p *taskParams) (*taskMessage, error) {
 	v := visitFrom(ctx)
 	if v == nil || p == nil {
 		return nil, noTask("")
@@ -258,22 +258,22 @@ func (f *Face) getTask(ctx context.Context, p *taskParams) (*taskMessage, error)
 	return f.pastTask(ctx, v, p.TaskID)
 }
 
-// pastTask is a task of before the gateway's start, as the journal has it. Its result
-// is with its attestation.
-func (f *Face) pastTask(ctx context.Context, v *visit, id string) (*taskMessage, error) {
+// pastTask returns a task from before the gateway's start, as journaled. Its result is in its
+// attestation.
+func (f *Server) pastTask(ctx context.Context, v *httpRequest, id string) (*taskMessage, error) {
 	past, err := f.Pipeline.PastCall(ctx, id)
 	if err != nil || past.Caller.Principal != v.caller.Principal.String() || past.Proposed == nil || past.Proposed.DeviceID != v.caller.DeviceID {
 		return nil, noTask(id)
 	}
 	if past.Live {
-		return nil, noTask(id) // it is a call, and was made as no task
+		return nil, noTask(id) // the call was not made as a task
 	}
 	m := &taskMessage{ResultType: complete, TaskID: id, Status: taskFailed}
 	if len(past.Steps) > 0 {
 		m.CreatedAt = past.Steps[0].At.UTC().Format(time.RFC3339Nano)
 		m.LastUpdatedAt = past.Steps[len(past.Steps)-1].At.UTC().Format(time.RFC3339Nano)
 	}
-	why := "the gateway stopped while the call waited; make it again"
+	why := "the gateway stopped while the call was waiting; repeat the call"
 	if past.Attested != nil {
 		why = "the result is in attestation " + past.Attested.AttestationID
 	}
@@ -283,7 +283,7 @@ func (f *Face) pastTask(ctx context.Context, v *visit, id string) (*taskMessage,
 	return m, nil
 }
 
-func (f *Face) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error) {
+func (f *Server) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error) {
 	v := visitFrom(ctx)
 	if v == nil || p == nil {
 		return nil, noTask("")

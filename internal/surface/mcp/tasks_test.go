@@ -53,7 +53,7 @@ func TestTasks(t *testing.T) {
 		t.Fatalf("answered %v", answer)
 	}
 	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
-		if got := errorIn(w.task("other", method, id)); !strings.Contains(got, "no task") {
+		if got := errorIn(w.task("other", method, id)); !strings.Contains(got, "unknown task") {
 			t.Errorf("%s by somebody else: %q", method, got)
 		}
 	}
@@ -76,7 +76,7 @@ func TestTasks(t *testing.T) {
 	if got := w.ends(id); got["status"] != "cancelled" {
 		t.Errorf("a cancelled task: %v", got)
 	}
-	if got := errorIn(w.task("", "tasks/get", "01JNA3Q0G0DEV1CE0000000009")); !strings.Contains(got, "no task") {
+	if got := errorIn(w.task("", "tasks/get", "01JNA3Q0G0DEV1CE0000000009")); !strings.Contains(got, "unknown task") {
 		t.Errorf("of none: %q", got)
 	}
 	// Who did not declare them gets none.
@@ -85,9 +85,9 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// A client with sessions that goes away leaves its call waiting, and nothing runs
-// until somebody comes back.
-func TestClientThatGoesAway(t *testing.T) {
+// TestClientDisconnects: a client with sessions that disconnects leaves its call waiting, and
+// nothing runs until a client resumes it.
+func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	began := make(chan struct{}, 1)

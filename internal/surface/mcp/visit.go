@@ -13,31 +13,29 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// LimitHeader is where a client, or who configured it, says how long it waits for a
-// call: a duration of Go such as "11m", "0" for as long as it takes.
+// LimitHeader is the client's timeout for a call, as a Go duration such as "11m"; "0" means none.
 const LimitHeader = "Palyra-Call-Limit"
 
-// visit is what the gateway knows of one HTTP request. The library keeps the context of
-// the request that began a session for all that follow, so that what is of each request
-// alone travels beside it.
-type visit struct {
+// httpRequest is the state of one HTTP request. The library keeps the context of the request that began a
+// session for all that follow, so the state of each request is passed separately.
+type httpRequest struct {
 	caller access.Caller
-	// base is the address of the gateway as the client has it: "https://HOST:PORT".
+	// base is the client's base URL of the gateway: "https://HOST:PORT".
 	base string
-	// limit is what the client says of its time for a call, nil when it says nothing.
+	// limit is the client's timeout for a call, nil if not specified.
 	limit *time.Duration
-	// gone is closed when the request ends; why says what ended it, and whenGone has
-	// something done then, unless it is stopped.
+	// gone is closed when the request ends; why returns the cause, and whenGone calls a function
+	// then, unless it is stopped.
 	gone     <-chan struct{}
 	why      func() error
 	whenGone func(do func()) (stop func() bool)
-	// answered is true once all that the client is still told is the answer.
+	// answered is true once only the response remains to be sent.
 	answered atomic.Bool
 }
 
-func (f *Face) visitOf(r *http.Request) *visit {
+func (f *Server) httpRequestOf(r *http.Request) *httpRequest {
 	ctx := r.Context()
-	v := &visit{
+	v := &httpRequest{
 		caller: f.Caller(ctx), gone: ctx.Done(), why: func() error { return context.Cause(ctx) },
 		whenGone: func(do func()) func() bool { return context.AfterFunc(ctx, do) },
 	}
@@ -56,8 +54,8 @@ func (f *Face) visitOf(r *http.Request) *visit {
 	return v
 }
 
-// cut is why the gateway itself ended the request, nil when it did not.
-func (v *visit) cut() *reason.Error {
+// cut returns why the gateway itself ended the request, or nil.
+func (v *httpRequest) cut() *reason.Error {
 	var known *reason.Error
 	errors.As(v.why(), &known)
 	return known
@@ -65,30 +63,29 @@ func (v *visit) cut() *reason.Error {
 
 type visitKey struct{}
 
-func withVisit(ctx context.Context, v *visit) context.Context {
+func withVisit(ctx context.Context, v *httpRequest) context.Context {
 	return context.WithValue(ctx, visitKey{}, v)
 }
 
-func visitFrom(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
+func visitFrom(ctx context.Context) *httpRequest {
+	v, _ := ctx.Value(visitKey{}).(*httpRequest)
 	return v
 }
 
-// extraVisit is under which name a visit travels with the library's token.
+// extraVisit is the key of the visit in the library's token.
 const extraVisit = "visit"
 
-// into is the request as the library gets it: with the visit, and without the
-// credential, which no handler behind it is to see. The library looks for a token to
-// bind sessions to, and gets one that means nothing.
-func (v *visit) into(r *http.Request) *http.Request {
+// into returns the request for the library: with the visit, and without the credential, which later
+// handlers must not see. The library binds sessions to a token; it receives a placeholder.
+func (v *httpRequest) into(r *http.Request) *http.Request {
 	r = r.Clone(withVisit(r.Context(), v))
 	r.Header.Set("Authorization", "Bearer identified")
 	r.Header.Del("Cookie")
 	return r
 }
 
-// verified is the token of a request that was identified before. Its UserID keeps
-// others than who began a session away from it.
+// verified returns the token of an authenticated request. Its UserID prevents access to a session
+// by others than its creator.
 func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 	v := visitFrom(ctx)
 	if v == nil || v.caller.Principal.IsZero() {
@@ -97,13 +94,13 @@ func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, 
 	return &auth.TokenInfo{UserID: v.owner(), Extra: map[string]any{extraVisit: v}}, nil
 }
 
-// owner says to whom sessions and tasks belong: the credential, and whose it is.
-func (v *visit) owner() string { return v.caller.Principal.String() + " " + v.caller.DeviceID }
+// owner identifies the owner of sessions and tasks: the principal and its credential.
+func (v *httpRequest) owner() string { return v.caller.Principal.String() + " " + v.caller.DeviceID }
 
-func visitIn(t *auth.TokenInfo) *visit {
+func visitIn(t *auth.TokenInfo) *httpRequest {
 	if t == nil {
 		return nil
 	}
-	v, _ := t.Extra[extraVisit].(*visit)
+	v, _ := t.Extra[extraVisit].(*httpRequest)
 	return v
 }

@@ -13,16 +13,15 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// everySoOften is how long a client hears nothing of a call that goes on. Some end a
-// call of which they hear nothing.
+// everySoOften is the interval of progress notifications. Some clients end a call without them.
 const everySoOften = 10 * time.Second
 
-// watch tells a client how its call goes, and asks it, while one request lasts.
+// watch reports the progress of a call to its client and asks it, for the duration of one request.
 type watch struct {
 	q *request
-	// token is what the client wants to hear by, nil when it does not.
+	// token is the client's progress token, nil if it has none.
 	token any
-	// send has the request's context, so that what is sent arrives at its stream.
+	// send has the request's context, so that notifications go to its stream.
 	send func(*mcp.ProgressNotificationParams)
 	ask  func(approvalID, message, url string) (stop func())
 
@@ -30,7 +29,7 @@ type watch struct {
 	sent  float64
 	says  string
 	asked *approval.Record
-	// answered ends the question at the client.
+	// answered ends the request at the client.
 	answered func()
 	over     chan struct{}
 	ticking  sync.WaitGroup
@@ -38,7 +37,7 @@ type watch struct {
 
 func (q *request) watch(ctx context.Context) *watch {
 	w := &watch{q: q, token: q.token, says: "the call is being decided", over: make(chan struct{})}
-	w.send = func(p *mcp.ProgressNotificationParams) { _ = q.session.NotifyProgress(ctx, p) } // who is gone hears nothing
+	w.send = func(p *mcp.ProgressNotificationParams) { _ = q.session.NotifyProgress(ctx, p) } // a disconnected client receives nothing
 	w.ask = func(id, message, url string) func() { return q.open(ctx, id, message, url) }
 	if w.token != nil {
 		w.ticking.Go(w.tick)
@@ -46,7 +45,7 @@ func (q *request) watch(ctx context.Context) *watch {
 	return w
 }
 
-// tick repeats where the call is.
+// tick repeats the state of the call.
 func (w *watch) tick() {
 	ticker := time.NewTicker(everySoOften)
 	defer ticker.Stop()
@@ -63,7 +62,7 @@ func (w *watch) tick() {
 	}
 }
 
-// tell sends one notification. Their numbers only grow.
+// tell sends one notification. The progress numbers increase monotonically.
 func (w *watch) tell(message string) {
 	if w.token == nil {
 		return
@@ -74,8 +73,8 @@ func (w *watch) tell(message string) {
 	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: w.sent, Message: message})
 }
 
-// progress relays what runs the call says. Its numbers are the tool's own and need not
-// go on from ours, so that those that would go back are raised.
+// progress forwards the progress of the tool. Its numbers may be lower than the previous ones, and
+// are then raised.
 func (w *watch) progress(p tool.Progress) {
 	if w.token == nil {
 		return
@@ -90,12 +89,12 @@ func (w *watch) progress(p tool.Progress) {
 	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: p.Done, Total: p.Total, Message: p.Message})
 }
 
-// heeds reports whether observe does something that the client notices at once.
-func (w *watch) heeds(e call.Event) bool {
+// delivers reports whether observe sends something to the client for the event.
+func (w *watch) delivers(e call.Event) bool {
 	return e.Asked != nil || e.Resolved != nil || e.Decision != nil && w.token != nil
 }
 
-// observe follows the events of the call.
+// observe processes the events of the call.
 func (w *watch) observe(e call.Event) {
 	switch {
 	case e.Asked != nil && e.Asked.State == approval.Pending:
@@ -107,9 +106,9 @@ func (w *watch) observe(e call.Event) {
 	}
 }
 
-// begin tells of a question, and opens it where the client can be asked while it waits.
+// begin reports a pending approval, and opens it at a client that can be asked while it waits.
 func (w *watch) begin(a *approval.Record) {
-	says := fmt.Sprintf("waiting for a person until %s: palyra approve %s", a.ExpiresAt.Format(time.RFC3339), a.ID)
+	says := fmt.Sprintf("waiting for approval until %s: palyra approve %s", a.ExpiresAt.Format(time.RFC3339), a.ID)
 	w.state(says)
 	w.mu.Lock()
 	w.asked = a
@@ -129,7 +128,7 @@ func (w *watch) state(says string) {
 	w.says = says
 }
 
-// stop ends a question that was answered, or is not the client's any more.
+// stop ends a request that was answered or moved away from the client.
 func (w *watch) stop() {
 	w.mu.Lock()
 	stop := w.answered
@@ -140,14 +139,14 @@ func (w *watch) stop() {
 	}
 }
 
-// waitsFor is the approval that the call waits for, nil for none.
+// waitsFor returns the approval that the call waits for, nil for none.
 func (w *watch) waitsFor() *approval.Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
 }
 
-// end ends what the request began.
+// end ends everything that the request started.
 func (w *watch) end() {
 	w.stop()
 	close(w.over)

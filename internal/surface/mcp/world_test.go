@@ -31,10 +31,10 @@ import (
 // who is the header by which a test says who calls, in the place of a credential.
 const who = "Test-Who"
 
-// world is a Face before real stages, on a listener of its own.
+// world is a Server with real stages, on its own listener.
 type world struct {
 	t       testing.TB
-	face    *mcpserver.Face
+	face    *mcpserver.Server
 	http    *httptest.Server
 	engine  *policy.Engine
 	options policytest.Options
@@ -149,7 +149,7 @@ func (w *world) reload(policies string) {
 	w.face.Changed()
 }
 
-// as adds headers to what a client sends.
+// as adds headers to a client's requests.
 type as struct{ headers http.Header }
 
 func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -160,7 +160,7 @@ func (a as) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// client is a client of the official SDK, and what it was told and asked.
+// client is a client of the official SDK, with the messages and requests that it received.
 type client struct {
 	*mcp.ClientSession
 	w        *world
@@ -173,7 +173,7 @@ type client struct {
 	answer func(*mcp.ElicitParams) *mcp.ElicitResult
 }
 
-// clientConfig says what a client is like.
+// clientConfig configures a client.
 type clientConfig struct {
 	revision string
 	name     string
@@ -255,7 +255,7 @@ func (m made) text() string {
 	return all
 }
 
-// call is what the gateway says of a call.
+// call is the gateway's view of a call.
 func (m made) call() map[string]string {
 	out := map[string]string{}
 	if m.CallToolResult == nil {

@@ -10,13 +10,13 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Description is a notice as a target is told of it: what its Include lets through.
+// Description is a notice in the form that a target receives, limited by the Include of the target.
 type Description struct {
 	Kind     Kind      `json:"kind"`
 	Severity string    `json:"severity"`
 	Text     string    `json:"text"`
 	At       time.Time `json:"at"`
-	// Event is the sequence number in the journal.
+	// Event is the sequence number of the event in the journal.
 	Event    int64     `json:"event,omitempty"`
 	Subject  string    `json:"subject,omitempty"`
 	Actor    string    `json:"actor,omitempty"`
@@ -40,23 +40,22 @@ type Question struct {
 	ExpiresAt   time.Time      `json:"expires_at"`
 	Missing     string         `json:"missing,omitempty"`
 	DecidedBy   string         `json:"decided_by,omitempty"`
-	// Summary and RequesterReason are there from IncludeSummary on, the others with
-	// IncludeFull alone. What asked wrote them.
+	// Summary and RequesterReason are set for IncludeSummary and IncludeFull, and the following
+	// fields only for IncludeFull. Their text comes from the requester.
 	Summary string `json:"summary,omitempty"`
-	// RequesterReason is why the requester wants the call, in their own words; nobody
-	// checked them.
+	// RequesterReason is the requester's own reason for the call. It is not verified.
 	RequesterReason string          `json:"requester_reason,omitempty"`
 	Command         string          `json:"command_line,omitempty"`
 	Arguments       json.RawMessage `json:"arguments,omitempty"`
 	Diff            string          `json:"diff,omitempty"`
-	// Truncated says that arguments or diff were too long to be sent.
+	// Truncated is true if the command line, the arguments or the diff was too long and is omitted.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// mostDetail bounds arguments and diff each, in bytes.
+// mostDetail is the highest size in bytes of the command line, the arguments and the diff, each.
 const mostDetail = 64 << 10
 
-// Describe says what the target may be told.
+// Describe returns the parts of the message that the target may receive.
 func (m Message) Describe() Description {
 	n := m.Notice
 	d := Description{Kind: n.Kind, Severity: n.Severity, Text: n.Text, At: n.At, Event: n.Seq, Subject: n.Subject, Actor: n.Actor, Link: n.Link}
@@ -82,7 +81,7 @@ func (m Message) Describe() Description {
 	return d
 }
 
-// fill adds what will run. The prompt is redacted where it was made.
+// fill adds the call itself. The prompt was redacted when it was created.
 func (q *Question) fill(p approval.Prompt) {
 	if len(p.Runs.Argv) > 0 {
 		q.Command = text.Visible(text.ShellQuote(p.Runs.Argv))
@@ -99,8 +98,8 @@ func (q *Question) fill(p approval.Prompt) {
 	}
 }
 
-// Text is a description as plain text for people. What asked wrote part of it, and that
-// stands behind a mark on each line.
+// Text returns a description as plain text. Text that the requester wrote is quoted: each of its
+// lines starts with a mark.
 func Text(d Description) string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -114,9 +113,9 @@ func Text(d Description) string {
 		field("approval", q.ID)
 		field("state", string(q.State))
 		field("tool", q.Tool)
-		field("asked by", q.RequestedBy)
+		field("requested by", q.RequestedBy)
 		if q.OnBehalfOf != q.RequestedBy {
-			field("for", q.OnBehalfOf)
+			field("on behalf of", q.OnBehalfOf)
 		}
 		field("decided by", q.DecidedBy)
 		field("still needed", q.Missing)
@@ -124,16 +123,16 @@ func Text(d Description) string {
 			field("expires", q.ExpiresAt.UTC().Format(time.RFC3339))
 		}
 		field("digest", q.CallDigest)
-		quote(&b, "what it says of itself", q.Summary)
-		quote(&b, "why, in the requester's own words", q.RequesterReason)
+		quote(&b, "description by the requester", q.Summary)
+		quote(&b, "reason by the requester", q.RequesterReason)
 		quote(&b, "command line", q.Command)
 		quote(&b, "arguments", string(q.Arguments))
 		quote(&b, "diff", q.Diff)
 		if q.Truncated {
-			b.WriteString("\nPart of it is too long to be sent.\n")
+			b.WriteString("\nParts of the call are too long and are omitted.\n")
 		}
 	} else {
-		field("about", d.Subject)
+		field("subject", d.Subject)
 		field("by", d.Actor)
 	}
 	field("time", d.At.UTC().Format(time.RFC3339))
@@ -143,7 +142,7 @@ func Text(d Description) string {
 	return b.String()
 }
 
-// quote writes text of somebody else below a name.
+// quote writes the text of another party below a name.
 func quote(b *strings.Builder, name, content string) {
 	if content == "" {
 		return

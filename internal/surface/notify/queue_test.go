@@ -11,7 +11,7 @@ import (
 	"palyra/internal/surface/notify/notifytest"
 )
 
-// down is a receiver that is not there.
+// down is an unreachable receiver.
 type down struct{ error }
 
 func (d down) Send(context.Context, notify.Message) (string, error) { return "", d.error }
@@ -20,9 +20,9 @@ func target(kind string) notify.Target {
 	return notify.Target{Name: "ops", Type: kind, MinSeverity: "low", Include: notify.IncludeNone, Sender: down{context.DeadlineExceeded}}
 }
 
-// TestRoomInTheQueue: requests of agents leave room in the queue of a target that is behind for
-// what else happens, and that for a freeze.
-func TestRoomInTheQueue(t *testing.T) {
+// TestQueueReservesCapacity: in the queue of an unreachable target, approvals leave room for other
+// notices, and those leave room for a freeze.
+func TestQueueReservesCapacity(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		waiting     int
@@ -47,7 +47,7 @@ func TestRoomInTheQueue(t *testing.T) {
 	}
 }
 
-// state is that of the newest delivery of a kind that is not of Fill, "" for none.
+// state returns the state of the newest delivery of a kind that is not of Fill, "" for none.
 func state(t *testing.T, w *notifytest.World, kind notify.Kind) notify.State {
 	t.Helper()
 	for _, d := range must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Target: "ops", Size: 5}))(t) {
@@ -58,8 +58,8 @@ func state(t *testing.T, w *notifytest.World, kind notify.Kind) notify.State {
 	return ""
 }
 
-// TestEndLeavesTheQueue: a question that ends before people were told of it leaves the queue of
-// a receiver that is not there; the queue of a webhook keeps both, as a record.
+// TestEndLeavesTheQueue: a question that ends before it was delivered leaves the queue of an
+// unreachable receiver. The queue of a webhook keeps both notices, as a record.
 func TestEndLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]notify.State{notify.Email: notify.Superseded, notify.Webhook: notify.Queued} {

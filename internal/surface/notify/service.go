@@ -18,62 +18,64 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Journal is read for what happens (journal.Log).
+// Journal returns events (journal.Log).
 type Journal interface {
 	Head() journal.Head
 	Follow(ctx context.Context, after int64, fn func(journal.Event) error) error
 	Get(ctx context.Context, seq int64) (journal.Event, error)
 }
 
-// Approvals are read for what is asked (approval.Desk).
+// Approvals returns approvals (approval.Desk).
 type Approvals interface {
 	Get(ctx context.Context, id string) (approval.Record, error)
 }
 
-// Config is what a Service stands on.
+// Config is the configuration of a Service.
 type Config struct {
 	Store     Store
 	Journal   Journal
 	Approvals Approvals
 	Targets   []Target
-	// Link leads to an approval, "" to the gateway; nil for nowhere.
+	// Link returns the URL of an approval, or of the gateway for "". nil disables links.
 	Link func(approval string) string
 	Now  func() time.Time
 	Log  *slog.Logger
 }
 
-// Service tells targets what happens.
+// Service delivers notices to targets.
 type Service struct {
 	use Config
-	// wake has one per target.
+	// wake has one channel for each target.
 	wake map[string]chan struct{}
 
 	mu sync.Mutex
-	// last is how the last try at each target ended, "" for well.
+	// last is the error of the last attempt at each target, "" after a success.
 	last map[string]string
 }
 
 const (
-	// mostQueued bounds what one target is owed. What comes beyond is dropped, and said.
+	// mostQueued is the highest number of queued deliveries of a target. Further deliveries are
+	// dropped, and the drop is recorded.
 	mostQueued = 1000
-	// mostAsked is how much of it approvals may take, which agents ask for, and mostOrdinary
-	// all that is not critical, so that there is room for a freeze.
+	// mostAsked is the queue length from which notices of approvals, whose number depends on
+	// agents, are dropped. mostOrdinary is the same for other deliveries below critical, so that
+	// the notice of a freeze always has room.
 	mostAsked, mostOrdinary = 800, 950
-	// tooOld is the age from which an event is news to nobody.
+	// tooOld is the age from which an event is no longer delivered.
 	tooOld = 24 * time.Hour
-	// keepFor is how long deliveries that ended are listed.
+	// keepFor is how long ended deliveries remain in the store.
 	keepFor = 30 * 24 * time.Hour
-	// patience bounds one try.
+	// patience is the timeout of one attempt.
 	patience = 20 * time.Second
-	// mostProblem bounds what is kept of an error, in bytes.
+	// mostProblem is the highest length of a stored error, in bytes.
 	mostProblem = 300
-	// storePause is how long a store that failed is left alone.
+	// storePause is the wait after a failure of the store.
 	storePause = 5 * time.Second
-	// saveEvery is after how many events that nobody is told of the place is kept.
+	// saveEvery is the number of events without deliveries after which the cursor is stored.
 	saveEvery = 2000
 )
 
-// New returns a service. Nothing is sent before Run.
+// New returns a service. It sends nothing before Run.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -85,16 +87,16 @@ func New(c Config) *Service {
 	return s
 }
 
-// Run tells targets until ctx ends. It returns nil but for a bug: what fails here stops
-// nothing else.
+// Run delivers notices until ctx ends. It returns nil unless the program has a bug, so that a
+// delivery failure does not stop the daemon.
 func (s *Service) Run(ctx context.Context) error {
 	if len(s.use.Targets) == 0 {
 		return s.use.Store.ForgetCursor(ctx)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.keepOn(ctx, "what happens is not queued for notifications", s.follow) })
+	group.Go(func() error { return s.repeat(ctx, "events are not queued for notifications", s.follow) })
 	for _, t := range s.use.Targets {
-		group.Go(func() error { return s.serve(ctx, t) })
+		group.Go(func() error { return s.deliverAll(ctx, t) })
 		if r, is := t.Sender.(Runner); is {
 			group.Go(func() error { return r.Run(ctx) })
 		}
@@ -102,21 +104,21 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// keepOn does something again until ctx ends, with a pause after each failure.
-func (s *Service) keepOn(ctx context.Context, failing string, do func(context.Context) error) error {
+// repeat repeats a function until ctx ends, with a pause after each failure.
+func (s *Service) repeat(ctx context.Context, failing string, do func(context.Context) error) error {
 	for {
 		err := do(ctx)
 		if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
 			return nil //nolint:nilerr // the daemon ends, and so does this
 		}
-		s.use.Log.WarnContext(ctx, "notices wait", slog.String("problem", failing), slog.Any("error", err))
+		s.use.Log.WarnContext(ctx, "notifications are delayed", slog.String("problem", failing), slog.Any("error", err))
 		if !pause(ctx, storePause, nil) {
 			return nil
 		}
 	}
 }
 
-// pause waits, and ends early when something comes over wake; false when ctx ended.
+// pause waits for d or until wake receives. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -129,7 +131,7 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// follow queues what happens for those who want to be told.
+// follow queues the deliveries of new events.
 func (s *Service) follow(ctx context.Context) error {
 	after, err := s.use.Store.NotifyCursor(ctx)
 	if err != nil {
@@ -143,7 +145,7 @@ func (s *Service) follow(ctx context.Context) error {
 	}
 	saved := after
 	return s.use.Journal.Follow(ctx, after, func(e journal.Event) error {
-		list, err := s.owed(ctx, e)
+		list, err := s.deliveriesOf(ctx, e)
 		if err != nil || len(list) == 0 && e.Seq-saved < saveEvery {
 			return err
 		}
@@ -152,21 +154,21 @@ func (s *Service) follow(ctx context.Context) error {
 	})
 }
 
-// owed are the deliveries that an event makes. The end of a question takes the question out of
-// the queue, but for webhooks, which are a record of all that happened.
-func (s *Service) owed(ctx context.Context, e journal.Event) (list []Delivery, err error) {
-	n, is := of(e)
+// deliveriesOf returns the deliveries of an event. An event that closes an approval removes the
+// approval's notice from the queue, except for webhooks, which receive every notice.
+func (s *Service) deliveriesOf(ctx context.Context, e journal.Event) (list []Delivery, err error) {
+	n, is := noticeOf(e)
 	if now := s.use.Now(); !is || now.Sub(e.At) > tooOld {
 		return nil, nil
 	}
-	if n.Severity == "" { // the answers do not say it again
+	if n.Severity == "" { // events of answers have no severity
 		n.Severity = "high"
 		if r, err := s.use.Approvals.Get(ctx, n.Subject); err == nil {
 			n.Severity = r.Severity
 		}
 	}
 	for _, t := range s.use.Targets {
-		wants := t.wants(n.Kind, n.Severity)
+		wants := t.accepts(n.Kind, n.Severity)
 		if n.Closes() && t.Type != Webhook {
 			asked, found, err := s.use.Store.AskedDelivery(ctx, t.Name, n.Subject)
 			if err == nil && found && asked.State == Queued {
@@ -196,7 +198,7 @@ func (s *Service) delivery(t Target, n Notice) Delivery {
 	return d
 }
 
-// queue keeps deliveries, and drops those of targets that are too far behind.
+// queue stores deliveries. It drops deliveries to targets whose queue is full.
 func (s *Service) queue(ctx context.Context, cursor int64, list []Delivery) error {
 	var events []event.Draft
 	if len(list) > 0 {
@@ -205,13 +207,13 @@ func (s *Service) queue(ctx context.Context, cursor int64, list []Delivery) erro
 			return err
 		}
 		for i, d := range list {
-			if waiting[d.Target] < room(d) {
+			if waiting[d.Target] < queueLimit(d) {
 				waiting[d.Target]++
 				continue
 			}
-			d.State, d.EndedAt, d.Problem = Dropped, d.QueuedAt, fmt.Sprintf("%d others wait for this target", waiting[d.Target])
+			d.State, d.EndedAt, d.Problem = Dropped, d.QueuedAt, fmt.Sprintf("the queue of this target is full (%d deliveries)", waiting[d.Target])
 			list[i] = d
-			draft, err := d.ended()
+			draft, err := d.endEvent()
 			if err != nil {
 				return err
 			}
@@ -222,13 +224,13 @@ func (s *Service) queue(ctx context.Context, cursor int64, list []Delivery) erro
 		return err
 	}
 	for _, d := range list {
-		s.stir(d.Target)
+		s.wakeTarget(d.Target)
 	}
 	return nil
 }
 
-// room is how many may wait for a target before a delivery is dropped.
-func room(d Delivery) int {
+// queueLimit returns the queue length from which a delivery is dropped.
+func queueLimit(d Delivery) int {
 	switch {
 	case d.Approval != "":
 		return mostAsked
@@ -239,20 +241,20 @@ func room(d Delivery) int {
 	}
 }
 
-func (s *Service) stir(target string) {
+func (s *Service) wakeTarget(target string) {
 	select {
 	case s.wake[target] <- struct{}{}:
 	default:
 	}
 }
 
-// deliveryPayload is of event.Notified.
+// deliveryPayload is the payload of event.Notified.
 type deliveryPayload struct {
 	Delivery string `json:"delivery_id"`
 	Target   string `json:"target"`
 	Kind     Kind   `json:"kind"`
 	Severity string `json:"severity"`
-	// Event is the sequence number of what was told.
+	// Event is the sequence number of the event of the notice.
 	Event    int64  `json:"event,omitempty"`
 	Approval string `json:"approval_id,omitempty"`
 	State    State  `json:"state"`
@@ -260,17 +262,17 @@ type deliveryPayload struct {
 	Problem  string `json:"problem,omitempty"`
 }
 
-// ended journals what became of a delivery.
-func (d Delivery) ended() (event.Draft, error) {
+// endEvent returns the event that records the end of a delivery.
+func (d Delivery) endEvent() (event.Draft, error) {
 	return event.DraftOf(event.Notified, journal.Daemon, d.ID, deliveryPayload{
 		Delivery: d.ID, Target: d.Target, Kind: d.Kind, Severity: d.Severity, Event: d.Seq, Approval: d.Approval, State: d.State, Attempts: d.Attempts, Problem: d.Problem,
 	})
 }
 
-// serve brings a target what it is owed, one after the other.
-func (s *Service) serve(ctx context.Context, t Target) error {
+// deliverAll sends the queued deliveries of a target one after the other.
+func (s *Service) deliverAll(ctx context.Context, t Target) error {
 	for {
-		wait, err := s.step(ctx, t)
+		wait, err := s.deliverNext(ctx, t)
 		if err != nil {
 			wait = storePause
 			if ctx.Err() == nil && reason.Of(err) != reason.ShuttingDown {
@@ -283,11 +285,11 @@ func (s *Service) serve(ctx context.Context, t Target) error {
 	}
 }
 
-// idle is how often a target that is owed nothing is looked at.
+// idle is the interval at which an empty queue is checked.
 const idle = time.Hour
 
-// step brings one delivery on its way, and says how long there is nothing to do.
-func (s *Service) step(ctx context.Context, t Target) (time.Duration, error) {
+// deliverNext attempts the next delivery, and returns how long to wait before the next step.
+func (s *Service) deliverNext(ctx context.Context, t Target) (time.Duration, error) {
 	d, found, err := s.use.Store.NextDelivery(ctx, t.Name)
 	if err != nil {
 		return 0, err
@@ -298,23 +300,23 @@ func (s *Service) step(ctx context.Context, t Target) (time.Duration, error) {
 	if early := d.NextAt.Sub(s.use.Now()); early > 0 {
 		return early, nil
 	}
-	_, err = s.try(ctx, t, d)
+	_, err = s.attempt(ctx, t, d)
 	return 0, err
 }
 
-// try tries one delivery and keeps what came of it.
-func (s *Service) try(ctx context.Context, t Target, d Delivery) (Delivery, error) {
+// attempt attempts one delivery and stores the result.
+func (s *Service) attempt(ctx context.Context, t Target, d Delivery) (Delivery, error) {
 	n, err := s.notice(ctx, d)
 	if err != nil {
 		return d, err
 	}
 	m := Message{ID: d.ID, Notice: n, Include: t.Include}
-	idle := d.Kind == ApprovalAsked && late(t, n)
+	idle := d.Kind == ApprovalAsked && isAnswered(t, n)
 	if n.Closes() && changes(t.Sender) {
-		if m.Ref, err = s.changed(ctx, t, d); err != nil {
+		if m.Ref, err = s.askedRef(ctx, t, d); err != nil {
 			return d, err
 		}
-		idle = m.Ref == "" && !t.wants(d.Kind, d.Severity)
+		idle = m.Ref == "" && !t.accepts(d.Kind, d.Severity)
 	}
 	if idle {
 		d.State, d.EndedAt = Superseded, s.now()
@@ -323,15 +325,15 @@ func (s *Service) try(ctx context.Context, t Target, d Delivery) (Delivery, erro
 	return s.send(ctx, t, d, m)
 }
 
-// late reports whether a question comes too late for a target. A webhook is a record of
-// all that happened; people are not asked what is answered.
-func late(t Target, n Notice) bool {
+// isAnswered reports whether an approval is no longer pending, so that its notice need not be
+// delivered. It is always false for webhooks, which receive every notice.
+func isAnswered(t Target, n Notice) bool {
 	return t.Type != Webhook && (n.Approval == nil || n.Approval.State != approval.Pending)
 }
 
-// changed is the message that asked what is answered now. One that was not sent yet is
-// not sent any more.
-func (s *Service) changed(ctx context.Context, t Target, d Delivery) (ref string, err error) {
+// askedRef returns the reference of the message that asked for the now closed approval. If that
+// message is still queued, askedRef supersedes it and returns "".
+func (s *Service) askedRef(ctx context.Context, t Target, d Delivery) (ref string, err error) {
 	asked, found, err := s.use.Store.AskedDelivery(ctx, t.Name, d.Approval)
 	if err != nil || !found || asked.State != Queued {
 		return asked.Ref, err
@@ -340,13 +342,13 @@ func (s *Service) changed(ctx context.Context, t Target, d Delivery) (ref string
 	return "", s.put(ctx, asked)
 }
 
-// send sends a message and keeps what came of it.
+// send sends a message and stores the result.
 func (s *Service) send(ctx context.Context, t Target, d Delivery, m Message) (Delivery, error) {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ref, err := t.Sender.Send(try, m)
 	if ctx.Err() != nil && err != nil {
-		return d, ctx.Err() // tried again after the start
+		return d, ctx.Err() // attempted again after the restart
 	}
 	d.Attempts++
 	s.note(t.Name, err)
@@ -355,22 +357,22 @@ func (s *Service) send(ctx context.Context, t Target, d Delivery, m Message) (De
 		return d, s.put(ctx, d)
 	}
 	d.Problem = problem(err)
-	never, least := again(err)
-	if never || d.Attempts > len(pauses) || d.Kind == Tested {
+	never, least := nextAttempt(err)
+	if never || d.Attempts > len(retryWaits) || d.Kind == Tested {
 		d.State, d.EndedAt = Failed, s.now()
 		return d, s.put(ctx, d)
 	}
-	d.NextAt = s.now().Add(max(least, pauses[d.Attempts-1]))
+	d.NextAt = s.now().Add(max(least, retryWaits[d.Attempts-1]))
 	return d, s.use.Store.PutDelivery(ctx, d)
 }
 
 func (s *Service) now() time.Time { return s.use.Now().UTC().Truncate(time.Microsecond) }
 
-// problem is an error in a line. What a receiver said may be in it.
+// problem returns an error as one line, because the error may contain text from the receiver.
 func problem(err error) string { return text.Ellipsis(plain(err.Error()), mostProblem) }
 
 func (s *Service) put(ctx context.Context, d Delivery) error {
-	draft, err := d.ended()
+	draft, err := d.endEvent()
 	if err != nil {
 		return err
 	}
@@ -386,17 +388,17 @@ func (s *Service) note(target string, err error) {
 	}
 }
 
-// notice is what a delivery tells, with the approval as it is now.
+// notice returns the notice of a delivery, with the current record of the approval.
 func (s *Service) notice(ctx context.Context, d Delivery) (Notice, error) {
-	n := Notice{Kind: d.Kind, At: d.QueuedAt, Severity: d.Severity, Text: "This is a test of the notifications of palyrad."}
+	n := Notice{Kind: d.Kind, At: d.QueuedAt, Severity: d.Severity, Text: "This is a test notification of palyrad."}
 	if d.Seq > 0 {
 		e, err := s.use.Journal.Get(ctx, d.Seq)
 		if err != nil {
 			return n, err
 		}
 		var is bool
-		if n, is = of(e); !is {
-			n = Notice{Kind: d.Kind, Seq: d.Seq, At: e.At, Subject: e.Subject, Actor: e.Actor, Text: "What happened was erased."}
+		if n, is = noticeOf(e); !is {
+			n = Notice{Kind: d.Kind, Seq: d.Seq, At: e.At, Subject: e.Subject, Actor: e.Actor, Text: "The event was erased."}
 		}
 	}
 	n.Severity = d.Severity
@@ -415,13 +417,13 @@ func (s *Service) notice(ctx context.Context, d Delivery) (Notice, error) {
 	return n, nil
 }
 
-// TargetStatus is a target with how it is.
+// TargetStatus is a target with its state.
 type TargetStatus struct {
 	Target
 	Queued int
-	// Problem is what the last try failed of, "" for nothing.
+	// Problem is the error of the last attempt, "" after a success.
 	Problem string
-	// Connection is that of a target which also listens.
+	// Connection is the connection state of a target whose sender is a Runner.
 	Connection string
 }
 
@@ -448,28 +450,28 @@ func (s *Service) Deliveries(ctx context.Context, f Filter) ([]Delivery, error) 
 	return s.use.Store.Deliveries(ctx, f)
 }
 
-// Test sends a notice to a target at once, and returns what became of it. Its failure is
+// Test sends a test notice to a target immediately, and returns the delivery. A failure is recorded
 // in the delivery.
 func (s *Service) Test(ctx context.Context, target string) (Delivery, error) {
 	i := slices.IndexFunc(s.use.Targets, func(t Target) bool { return t.Name == target })
 	if i < 0 {
-		return Delivery{}, reason.Errorf(reason.NotFound, "there is no notification target %q", target).
-			WithRemedy("`palyra notify list` shows them; [[notify]] in palyra.toml declares them.")
+		return Delivery{}, reason.Errorf(reason.NotFound, "the notification target %q does not exist", target).
+			WithRemedy("List the targets with `palyra notify list`; define them with [[notify]] in palyra.toml.")
 	}
 	t := s.use.Targets[i]
 	d := s.delivery(t, Notice{Kind: Tested, Severity: "low"})
-	d.State = Delivered // until it has failed; it is never in the queue
-	return s.try(ctx, t, d)
+	d.State = Delivered // changed on failure; a test is never queued
+	return s.attempt(ctx, t, d)
 }
 
-// Notices are sentences about targets that cannot be reached.
+// Notices returns a message for each target that cannot be reached.
 func (s *Service) Notices() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
 	for _, t := range s.use.Targets {
 		if problem := s.last[t.Name]; problem != "" {
-			list = append(list, fmt.Sprintf("notifications do not arrive at %s: %s; `palyra notify deliveries` says more", t.Name, problem))
+			list = append(list, fmt.Sprintf("notifications to %s fail: %s; see `palyra notify deliveries`", t.Name, problem))
 		}
 	}
 	return list

@@ -8,99 +8,102 @@ import (
 	"palyra/internal/core/event"
 )
 
-// State is what became of a delivery.
+// State is the state of a delivery.
 type State string
 
-// The states. Queued becomes one of the others.
+// The states. Queued changes to one of the others.
 const (
 	Queued    State = "queued"
 	Delivered State = "delivered"
-	// Failed is that there is no other try.
+	// Failed means that no further attempt follows.
 	Failed State = "failed"
-	// Superseded is that the question was answered before it could be asked there.
+	// Superseded means that the question was answered before it was delivered.
 	Superseded State = "superseded"
-	// Dropped is that the target was behind by too much.
+	// Dropped means that the queue of the target was full.
 	Dropped State = "dropped"
 )
 
 // States lists all.
 var States = []State{Queued, Delivered, Failed, Superseded, Dropped}
 
-// Delivery is one notice for one target.
+// Delivery is the delivery of one notice to one target.
 type Delivery struct {
-	// Position orders deliveries as they were queued.
+	// Position is the order in which deliveries were queued.
 	Position int64
-	// ID is a ULID, and what a receiver knows the delivery by.
+	// ID is a ULID. The receiver sees it as the id of the delivery.
 	ID     string
 	Target string
-	// Seq is of the event that is told, 0 for a test.
+	// Seq is the sequence number of the event, 0 for a test.
 	Seq      int64
 	Kind     Kind
 	Severity string
-	// Approval is the one it is about, "" for none.
+	// Approval is the id of the approval, "" for other notices.
 	Approval string
 	State    State
 	Attempts int
 	QueuedAt time.Time
-	// NextAt is when a queued one is tried, EndedAt when it became what it is.
+	// NextAt is the time of the next attempt of a queued delivery, and EndedAt the time of its
+	// final state.
 	NextAt  time.Time
 	EndedAt time.Time
-	// Problem is what the last try failed of.
+	// Problem is the error of the last attempt.
 	Problem string
-	// Ref names the message where it was delivered.
+	// Ref identifies the delivered message at the receiver.
 	Ref string
 }
 
-// Filter chooses deliveries. An empty field chooses all.
+// Filter selects deliveries. An empty field selects all.
 type Filter struct {
 	Target string
 	States []State
-	// Size is at most 500; Before is the position that they come before, 0 for the newest.
+	// Size is the page size, at most 500. Before is an exclusive upper bound of the position, 0 for
+	// the newest page.
 	Size   int
 	Before int64
 }
 
-// ChatUser says which member a user of a chat is.
+// ChatUser maps a user of a chat to a member.
 type ChatUser struct {
-	// ID is a ULID, which stands in votes where the device does.
+	// ID is a ULID. Votes carry it as their device.
 	ID string
-	// Team and User are Slack's own ids, which never change.
+	// Team and User are Slack's ids, which never change.
 	Team, User string
 	Member     access.Principal
 	By         access.Principal
 	At         time.Time
-	// ConsentedAt is when the member agreed; zero for a user who does not vote yet.
+	// ConsentedAt is the time of the member's consent; zero if the user may not vote yet.
 	ConsentedAt time.Time
 }
 
-// Votes reports whether votes of the user count as the member's.
+// Votes reports whether votes of the user count as votes of the member.
 func (c ChatUser) Votes() bool { return !c.ConsentedAt.IsZero() }
 
-// Store keeps deliveries and chat users.
+// Store stores deliveries and chat users.
 type Store interface {
-	// NotifyCursor is the last event whose deliveries were queued, 0 for none.
+	// NotifyCursor returns the last event whose deliveries were queued, 0 for none.
 	NotifyCursor(ctx context.Context) (int64, error)
-	// QueueDeliveries keeps deliveries, and the cursor with them. One of an event and
-	// target that is there already is left as it is.
+	// QueueDeliveries stores deliveries together with the cursor. An existing delivery of the same
+	// event and target is not changed.
 	QueueDeliveries(ctx context.Context, cursor int64, list []Delivery, events []event.Draft) error
-	// ForgetCursor is for a gateway without targets: what happens meanwhile is told to none.
+	// ForgetCursor resets the cursor of a gateway without targets. Events until a target is
+	// configured are then not delivered.
 	ForgetCursor(ctx context.Context) error
-	// NextDelivery is the queued one of a target that is due first.
+	// NextDelivery returns the queued delivery of a target that is due first.
 	NextDelivery(ctx context.Context, target string) (d Delivery, found bool, err error)
-	// QueuedDeliveries counts those of each target.
+	// QueuedDeliveries returns the number of queued deliveries of each target.
 	QueuedDeliveries(ctx context.Context) (map[string]int, error)
-	// PutDelivery keeps what became of one, with its events. One that is not queued any more
-	// is not superseded: nothing is kept then.
+	// PutDelivery stores the state of a delivery with its events. If the state is Superseded and
+	// the stored delivery is no longer queued, it stores nothing.
 	PutDelivery(ctx context.Context, d Delivery, events ...event.Draft) error
 	// Deliveries returns a page, newest first.
 	Deliveries(ctx context.Context, f Filter) ([]Delivery, error)
-	// AskedDelivery is the one that asked about an approval at a target.
+	// AskedDelivery returns the delivery of the question of an approval to a target.
 	AskedDelivery(ctx context.Context, target, approval string) (d Delivery, found bool, err error)
-	// PruneDeliveries forgets those that ended before a time.
+	// PruneDeliveries deletes the deliveries that ended before a time.
 	PruneDeliveries(ctx context.Context, before time.Time) error
 
 	ChatUsers(ctx context.Context) ([]ChatUser, error)
-	// PutChatUser maps a user, in the place of who was mapped before.
+	// PutChatUser maps a user. It replaces an earlier mapping.
 	PutChatUser(ctx context.Context, u ChatUser, e event.Draft) error
 	DropChatUser(ctx context.Context, id string, e event.Draft) error
 }

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Include says how much of a call a target is told.
+// Include is how much of a call a target receives.
 type Include string
 
-// How much is told.
+// The levels of detail.
 const (
-	// IncludeNone has what the gateway says: tool, severity, who asks, digest, expiry.
+	// IncludeNone includes only facts of the gateway: tool, severity, requester, digest, expiry.
 	IncludeNone Include = "none"
-	// IncludeSummary also has the sentence in which the call is described.
+	// IncludeSummary also includes the description of the call.
 	IncludeSummary Include = "summary"
-	// IncludeFull also has the arguments, without what is a secret or looks like one.
+	// IncludeFull also includes the arguments. Secrets, and values that look like secrets, are
+	// redacted.
 	IncludeFull Include = "full"
 )
 
@@ -27,55 +28,55 @@ const (
 	Email   = "email"
 )
 
-// Target is where notices go, and which.
+// Target is a receiver of notices, with a filter.
 type Target struct {
 	Name, Type string
-	// Events are the kinds that it wants; none is all.
+	// Events are the kinds that the target receives; empty means all.
 	Events      []Kind
 	MinSeverity string
 	Include     Include
-	// Where is the address in one line, without anything secret.
+	// Where is the address as one line, without secrets.
 	Where  string
 	Sender Sender
 }
 
-// wants reports whether the target is told of a kind and severity.
-func (t Target) wants(k Kind, severity string) bool {
+// accepts reports whether the target receives notices of a kind and severity.
+func (t Target) accepts(k Kind, severity string) bool {
 	if k == Tested {
 		return true
 	}
 	return (len(t.Events) == 0 || slices.Contains(t.Events, k)) && AtLeast(severity, t.MinSeverity)
 }
 
-// Message is a notice on its way to a target.
+// Message is a notice for a target.
 type Message struct {
-	// ID is that of the delivery. It is the same at each try.
+	// ID is the id of the delivery. It is the same for each attempt.
 	ID      string
 	Notice  Notice
 	Include Include
-	// Ref is what Send returned for the message that asked about this approval; "" when
-	// there was none.
+	// Ref is the result of Send for the message with the question of this approval, "" if it was
+	// not sent.
 	Ref string
 }
 
-// Sender brings messages to one place.
+// Sender sends messages to one receiver.
 type Sender interface {
-	// Send returns when the message has arrived. ref names it there, for those who can
+	// Send returns when the message has arrived. ref identifies the message, for senders that can
 	// change it later.
 	Send(ctx context.Context, m Message) (ref string, err error)
 }
 
-// Changer is a Sender that changes the message which asked about an approval once that is
-// answered, whatever kinds its target wants.
+// Changer is a Sender that updates the message with a question once the question is answered,
+// independent of the kinds that its target selects.
 type Changer interface {
 	Sender
 	Changes() bool
 }
 
-// Runner is a Sender that also listens.
+// Runner is a Sender that also receives.
 type Runner interface {
 	Run(ctx context.Context) error
-	// Status says in a word or a sentence how it is connected.
+	// Status returns the state of the connection as text.
 	Status() string
 }
 
@@ -84,36 +85,36 @@ func changes(s Sender) bool {
 	return is && c.Changes()
 }
 
-// failure is an error that says whether and when to try again.
+// failure is an error that controls further attempts.
 type failure struct {
 	error
-	forGood bool
-	after   time.Duration
+	permanent bool
+	after     time.Duration
 }
 
-// ForGood marks an error after which there is no other try.
-func ForGood(err error) error { return failure{error: err, forGood: true} }
+// Permanent marks an error after which no further attempt is made.
+func Permanent(err error) error { return failure{error: err, permanent: true} }
 
-// Later marks an error after which there is no other try for a while.
-func Later(err error, d time.Duration) error { return failure{error: err, after: d} }
+// RetryAfter marks an error after which the next attempt waits for at least d.
+func RetryAfter(err error, d time.Duration) error { return failure{error: err, after: d} }
 
 func (f failure) Unwrap() error { return f.error }
 
-// again says when a delivery that failed is tried the next time: never, or after so long
-// at the least.
-func again(err error) (never bool, least time.Duration) {
+// nextAttempt returns when a failed delivery is attempted again: never, or after at least a
+// duration.
+func nextAttempt(err error) (never bool, least time.Duration) {
 	var f failure
 	if errors.As(err, &f) {
-		return f.forGood, min(f.after, longestPause)
+		return f.permanent, min(f.after, longestPause)
 	}
 	return false, 0
 }
 
-// pauses are those between the tries of a delivery. Questions are answered in minutes, so
-// that the first come soon; the last try is ten hours after the first.
-var pauses = []time.Duration{
+// retryWaits are the waits between attempts of a delivery. The first are short, because questions
+// are answered within minutes. The last attempt is about ten hours after the first.
+var retryWaits = []time.Duration{
 	5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour,
 }
 
-// longestPause bounds what a receiver can ask for.
+// longestPause is the longest wait that a receiver can request.
 const longestPause = 6 * time.Hour

@@ -10,32 +10,32 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/lazyregexp"
 	"palyra/internal/core/reason"
 )
 
-// Members says who may act (access.Registry).
+// Members returns members and reports whether they may act (access.Registry).
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 	Get(p access.Principal) (access.Member, bool)
 }
 
-// Consents says whose word a caller's is.
+// Consents checks whether a caller acts for itself.
 type Consents interface {
-	// OwnWord returns nil if the caller speaks for its member alone
-	// (identity.Service.OwnWord).
+	// OwnWord returns nil if no other member can act as the caller (identity.Service.OwnWord).
 	OwnWord(by access.Caller) error
 }
 
-// Users knows which member a user of a chat is. What a chat says of names and mail
-// addresses counts for nothing: an admin maps ids. Whoever maps an account of their own
-// to another member would vote as that member, so a user votes only once the member has
-// consented.
+// Users maps users of a chat to members. Names and mail addresses in the chat are not used: an
+// admin maps ids. An admin who maps their own account to another member could otherwise vote as
+// that member, so a user can vote only after the member has consented.
 type Users struct {
 	store    Store
 	members  Members
 	consents Consents
+	guard    change.Guard
 	now      func() time.Time
 
 	// acting is held while a mapping is changed.
@@ -44,13 +44,13 @@ type Users struct {
 	list   []ChatUser
 }
 
-// NewUsers reads who is mapped.
-func NewUsers(ctx context.Context, store Store, members Members, consents Consents, now func() time.Time) (*Users, error) {
+// NewUsers returns the users with the mappings in the store.
+func NewUsers(ctx context.Context, store Store, members Members, consents Consents, guard change.Guard, now func() time.Time) (*Users, error) {
 	list, err := store.ChatUsers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Users{store: store, members: members, consents: consents, now: now, list: list}, nil
+	return &Users{store: store, members: members, consents: consents, guard: guard, now: now, list: list}, nil
 }
 
 // Find returns the mapping of a user.
@@ -58,13 +58,13 @@ func (u *Users) Find(team, user string) (ChatUser, bool) {
 	return u.find(func(c ChatUser) bool { return c.Team == team && c.User == user })
 }
 
-// Live reports whether a vote that was cast by the mapping with the id counts.
+// Live reports whether votes by the mapping with the id count.
 func (u *Users) Live(id string) bool {
 	c, found := u.find(func(c ChatUser) bool { return c.ID == id })
 	return found && c.Votes()
 }
 
-// Waiting are the mappings to a member that wait for the member's consent.
+// Waiting returns the mappings to a member that wait for the member's consent.
 func (u *Users) Waiting(member access.Principal) []ChatUser {
 	return slices.DeleteFunc(u.List(), func(c ChatUser) bool { return c.Member != member || c.Votes() })
 }
@@ -79,63 +79,66 @@ func (u *Users) find(is func(ChatUser) bool) (ChatUser, bool) {
 	return u.list[i], true
 }
 
-// List returns all by team and user.
+// List returns all mappings, ordered by team and user.
 func (u *Users) List() []ChatUser {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return slices.Clone(u.list)
 }
 
-// Slack's ids.
+// The forms of Slack's ids.
 var (
 	teamForm = lazyregexp.New(`^T[A-Z0-9]{2,30}$`)
 	userForm = lazyregexp.New(`^[UW][A-Z0-9]{2,30}$`)
 )
 
-// ParseChatUser reads "T012AB3CD/U012AB3CD".
+// ParseChatUser parses text such as "T012AB3CD/U012AB3CD".
 func ParseChatUser(text string) (team, user string, err error) {
 	team, user, _ = strings.Cut(text, "/")
 	if !teamForm.MatchString(team) || !userForm.MatchString(user) {
-		return "", "", reason.Errorf(reason.InvalidInput, "%q is no user of Slack: want TEAM/USER by their ids, such as T012AB3CD/U012AB3CD", text).
-			WithRemedy("In Slack, open the profile of the person and choose Copy member ID; the team id begins with T and is in the address of the workspace in a browser.")
+		return "", "", reason.Errorf(reason.InvalidInput, "%q is not a valid Slack user: want TEAM/USER by their ids, such as T012AB3CD/U012AB3CD", text).
+			WithRemedy("In Slack, open the profile of the person and choose Copy member ID. The team id starts with T and is part of the URL of the workspace in a browser.")
 	}
 	return team, user, nil
 }
 
-// mapped is of event.ChatUserMapped, event.ChatUserGone and event.ChatConsent.
-type mapped struct {
+// mappingPayload is the payload of event.ChatUserMapped, event.ChatUserGone and event.ChatConsent.
+type mappingPayload struct {
 	ID        string           `json:"mapping_id"`
 	Team      string           `json:"team"`
 	User      string           `json:"user"`
 	Member    access.Principal `json:"member"`
 	Principal access.Principal `json:"principal"`
-	// Consented is true when the user votes as the member from now on.
+	// Consented is true if the user may vote as the member from now on.
 	Consented bool `json:"consented"`
 }
 
 func (c ChatUser) draft(code event.Code, by access.Caller) (event.Draft, error) {
-	d, err := event.DraftOf(code, by.Principal.String(), c.ID, mapped{c.ID, c.Team, c.User, c.Member, by.Principal, c.Votes()})
+	d, err := event.DraftOf(code, by.Principal.String(), c.ID, mappingPayload{c.ID, c.Team, c.User, c.Member, by.Principal, c.Votes()})
 	if err != nil {
 		return d, err
 	}
 	return d.By(by.DeviceID)
 }
 
-// CheckMap finds what keeps a user from being mapped, and whether that would change
-// something.
+// CheckMap returns an error if a user cannot be mapped. Otherwise it reports whether the mapping
+// would change anything.
 func (u *Users) CheckMap(team, user string, member access.Principal) (changes bool, err error) {
 	m, known := u.members.Get(member)
 	if !known || m.Removed() || member.Kind != access.KindUser {
-		return false, reason.Errorf(reason.NotFound, "there is no member %s who could answer in a chat", member).
-			WithRemedy("Name a person: `palyra members list` shows them.")
+		return false, reason.Errorf(reason.NotFound, "%s is not a member who can answer in a chat", member).
+			WithRemedy("Name a user; `palyra members list` lists them.")
 	}
 	was, found := u.Find(team, user)
 	return !found || was.Member != member, nil
 }
 
-// Map says which member a user is, in the place of what was said before. A member who maps
-// an account of their own consents by that.
+// Map maps a user to a member. It replaces an earlier mapping. A member who maps an account to
+// themselves also consents.
 func (u *Users) Map(ctx context.Context, by access.Caller, team, user string, member access.Principal) (ChatUser, error) {
+	if err := u.guard.Check(ctx, change.MapChatUser); err != nil {
+		return ChatUser{}, err
+	}
 	u.acting.Lock()
 	defer u.acting.Unlock()
 	changes, err := u.CheckMap(team, user, member)
@@ -152,7 +155,7 @@ func (u *Users) Map(ctx context.Context, by access.Caller, team, user string, me
 	return u.put(ctx, by, c, event.ChatUserMapped)
 }
 
-// put makes a mapping durable and then visible. The caller holds u.acting.
+// put stores a mapping, and then makes it visible. The caller must hold u.acting.
 func (u *Users) put(ctx context.Context, by access.Caller, c ChatUser, code event.Code) (ChatUser, error) {
 	draft, err := c.draft(code, by)
 	if err == nil {
@@ -161,7 +164,7 @@ func (u *Users) put(ctx context.Context, by access.Caller, c ChatUser, code even
 	if err != nil {
 		return ChatUser{}, err
 	}
-	u.keep(func(list []ChatUser) []ChatUser {
+	u.updateList(func(list []ChatUser) []ChatUser {
 		list = append(slices.DeleteFunc(list, func(o ChatUser) bool { return o.Team == c.Team && o.User == c.User }), c)
 		slices.SortFunc(list, func(a, b ChatUser) int { return strings.Compare(a.Team+"/"+a.User, b.Team+"/"+b.User) })
 		return list
@@ -169,15 +172,15 @@ func (u *Users) put(ctx context.Context, by access.Caller, c ChatUser, code even
 	return c, nil
 }
 
-// Consent lets a user vote as the caller, or no longer. To say the same twice changes
-// nothing. To withdraw takes nothing but the member's own credential.
+// Consent allows a user to vote as the caller, or withdraws that consent. It is idempotent. A
+// withdrawal requires only a credential of the member.
 func (u *Users) Consent(ctx context.Context, by access.Caller, team, user string, withdraw bool) (ChatUser, error) {
 	u.acting.Lock()
 	defer u.acting.Unlock()
 	c, found := u.Find(team, user)
 	if !found || c.Member != by.Principal {
 		return ChatUser{}, reason.Errorf(reason.NotFound, "the user %s/%s is not mapped to %s", team, user, by.Principal).
-			WithRemedy("`palyra notify slack list` shows whom users are mapped to. An admin maps you: `palyra notify slack map %s/%s %s`.", team, user, by.Principal)
+			WithRemedy("Ask an admin to map you: `palyra notify slack map %s/%s %s`. `palyra notify slack list` lists the mappings.", team, user, by.Principal)
 	}
 	if !withdraw {
 		if err := u.consents.OwnWord(by); err != nil {
@@ -194,13 +197,13 @@ func (u *Users) Consent(ctx context.Context, by access.Caller, team, user string
 	return u.put(ctx, by, c, event.ChatConsent)
 }
 
-// Unmap forgets who a user is. Its votes on what is still open count no more.
+// Unmap removes the mapping of a user. Votes of the user on open approvals no longer count.
 func (u *Users) Unmap(ctx context.Context, by access.Caller, team, user string) (ChatUser, error) {
 	u.acting.Lock()
 	defer u.acting.Unlock()
 	c, found := u.Find(team, user)
 	if !found {
-		return c, reason.Errorf(reason.NotFound, "%s/%s is mapped to nobody", team, user).WithRemedy("`palyra notify slack list` shows who is.")
+		return c, reason.Errorf(reason.NotFound, "%s/%s is not mapped to a member", team, user).WithRemedy("List the mappings with `palyra notify slack list`.")
 	}
 	draft, err := c.draft(event.ChatUserGone, by)
 	if err == nil {
@@ -209,13 +212,13 @@ func (u *Users) Unmap(ctx context.Context, by access.Caller, team, user string) 
 	if err != nil {
 		return c, err
 	}
-	u.keep(func(list []ChatUser) []ChatUser {
+	u.updateList(func(list []ChatUser) []ChatUser {
 		return slices.DeleteFunc(list, func(o ChatUser) bool { return o.ID == c.ID })
 	})
 	return c, nil
 }
 
-func (u *Users) keep(change func([]ChatUser) []ChatUser) {
+func (u *Users) updateList(change func([]ChatUser) []ChatUser) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.list = change(slices.Clone(u.list))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
@@ -12,8 +13,8 @@ import (
 	"palyra/internal/surface/notify/notifytest"
 )
 
-// TestConsent: a user of a chat votes only once the member itself has consented, with a
-// credential of its own, and no longer than that.
+// TestConsent: a user of a chat can vote only while the consent of the member, given with a
+// credential of its own, is in effect.
 func TestConsent(t *testing.T) {
 	t.Parallel()
 	w := notifytest.New(t)
@@ -31,8 +32,8 @@ func TestConsent(t *testing.T) {
 		if found && w.Users.Live(c.ID) != want {
 			t.Errorf("%s: votes that were cast count: %v", when, !want)
 		}
-		// A start reads the same.
-		again := must.Get(notify.NewUsers(t.Context(), w.Store, w.Members, w, time.Now))(t)
+		// The mappings are the same after a restart.
+		again := must.Get(notify.NewUsers(t.Context(), w.Store, w.Members, w, change.Unguarded, time.Now))(t)
 		if now, _ := again.Find("TOWN", "UANN"); now.Votes() != want {
 			t.Errorf("%s: after a start: %+v", when, now)
 		}
@@ -56,7 +57,7 @@ func TestConsent(t *testing.T) {
 	votes(false, "consented to by others")
 	w.Held = access.Principal{}
 	must.Do(t, consent(ann, false))
-	must.Do(t, consent(ann, false)) // changes nothing
+	must.Do(t, consent(ann, false)) // no change
 	votes(true, "consented to")
 	w.Held = ann.Principal
 	must.Do(t, consent(ann, true))
@@ -65,7 +66,7 @@ func TestConsent(t *testing.T) {
 		t.Errorf("%d events of consent", n)
 	}
 
-	// Who maps an account of their own consents by that, unless somebody else could be it.
+	// A member who maps an account to themselves consents, unless another member can act as them.
 	must.Get(w.Users.Unmap(t.Context(), ada, "TOWN", "UANN"))(t)
 	must.Get(w.Users.Map(t.Context(), ann, "TOWN", "UANN", ann.Principal))(t)
 	votes(false, "of their own, in the hands of another")
@@ -73,7 +74,7 @@ func TestConsent(t *testing.T) {
 	w.Held = access.Principal{}
 	must.Get(w.Users.Map(t.Context(), ann, "TOWN", "UANN", ann.Principal))(t)
 	votes(true, "of their own")
-	// Another member gets none of it.
+	// Another member does not inherit the consent.
 	w.Members[access.User("bob")] = access.Member{Principal: access.User("bob"), Roles: []access.Role{access.RoleOperator}}
 	must.Get(w.Users.Map(t.Context(), ada, "TOWN", "UANN", access.User("bob")))(t)
 	if c, _ := w.Users.Find("TOWN", "UANN"); c.Votes() || w.Users.Live(c.ID) {

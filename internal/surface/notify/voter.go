@@ -8,63 +8,64 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Desk is where votes are cast (approval.Desk).
+// Desk accepts votes (approval.Desk).
 type Desk interface {
 	Get(ctx context.Context, id string) (approval.Record, error)
 	Decide(ctx context.Context, caller access.Caller, id string, b approval.Ballot) (approval.Record, error)
 }
 
-// Voter casts votes that people gave in a chat.
+// Voter casts votes from a chat.
 type Voter struct {
 	Desk    Desk
 	Users   *Users
 	Members Members
-	// Permit asks policy for a permission of the API.
+	// Permit returns nil if policy permits a caller of the API a permission.
 	Permit func(c access.Caller, p access.Permission) error
 }
 
-// ChatVote is a vote as a chat brings it.
+// ChatVote is a vote from a chat.
 type ChatVote struct {
 	Team, User string
 	Approval   string
-	// Digest is the one that the message showed.
+	// Digest is the digest that the message displayed.
 	Digest string
 	Allow  bool
 	Reason string
 }
 
-// Elsewhere says why a record cannot be answered in a chat; nil when it can. What is
-// grave is looked at where all of it is shown.
-func Elsewhere(r approval.Record) error {
+// CannotDecideInChat returns the reason why a record cannot be answered in a chat, or nil. Severe
+// calls are answered only where all their details are displayed.
+func CannotDecideInChat(r approval.Record) error {
 	switch {
 	case AtLeast(r.Severity, "high"):
-		return reason.Errorf(reason.PermissionDenied, "a call of severity %s is not answered in a chat", r.Severity).WithRemedy("Open it by its link.")
+		return reason.Errorf(reason.PermissionDenied, "a call of severity %s cannot be answered in a chat", r.Severity).WithRemedy("Open its link.")
 	case r.SubjectType != approval.SubjectTool:
-		return reason.Errorf(reason.PermissionDenied, "a question about %s is not answered in a chat", r.SubjectType).WithRemedy("Open it by its link.")
+		return reason.Errorf(reason.PermissionDenied, "a question about %s cannot be answered in a chat", r.SubjectType).WithRemedy("Open its link.")
 	default:
 		return nil
 	}
 }
 
-// Caller is the member that a user of a chat is. It is never paired and never present.
+// Caller returns the member that a user of a chat acts as. The caller is never paired and never
+// present.
 func (v *Voter) Caller(team, user string) (access.Caller, error) {
 	c, found := v.Users.Find(team, user)
 	if !found {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "no member is mapped to %s/%s", team, user).
-			WithRemedy("An admin maps you: `palyra notify slack map %s/%s user:NAME`.", team, user)
+			WithRemedy("Ask an admin to map you: `palyra notify slack map %s/%s user:NAME`.", team, user)
 	}
 	if !c.Votes() {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s/%s waits for the consent of %s", team, user, c.Member).
-			WithRemedy("%s agrees with a device of their own: `palyra notify slack consent %s/%s`.", c.Member, team, user)
+			WithRemedy("%s must consent with a device of their own: `palyra notify slack consent %s/%s`.", c.Member, team, user)
 	}
 	m, active := v.Members.Active(c.Member)
 	if !active || m.NoDevice {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s may not act now", c.Member)
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s is disabled or has no device", c.Member)
 	}
 	return access.Caller{Principal: c.Member, OnBehalfOf: c.Member, Roles: m.Roles, DeviceID: c.ID, Surface: access.SurfaceSlack}, nil
 }
 
-// Vote casts a vote, once. What was shown has to be what waits.
+// Vote casts a vote with scope once. The digest of the message must match the pending call.
 func (v *Voter) Vote(ctx context.Context, vote ChatVote) (approval.Record, error) {
 	caller, err := v.Caller(vote.Team, vote.User)
 	if err != nil {
@@ -74,13 +75,13 @@ func (v *Voter) Vote(ctx context.Context, vote ChatVote) (approval.Record, error
 		return approval.Record{}, err
 	}
 	if vote.Digest == "" {
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "the vote does not say what was shown")
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "the vote has no digest of the displayed call")
 	}
 	r, err := v.Desk.Get(ctx, vote.Approval)
 	if err != nil {
 		return r, err
 	}
-	if err := Elsewhere(r); err != nil {
+	if err := CannotDecideInChat(r); err != nil {
 		return r, err
 	}
 	return v.Desk.Decide(ctx, caller, vote.Approval, approval.Ballot{Allow: vote.Allow, Scope: approval.Once, Reason: vote.Reason, ShownDigest: vote.Digest})

@@ -27,8 +27,8 @@ func (p *asking) Call(ctx context.Context, s toolcall.Submission, observe func(t
 	return toolcall.Outcome{}, p.err
 }
 
-// TestAskWaitsForClient: what a call asks waits for a client to be there, and gets the
-// answer of the one that came back. When none does, there is no answer.
+// TestAskWaitsForClient: an approval request waits for a client and receives the answer of the one
+// that resumed the call. Without a client there is no answer.
 func TestAskWaitsForClient(t *testing.T) {
 	t.Parallel()
 	with := func(answer string) toolcall.Submission {

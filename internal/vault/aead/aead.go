@@ -1,6 +1,6 @@
-// Package aead seals bytes under a key in the one form that palyrad stores: a fresh
-// nonce of 24 bytes and, behind it, what XChaCha20-Poly1305 makes of the plain bytes
-// (draft-irtf-cfrg-xchacha-03). What they are bound to is associated data.
+// Package aead seals bytes under a key in palyrad's only storage format: a fresh nonce of 24 bytes,
+// followed by the output of XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03). Associated data binds
+// a box to its place.
 package aead
 
 import (
@@ -13,11 +13,11 @@ import (
 const (
 	// KeySize is the length of a key in bytes.
 	KeySize = chacha20poly1305.KeySize
-	// Overhead is by how many bytes a box is longer than the plain bytes.
+	// Overhead is the length of a box minus the length of its plain bytes.
 	Overhead = chacha20poly1305.NonceSizeX + chacha20poly1305.Overhead
 )
 
-// ErrOpen is a box that does not open: it was damaged, or is another's.
+// ErrOpen is returned for a box that is damaged or belongs to another key or place.
 var ErrOpen = errors.New("the box does not open")
 
 // Seal returns the box of plain bytes, bound to about. The key has KeySize bytes.
@@ -31,10 +31,10 @@ func Seal(key, plain, about []byte) ([]byte, error) {
 	return cipher.Seal(nonce, nonce, plain, about), nil
 }
 
-// Open returns the plain bytes of a box, which stays as it is, or ErrOpen.
+// Open returns the plain bytes of a box, which is not changed, or ErrOpen.
 func Open(key, box, about []byte) ([]byte, error) { return open(nil, key, box, about) }
 
-// OpenInPlace is Open for a box that is not needed any more: it gives its memory.
+// OpenInPlace is Open, but reuses the memory of the box.
 func OpenInPlace(key, box, about []byte) ([]byte, error) {
 	return open(box[min(len(box), chacha20poly1305.NonceSizeX):][:0], key, box, about)
 }

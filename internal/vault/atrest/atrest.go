@@ -1,8 +1,8 @@
-// Package atrest keeps what calls leave behind unreadable to whoever has only the
-// store's file: results, arguments, texts of runs, and what people were shown. Each
-// value is sealed by XChaCha20-Poly1305 under a results key, and a results key is
-// wrapped by the vault. A sealed value opens only in its own place: table, row and
-// digest are authenticated with it. The package knows bytes and keys, no tables.
+// Package atrest encrypts stored data of calls: results, arguments, texts of runs, and displayed
+// prompts. The store's file alone does not reveal them. Each value is sealed by XChaCha20-Poly1305
+// under a results key, and a results key is wrapped by the vault. A sealed value opens only in its
+// own place: table, row and digest are authenticated with it. The package handles bytes and keys,
+// not tables.
 package atrest
 
 import (
@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// keySize is that of a results key, in bytes.
+	// keySize is the length of a results key, in bytes.
 	keySize = aead.KeySize
-	// Overhead is by how many bytes a sealed value is longer than the plain one.
+	// Overhead is the length of a sealed value minus the length of the plain one.
 	Overhead = aead.Overhead
-	// domain keeps what is authenticated here apart from anything else.
+	// domain separates the authenticated data of this package from others.
 	domain = "palyra/results/v1"
 )
 
-// Place is where a sealed value stands. It opens in no other.
+// Place is the location of a sealed value. The value does not open at another location.
 type Place struct {
 	Table, Row string
 	// Digest is the SHA-256 of the plain value.
 	Digest [32]byte
 }
 
-// bind is the associated data of a value: each part with its length before it, so
-// that no two places have the same.
+// bind returns the associated data of a value: each part preceded by its length, so that it is
+// unique for a place.
 func (p Place) bind(key string) []byte {
 	data := make([]byte, 0, len(domain)+len(p.Table)+len(p.Row)+len(key)+len(p.Digest)+4*4)
 	for _, part := range []string{domain, p.Table, p.Row, key} {
@@ -50,7 +50,7 @@ func seal(secret *[keySize]byte, key string, at Place, plain []byte) ([]byte, er
 	return box, nil
 }
 
-// open returns the plain value of a box, in the memory of the box.
+// open returns the plain value of a box, reusing the memory of the box.
 func open(secret *[keySize]byte, key string, at Place, box []byte) ([]byte, error) {
 	plain, err := aead.OpenInPlace(secret[:], box, at.bind(key))
 	if errors.Is(err, aead.ErrOpen) {
@@ -62,8 +62,8 @@ func open(secret *[keySize]byte, key string, at Place, box []byte) ([]byte, erro
 	return plain, nil
 }
 
-// damaged is the error for a value that is not what was sealed in its place.
+// damaged returns the error of a value that was not sealed in its place.
 func damaged(at Place) error {
-	return reason.Errorf(reason.VerificationFailed, "%s sha256:%x is damaged, or was put in the place of another", at.Table, at.Digest).
-		WithRemedy("The others can be read. Keep the files, and restore a copy of the state directory that verifies.")
+	return reason.Errorf(reason.VerificationFailed, "%s sha256:%x is damaged, or was moved from another place", at.Table, at.Digest).
+		WithRemedy("Other values are readable. Keep the files, and restore a copy of the state directory that verifies.")
 }

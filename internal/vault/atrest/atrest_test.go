@@ -47,7 +47,7 @@ func placeOf(table, row string, plain []byte) atrest.Place {
 	return atrest.Place{Table: table, Row: row, Digest: sha256.Sum256(plain)}
 }
 
-func TestSealedOpensInItsPlaceAlone(t *testing.T) {
+func TestSealedDataIsBoundToItsLocation(t *testing.T) {
 	t.Parallel()
 	var ring atresttest.Ring
 	store := &shelf{}
@@ -138,8 +138,9 @@ func TestLockedThenUnlocked(t *testing.T) {
 	})
 }
 
-// A caller who leaves does not make the vault look locked to others.
-func TestLeavingSaysNothingOfTheVault(t *testing.T) {
+// TestCancelledCallerDoesNotLockTheVault: a caller that cancels does not make the vault appear
+// locked to others.
+func TestCancelledCallerDoesNotLockTheVault(t *testing.T) {
 	t.Parallel()
 	var ring leftRing
 	keys := atrest.New(&ring, &shelf{}, time.Now)

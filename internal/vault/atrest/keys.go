@@ -13,31 +13,31 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Ring wraps and unwraps results keys; it is the vault's. about is bound to the
-// key: a box unwraps under the same words only. Its errors have reasons, among them
+// Ring wraps and unwraps results keys; it is implemented by the vault. about is authenticated with
+// the key: a box unwraps only with the same text. Its errors have reasons, among them
 // reason.VaultLocked.
 type Ring interface {
-	// Wrap wraps a key and has it kept. Until that is done no other key of the vault
-	// becomes current: keep may not ask the vault.
+	// Wrap wraps a key and stores it with keep. The vault's current key does not change before keep
+	// returns: keep must not call the vault.
 	Wrap(ctx context.Context, about string, key []byte, keep func(by string, box []byte) error) error
 	Unwrap(ctx context.Context, about, id string, box []byte) (key []byte, err error)
 }
 
-// Wrapped is a results key as it is stored.
+// Wrapped is a stored results key.
 type Wrapped struct {
 	// ID is a ULID.
 	ID string
-	// By is the id of the vault's key that wrapped it, Box what came of that.
+	// By is the id of the vault's wrapping key, Box the wrapped key.
 	By  string
 	Box []byte
 }
 
-// About is what the vault binds the results key to.
+// About returns the text that the vault authenticates with the results key.
 func (w Wrapped) About() string { return aboutPrefix + w.ID }
 
 const aboutPrefix = "results/"
 
-// IDOf is the id of the key that About names, "" for anything else.
+// IDOf returns the id of the key in a text of About, "" for other texts.
 func IDOf(about string) string {
 	id, ok := strings.CutPrefix(about, aboutPrefix)
 	if !ok {
@@ -46,33 +46,32 @@ func IDOf(about string) string {
 	return id
 }
 
-// Store keeps wrapped keys.
+// Store stores wrapped keys.
 type Store interface {
-	// ResultsKey returns the key with an id, or with "" the newest. Of what is not
-	// there, the ID is "".
+	// ResultsKey returns the key with an id, or the newest for "". If none exists, its ID is "".
 	ResultsKey(ctx context.Context, id string) (Wrapped, error)
 	// AddResultsKey makes a new key durable.
 	AddResultsKey(ctx context.Context, w Wrapped) error
 }
 
-// pause is how long a failure to open the current key is remembered, so that calls
-// that are refused meanwhile do not each ask the keyring.
+// pause is how long a failure to open the current key is cached, so that calls that are refused
+// meanwhile do not each query the keyring.
 const pause = time.Second
 
-// Keys seals and opens. It is safe for concurrent use. Keys that were unwrapped
-// once stay in memory until Close.
+// Keys seals and opens values. It is safe for concurrent use. Unwrapped keys stay in memory until
+// Close.
 type Keys struct {
 	store Store
 	now   func() time.Time
 
-	// opening is held while the ring is asked for the current key.
+	// opening is held while the ring opens the current key.
 	opening sync.Mutex
 	// ready is closed once the current key is open.
 	ready chan struct{}
 
 	mu   sync.RWMutex
-	ring Ring // nil for none
-	// failed is what came of the last try to open a key, at the time tried.
+	ring Ring // may be nil
+	// failed is the result of the last attempt to open a key, at the time tried.
 	failed  error
 	tried   time.Time
 	current string
@@ -80,20 +79,20 @@ type Keys struct {
 	closed  bool
 }
 
-// New returns the keys of a store. With no ring nothing can be sealed or opened until
-// Use gives one.
+// New returns the keys of a store. Without a ring nothing can be sealed or opened until Use sets
+// one.
 func New(ring Ring, store Store, now func() time.Time) *Keys {
 	return &Keys{ring: ring, store: store, now: now, ready: make(chan struct{}), secrets: make(map[string]*[keySize]byte)}
 }
 
-// Use gives the ring.
+// Use sets the ring.
 func (k *Keys) Use(ring Ring) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ring, k.failed = ring, nil
 }
 
-// vault is the ring, or the error that there is none.
+// vault returns the ring, or an error if none is set.
 func (k *Keys) vault() (Ring, error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -106,8 +105,8 @@ func (k *Keys) vault() (Ring, error) {
 // Opened is closed once values can be sealed.
 func (k *Keys) Opened() <-chan struct{} { return k.ready }
 
-// Ready makes sure that values can be sealed: it unwraps the newest results key, or
-// makes the first. An error, such as reason.VaultLocked, holds for a second.
+// Ready ensures that values can be sealed: it unwraps the newest results key, or creates the first.
+// An error, such as reason.VaultLocked, is cached for a second.
 func (k *Keys) Ready(ctx context.Context) error {
 	if k.IsOpen() {
 		return nil
@@ -128,7 +127,7 @@ func (k *Keys) Ready(ctx context.Context) error {
 	return err
 }
 
-// recent is the failure of a moment ago.
+// recent returns the cached failure.
 func (k *Keys) recent() error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -138,8 +137,8 @@ func (k *Keys) recent() error {
 	return nil
 }
 
-// note remembers what came of asking the ring. What only says that a caller left
-// says nothing about the keys.
+// note caches the result of a ring operation. The cancellation of a caller does not affect the
+// keys.
 func (k *Keys) note(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return
@@ -149,7 +148,7 @@ func (k *Keys) note(ctx context.Context, err error) {
 	k.failed, k.tried = err, k.now()
 }
 
-// Problem is why the last try to open the current key failed, nil when none did.
+// Problem returns why the last attempt to open the current key failed, or nil.
 func (k *Keys) Problem() error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -181,7 +180,7 @@ func (k *Keys) openCurrent(ctx context.Context) error {
 	return k.use(newest.ID)
 }
 
-// make makes the first key. It is durable, wrapped, before anything is sealed.
+// make creates the first key. It is durable, wrapped, before any value is sealed.
 func (k *Keys) make(ctx context.Context, ring Ring) (err error) {
 	w := Wrapped{ID: ulid.Make().String()}
 	var secret [keySize]byte
@@ -203,7 +202,7 @@ func (k *Keys) make(ctx context.Context, ring Ring) (err error) {
 	return k.use(w.ID)
 }
 
-// unwrapOnce is unwrap, unless the vault was locked a moment ago.
+// unwrapOnce is unwrap, unless the vault was locked less than a pause ago.
 func (k *Keys) unwrapOnce(ctx context.Context, w Wrapped) error {
 	if err := k.recent(); reason.Of(err) == reason.VaultLocked {
 		return err
@@ -215,7 +214,7 @@ func (k *Keys) unwrapOnce(ctx context.Context, w Wrapped) error {
 	return err
 }
 
-// unwrap has the ring unwrap a key, and remembers it.
+// unwrap unwraps a key by the ring and caches it.
 func (k *Keys) unwrap(ctx context.Context, w Wrapped) error {
 	ring, err := k.vault()
 	if err != nil {
@@ -245,7 +244,7 @@ func (k *Keys) remember(id string, secret []byte) error {
 	return nil
 }
 
-// use makes an open key the current one.
+// use makes an unwrapped key the current one.
 func (k *Keys) use(id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -262,8 +261,8 @@ func (k *Keys) secret(id string) *[keySize]byte {
 	return k.secrets[id]
 }
 
-// Seal seals a value under the current key, which Ready has opened; it waits for
-// nothing. key is the id of that key.
+// Seal seals a value under the current key, which Ready has opened; it does not block. key is the
+// id of that key.
 func (k *Keys) Seal(at Place, plain []byte) (key string, box []byte, err error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -274,8 +273,8 @@ func (k *Keys) Seal(at Place, plain []byte) (key string, box []byte, err error) 
 	return k.current, box, err
 }
 
-// Open returns the plain value of a box that was sealed in that place under the key
-// with that id. It takes the memory of the box.
+// Open returns the plain value of a box that was sealed in that place under the key with that id.
+// It reuses the memory of the box.
 func (k *Keys) Open(ctx context.Context, at Place, key string, box []byte) ([]byte, error) {
 	if k.secret(key) == nil {
 		w, err := k.store.ResultsKey(ctx, key)
@@ -293,8 +292,7 @@ func (k *Keys) Open(ctx context.Context, at Place, key string, box []byte) ([]by
 	return k.OpenKnown(at, key, box)
 }
 
-// OpenKnown is Open for where nothing may be waited for: a key that was not opened
-// before is reason.VaultLocked.
+// OpenKnown is Open without blocking: a key that is not open yet yields reason.VaultLocked.
 func (k *Keys) OpenKnown(at Place, key string, box []byte) ([]byte, error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -305,7 +303,7 @@ func (k *Keys) OpenKnown(at Place, key string, box []byte) ([]byte, error) {
 	return open(secret, key, at, box)
 }
 
-// Close wipes the keys. Nothing is sealed or opened after it.
+// Close wipes the keys. Afterwards nothing can be sealed or opened.
 func (k *Keys) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -317,8 +315,8 @@ func (k *Keys) Close() {
 }
 
 func errNoRing() error {
-	return reason.Errorf(reason.VaultLocked, "the store was opened without the vault, which has the key of its results").
-		WithRemedy("Ask the running palyrad.")
+	return reason.Errorf(reason.VaultLocked, "the store was opened without the vault, which holds the key of its results").
+		WithRemedy("Use the running palyrad.")
 }
 
 func errClosed() error { return reason.Errorf(reason.ShuttingDown, "the store is closed") }

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The words of vault.backend.
+// The values of vault.backend.
 const (
 	Auto          = "auto"
 	InFile        = "file"
@@ -16,40 +16,39 @@ const (
 	DPAPI         = "dpapi"
 )
 
-// ErrNoKey marks a key that a backend does not have, which it has been asked for and
-// has answered.
-var ErrNoKey = errors.New("there is no such key")
+// ErrNoKey is returned for a key that a backend does not have, if the backend is available.
+var ErrNoKey = errors.New("the key does not exist")
 
-// Backend keeps the keys of one gateway by their ids. An error that carries no reason
-// says that it cannot be asked now.
+// Backend stores the keys of one gateway by their ids. An error without a reason means that it is
+// not available now.
 type Backend interface {
-	// Name is what the pin calls it.
+	// Name is the name in the pin.
 	Name() string
 	// Get returns a key, or ErrNoKey.
 	Get(ctx context.Context, id string) ([]byte, error)
-	// Put keeps a key durably.
+	// Put stores a key durably.
 	Put(ctx context.Context, id string, key []byte) error
-	// Delete takes a key away; one that is not there is no error.
+	// Delete deletes a key; a missing key is not an error.
 	Delete(ctx context.Context, id string) error
 }
 
-// holder is a backend that can say what it holds: a file in the state directory, of
-// which nobody else writes.
+// holder is a backend that can list its keys: a file in the state directory, which only palyrad
+// writes.
 type holder interface {
 	held(ctx context.Context) (ids []string, err error)
 }
 
-// eraser is a backend that takes all away that it has, also what it cannot read.
+// eraser is a backend that can delete all its keys, including unreadable ones.
 type eraser interface {
 	erase() error
 }
 
-// unlocker is a backend that takes a passphrase.
+// unlocker is a backend that accepts a passphrase.
 type unlocker interface {
 	unlock(phrase []byte) error
 }
 
-// spoken is a backend's name for people.
+// spoken returns a backend's display name.
 func spoken(name string) string {
 	switch name {
 	case SecretService:
@@ -60,8 +59,8 @@ func spoken(name string) string {
 	return name
 }
 
-// unasked makes an error of a backend one that says that it cannot be asked now. What
-// it said of the next step stays.
+// unasked converts an error of a backend to one that means it is not available now. The remedy is
+// kept.
 func unasked(err error) error {
 	var known *reason.Error
 	if !errors.As(err, &known) {

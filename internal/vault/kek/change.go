@@ -9,13 +9,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Rotate makes a new KEK the current one and returns its id; the older ones stay
-// readable. Cut off at any point, the current KEK is the old one or the new one, and a
-// key that nothing is wrapped by is deleted at the next start.
+// Rotate creates a KEK, makes it current and returns its id; the older ones stay readable. If it is
+// interrupted at any point, the current KEK is the old or the new one, and a key that wraps nothing
+// is deleted at the next start.
 func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
 	var backend string
 	err = r.inTurn(ctx, func() error {
-		// A change begins with what is pinned now, whatever was held of it.
+		// A change starts from the current pin, not from a cached one.
 		if err := r.again(ctx); err != nil {
 			return err
 		}
@@ -27,7 +27,7 @@ func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
 		return "", err
 	}
 	if err := r.o.Journal.Pinned(context.WithoutCancel(ctx), backend, id); err != nil {
-		return id, fmt.Errorf("the key of the vault was rotated, and that could not be journaled: %w", err)
+		return id, fmt.Errorf("the vault's key was rotated, but journaling it failed: %w", err)
 	}
 	return id, nil
 }
@@ -45,7 +45,7 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Left over until it counts: it is known where it may lie.
+	// Listed as left over until it is current, so that its possible location is recorded.
 	p := r.pin.clone()
 	p.leave(b.Name(), id)
 	if err := r.adopt(p); err != nil {
@@ -67,9 +67,8 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// Drop forgets older KEKs, after everything that they wrapped was wrapped anew. Those
-// that are not there are no error. When it returns an error they count no more, and may
-// not be deleted yet.
+// Drop deletes older KEKs, after everything that they wrapped was wrapped again. Missing ones are
+// not an error. If it returns an error they are not in use any more, but may not be deleted yet.
 func (r *Ring) Drop(ctx context.Context, ids ...string) error {
 	return r.inTurn(ctx, func() error {
 		if err := r.again(ctx); err != nil {

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/vault/passphrase"
 )
 
-// fileFormat is what the backend "file" writes.
+// fileFormat is the format of the backend "file".
 const fileFormat = "palyra vault.kek v1"
 
 // entry is a key in a file.
@@ -28,41 +28,42 @@ type entry struct {
 	Key []byte `json:"key"`
 }
 
-// keyFile is what vault.kek and vault.dpapi hold: the keys, or the list of them (JSON)
-// under something.
+// keyFile is the content of vault.kek and vault.dpapi: the keys, or the list of them (JSON) in
+// encrypted form.
 type keyFile struct {
 	Format  string  `json:"format"`
 	Gateway string  `json:"gateway"`
 	Keys    []entry `json:"keys,omitempty"`
-	// Sealed is under a passphrase, with format and gateway as associated data.
+	// Sealed is encrypted with a passphrase, with format and gateway as associated data.
 	Sealed *passphrase.Sealed `json:"sealed,omitempty"`
-	// Protected is what CryptProtectData of Windows made of it.
+	// Protected is the output of CryptProtectData of Windows.
 	Protected []byte `json:"protected,omitempty"`
 }
 
-// about is what a cover is bound to.
+// about returns the associated data of a cover.
 func (f *keyFile) about() []byte { return []byte(f.Format + "\x00" + f.Gateway) }
 
-// cover is what lies over the keys of a file.
+// cover encrypts the keys of a file.
 type cover interface {
-	// on puts the list of keys under the cover. was is the file as it is, nil for none.
+	// on encrypts the list of keys. was is the existing file, nil for none.
 	on(f *keyFile, list []byte, was *keyFile) error
-	// off returns the list of keys.
+	// off decrypts the list of keys.
 	off(f *keyFile) ([]byte, error)
 }
 
-// file is a backend that keeps all keys in one file of the state directory.
+// file is a backend that stores all keys in one file of the state directory.
 type file struct {
 	name, path, format, gateway string
 	cover                       cover
 
 	mu sync.Mutex
-	// seen are the keys of the text with that digest: a passphrase takes its time.
+	// seen are the cached keys of the text with that digest, because deriving a key from a
+	// passphrase is slow.
 	seen    [sha256.Size]byte
 	entries []entry
 }
 
-// newFile is the backend "file" of a gateway.
+// newFile returns the backend "file" of a gateway.
 func newFile(stateDir, gateway string, phrase func() ([]byte, error)) *file {
 	return &file{name: InFile, path: statedir.VaultKey(stateDir), format: fileFormat, gateway: gateway, cover: &phrased{configured: phrase}}
 }
@@ -94,7 +95,7 @@ func (f *file) Put(_ context.Context, id string, key []byte) error {
 	return f.write(was, append(without(entries, id), entry{id, bytes.Clone(key)}))
 }
 
-// Delete takes a key out; the last one goes with its file.
+// Delete deletes a key; with the last one it deletes the file.
 func (f *file) Delete(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +131,7 @@ func (f *file) remove() error {
 	return keyfile.SyncDir(filepath.Dir(f.path))
 }
 
-// sweep removes what a write that was cut off has left: the same keys under another name.
+// sweep removes the temporary files of interrupted writes, which contain the same keys.
 func (f *file) sweep() error {
 	half, err := filepath.Glob(filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".*"))
 	if err != nil {
@@ -144,7 +145,7 @@ func (f *file) sweep() error {
 	return nil
 }
 
-// ifThere is the error of a removal, none for what was not there.
+// ifThere returns the error of a removal, nil for a missing file.
 func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -156,7 +157,7 @@ func without(entries []entry, id string) []entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.ID == id })
 }
 
-// held are the ids of the keys in the file, in the order in which they came.
+// held returns the ids of the keys in the file, in the order of creation.
 func (f *file) held(context.Context) (ids []string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +168,7 @@ func (f *file) held(context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// read returns the file and what it holds; a file that is not there is nil.
+// read returns the file and its keys; nil for a missing file.
 func (f *file) read() (*keyFile, []entry, error) {
 	text, err := keyfile.ReadOwn(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,10 +179,10 @@ func (f *file) read() (*keyFile, []entry, error) {
 	}
 	k := &keyFile{}
 	if err := decode(text, k); err != nil || k.Format != f.format {
-		return nil, nil, f.damaged("cannot be read as what palyrad wrote")
+		return nil, nil, f.damaged("is not in palyrad's format")
 	}
 	if k.Gateway != f.gateway {
-		return nil, nil, f.damaged("is that of the gateway " + k.Gateway)
+		return nil, nil, f.damaged("belongs to the gateway " + k.Gateway)
 	}
 	if digest := sha256.Sum256(text); digest != f.seen {
 		entries, err := f.uncover(k)
@@ -196,7 +197,7 @@ func (f *file) read() (*keyFile, []entry, error) {
 func (f *file) uncover(k *keyFile) ([]entry, error) {
 	list, err := f.cover.off(k)
 	if errors.Is(err, passphrase.ErrForm) {
-		return nil, f.damaged("is not sealed as palyrad seals")
+		return nil, f.damaged("is not sealed in palyrad's format")
 	}
 	if err != nil {
 		return nil, err
@@ -204,11 +205,11 @@ func (f *file) uncover(k *keyFile) ([]entry, error) {
 	defer clear(list)
 	var entries []entry
 	if err := decode(list, &entries); err != nil {
-		return nil, f.damaged("does not hold keys")
+		return nil, f.damaged("does not contain keys")
 	}
 	for _, e := range entries {
 		if e.ID == "" || len(e.Key) != keySize {
-			return nil, f.damaged("holds what is no key")
+			return nil, f.damaged("contains an invalid key")
 		}
 	}
 	return entries, nil
@@ -230,7 +231,7 @@ func (f *file) write(was *keyFile, entries []entry) error {
 	return nil
 }
 
-// text is what the file holds of such keys.
+// text returns the content of a file with these keys.
 func (f *file) text(was *keyFile, entries []entry) ([]byte, error) {
 	list, err := json.Marshal(entries)
 	if err != nil {
@@ -260,7 +261,7 @@ func (f *file) unlock(phrase []byte) error {
 	return p.try(f, phrase)
 }
 
-// decode reads JSON that holds one value and nothing that is not known.
+// decode decodes JSON with exactly one value and no unknown members.
 func decode(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -268,7 +269,7 @@ func decode(text []byte, into any) error {
 		return err
 	}
 	if dec.More() {
-		return errors.New("something follows")
+		return errors.New("unexpected data after the value")
 	}
 	return nil
 }

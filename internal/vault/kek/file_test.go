@@ -83,14 +83,14 @@ func TestPassphrase(t *testing.T) {
 		phrase func() ([]byte, error)
 		says   string
 	}{
-		"none":        {nil, "was not given"},
-		"nil":         {func() ([]byte, error) { return nil, nil }, "was not given"},
-		"another one": {phrase("wrong horse"), "does not open"},
+		"none":        {nil, "was not entered"},
+		"nil":         {func() ([]byte, error) { return nil, nil }, "was not entered"},
+		"another one": {phrase("wrong horse"), "the passphrase is wrong"},
 		"unreadable":  {unreadable, "is not there"},
 	} {
 		r := must.Get(kek.Open(inFile(dir, c.phrase)))(t)
 		is(t, name, back(r), reason.VaultLocked, c.says)
-		is(t, name+": unlocking with another", r.Unlock(ctx, []byte("wrong horse")), reason.VaultLocked, "does not open")
+		is(t, name+": unlocking with another", r.Unlock(ctx, []byte("wrong horse")), reason.VaultLocked, "the passphrase is wrong")
 		is(t, name+": still", back(r), reason.VaultLocked)
 		must.Do(t, r.Unlock(ctx, []byte("correct horse")))
 		must.Do(t, back(r))
@@ -105,7 +105,7 @@ func TestPassphrase(t *testing.T) {
 	r = must.Get(kek.Open(inFile(open, nil)))(t)
 	is(t, "before the first key", r.Unlock(ctx, []byte("correct horse")), reason.InvalidInput)
 	_, back = wrapped(t, r, "one")
-	is(t, "a file without one", r.Unlock(ctx, []byte("correct horse")), reason.InvalidInput, "under no passphrase")
+	is(t, "a file without one", r.Unlock(ctx, []byte("correct horse")), reason.InvalidInput, "has no passphrase")
 	must.Do(t, back(r))
 	// A passphrase that is configured later changes no file by itself.
 	must.Do(t, back(must.Get(kek.Open(inFile(open, phrase("correct horse"))))(t)))
@@ -124,7 +124,7 @@ func TestPassphraseChangesByNoWrite(t *testing.T) {
 	_, back := wrapped(t, r, "one")
 	now = "another horse"
 	_, err := r.Rotate(ctx)
-	is(t, "rotating", err, reason.VaultLocked, "does not open")
+	is(t, "rotating", err, reason.VaultLocked, "the passphrase is wrong")
 	must.Do(t, back(must.Get(kek.Open(inFile(dir, phrase("correct horse"))))(t)))
 }
 
@@ -175,13 +175,13 @@ func TestDamagedFiles(t *testing.T) {
 		says   string
 	}{
 		"the control":             {func(string) error { return nil }, "", ""},
-		"key: no JSON":            {write("vault.kek", "x"), reason.SecretUnreadable, "cannot be read"},
-		"key: empty":              {write("vault.kek", ""), reason.SecretUnreadable, "cannot be read"},
-		"key: another format":     {edit("vault.kek", "vault.kek v1", "vault.kek v2"), reason.SecretUnreadable, "cannot be read"},
-		"key: another field":      {edit("vault.kek", `"format"`, `"more":1,"format"`), reason.SecretUnreadable, "cannot be read"},
+		"key: no JSON":            {write("vault.kek", "x"), reason.SecretUnreadable, "is not in palyrad's format"},
+		"key: empty":              {write("vault.kek", ""), reason.SecretUnreadable, "is not in palyrad's format"},
+		"key: another format":     {edit("vault.kek", "vault.kek v1", "vault.kek v2"), reason.SecretUnreadable, "is not in palyrad's format"},
+		"key: another field":      {edit("vault.kek", `"format"`, `"more":1,"format"`), reason.SecretUnreadable, "is not in palyrad's format"},
 		"key: of another gateway": {edit("vault.kek", kektest.Gateway, "palyra.other"), reason.SecretUnreadable, "palyra.other"},
 		"key: a shorter one":      {edit("vault.kek", `"key": "`, `"key": "AAAA`), reason.SecretUnreadable, ""},
-		"key: gone":               {remove("vault.kek"), reason.VaultKeyMissing, "is gone"},
+		"key: gone":               {remove("vault.kek"), reason.VaultKeyMissing, "is missing"},
 		"key: for the group":      {chmod("vault.kek", 0o640), reason.VaultLocked, "0640"},
 		"key: for everybody":      {chmod("vault.kek", 0o604), reason.VaultLocked, "0604"},
 		"key: a link":             {link("vault.kek"), reason.VaultLocked, "not a regular file"},
@@ -192,8 +192,8 @@ func TestDamagedFiles(t *testing.T) {
 		"pin: of another gateway": {edit("vault.json", kektest.Gateway, "palyra.other"), reason.SecretUnreadable, "palyra.other"},
 		"pin: another backend":    {edit("vault.json", `"backend": "file"`, `"backend": "elsewhere"`), reason.VaultLocked, "elsewhere"},
 		"pin: something left over": {edit("vault.json", `"leftover": []`, `"leftover": [{"backend":"file","id":"kek_1"}]`),
-			reason.SecretUnreadable, "changed by somebody"},
-		"pin: another MAC":   {edit("vault.json", `"mac": "`, `"mac": "00`), reason.SecretUnreadable, "changed by somebody"},
+			reason.SecretUnreadable, "changed without the key"},
+		"pin: another MAC":   {edit("vault.json", `"mac": "`, `"mac": "00`), reason.SecretUnreadable, "changed without the key"},
 		"pin: no MAC":        {edit("vault.json", `"mac": "`, `"mac": "","check": "`), reason.SecretUnreadable, ""},
 		"pin: for the group": {chmod("vault.json", 0o640), reason.VaultLocked, "0640"},
 	} {
@@ -307,9 +307,9 @@ type hoarder struct{ *kektest.Memory }
 
 func (*hoarder) Delete(ctx, string) error { return nil }
 
-// Without its pin, a gateway goes on with the keys that lie in its state directory, and
-// makes none elsewhere.
-func TestPinIsGone(t *testing.T) {
+// TestPinMissing: without its pin, a gateway continues with the keys in its state directory, and
+// creates none elsewhere.
+func TestPinMissing(t *testing.T) {
 	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()
 	file := kek.NewFile(dir, kektest.Gateway, nil)
@@ -319,7 +319,7 @@ func TestPinIsGone(t *testing.T) {
 	second := must.Get(r.Rotate(t.Context()))(t)
 	must.Do(t, os.Remove(filepath.Join(dir, "vault.json")))
 	o.Backend = "memory"
-	is(t, "another backend is set", one(must.Get(kek.Open(o))(t)), reason.VaultKeyMissing, "vault.json is gone")
+	is(t, "another backend is set", one(must.Get(kek.Open(o))(t)), reason.VaultKeyMissing, "vault.json is missing")
 	o.Backend = kek.Auto
 	r = must.Get(kek.Open(o))(t)
 	must.Do(t, one(r))

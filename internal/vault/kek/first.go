@@ -9,9 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// first makes the first key of a gateway and pins where it is. Cut off before the pin,
-// the key in a file is the one that the next start takes; one in a keyring stays there
-// unused.
+// first creates the first key of a gateway and writes the pin. If it is interrupted before the pin,
+// the next start uses the key in a file; a key in a keyring stays there unused.
 func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
 	b, ids, err := r.choose(ctx)
 	if err != nil {
@@ -25,8 +24,8 @@ func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
 		return nil, nil, err
 	}
 	if known {
-		return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is gone: the journal knows that the vault has a key, and nothing says where").
-			WithRemedy("Restore vault.json from a backup of the state directory, and vault.kek with it where it was there.")
+		return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is missing: according to the journal the vault has a key, whose location is unknown").
+			WithRemedy("Restore vault.json from a backup of the state directory, with vault.kek if it existed.")
 	}
 	id, key, err := newKey()
 	if err != nil {
@@ -52,7 +51,7 @@ func (r *Ring) begin(p *pin, key []byte) (*pin, []byte, error) {
 	return p, key, nil
 }
 
-// take pins keys that lie in the state directory without a pin.
+// take pins keys in the state directory that have no pin.
 func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte, error) {
 	p := &pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Leftover: []leftover{}}
 	var key []byte
@@ -70,9 +69,9 @@ func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte,
 	return r.begin(p, key)
 }
 
-// choose returns the backend for the first key: the one that is set, or the best that
-// works. ids are the keys that it has already, of a first start that was cut off, or of
-// a gateway whose pin is gone: no other is made beside them.
+// choose returns the backend for the first key: the configured one, or the best one that works. ids
+// are the keys that it already has, from an interrupted first start, or of a gateway whose pin is
+// lost: no further key is then created.
 func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) {
 	for _, b := range r.o.Backends {
 		h, ok := b.(holder)
@@ -85,7 +84,7 @@ func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) 
 			return nil, nil, unasked(err)
 		case len(ids) == 0:
 		case r.o.Backend != Auto && r.o.Backend != b.Name():
-			return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is gone, and the state directory holds a key of the vault in the backend %s", b.Name()).
+			return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is missing, but the state directory has a key of the vault in the backend %s", b.Name()).
 				WithRemedy("Restore vault.json from a backup of the state directory, or set vault.backend to %q.", b.Name())
 		default:
 			return b, ids, nil
@@ -110,8 +109,7 @@ func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) 
 	return nil, nil, unasked(errors.Join(errs...))
 }
 
-// probe reports whether a backend works, by what is asked of it later: it keeps a key,
-// gives it back, and deletes it.
+// probe reports whether a backend works: it stores, reads and deletes a key.
 func probe(ctx context.Context, b Backend) error {
 	id, key, err := newKey()
 	if err != nil {
@@ -126,7 +124,7 @@ func probe(ctx context.Context, b Backend) error {
 		return err
 	}
 	if _, err := b.Get(ctx, id); !errors.Is(err, ErrNoKey) {
-		return fmt.Errorf("it still has what was deleted: %w", err)
+		return fmt.Errorf("it still has a deleted key: %w", err)
 	}
 	return nil
 }

@@ -1,7 +1,13 @@
-// Package kek keeps the key-encryption keys of one gateway: the keys that wrap those of
-// the vault and of results at rest. They are in a file, in the keyring of the user's
-// session, or under DPAPI; where they were made is pinned, and no other place is taken
-// for it.
+// Package kek stores the key-encryption keys of one gateway, which wrap the keys of the vault and
+// of results at rest. They are in a file, in the keyring of the user's session, or under DPAPI.
+// Their location is pinned, and no other location is accepted.
+//
+// If the backend does not answer, no new key is created: it could not open the stored data and
+// would hide the failure. The pin has a MAC under the key, and the journal records that a key
+// exists, so that a lost pin locks the vault. A key from a keyring is cached for a minute, because
+// a query per call costs milliseconds, and without any query locking the keyring would have no
+// effect. palyrad never prompts for a keyring's password. Replaced keys stay in the pin until they
+// are deleted, so that an interrupted rotation or move leaves no unknown copy.
 package kek
 
 import (
@@ -18,82 +24,80 @@ import (
 
 const (
 	keySize = aead.KeySize
-	// holdTime is how long a key is used before its backend is asked for it again: a
-	// keyring that was locked locks the vault within it.
+	// holdTime is how long a key is cached before its backend is queried again: locking a keyring
+	// locks the vault within this time.
 	holdTime = time.Minute
-	// retryTime is how long a backend that could not be asked is left in peace.
+	// retryTime is the pause after a failed query of a backend.
 	retryTime = time.Second
 )
 
-// Options say whose keys they are and where. Dir, Gateway and Backend are required.
+// Options configure a Ring. Dir, Gateway and Backend are required.
 type Options struct {
 	// Dir is the state directory, whose lock the caller holds.
 	Dir string
 	// Gateway is the gateway's id.
 	Gateway string
-	// Backend is the word of vault.backend.
+	// Backend is the value of vault.backend.
 	Backend string
-	// Backends are those that there are, the best first; nil means those of this
-	// system.
+	// Backends are the available backends, the best first; nil means this system's.
 	Backends []Backend
-	// Passphrase returns that of the backend "file", nil for none.
+	// Passphrase returns the passphrase of the backend "file", nil for none.
 	Passphrase func() ([]byte, error)
-	// Env looks a variable up that says where the keyring of the session is; nil means
+	// Env returns the environment variables with the location of the session's keyring; nil means
 	// that there is no session.
 	Env func(string) string
-	// Journal remembers that there was a key; nil is one that remembers nothing.
+	// Journal records the existence of a key; nil records nothing.
 	Journal Journal
-	// Log is told when the keys can be used no more, or again; nil is nobody.
+	// Log receives changes of the keys' availability; nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	// reached is told of each step of a change; tests end it there.
+	// reached is called at each step of a change; tests interrupt it there.
 	reached func(step string)
 }
 
-// Journal is what a gateway remembers of its keys, so that no new one is made where the
-// pin of the old one was lost.
+// Journal records the keys of a gateway, so that no new key is created if the pin of the old one is
+// lost.
 type Journal interface {
 	// Known reports whether a key was ever pinned.
 	Known(ctx context.Context) (bool, error)
-	// Pinned notes durably which key is the current one, and where.
+	// Pinned durably records the current key and its location.
 	Pinned(ctx context.Context, backend, id string) error
 }
 
-// forgetful remembers nothing.
+// forgetful records nothing.
 type forgetful struct{}
 
 func (forgetful) Known(context.Context) (bool, error) { return false, nil }
 
 func (forgetful) Pinned(context.Context, string, string) error { return nil }
 
-// Ring has the keys of one gateway: the current one, by which everything is wrapped, and
-// older ones until nothing is wrapped by them any more. It may be used by many at once,
-// and not from within a transaction of the store that its journal writes to.
+// Ring has the keys of one gateway: the current one, which wraps everything new, and older ones
+// that still wrap something. It is safe for concurrent use, but must not be used within a
+// transaction of the store that its journal writes to.
 type Ring struct {
 	o Options
-	// turn is held by the one that asks or changes; others wait as long as they like.
+	// turn is held during a query or a change; waiting for it ends with the caller's context.
 	turn chan struct{}
 
-	// What is pinned, and the keys that were fetched; nil while they cannot be used.
+	// The pin and the fetched keys; nil while they are not available.
 	pin  *pin
 	keys map[string][]byte
-	// asked is when the backend was asked last, failed why that came to nothing.
+	// asked is when the backend was last queried, failed why that failed.
 	asked  time.Time
 	failed error
-	// since is since when it has been as it is.
+	// since is when the state last changed.
 	since time.Time
-	// recorded says that the journal knows of a key.
+	// recorded is true if the journal has a record of a key.
 	recorded bool
 }
 
-// Open returns the keys of a gateway. No backend is asked yet: the keys are fetched, and
-// at the first start of a gateway made, when they are needed first. An error is a
-// setting that contradicts what is pinned.
+// Open returns the keys of a gateway. It does not query a backend: the keys are fetched, and on the
+// first start created, on first use. The error is a setting that contradicts the pin.
 func Open(o Options) (*Ring, error) {
 	r := newRing(o)
-	// What is wrong with the pin itself is said when the keys are needed.
+	// A faulty pin is reported when the keys are needed.
 	if p, err := readPin(o.Dir, o.Gateway); err == nil {
 		if err := p.allows(o.Backend); err != nil {
 			return nil, err
@@ -121,7 +125,7 @@ func newRing(o Options) *Ring {
 	return &Ring{o: o, turn: make(chan struct{}, 1), since: o.Now()}
 }
 
-// inTurn does something while nobody else asks or changes.
+// inTurn calls do while no other query or change is active.
 func (r *Ring) inTurn(ctx context.Context, do func() error) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -132,9 +136,8 @@ func (r *Ring) inTurn(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// Wrap encrypts a key by the current KEK, whose id it returns. Only what names the same
-// about unwraps it. The box is the nonce of XChaCha20-Poly1305, the ciphertext and the
-// tag.
+// Wrap encrypts a key with the current KEK, whose id it returns. Unwrapping requires the same
+// about. The box is the nonce of XChaCha20-Poly1305, the ciphertext and the tag.
 func (r *Ring) Wrap(ctx context.Context, about string, key []byte) (id string, box []byte, err error) {
 	err = r.inTurn(ctx, func() error {
 		if err := r.load(ctx); err != nil {
@@ -170,15 +173,15 @@ func (r *Ring) Unwrap(ctx context.Context, about, id string, box []byte) (key []
 func unwrap(by []byte, about, id string, box []byte) ([]byte, error) {
 	key, err := aead.Open(by, box, associated(id, about))
 	if errors.Is(err, aead.ErrOpen) {
-		return nil, reason.Errorf(reason.SecretUnreadable, "what is wrapped by %s does not open: it was damaged, or is another's", id)
+		return nil, reason.Errorf(reason.SecretUnreadable, "unwrapping a key with %s: it is damaged or belongs to another place", id)
 	}
 	return key, err
 }
 
-// associated is the associated data of a box.
+// associated returns the associated data of a box.
 func associated(id, about string) []byte { return []byte("palyra kek v1\x00" + id + "\x00" + about) }
 
-// Current returns the id of the KEK by which everything is wrapped now.
+// Current returns the id of the current KEK.
 func (r *Ring) Current(ctx context.Context) (id string, err error) {
 	err = r.inTurn(ctx, func() error {
 		if err := r.load(ctx); err != nil {
@@ -190,7 +193,7 @@ func (r *Ring) Current(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// Unlock gives the passphrase of the backend "file", until palyrad stops.
+// Unlock sets the passphrase of the backend "file", until palyrad stops.
 func (r *Ring) Unlock(ctx context.Context, passphrase []byte) error {
 	return r.inTurn(ctx, func() error {
 		name := InFile
@@ -214,7 +217,7 @@ func (r *Ring) Unlock(ctx context.Context, passphrase []byte) error {
 	})
 }
 
-// newKey makes a KEK.
+// newKey creates a KEK.
 func newKey() (id string, key []byte, err error) {
 	random := make([]byte, 8+keySize)
 	if _, err := rand.Read(random); err != nil {

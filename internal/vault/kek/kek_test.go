@@ -208,8 +208,9 @@ func TestLockedLater(t *testing.T) {
 	})
 }
 
-// A caller that leaves says nothing of the backend, and does not keep others waiting.
-func TestCallerLeaves(t *testing.T) {
+// TestCallerCancels: a caller that cancels does not affect the state of the backend, and does not
+// delay others.
+func TestCallerCancels(t *testing.T) {
 	t.Parallel()
 	m := &slow{Memory: kektest.NewMemory(), entered: make(chan struct{}), goOn: make(chan struct{})}
 	r := must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: kektest.Gateway, Backend: "memory", Backends: []kek.Backend{m}}))(t)
@@ -262,11 +263,11 @@ func TestLostKey(t *testing.T) {
 		want   reason.Code
 		says   string
 	}{
-		"the control":   {func(map[string][]byte) {}, "", ""},
-		"gone":          {func(keys map[string][]byte) { clear(keys) }, reason.VaultKeyMissing, "is gone"},
-		"another key":   {func(keys map[string][]byte) { each(keys, func(k []byte) { k[0] ^= 1 }) }, reason.SecretUnreadable, "another key"},
-		"half of it":    {func(keys map[string][]byte) { halve(keys) }, reason.SecretUnreadable, "another key"},
-		"ids exchanged": {exchange, reason.SecretUnreadable, "another key"},
+		"the control":           {func(map[string][]byte) {}, "", ""},
+		"gone":                  {func(keys map[string][]byte) { clear(keys) }, reason.VaultKeyMissing, "is missing"},
+		"is not the pinned one": {func(keys map[string][]byte) { each(keys, func(k []byte) { k[0] ^= 1 }) }, reason.SecretUnreadable, "is not the pinned one"},
+		"half of it":            {func(keys map[string][]byte) { halve(keys) }, reason.SecretUnreadable, "is not the pinned one"},
+		"ids exchanged":         {exchange, reason.SecretUnreadable, "is not the pinned one"},
 	} {
 		m, dir := kektest.NewMemory(), t.TempDir()
 		o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}

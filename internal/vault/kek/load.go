@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// load has the current key there, or says why not. A backend that could not be asked is
-// asked again at the next call, but for the calls of one second. r.turn is held.
+// load loads the current key. An unavailable backend is queried again at the next call, but at most
+// once a second. r.turn must be held.
 func (r *Ring) load(ctx context.Context) error {
 	now := r.o.Now()
 	if r.keys != nil && now.Sub(r.asked) < holdTime {
@@ -22,19 +22,19 @@ func (r *Ring) load(ctx context.Context) error {
 	return r.again(ctx)
 }
 
-// again asks the backend at once.
+// again queries the backend at once.
 func (r *Ring) again(ctx context.Context) error {
 	now := r.o.Now()
 	err := r.ask(ctx)
 	if err != nil && ctx.Err() != nil {
-		return err // who asked has left, which says nothing of the backend
+		return err // the caller was cancelled, which does not concern the backend
 	}
 	r.tell(ctx, err)
 	r.asked, r.failed = now, err
 	return err
 }
 
-// tell notes whether the keys can be used, and has the log know when that changes.
+// tell records whether the keys are available, and logs changes.
 func (r *Ring) tell(ctx context.Context, err error) {
 	if err != nil {
 		r.forget()
@@ -46,13 +46,13 @@ func (r *Ring) tell(ctx context.Context, err error) {
 	switch {
 	case err != nil:
 		why := reason.Known(err, reason.VaultLocked)
-		r.o.Log.WarnContext(ctx, "the key of the vault cannot be used", slog.String("problem", why.Message), slog.String("remedy", why.NextStep()))
+		r.o.Log.WarnContext(ctx, "the key of the vault is not available", slog.String("problem", why.Message), slog.String("remedy", why.NextStep()))
 	case !r.asked.IsZero():
-		r.o.Log.InfoContext(ctx, "the key of the vault can be used again")
+		r.o.Log.InfoContext(ctx, "the key of the vault is available again")
 	}
 }
 
-// forget takes the keys out of memory. The next call asks the backend.
+// forget removes the keys from memory. The next call queries the backend.
 func (r *Ring) forget() {
 	for _, key := range r.keys {
 		clear(key)
@@ -60,8 +60,8 @@ func (r *Ring) forget() {
 	r.pin, r.keys = nil, nil
 }
 
-// ask fetches the current key from where it is pinned. Where nothing is pinned, this is
-// the first start of the gateway, and it makes one.
+// ask fetches the current key from its pinned backend. Without a pin this is the first start of the
+// gateway, and it creates a key.
 func (r *Ring) ask(ctx context.Context) error {
 	p, key, err := r.look(ctx)
 	if errors.Is(err, errNoPin) {
@@ -74,11 +74,11 @@ func (r *Ring) ask(ctx context.Context) error {
 		return err
 	}
 	r.have(p, key)
-	_ = r.tidy(ctx) // what stays is on the pin's list, and is tried when the backend is asked next
+	_ = r.tidy(ctx) // remaining keys stay on the pin's list, and are retried at the next query
 	return nil
 }
 
-// look returns the pin with its current key, which says that it is authentic.
+// look returns the pin with its current key, which authenticates it.
 func (r *Ring) look(ctx context.Context) (*pin, []byte, error) {
 	p, err := readPin(r.o.Dir, r.o.Gateway)
 	if err != nil {
@@ -89,12 +89,12 @@ func (r *Ring) look(ctx context.Context) (*pin, []byte, error) {
 		return nil, nil, err
 	}
 	if !p.authentic(key) {
-		return nil, nil, changedPin("vault.json was changed by somebody who does not have the key of the vault")
+		return nil, nil, changedPin("vault.json was changed without the key of the vault")
 	}
 	return p, key, nil
 }
 
-// record has the journal know of a key before anything is wrapped by it.
+// record journals the existence of a key before the key wraps anything.
 func (r *Ring) record(ctx context.Context, p *pin) error {
 	if r.recorded {
 		return nil
@@ -107,13 +107,13 @@ func (r *Ring) record(ctx context.Context, p *pin) error {
 	return err
 }
 
-// have takes over a pin with its current key.
+// have sets a pin with its current key.
 func (r *Ring) have(p *pin, key []byte) {
 	r.forget()
 	r.pin, r.keys = p, map[string][]byte{p.current().ID: key}
 }
 
-// fetch asks the backend of a pin for one of its keys.
+// fetch gets one of the keys of a pin from its backend.
 func (r *Ring) fetch(ctx context.Context, p *pin, k pinned) ([]byte, error) {
 	b, err := r.backend(p.Backend)
 	if err != nil {
@@ -126,14 +126,14 @@ func (r *Ring) fetch(ctx context.Context, p *pin, k pinned) ([]byte, error) {
 	case err != nil:
 		return nil, unasked(err)
 	case !k.is(key):
-		return nil, reason.Errorf(reason.SecretUnreadable, "the backend %s has another key under the name %s than the one that was pinned", p.Backend, k.ID).
+		return nil, reason.Errorf(reason.SecretUnreadable, "the key %[2]s in the backend %[1]s is not the pinned one", p.Backend, k.ID).
 			WithRemedy("Restore it from a backup: %s.", whereIs(p.Backend))
 	}
 	return key, nil
 }
 
-// key returns a key by its id. The pin is read anew for one that it does not name:
-// somebody may have restored it meanwhile.
+// key returns a key by its id. For an unknown id the pin is read again, because it may have been
+// restored meanwhile.
 func (r *Ring) key(ctx context.Context, id string) ([]byte, error) {
 	if key, ok := r.keys[id]; ok {
 		return key, nil
@@ -146,8 +146,8 @@ func (r *Ring) key(ctx context.Context, id string) ([]byte, error) {
 		k, ok = r.pin.find(id)
 	}
 	if !ok {
-		return nil, reason.Errorf(reason.VaultKeyMissing, "the vault has no key %s: it was dropped, or is another gateway's", id).
-			WithRemedy("Restore vault.json and the key from a backup of the time when it was there: %s.", whereIs(r.pin.Backend))
+		return nil, reason.Errorf(reason.VaultKeyMissing, "the vault has no key %s: it was dropped, or belongs to another gateway", id).
+			WithRemedy("Restore vault.json and the key from a backup that contains it: %s.", whereIs(r.pin.Backend))
 	}
 	if key, ok := r.keys[id]; ok {
 		return key, nil
@@ -167,11 +167,11 @@ func (r *Ring) backend(name string) (Backend, error) {
 			return b, nil
 		}
 	}
-	return nil, reason.Errorf(reason.VaultLocked, "the key of the vault is in the backend %q, which there is none of here", name).
-		WithRemedy("Start the gateway on the system on which its vault was made.")
+	return nil, reason.Errorf(reason.VaultLocked, "the key of the vault is in the backend %q, which is not available on this system", name).
+		WithRemedy("Start the gateway on the system where its vault was created.")
 }
 
-// tidy deletes what is left over of changes.
+// tidy deletes the left-over keys of changes.
 func (r *Ring) tidy(ctx context.Context) error {
 	if len(r.pin.Leftover) == 0 {
 		return nil
@@ -196,8 +196,7 @@ func (r *Ring) tidy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// discard takes a key out of a backend. One that no key is pinned in has nothing left
-// that counts.
+// discard deletes a key from a backend. A backend without pinned keys is erased.
 func (r *Ring) discard(ctx context.Context, b Backend, id string) error {
 	if e, ok := b.(eraser); ok && b.Name() != r.pin.Backend {
 		return e.erase()
@@ -205,7 +204,7 @@ func (r *Ring) discard(ctx context.Context, b Backend, id string) error {
 	return b.Delete(ctx, id)
 }
 
-// adopt makes a changed pin the one that counts, by the key that it names as current.
+// adopt sets a changed pin, authenticated by its current key.
 func (r *Ring) adopt(p *pin) error {
 	if err := p.write(r.o.Dir, r.keys[p.current().ID]); err != nil {
 		return err
@@ -214,7 +213,7 @@ func (r *Ring) adopt(p *pin) error {
 	return nil
 }
 
-// roundTrip puts a key into a backend and reads it back.
+// roundTrip stores a key in a backend and reads it back.
 func roundTrip(ctx context.Context, b Backend, id string, key []byte) error {
 	if err := b.Put(ctx, id, key); err != nil {
 		return unasked(err)
@@ -225,7 +224,7 @@ func roundTrip(ctx context.Context, b Backend, id string, key []byte) error {
 	}
 	defer clear(back)
 	if !bytes.Equal(back, key) {
-		return reason.Errorf(reason.VaultLocked, "the backend %s gives back another key than it was given", b.Name())
+		return reason.Errorf(reason.VaultLocked, "the backend %s returned another key than the stored one", b.Name())
 	}
 	return nil
 }

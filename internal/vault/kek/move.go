@@ -10,26 +10,25 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Target is where keys are to be moved.
+// Target is the destination of a move.
 type Target struct {
 	Backend string
-	// Passphrase returns that of the backend "file", nil for none. It takes the place of
-	// the one in the options.
+	// Passphrase returns the passphrase of the backend "file", nil for none. It replaces the one in
+	// the options.
 	Passphrase func() ([]byte, error)
 }
 
-// Move moves all keys of a gateway to another backend, or puts those in a file under
-// another passphrase. No palyrad uses them meanwhile. Cut off at any point, the keys can
-// be read where the pin says, and what lies elsewhere is deleted at the next start. When
-// it returns an error together with where the keys are now, they were moved, and what
-// follows could not be done.
+// Move moves all keys of a gateway to another backend, or encrypts the keys in a file with another
+// passphrase. A running palyrad MUST NOT use them meanwhile. If it is interrupted at any point, the
+// keys are readable in the pinned backend, and copies elsewhere are deleted at the next start. If
+// it returns an error and a Status, the keys were moved, but a later step failed.
 func Move(ctx context.Context, o Options, to Target) (s Status, err error) {
 	r := newRing(o)
 	err = r.inTurn(ctx, func() error {
 		p, key, err := r.look(ctx)
 		if errors.Is(err, errNoPin) {
-			return reason.Errorf(reason.NotFound, "the vault has no key yet that could be moved").
-				WithRemedy("Set vault.backend to %q; the next start of palyrad makes it there.", to.Backend)
+			return reason.Errorf(reason.NotFound, "moving the key of the vault: the vault has no key yet").
+				WithRemedy("Set vault.backend to %q; the next start of palyrad creates it there.", to.Backend)
 		}
 		if err != nil {
 			return err
@@ -40,7 +39,7 @@ func Move(ctx context.Context, o Options, to Target) (s Status, err error) {
 			return err
 		}
 		ctx := context.WithoutCancel(ctx)
-		_ = r.tidy(ctx) // what stays is tried again
+		_ = r.tidy(ctx) // retried later
 		from := r.pin.Backend
 		if from == to.Backend {
 			err = r.reseal(b)
@@ -52,19 +51,19 @@ func Move(ctx context.Context, o Options, to Target) (s Status, err error) {
 		}
 		s.Backend, s.ID, s.Older = to.Backend, r.pin.current().ID, len(r.pin.Keys)-1
 		if err := r.tidy(ctx); err != nil {
-			return fmt.Errorf("the keys are moved, and those in %s are not deleted yet: %w", spoken(from), err)
+			return fmt.Errorf("the keys were moved, but deleting them in %s failed: %w", spoken(from), err)
 		}
 		return nil
 	})
 	if s.Backend != "" {
-		if told := r.o.Journal.Pinned(context.WithoutCancel(ctx), s.Backend, s.ID); told != nil && err == nil {
-			err = fmt.Errorf("the keys are moved, and that could not be journaled: %w", told)
+		if journalErr := r.o.Journal.Pinned(context.WithoutCancel(ctx), s.Backend, s.ID); journalErr != nil && err == nil {
+			err = fmt.Errorf("the keys were moved, but journaling it failed: %w", journalErr)
 		}
 	}
 	return s, err
 }
 
-// target returns the backend that keys are to be moved to.
+// target returns the destination backend.
 func (r *Ring) target(to Target) (Backend, error) {
 	for _, b := range r.o.Backends {
 		switch {
@@ -72,8 +71,8 @@ func (r *Ring) target(to Target) (Backend, error) {
 		case to.Backend == InFile:
 			return newFile(r.o.Dir, r.o.Gateway, to.Passphrase), nil
 		case to.Backend == r.pin.Backend:
-			return nil, reason.Errorf(reason.InvalidInput, "the key of the vault is in %s already", spoken(to.Backend)).
-				WithRemedy("`palyrad doctor` says how it is.")
+			return nil, reason.Errorf(reason.InvalidInput, "the key of the vault is already in %s", spoken(to.Backend)).
+				WithRemedy("Check it with `palyrad doctor`.")
 		default:
 			return b, nil
 		}
@@ -82,10 +81,10 @@ func (r *Ring) target(to Target) (Backend, error) {
 	for _, b := range r.o.Backends {
 		names = append(names, b.Name())
 	}
-	return nil, reason.Errorf(reason.InvalidInput, "there is no backend %q here", to.Backend).WithRemedy("Name one of %q.", names)
+	return nil, reason.Errorf(reason.InvalidInput, "the backend %q is not available on this system", to.Backend).WithRemedy("Use one of %q.", names)
 }
 
-// move copies the keys, reads them back as the next palyrad will, and switches the pin.
+// move copies the keys, verifies them as a new palyrad would, and changes the pin.
 func (r *Ring) move(ctx context.Context, b Backend, to Target) error {
 	from := r.pin.Backend
 	p := r.pin.clone()
@@ -127,7 +126,7 @@ func (r *Ring) move(ctx context.Context, b Backend, to Target) error {
 	return nil
 }
 
-// same reports whether a backend has the keys that are pinned.
+// same returns an error unless a backend has the pinned keys.
 func (r *Ring) same(ctx context.Context, b Backend) error {
 	for _, k := range r.pin.Keys {
 		key, err := b.Get(ctx, k.ID)
@@ -136,13 +135,14 @@ func (r *Ring) same(ctx context.Context, b Backend) error {
 		}
 		defer clear(key)
 		if !k.is(key) {
-			return reason.Errorf(reason.VaultLocked, "%s gives back another key than it was given", spoken(b.Name()))
+			return reason.Errorf(reason.VaultLocked, "%s returned another key than the stored one", spoken(b.Name()))
 		}
 	}
 	return nil
 }
 
-// reseal puts the file under another passphrase, or under none, by one rename.
+// reseal encrypts the file with another passphrase, or stores it without one. It replaces the file
+// by one rename.
 func (r *Ring) reseal(to Backend) error {
 	was, ok := r.file()
 	target, isFile := to.(*file)
@@ -161,13 +161,13 @@ func (r *Ring) reseal(to Backend) error {
 		return unasked(err)
 	}
 	r.o.reached("resealed")
-	target.seen = [len(target.seen)]byte{} // so that it is opened, not remembered
+	target.seen = [len(target.seen)]byte{} // so that the file is decrypted instead of cached
 	_, back, err := target.read()
 	if err != nil {
 		return unasked(err)
 	}
 	if !slices.EqualFunc(entries, back, func(a, b entry) bool { return a.ID == b.ID && bytes.Equal(a.Key, b.Key) }) {
-		return reason.Errorf(reason.VaultLocked, "vault.kek gives back other keys than it was given")
+		return reason.Errorf(reason.VaultLocked, "vault.kek returned other keys than the stored ones")
 	}
 	return nil
 }

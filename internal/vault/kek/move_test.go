@@ -185,8 +185,9 @@ func phraseOnce(n int) func() ([]byte, error) {
 	return nil
 }
 
-// What a write has left that was cut off goes with the next.
-func TestHalfWrittenFilesGo(t *testing.T) {
+// TestPartialFilesAreRemoved: the partial files of an interrupted write are removed by the next
+// one.
+func TestPartialFilesAreRemoved(t *testing.T) {
 	t.Parallel()
 	h, backs := begin(t, kek.InFile, nil)
 	half := filepath.Join(h.dir, ".vault.kek.1234")

@@ -9,13 +9,12 @@ import (
 	"palyra/internal/vault/passphrase"
 )
 
-// phrased is the cover of vault.kek: a passphrase, or none. A file that exists goes on
-// as it is; a new one is under the passphrase that is configured.
+// phrased is the cover of vault.kek: a passphrase, or none. An existing file keeps its passphrase;
+// a new one gets the configured passphrase.
 type phrased struct {
 	// configured returns the passphrase of the configuration, nil for none.
 	configured func() ([]byte, error)
-	// given is what somebody has unlocked the file with, known what opened it last or
-	// was put over it.
+	// given is the passphrase of Unlock, known the one that last opened or encrypted the file.
 	given, known []byte
 }
 
@@ -34,7 +33,7 @@ func (p *phrased) on(f *keyFile, list []byte, was *keyFile) error {
 		return json.Unmarshal(list, &f.Keys)
 	}
 	if was != nil && !bytes.Equal(phrase, p.known) {
-		// Writing is no way to change the passphrase.
+		// A write must not change the passphrase.
 		if _, err := opened(was, phrase); err != nil {
 			return err
 		}
@@ -64,7 +63,7 @@ func (p *phrased) off(f *keyFile) ([]byte, error) {
 	return list, err
 }
 
-// phrase is what the file is under; nil is not known.
+// phrase returns the passphrase of the file; nil if unknown.
 func (p *phrased) phrase() ([]byte, error) {
 	if p.given != nil || p.configured == nil {
 		return p.given, nil
@@ -72,7 +71,7 @@ func (p *phrased) phrase() ([]byte, error) {
 	return p.configured()
 }
 
-// try keeps a passphrase that opens the file.
+// try stores a passphrase if it opens the file.
 func (p *phrased) try(f *file, phrase []byte) error {
 	before := p.given
 	p.given = bytes.Clone(phrase)
@@ -90,19 +89,19 @@ func (p *phrased) try(f *file, phrase []byte) error {
 func opened(f *keyFile, phrase []byte) ([]byte, error) {
 	list, err := f.Sealed.Open(phrase, f.about())
 	if errors.Is(err, passphrase.ErrWrong) {
-		return nil, reason.Errorf(reason.VaultLocked, "the passphrase does not open vault.kek: it is another one, or the file is damaged").
-			WithRemedy("Type it again, or see that vault.passphrase_file names the passphrase under which vault.kek was made. Otherwise restore vault.kek from a backup of the state directory.")
+		return nil, reason.Errorf(reason.VaultLocked, "opening vault.kek: the passphrase is wrong, or the file is damaged").
+			WithRemedy("Enter it again, or check that vault.passphrase_file contains the passphrase of vault.kek. Otherwise restore vault.kek from a backup of the state directory.")
 	}
 	return list, err
 }
 
 func noPhrase() error {
-	return reason.Errorf(reason.VaultLocked, "vault.kek is under a passphrase, which was not given").
-		WithRemedy("`palyra vault unlock` takes it until palyrad stops. Or write it into a file of mode 0600, name that in vault.passphrase_file, and start palyrad again.")
+	return reason.Errorf(reason.VaultLocked, "vault.kek is encrypted with a passphrase, which was not entered").
+		WithRemedy("Run `palyra vault unlock`, which lasts until palyrad stops. Or write the passphrase to a file with mode 0600, set vault.passphrase_file, and restart palyrad.")
 }
 
-// untaken is a passphrase for what has none.
+// untaken returns the error of a passphrase for a backend that has none.
 func untaken(backend string) error {
-	return reason.Errorf(reason.InvalidInput, "the key of the vault is in the backend %s, and under no passphrase", backend).
-		WithRemedy("Nothing has to be unlocked by a passphrase here; `palyra status` says how the vault is.")
+	return reason.Errorf(reason.InvalidInput, "the key of the vault is in the backend %s, which has no passphrase", backend).
+		WithRemedy("No passphrase is needed; check the vault with `palyra status`.")
 }

@@ -17,30 +17,29 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// pinFormat is what this palyrad writes.
+// pinFormat is the format of the pin.
 const pinFormat = "palyra vault v1"
 
-// pin says where the keys of a gateway are, so that no other place is taken for it. It
-// is the file vault.json.
+// pin is the location of a gateway's keys, so that no other location is accepted. It is the file
+// vault.json.
 type pin struct {
 	Format  string `json:"format"`
 	Gateway string `json:"gateway"`
 	Backend string `json:"backend"`
-	// Keys are those that something may be wrapped by, the last one the current.
+	// Keys are the keys that may wrap something, the current one last.
 	Keys []pinned `json:"keys"`
-	// Leftover are keys that may still be somewhere and that nothing is wrapped by:
-	// they are deleted when their backend answers.
+	// Leftover are unused keys that may still exist: they are deleted when their backend is
+	// available.
 	Leftover []leftover `json:"leftover"`
-	// MAC is HMAC-SHA256 of all else (RFC 8785) under a key derived of the current
-	// key, in hex.
+	// MAC is HMAC-SHA256 of all other members (RFC 8785) under a key derived from the current key,
+	// in hex.
 	MAC string `json:"mac,omitempty"`
 }
 
-// pinned is a key by its id.
+// pinned identifies a key.
 type pinned struct {
 	ID string `json:"id"`
-	// Check tells whether a key is the one that was pinned, in hex. It says nothing
-	// else of it.
+	// Check verifies that a key is the pinned one, in hex. It reveals nothing else about the key.
 	Check string `json:"check"`
 }
 
@@ -49,12 +48,12 @@ type leftover struct {
 	ID      string `json:"id"`
 }
 
-// errNoPin is a gateway without a pin. It is no fs.ErrNotExist, which a backend may wrap
-// too: a keyring whose socket is not there is no gateway that never had a key.
-var errNoPin = errors.New("there is no vault.json")
+// errNoPin is returned for a gateway without a pin. It does not wrap fs.ErrNotExist, which a
+// backend may wrap too: a missing keyring socket must not look like a gateway that never had a key.
+var errNoPin = errors.New("vault.json does not exist")
 
-// readPin reads the pin of a state directory; errNoPin is a gateway without one.
-// It is not authentic before a key has said so.
+// readPin reads the pin of a state directory; the error is errNoPin without one. The pin is
+// not verified before its key is available.
 func readPin(stateDir, gateway string) (*pin, error) {
 	path := statedir.VaultPin(stateDir)
 	text, err := keyfile.ReadOwn(path)
@@ -66,20 +65,20 @@ func readPin(stateDir, gateway string) (*pin, error) {
 	}
 	p := &pin{}
 	if err := decode(text, p); err != nil || p.Format != pinFormat || len(p.Keys) == 0 || p.Backend == "" {
-		return nil, changedPin("vault.json cannot be read as what palyrad wrote")
+		return nil, changedPin("vault.json is not in palyrad's format")
 	}
 	if p.Gateway != gateway {
-		return nil, changedPin("vault.json is that of the gateway " + p.Gateway)
+		return nil, changedPin("vault.json belongs to the gateway " + p.Gateway)
 	}
 	return p, nil
 }
 
 func changedPin(how string) error {
 	return reason.Errorf(reason.SecretUnreadable, "%s", how).
-		WithRemedy("Restore vault.json from a backup of the state directory; the keys that it names are where they were.")
+		WithRemedy("Restore vault.json from a backup of the state directory; the keys are still in their backend.")
 }
 
-// write makes the pin that of the state directory, authentic by its current key.
+// write stores the pin in the state directory, authenticated by its current key.
 func (p *pin) write(stateDir string, key []byte) error {
 	text, err := p.text(key)
 	if err != nil {
@@ -88,7 +87,7 @@ func (p *pin) write(stateDir string, key []byte) error {
 	return keyfile.Write(statedir.VaultPin(stateDir), text)
 }
 
-// text is vault.json, authentic by the current key.
+// text returns vault.json, authenticated by the current key.
 func (p *pin) text(key []byte) ([]byte, error) {
 	mac, err := p.mac(key)
 	if err != nil {
@@ -99,7 +98,7 @@ func (p *pin) text(key []byte) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// authentic reports whether whoever wrote the pin had its current key.
+// authentic reports whether the pin was written with its current key.
 func (p *pin) authentic(key []byte) bool {
 	said, err := hex.DecodeString(p.MAC)
 	if err != nil {
@@ -125,22 +124,22 @@ func (p *pin) mac(key []byte) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// newPinned is the entry of a key.
+// newPinned returns the entry of a key.
 func newPinned(id string, key []byte) (pinned, error) {
 	check, err := hkdf.Expand(sha256.New, key, "palyra kek check v1\x00"+id, 16)
 	return pinned{id, hex.EncodeToString(check)}, err
 }
 
-// is reports whether a key is the one that was pinned.
+// is reports whether a key is the pinned one.
 func (k pinned) is(key []byte) bool {
 	other, err := newPinned(k.ID, key)
 	return err == nil && hmac.Equal([]byte(other.Check), []byte(k.Check))
 }
 
-// current is the key that everything new is wrapped by.
+// current returns the key that wraps everything new.
 func (p *pin) current() pinned { return p.Keys[len(p.Keys)-1] }
 
-// find returns the entry of an id.
+// find returns the entry with an id.
 func (p *pin) find(id string) (pinned, bool) {
 	i := slices.IndexFunc(p.Keys, func(k pinned) bool { return k.ID == id })
 	if i < 0 {
@@ -149,38 +148,38 @@ func (p *pin) find(id string) (pinned, bool) {
 	return p.Keys[i], true
 }
 
-// clone is a pin to be changed.
+// clone returns a copy to be changed.
 func (p *pin) clone() *pin {
 	c := *p
 	c.Keys, c.Leftover = slices.Clone(p.Keys), slices.Clone(p.Leftover)
 	return &c
 }
 
-// leave names a key as left over; it is not one that counts.
+// leave moves a key to the left-over list.
 func (p *pin) leave(backend, id string) {
 	if l := (leftover{backend, id}); !slices.Contains(p.Leftover, l) {
 		p.Leftover = append(p.Leftover, l)
 	}
 }
 
-// settle takes a key off the list of what is left over.
+// settle removes a key from the left-over list.
 func (p *pin) settle(backend, id string) {
 	p.Leftover = slices.DeleteFunc(p.Leftover, func(l leftover) bool { return l == leftover{backend, id} })
 }
 
-// allows reports whether a setting is about the place that is pinned.
+// allows reports whether a setting matches the pinned backend.
 func (p *pin) allows(setting string) error {
 	if setting == Auto || setting == p.Backend {
 		return nil
 	}
-	return reason.Errorf(reason.ConfigInvalid, "vault.backend is %q, and the key of the vault is in %q", setting, p.Backend).
+	return reason.Errorf(reason.ConfigInvalid, "vault.backend is %q, but the key of the vault is in %q", setting, p.Backend).
 		WithRemedy("Set vault.backend to %q.", p.Backend)
 }
 
-// missing is a key that its backend does not have.
+// missing returns the error of a key that its backend does not have.
 func missing(backend, id string) error {
-	return reason.Errorf(reason.VaultKeyMissing, "the vault's key %s is gone: the backend %s answers and does not have it", id, backend).
-		WithRemedy("Restore it from a backup: %s. Without it nothing that it encrypts can be read again.", whereIs(backend))
+	return reason.Errorf(reason.VaultKeyMissing, "the vault's key %s is missing in the backend %s", id, backend).
+		WithRemedy("Restore it from a backup: %s. Without it the data that it encrypts is lost.", whereIs(backend))
 }
 
 func whereIs(backend string) string {

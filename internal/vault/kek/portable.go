@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// Portable is what the files of a state directory are that holds the keys of a gateway
-// itself, wherever they are kept now. The caller clears Key.
+// Portable contains the files of a state directory that stores the keys of a gateway itself,
+// independent of their current backend. The caller clears Key.
 type Portable struct {
 	// Backend is where the keys are now.
 	Backend string
@@ -19,8 +19,8 @@ type Portable struct {
 	Pin, Key []byte
 }
 
-// Carry returns the keys of a gateway for another place, and changes nothing. It is nil
-// where there are none, and where the state directory holds them already.
+// Carry returns a portable copy of the keys of a gateway, and changes nothing. It is nil if there
+// are none, or if the state directory already contains them.
 func Carry(ctx context.Context, o Options) (*Portable, error) {
 	r := newRing(o)
 	p, current, err := r.look(ctx)
@@ -32,7 +32,7 @@ func Carry(ctx context.Context, o Options) (*Portable, error) {
 		if errors.Is(gone, fs.ErrNotExist) {
 			return nil, missing(InFile, held.current().ID)
 		}
-		return nil, gone // a passphrase that is not known here keeps nobody from copying the file
+		return nil, gone // an unknown passphrase must not prevent copying the file
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (r *Ring) carry(ctx context.Context) (*Portable, error) {
 		entries = append(entries, entry{k.ID, key})
 	}
 	p := r.pin.clone()
-	// What is left over elsewhere is for the gateway of there to delete.
+	// Left-over keys are deleted by the original gateway.
 	p.Backend, p.Leftover = InFile, []leftover{}
 	pin, err := p.text(r.keys[p.current().ID])
 	if err != nil {
@@ -65,8 +65,7 @@ func (r *Ring) carry(ctx context.Context) (*Portable, error) {
 	return &Portable{Backend: r.pin.Backend, Pin: pin, Key: key}, nil
 }
 
-// NotCarried says why keys cannot be had for another place, and what can be done, in one
-// text.
+// NotCarried returns one text with the cause and the remedy of a failed Carry.
 func NotCarried(err error) string {
 	why := reason.Known(err, reason.VaultLocked)
 	return why.Message + ". " + why.NextStep()

@@ -13,10 +13,10 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// Keys of a keyring are carried to another place, older ones too, and open there what
-// they wrapped; where they were nothing changes. Without the keyring they are not, and
-// its socket that is gone is no gateway that never had a key.
-func TestCarry(t *testing.T) {
+// TestKeysMoveToAnotherBackend: the keys of a keyring, including older ones, move to another
+// backend and open there what they wrapped; the source is unchanged. Without the keyring they do
+// not move, and a missing socket of the keyring does not count as a gateway without a key.
+func TestKeysMoveToAnotherBackend(t *testing.T) {
 	t.Parallel()
 	k, dir := keyringtest.Start(t), t.TempDir()
 	o := kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Env: at(k.Address)}
@@ -47,7 +47,7 @@ func TestCarry(t *testing.T) {
 	}
 	must.Do(t, os.Remove(statedir.VaultKey(there.Dir)))
 	_, err := kek.Carry(t.Context(), there)
-	is(t, "a file that is gone", err, reason.VaultKeyMissing, "is gone")
+	is(t, "a file that is gone", err, reason.VaultKeyMissing, "is missing")
 
 	o.Env = there.Env
 	_, err = kek.Carry(t.Context(), o)

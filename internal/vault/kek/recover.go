@@ -15,14 +15,14 @@ type Exported struct {
 	Key []byte `json:"key"`
 }
 
-// Opens reports whether the key is the one that wrapped a box.
+// Opens reports whether the key wrapped a box.
 func (e Exported) Opens(about string, box []byte) bool {
 	key, err := unwrap(e.Key, about, e.ID, box)
 	clear(key)
 	return err == nil
 }
 
-// IDs are the keys that something may be wrapped by, the current one last.
+// IDs returns the keys that may wrap something, the current one last.
 func (r *Ring) IDs(ctx context.Context) (ids []string, err error) {
 	err = r.inTurn(ctx, func() error {
 		if err := r.load(ctx); err != nil {
@@ -54,13 +54,12 @@ func (r *Ring) Export(ctx context.Context) (keys []Exported, err error) {
 	return keys, err
 }
 
-// Recover puts exported keys back: into the backend that is pinned, or where nothing is
-// pinned any more into the one that is set or the best that works. A vault that works
-// gets those that it lacks as older ones. Keys that are not those of the pin are
-// refused while it stands.
+// Recover restores exported keys to the pinned backend, or without a pin to the configured backend
+// or the best one that works. A working vault receives the missing ones as older keys. Keys that do
+// not match an existing pin are refused.
 func (r *Ring) Recover(ctx context.Context, keys []Exported) error {
 	if len(keys) == 0 {
-		return reason.Errorf(reason.InvalidInput, "there is no key to recover")
+		return reason.Errorf(reason.InvalidInput, "no key needs recovery")
 	}
 	return r.inTurn(ctx, func() error {
 		p, err := readPin(r.o.Dir, r.o.Gateway)
@@ -76,7 +75,7 @@ func (r *Ring) Recover(ctx context.Context, keys []Exported) error {
 	})
 }
 
-// repin puts keys into a backend and pins them anew.
+// repin stores keys in a backend and writes a new pin.
 func (r *Ring) repin(ctx context.Context, keys []Exported) error {
 	b, _, err := r.choose(ctx)
 	if err != nil {
@@ -105,15 +104,15 @@ func (r *Ring) repin(ctx context.Context, keys []Exported) error {
 	return nil
 }
 
-// restore puts the keys that are pinned back to where they were.
+// restore puts the pinned keys back into their backend.
 func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 	i := slices.IndexFunc(keys, func(e Exported) bool { return e.ID == p.current().ID && p.current().is(e.Key) })
 	if i < 0 {
 		return reason.Errorf(reason.VaultKeyMissing, "the export does not have the key %s, which the vault used last", p.current().ID).
-			WithRemedy("Recover from an export that was made later.")
+			WithRemedy("Recover from a later export.")
 	}
 	if !p.authentic(keys[i].Key) {
-		return changedPin("vault.json was changed by somebody who does not have the key of the vault")
+		return changedPin("vault.json was changed without the key of the vault")
 	}
 	b, err := r.backend(p.Backend)
 	if err != nil {
@@ -130,7 +129,7 @@ func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 	return r.again(ctx)
 }
 
-// add makes keys that a vault lacks older ones of it.
+// add adds missing keys to a vault as older ones.
 func (r *Ring) add(ctx context.Context, keys []Exported) error {
 	b, err := r.backend(r.pin.Backend)
 	if err != nil {
@@ -144,7 +143,7 @@ func (r *Ring) add(ctx context.Context, keys []Exported) error {
 		}
 		if have, ok := p.find(e.ID); ok {
 			if have != k {
-				return reason.Errorf(reason.InvalidInput, "the vault has another key under the name %s", e.ID)
+				return reason.Errorf(reason.InvalidInput, "the vault has another key with the id %s", e.ID)
 			}
 		} else {
 			p.Keys = slices.Insert(p.Keys, len(p.Keys)-1, k)

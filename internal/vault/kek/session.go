@@ -10,12 +10,12 @@ import (
 	"palyra/internal/vault/keyring"
 )
 
-// askTime is how long the keyring of a session may take for an answer. Nobody is asked
-// to unlock it, so it is asked by no person's pace.
+// askTime is the timeout for the session's keyring. It never prompts a user, so it need not allow
+// for one.
 const askTime = 5 * time.Second
 
-// session is a backend in the keyring of the user's session: an item for each key, named
-// for the gateway.
+// session is a backend in the keyring of the user's session: one item for each key, labeled with
+// the gateway.
 type session struct {
 	name string
 	ring keyring.Keyring
@@ -55,11 +55,11 @@ func (s *session) Delete(ctx context.Context, id string) error {
 	return s.away(err)
 }
 
-// away says of a keyring that could not be asked what to do about it while palyrad runs.
+// away adds the remedy for an unavailable keyring while palyrad runs.
 func (s *session) away(err error) error {
 	if err == nil {
 		return nil
 	}
 	return reason.Errorf(reason.VaultLocked, "%w", err).
-		WithRemedy("Log in to the session of the user that palyrad runs as and unlock its keyring; palyrad goes on by itself. palyrad has to be started with that session's DBUS_SESSION_BUS_ADDRESS.")
+		WithRemedy("Log in to the session of the user that palyrad runs as and unlock its keyring; palyrad then continues automatically. palyrad must be started with that session's DBUS_SESSION_BUS_ADDRESS.")
 }

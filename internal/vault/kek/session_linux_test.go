@@ -76,7 +76,7 @@ func TestGnomeKeyringLockedAndKilled(t *testing.T) {
 		says       string
 	}{
 		"locked": {func() { k.Lock(t) }, func() { k.Unlock(t) }, "is locked"},
-		"killed": {k.End, func() { k.Begin(t) }, "no Secret Service answers"},
+		"killed": {k.End, func() { k.Begin(t) }, "connecting to the Secret Service"},
 	} {
 		away.begin()
 		must.Do(t, back(r)) // the control: a key is held for its time

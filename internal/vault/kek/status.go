@@ -9,27 +9,26 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Status is how the keys are.
+// Status is the state of the keys.
 type Status struct {
-	// Backend is where they are pinned, "" while none was made; ID is the current one,
-	// "" while it cannot be asked for.
+	// Backend is the pinned backend, "" before the first key; ID is the current key, "" while it is
+	// not available.
 	Backend string
 	ID      string
-	// Older is how many older keys something may be wrapped by.
+	// Older is how many older keys may wrap something.
 	Older int
-	// Locked says that the keys cannot be used. Reason, Why and Remedy say why, and
-	// what to do.
+	// Locked is true if the keys are not available. Reason, Why and Remedy explain it.
 	Locked bool
 	Reason reason.Code
 	Why    string
 	Remedy string
-	// Leftover is how many keys that count no more could not be deleted yet.
+	// Leftover is how many unused keys could not be deleted yet.
 	Leftover int
-	// Since is since when it has been so, as far as this palyrad knows.
+	// Since is when the state last changed, as far as this palyrad has observed it.
 	Since time.Time
 }
 
-// String is a line for people: "secret service, locked: ...".
+// String returns a line for display: "secret service, locked: ...".
 func (s Status) String() string {
 	place := spoken(s.Backend)
 	if s.Backend == "" {
@@ -45,7 +44,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("%s, %s: %s", place, how, s.Why)
 }
 
-// Examine says how the keys of a gateway are, and makes and changes nothing.
+// Examine returns the state of a gateway's keys without changing anything.
 func Examine(ctx context.Context, o Options) (s Status) {
 	r := newRing(o)
 	p, err := readPin(o.Dir, o.Gateway)
@@ -65,7 +64,7 @@ func Examine(ctx context.Context, o Options) (s Status) {
 	return s.of(err)
 }
 
-// of adds why the keys cannot be used.
+// of adds why the keys are not available.
 func (s Status) of(err error) Status {
 	if err != nil {
 		why := reason.Known(err, reason.VaultLocked)
@@ -74,7 +73,7 @@ func (s Status) of(err error) Status {
 	return s
 }
 
-// Status says how the keys are, for which it asks the backend as a call would.
+// Status returns the state of the keys. It queries the backend as a call would.
 func (r *Ring) Status(ctx context.Context) (s Status) {
 	err := r.inTurn(ctx, func() error {
 		err := r.load(ctx)

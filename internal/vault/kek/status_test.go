@@ -47,7 +47,7 @@ func TestJournalRemembers(t *testing.T) {
 	}
 	must.Do(t, os.Remove(filepath.Join(dir, "vault.json")))
 	r = must.Get(kek.Open(o))(t)
-	is(t, "the pin is gone", back(r), reason.VaultKeyMissing, "vault.json is gone")
+	is(t, "the pin is gone", back(r), reason.VaultKeyMissing, "vault.json is missing")
 	if len(m.IDs()) != 2 {
 		t.Errorf("the backend has %q", m.IDs())
 	}

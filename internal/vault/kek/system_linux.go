@@ -1,6 +1,6 @@
 package kek
 
-// System are the backends of this system, the best first.
+// System returns the backends of this system, the best one first.
 func System(o Options) []Backend {
 	list := []Backend{newFile(o.Dir, o.Gateway, o.Passphrase)}
 	if o.Env == nil {

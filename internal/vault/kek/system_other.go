@@ -2,7 +2,7 @@
 
 package kek
 
-// System are the backends of this system, the best first.
+// System returns the backends of this system, the best one first.
 func System(o Options) []Backend {
 	return []Backend{newFile(o.Dir, o.Gateway, o.Passphrase)}
 }

@@ -1,6 +1,5 @@
-// Package keyring keeps small secrets in the keyring of the user's session: by the
-// Secret Service on Linux, in the Keychain of macOS, and with the Credential Manager
-// of Windows.
+// Package keyring stores small secrets in the keyring of the user's session: the Secret Service on
+// Linux, the Keychain of macOS, and the Credential Manager of Windows.
 package keyring
 
 import (
@@ -9,14 +8,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// service is the name under which items are kept.
+// service is the service name of the items.
 const service = "palyra"
 
-// ErrNotFound marks an item that is not in the keyring.
+// ErrNotFound is returned for an item that is not in the keyring.
 var ErrNotFound = errors.New("it is not in the keyring")
 
-// away is a keyring that cannot be asked.
+// away returns the error of an unavailable keyring.
 func away(format string, args ...any) error {
-	return reason.Errorf(reason.NotConnected, "the keyring cannot be used: "+format, args...).
-		WithRemedy("Log in to the desktop session whose keyring it is, or unlock the keyring, and repeat the command.")
+	return reason.Errorf(reason.NotConnected, "using the keyring: "+format, args...).
+		WithRemedy("Log in to the desktop session of the keyring, or unlock the keyring, and repeat the command.")
 }

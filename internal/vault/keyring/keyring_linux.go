@@ -23,18 +23,18 @@ const (
 	loginKeyring = dbus.ObjectPath("/org/freedesktop/secrets/collection/login")
 )
 
-// Keyring is that of one session.
+// Keyring is the keyring of one session.
 type Keyring struct {
 	address string
-	// gateway is whose items are meant, "" for those of a person.
+	// gateway is the owner of the items, "" for the user.
 	gateway string
 }
 
-// Session is the keyring of this user's session; env looks a variable up.
+// Session returns the keyring of this user's session; env returns environment variables.
 func Session(env func(string) string) Keyring { return Keyring{address: bus.Session(env)} }
 
-// OfGateway is the same keyring for the items of a gateway, which those of another do
-// not meet. Nobody is asked to unlock it: before palyrad sits no person.
+// OfGateway returns the same keyring for the items of a gateway, separate from other gateways. It
+// never prompts to unlock, because palyrad has no interactive user.
 func (k Keyring) OfGateway(id string) Keyring { return Keyring{k.address, id} }
 
 // secret is the struct (oayays) of the specification.
@@ -60,19 +60,19 @@ type open struct {
 	gateway string
 }
 
-// with opens a conversation for do. The session is of the kind "plain": the bus is a
-// socket of this machine, and what can listen on it can ask the keyring itself.
+// with opens a connection for do. The session has the algorithm "plain": the bus is a socket of
+// this machine, and a process that can read it can query the keyring itself.
 func (k Keyring) with(ctx context.Context, do func(open) error) error {
 	conn, err := bus.Connect(ctx, k.address)
 	if err != nil {
-		return away("there is no message bus of a session: %w", err)
+		return away("connecting to the session bus: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
 	o := open{conn: conn, gateway: k.gateway}
 	var output dbus.Variant
 	err = o.call(ctx, servicePath, serviceName+".OpenSession", "plain", dbus.MakeVariant("")).Store(&output, &o.session)
 	if err != nil {
-		return away("no Secret Service answers on the message bus: %w", err)
+		return away("connecting to the Secret Service: %w", err)
 	}
 	return do(o)
 }
@@ -81,7 +81,7 @@ func (o open) call(ctx context.Context, path dbus.ObjectPath, method string, arg
 	return o.conn.Object(busName, path).CallWithContext(ctx, method, 0, args...)
 }
 
-// Put keeps a value under a name, in place of the one before.
+// Put stores a value under a name, replacing the previous one.
 func (k Keyring) Put(ctx context.Context, item string, value []byte) error {
 	return k.with(ctx, func(o open) error {
 		at, err := o.keyring(ctx)
@@ -95,14 +95,13 @@ func (k Keyring) Put(ctx context.Context, item string, value []byte) error {
 		var made, prompt dbus.ObjectPath
 		err = o.call(ctx, at, collection+".CreateItem", properties, secret{o.session, []byte{}, value, "application/octet-stream"}, true).Store(&made, &prompt)
 		if err != nil {
-			return away("an item cannot be put into it: %w", err)
+			return away("storing an item: %w", err)
 		}
 		return o.answered(ctx, prompt)
 	})
 }
 
-// Get returns the value of an item, or ErrNotFound. A keyring that is locked asks its
-// user, where it can.
+// Get returns the value of an item, or ErrNotFound. A locked keyring prompts its user if possible.
 func (k Keyring) Get(ctx context.Context, item string) (value []byte, err error) {
 	err = k.with(ctx, func(o open) error {
 		at, err := o.find(ctx, item)
@@ -111,7 +110,7 @@ func (k Keyring) Get(ctx context.Context, item string) (value []byte, err error)
 		}
 		var s secret
 		if err := o.call(ctx, at, itemName+".GetSecret", o.session).Store(&s); err != nil {
-			return away("an item cannot be read: %w", err)
+			return away("reading an item: %w", err)
 		}
 		value = s.Value
 		return nil
@@ -119,7 +118,7 @@ func (k Keyring) Get(ctx context.Context, item string) (value []byte, err error)
 	return value, err
 }
 
-// Delete takes an item away; one that is not there is ErrNotFound.
+// Delete deletes an item; the error is ErrNotFound if it does not exist.
 func (k Keyring) Delete(ctx context.Context, item string) error {
 	return k.with(ctx, func(o open) error {
 		at, err := o.find(ctx, item)
@@ -128,17 +127,17 @@ func (k Keyring) Delete(ctx context.Context, item string) error {
 		}
 		var prompt dbus.ObjectPath
 		if err := o.call(ctx, at, itemName+".Delete").Store(&prompt); err != nil {
-			return away("an item cannot be taken out of it: %w", err)
+			return away("deleting an item: %w", err)
 		}
 		return o.answered(ctx, prompt)
 	})
 }
 
-// find returns the unlocked item of a name.
+// find returns the unlocked item with a name.
 func (o open) find(ctx context.Context, item string) (dbus.ObjectPath, error) {
 	var unlocked, locked []dbus.ObjectPath
 	if err := o.call(ctx, servicePath, serviceName+".SearchItems", o.attributes(item)).Store(&unlocked, &locked); err != nil {
-		return "", away("it cannot be searched: %w", err)
+		return "", away("searching it: %w", err)
 	}
 	switch {
 	case len(unlocked) > 0:
@@ -149,11 +148,11 @@ func (o open) find(ctx context.Context, item string) (dbus.ObjectPath, error) {
 	return "", fmt.Errorf("looking for %s: %w", item, ErrNotFound)
 }
 
-// keyring returns the unlocked collection that new items go to.
+// keyring returns the unlocked default collection for new items.
 func (o open) keyring(ctx context.Context) (dbus.ObjectPath, error) {
 	var at dbus.ObjectPath
 	if err := o.call(ctx, servicePath, serviceName+".ReadAlias", "default").Store(&at); err != nil {
-		return "", away("it names no collection: %w", err)
+		return "", away("finding its default collection: %w", err)
 	}
 	if at == noObject {
 		at = loginKeyring
@@ -161,7 +160,7 @@ func (o open) keyring(ctx context.Context) (dbus.ObjectPath, error) {
 	return at, o.unlock(ctx, at, collection)
 }
 
-// unlock unlocks a collection or an item; kind is which.
+// unlock unlocks a collection or an item, as kind says.
 func (o open) unlock(ctx context.Context, at dbus.ObjectPath, kind string) error {
 	if o.gateway != "" {
 		return o.unlocked(ctx, at, kind)
@@ -169,16 +168,16 @@ func (o open) unlock(ctx context.Context, at dbus.ObjectPath, kind string) error
 	var unlocked []dbus.ObjectPath
 	var prompt dbus.ObjectPath
 	if err := o.call(ctx, servicePath, serviceName+".Unlock", []dbus.ObjectPath{at}).Store(&unlocked, &prompt); err != nil {
-		return away("it cannot be unlocked: %w", err)
+		return away("unlocking it: %w", err)
 	}
 	return o.answered(ctx, prompt)
 }
 
-// unlocked refuses a collection or an item that is locked.
+// unlocked returns an error for a locked collection or item.
 func (o open) unlocked(ctx context.Context, at dbus.ObjectPath, kind string) error {
 	var locked dbus.Variant
 	if err := o.call(ctx, at, "org.freedesktop.DBus.Properties.Get", kind, "Locked").Store(&locked); err != nil {
-		return away("it does not say whether it is locked: %w", err)
+		return away("checking whether it is locked: %w", err)
 	}
 	if is, _ := locked.Value().(bool); is {
 		return away("it is locked")
@@ -186,7 +185,7 @@ func (o open) unlocked(ctx context.Context, at dbus.ObjectPath, kind string) err
 	return nil
 }
 
-// answered waits until the person has answered what the keyring asks.
+// answered waits until the user has answered a prompt of the keyring.
 func (o open) answered(ctx context.Context, prompt dbus.ObjectPath) error {
 	if prompt == noObject {
 		return nil
@@ -202,7 +201,7 @@ func (o open) answered(ctx context.Context, prompt dbus.ObjectPath) error {
 	o.conn.Signal(signals)
 	defer o.conn.RemoveSignal(signals)
 	if err := o.call(ctx, prompt, promptName+".Prompt", "").Err; err != nil {
-		return away("it is locked, and cannot ask its user: %w", err)
+		return away("it is locked, and prompting its user failed: %w", err)
 	}
 	for {
 		select {
@@ -210,7 +209,7 @@ func (o open) answered(ctx context.Context, prompt dbus.ObjectPath) error {
 			return errors.Join(away("it is locked, and its user did not answer"), o.call(context.WithoutCancel(ctx), prompt, promptName+".Dismiss").Err)
 		case s, ok := <-signals:
 			if !ok {
-				return away("the message bus went away")
+				return away("the session bus was closed")
 			}
 			if s.Path != prompt || len(s.Body) == 0 {
 				continue

@@ -4,22 +4,22 @@ package keyring
 
 import "context"
 
-// Keyring is none here.
+// Keyring is not supported on this system.
 type Keyring struct{}
 
-// Session is a keyring that refuses everything.
+// Session returns a keyring whose operations fail.
 func Session(func(string) string) Keyring { return Keyring{} }
 
-// OfGateway refuses everything, too.
+// OfGateway returns k.
 func (k Keyring) OfGateway(string) Keyring { return k }
 
-// Put refuses.
+// Put fails.
 func (Keyring) Put(context.Context, string, []byte) error { return none() }
 
-// Get refuses.
+// Get fails.
 func (Keyring) Get(context.Context, string) ([]byte, error) { return nil, none() }
 
-// Delete refuses.
+// Delete fails.
 func (Keyring) Delete(context.Context, string) error { return none() }
 
-func none() error { return away("this system has none that palyra knows") }
+func none() error { return away("this system has no supported keyring") }

@@ -11,43 +11,42 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// Keyring is that of the user.
+// Keyring is the keyring of the user.
 type Keyring struct {
-	// service is whose items are meant.
+	// service is the owner of the items.
 	service string
 }
 
-// Session is the keyring of this user.
+// Session returns the keyring of this user.
 func Session(func(string) string) Keyring { return Keyring{service} }
 
-// OfGateway is the same keyring for the items of a gateway, which those of another do
-// not meet.
+// OfGateway returns the same keyring for the items of a gateway, separate from other gateways.
 func (Keyring) OfGateway(id string) Keyring { return Keyring{service + " " + id} }
 
-// Put keeps a value under a name, in place of the one before.
+// Put stores a value under a name, replacing the previous one.
 func (k Keyring) Put(_ context.Context, item string, value []byte) error {
-	return told(item, keyring.Set(k.service, item, base64.StdEncoding.EncodeToString(value)))
+	return withItem(item, keyring.Set(k.service, item, base64.StdEncoding.EncodeToString(value)))
 }
 
 // Get returns the value of an item, or ErrNotFound.
 func (k Keyring) Get(_ context.Context, item string) ([]byte, error) {
 	text, err := keyring.Get(k.service, item)
 	if err != nil {
-		return nil, told(item, err)
+		return nil, withItem(item, err)
 	}
 	value, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, away("the item %s is not as it was put there", item)
+		return nil, away("the item %s has been modified", item)
 	}
 	return value, nil
 }
 
-// Delete takes an item away; one that is not there is ErrNotFound.
+// Delete deletes an item; the error is ErrNotFound if it does not exist.
 func (k Keyring) Delete(_ context.Context, item string) error {
-	return told(item, keyring.Delete(k.service, item))
+	return withItem(item, keyring.Delete(k.service, item))
 }
 
-func told(item string, err error) error {
+func withItem(item string, err error) error {
 	switch {
 	case err == nil:
 		return nil

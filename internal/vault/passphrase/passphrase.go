@@ -1,5 +1,8 @@
-// Package passphrase seals small texts under a passphrase: the key by Argon2id
-// (RFC 9106), the text by XChaCha20-Poly1305.
+// Package passphrase seals small texts with a passphrase: the key by Argon2id (RFC 9106), the text
+// by XChaCha20-Poly1305.
+//
+// age was rejected: it is another module and format, and its scrypt needs as much memory for less
+// protection.
 package passphrase
 
 import (
@@ -12,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Least is how many bytes a passphrase has at least.
+// Least is the minimum length of a passphrase in bytes.
 const Least = 8
 
 const (
@@ -20,19 +23,18 @@ const (
 	usualTime      = 3
 	usualMemoryKiB = 64 << 10
 	usualThreads   = 4
-	// What more than these ask for is nobody's passphrase: it is a file that has
-	// whoever opens it work without end.
+	// Larger parameters are refused: such a file would only consume time or memory.
 	maxTime      = 100
 	maxMemoryKiB = 1 << 20
 )
 
 // The errors of Open.
 var (
-	ErrForm  = errors.New("it is not sealed as palyra seals")
-	ErrWrong = errors.New("the passphrase does not open it")
+	ErrForm  = errors.New("it is not sealed in palyra's format")
+	ErrWrong = errors.New("the passphrase is wrong")
 )
 
-// Sealed is a text under a passphrase.
+// Sealed is a text sealed with a passphrase.
 type Sealed struct {
 	Time      uint32 `json:"argon2id_time"`
 	MemoryKiB uint32 `json:"argon2id_memory_kib"`
@@ -42,7 +44,7 @@ type Sealed struct {
 	Box       []byte `json:"box"`
 }
 
-// Seal seals a text; about is its associated data, without which it does not open.
+// Seal seals a text; about is its associated data, which opening it requires.
 func Seal(phrase, text, about []byte) (*Sealed, error) {
 	if len(phrase) < Least {
 		return nil, reason.Errorf(reason.InvalidInput, "a passphrase has at least %d characters", Least)
@@ -61,8 +63,8 @@ func Seal(phrase, text, about []byte) (*Sealed, error) {
 	return s, nil
 }
 
-// Open returns the text; the error is ErrForm or ErrWrong. A box that was damaged
-// cannot be told from another passphrase.
+// Open returns the text; the error is ErrForm or ErrWrong. A damaged box cannot be distinguished
+// from a wrong passphrase.
 func (s *Sealed) Open(phrase, about []byte) ([]byte, error) {
 	if s == nil || s.Time < 1 || s.Time > maxTime || s.Threads < 1 || s.MemoryKiB < 8 || s.MemoryKiB > maxMemoryKiB || len(s.Nonce) != chacha20poly1305.NonceSizeX {
 		return nil, ErrForm

@@ -33,7 +33,7 @@ func NewKeys() *Keys {
 	return k
 }
 
-// Lock locks the keys, which Unlock ends.
+// Lock locks the keys until Unlock.
 func (k *Keys) Lock() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +78,7 @@ func (k *Keys) Unwrap(_ context.Context, about, id string, box []byte) ([]byte, 
 	}
 	kek, ok := k.keys[id]
 	if !ok {
-		return nil, reason.Errorf(reason.VaultKeyMissing, "there is no key %s", id)
+		return nil, reason.Errorf(reason.VaultKeyMissing, "key %s not found", id)
 	}
 	key, err := aead.Open(kek, box, []byte(about))
 	if err != nil {
@@ -153,11 +153,11 @@ func (k *Keys) Drop(_ context.Context, ids ...string) error {
 	return nil
 }
 
-// Judge lets principals do what it lists, and nothing else.
+// Judge allows principals the listed permissions, and nothing else.
 type Judge map[access.Principal][]access.Permission
 
-// Permit implements vault.Judge. Scopes of users are for that user alone, those of skills
-// for their guests.
+// Permit implements vault.Judge. Scopes of users are for that user alone, those of skills for their
+// guests.
 func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) error {
 	owner := ref.Principal()
 	if of, is := strings.CutPrefix(ref.Scope, string(vault.Skill)+":"); is && p == access.PermSecretLease && of != b.Skill {

@@ -1,5 +1,5 @@
-// Package vaulttest has a vault's store and keys in memory for tests, and the suite
-// that every vault.Store must pass.
+// Package vaulttest has in-memory implementations of a vault's store and keys for tests, and the
+// conformance suite of vault.Store.
 package vaulttest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"palyra/internal/vault"
 )
 
-// Store is a vault.Store in memory that keeps the events it was given.
+// Store is an in-memory vault.Store that records its events.
 type Store struct {
-	// OnUse is called when a use was noted, before the vault goes on; nil for nothing.
+	// OnUse is called after a use was recorded; may be nil.
 	OnUse func()
 
 	mu      sync.Mutex
@@ -32,21 +32,21 @@ var _ vault.Store = (*Store)(nil)
 // NewStore returns an empty store.
 func NewStore() *Store { return &Store{records: map[vault.Ref]vault.Record{}} }
 
-// Fail lets everything that takes an event fail with err; nil ends that.
+// Fail makes every method with an event fail with err; nil stops that.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-// Events returns what was journaled.
+// Events returns the journaled events.
 func (s *Store) Events() []event.Draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
 }
 
-// Edit changes a record behind the vault's back.
+// Edit changes a record directly.
 func (s *Store) Edit(ref vault.Ref, edit func(*vault.Record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,21 +71,21 @@ func (s *Store) Record(_ context.Context, ref vault.Ref) (vault.Record, error) {
 	if !ok {
 		return vault.Record{}, vault.NoSuchSecret(ref)
 	}
-	return s.told(r), nil
+	return s.journaled(r), nil
 }
 
-// told is a copy of a record with what was journaled of it last.
-func (s *Store) told(r vault.Record) vault.Record {
+// journaled returns a copy of a record with its newest journaled state.
+func (s *Store) journaled(r vault.Record) vault.Record {
 	r = copied(r)
 	for _, e := range s.events {
 		if e.Subject == r.Ref.String() && (e.Code == event.SecretPut || e.Code == event.SecretRemoved || e.Code == event.SecretEnded) {
-			r.Last = vault.Told{Code: e.Code, Payload: e.Payload}
+			r.Last = vault.LastEvent{Code: e.Code, Payload: e.Payload}
 		}
 	}
 	return r
 }
 
-// Tell changes the events that were journaled, behind the vault's back.
+// Tell changes the journaled events directly.
 func (s *Store) Tell(edit func(*event.Draft)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Store) Records(_ context.Context, q vault.Query) ([]vault.Record, error
 		if q.Scope != "" && ref.Scope != q.Scope || compare(ref, q.After) <= 0 || q.Placed && !r.Placed {
 			continue
 		}
-		r = s.told(r)
+		r = s.journaled(r)
 		r.Versions = slices.DeleteFunc(r.Versions, func(v vault.Version) bool { return v.Number != r.Newest })
 		for i := range r.Versions {
 			r.Versions[i].Box = nil

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/vault"
 )
 
-// RunStore is the suite that every vault.Store must pass. Journaled counts the events
-// of this package's codes.
+// RunStore is the conformance suite of vault.Store. Journaled counts the events of this package's
+// codes.
 func RunStore(t *testing.T, s vault.Store, journaled func() int) {
 	t.Helper()
 	t.Run("records", func(t *testing.T) { testRecords(t, s, journaled) })
@@ -45,16 +45,16 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	ref := vault.Ref{Scope: "user:ann", Key: "smtp"}
 	r := vault.Record{Ref: ref, Metadata: []byte(`{"a":1}`), Seal: []byte("seal-1"), Newest: 1, Placed: true, Versions: []vault.Version{version(1)}}
 	if _, err := s.Record(ctx, ref); reason.Of(err) != reason.NotFound {
-		t.Errorf("a record that is not there: %v", err)
+		t.Errorf("a missing record: %v", err)
 	}
 	must.Do(t, s.PutRecord(ctx, r, nil, draft(event.SecretPut, ref)))
 	same(t, s, r)
-	for name, old := range map[string][]byte{"as new": nil, "over another": []byte("seal-0")} {
+	for name, old := range map[string][]byte{"as new": nil, "with another seal": []byte("seal-0")} {
 		if err := s.PutRecord(ctx, r, old, draft(event.SecretPut, ref)); !errors.Is(err, vault.ErrChanged) {
 			t.Errorf("a put %s: %v", name, err)
 		}
 	}
-	// A version without a box stays as it is; one that is not named goes.
+	// The box of a version without one is kept; a version that is not listed is dropped.
 	for n := 2; n <= 3; n++ {
 		r.Seal, r.Newest, r.Placed = fmt.Appendf(nil, "seal-%d", n), n, false
 		r.Versions = []vault.Version{{Number: n - 1}, version(n)}
@@ -64,18 +64,18 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	}
 	must.Do(t, s.UseRecord(ctx, ref, r.Seal, draft(event.SecretRead, ref)))
 	put := draft(event.SecretPut, ref)
-	want := vault.Told{Code: put.Code, Payload: put.Payload}
+	want := vault.LastEvent{Code: put.Code, Payload: put.Payload}
 	one, listed := must.Get(s.Record(ctx, ref))(t).Last, must.Get(s.Records(ctx, vault.Query{Limit: 1}))(t)[0].Last
-	if d := cmp.Diff([]vault.Told{want, want}, []vault.Told{one, listed}); d != "" {
-		t.Errorf("what the journal says of it (-want +got):\n%s", d)
+	if d := cmp.Diff([]vault.LastEvent{want, want}, []vault.LastEvent{one, listed}); d != "" {
+		t.Errorf("last events (-want +got):\n%s", d)
 	}
 	must.Do(t, s.Journal(ctx, draft(event.SecretEnded, ref)))
 	if one := must.Get(s.Record(ctx, ref))(t); one.Last.Code != event.SecretEnded {
 		t.Errorf("an ended secret: %s", one.Last.Code)
 	}
 	for name, err := range map[string]error{
-		"as it was": s.UseRecord(ctx, ref, []byte("seal-1"), draft(event.SecretRead, ref)),
-		"of nobody": s.UseRecord(ctx, vault.Ref{Scope: "global", Key: "x"}, r.Seal, draft(event.SecretRead, ref)),
+		"with its first seal": s.UseRecord(ctx, ref, []byte("seal-1"), draft(event.SecretRead, ref)),
+		"that does not exist": s.UseRecord(ctx, vault.Ref{Scope: "global", Key: "x"}, r.Seal, draft(event.SecretRead, ref)),
 	} {
 		if !errors.Is(err, vault.ErrChanged) {
 			t.Errorf("the use of a secret %s: %v", name, err)
@@ -99,7 +99,7 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	}
 }
 
-// fill puts n secrets into two scopes, every second of them placed.
+// fill puts n secrets into two scopes, every second one with hosts.
 func fill(t *testing.T, s vault.Store, n int) {
 	t.Helper()
 	for i := range n {

@@ -1,6 +1,5 @@
-// Package attempt is what the programs have in common that attack from inside a
-// sandbox: each does one thing by name, and says in one line of JSON on standard
-// output what came of it.
+// Package attempt is shared by the programs that attack from inside a sandbox. Each of them makes
+// one named attack, and prints the result as one line of JSON on standard output.
 package attempt
 
 import (
@@ -10,27 +9,26 @@ import (
 	"runtime"
 )
 
-// Canary is the word that files, variables and servers of the tests hold.
+// Canary is the content of the files, variables and servers that an attack tries to reach.
 const Canary = "palyra-canary"
 
-// said is the outcome. Done means that the attack worked.
+// said is the result. Done is true if the attack succeeded.
 type said struct {
 	Done   bool   `json:"done"`
 	Detail string `json:"detail"`
 }
 
-// Attack tries one thing. An error means that it was stopped.
+// Attack makes one attack. An error means that the attack was blocked.
 type Attack func(args []string) (detail string, err error)
 
-// Main carries out the attack that the command line names, and ends the
-// program.
+// Main makes the attack that the command line names, and exits.
 func Main(attacks map[string]Attack) {
-	// What one attack does to its thread must be seen by its next line.
+	// An attack may change the state of its thread for its next step.
 	runtime.LockOSThread()
 	os.Exit(run(attacks, os.Args[1:]))
 }
 
-// run prints the outcome; as "status" it tells it by its exit code alone.
+// run prints the result. For "status" it only returns it as the exit code.
 func run(attacks map[string]Attack, args []string) int {
 	silent := len(args) > 0 && args[0] == "status"
 	if silent {

@@ -14,7 +14,7 @@ import (
 	"palyra/test/attack/attempt"
 )
 
-// descriptors are what a process is given, and what it is handed by others.
+// descriptors are attacks by the descriptors that a process has or receives.
 func descriptors() map[string]attack {
 	return map[string]attack{
 		"stray":          stray,
@@ -25,7 +25,7 @@ func descriptors() map[string]attack {
 	}
 }
 
-// stray reads the canary from any descriptor beyond the standard three.
+// stray reads the canary from every descriptor beyond the standard three.
 func stray([]string) (string, error) {
 	var failed error
 	text := make([]byte, 64)
@@ -41,7 +41,8 @@ func stray([]string) (string, error) {
 	return "", errors.Join(errors.New("no descriptor holds the canary"), failed)
 }
 
-// unixConnect goes to a path by its directory: an address holds 107 bytes.
+// unixConnect connects to a long path through its directory, because an address has at most 107
+// bytes.
 func unixConnect(name string) error {
 	address := name
 	if filepath.IsAbs(name) {
@@ -63,7 +64,7 @@ func unixConnect(name string) error {
 	return nil
 }
 
-// datagramPair connects one end of a pair to somewhere else.
+// datagramPair connects one end of a pair to another address.
 func datagramPair(names []string) (string, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -72,7 +73,7 @@ func datagramPair(names []string) (string, error) {
 	return "", unix.Connect(pair[0], &unix.SockaddrUnix{Name: "@" + names[0]})
 }
 
-// receiveRights asks a server outside for a descriptor (SCM_RIGHTS).
+// receiveRights requests a descriptor from a server outside (SCM_RIGHTS).
 func receiveRights(names []string) (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -101,7 +102,7 @@ func receiveRights(names []string) (string, error) {
 	return "the canary was read", nil
 }
 
-// terminals put words into the mouth of whoever sits at one.
+// terminals are attacks that inject input into a terminal.
 func terminals() map[string]attack {
 	return map[string]attack{
 		"tiocsti":        func([]string) (string, error) { return ioctl(unix.TIOCSTI) },
@@ -114,9 +115,8 @@ func terminals() map[string]attack {
 	}
 }
 
-// ioctl sends a request to a pipe, of which Landlock wants to know nothing. The
-// kernel says that it is no terminal, ENOTTY; anything else means that the
-// request did not get to it.
+// ioctl sends a request to a pipe, which Landlock does not restrict. If the request reaches the
+// kernel, it returns ENOTTY.
 func ioctl(request uintptr) (string, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -134,15 +134,15 @@ func openTerminal(name string) error {
 	return f.Close()
 }
 
-// takeTerminal puts this process group in front of the terminal.
+// takeTerminal makes this process group the foreground group of the terminal.
 func takeTerminal(name string) error {
-	signal.Ignore(syscall.SIGTTOU) // or the kernel would stop whoever asks from behind
+	signal.Ignore(syscall.SIGTTOU) // or the kernel would stop a background process
 	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// The group of whoever started this may be of another process namespace.
+	// The parent's group may be in another process namespace.
 	_ = unix.Setpgid(0, 0)
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -1,4 +1,4 @@
 package main
 
-// int80 makes a call of the 32-bit table without arguments.
+// int80 makes a system call of the 32-bit table without arguments.
 func int80(number uintptr) int

@@ -6,7 +6,7 @@ import (
 	"palyra/test/attack/attempt"
 )
 
-// iopl asks for access to all ports, by a level that there is not.
+// iopl requests access to all ports, with an invalid level.
 func iopl([]string) (string, error) {
 	_, _, errno := unix.Syscall(unix.SYS_IOPL, 99, 0, 0)
 	return attempt.Reached(errno, unix.EINVAL, unix.ENOSYS)

@@ -2,5 +2,5 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// iopl is of x86 alone.
+// iopl exists only on x86.
 func iopl([]string) (string, error) { return "", unix.ENOSYS }

@@ -11,8 +11,8 @@ import (
 	"palyra/test/attack/attempt"
 )
 
-// kernel are calls that change the machine. Each is made so that a kernel which
-// takes it at all answers with a telling error and changes nothing.
+// kernel are system calls that change the machine. Their arguments are invalid, so that a kernel
+// that handles the call returns a known error and changes nothing.
 func kernel() map[string]attack {
 	bad := uintptr(0xffffffff)
 	return map[string]attack{
@@ -42,7 +42,7 @@ func kernel() map[string]attack {
 	}
 }
 
-// answers are errors by which a kernel shows that it looked at the call.
+// answers are errors that show that the kernel handled the call.
 func answers(list ...unix.Errno) []unix.Errno { return list }
 
 func call(trap uintptr, kernel []unix.Errno, args ...uintptr) attack {
@@ -54,8 +54,8 @@ func call(trap uintptr, kernel []unix.Errno, args ...uintptr) attack {
 	}
 }
 
-// addressOf copies b to memory that stays where it is: raw calls take numbers,
-// of which the collector does not know.
+// addressOf copies b to memory with a fixed address. Raw calls take addresses as numbers, which the
+// garbage collector does not track.
 func addressOf(b []byte) uintptr {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -78,7 +78,7 @@ func requestKey([]string) (string, error) {
 	return "", err
 }
 
-// bpf asks for a pinned object, which takes no privilege.
+// bpf requests a pinned object, which requires no privilege.
 func bpf([]string) (string, error) {
 	const get = 7 // BPF_OBJ_GET
 	attr := make([]byte, 128)
@@ -99,14 +99,14 @@ func adjtimex([]string) (string, error) {
 	return "", err
 }
 
-// reboot in a pid namespace would end its first process; the command is one
-// that the kernel refuses there after it has looked at the right to ask.
+// reboot in a pid namespace would end its first process. The kernel refuses this command after the
+// check of the capability.
 func reboot([]string) (string, error) {
 	_, _, errno := unix.Syscall6(unix.SYS_REBOOT, unix.LINUX_REBOOT_MAGIC1, unix.LINUX_REBOOT_MAGIC2, 0, 0, 0, 0)
 	return attempt.Reached(errno, unix.EINVAL)
 }
 
-// personality makes everything that can be read executable.
+// personality makes all readable memory executable.
 func personality([]string) (string, error) {
 	const readImpliesExec = 0x0400000
 	_, _, errno := unix.Syscall(unix.SYS_PERSONALITY, readImpliesExec, 0, 0)
@@ -122,8 +122,7 @@ func sethostname([]string) (string, error) {
 	return "", unix.Sethostname([]byte("evil"))
 }
 
-// tables are the system calls of another architecture, beside those that a
-// filter for this one knows.
+// tables are the system call tables of other architectures.
 func tables() map[string]attack {
 	const x32 = 0x40000000
 	return map[string]attack{

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// links lead out of the workspace by symbolic links that the attack makes.
+// links are attacks by symbolic links out of the workspace, which the attack creates.
 func links() map[string]attack {
 	return map[string]attack{
 		"link-absolute": anyOf(func(target string) error { return through(target, target) }),
@@ -38,7 +38,7 @@ func chained(target string) error {
 	return through("first/"+filepath.Base(target), target)
 }
 
-// ancestor makes missing directories below a link.
+// ancestor creates missing directories below a link.
 func ancestor(target string) error {
 	_ = os.Remove("up")
 	if err := os.Symlink(filepath.Dir(target), "up"); err != nil {
@@ -50,12 +50,12 @@ func ancestor(target string) error {
 	return writeTo("up/missing/further/made", os.O_WRONLY|os.O_CREATE)
 }
 
-// swapped exchanges a plain file for a link while another thread writes, and
-// works when a write arrived outside.
+// swapped replaces a file by a link while another thread writes. It succeeds if a write arrives
+// outside.
 func swapped(targets []string) (string, error) {
 	for _, target := range targets {
 		if _, err := os.Lstat(target); err != nil {
-			continue // no name of the target: nothing to swap to
+			continue // the target has no name, so nothing can be swapped
 		}
 		if err := swapFor(target); err == nil {
 			return target, nil
@@ -75,7 +75,7 @@ func swapFor(target string) error {
 	for last := false; !last; {
 		select {
 		case <-done:
-			last = true // the link stays in the place of the file
+			last = true // the link replaces the file
 		default:
 		}
 		_ = writeTo("here", os.O_WRONLY)
@@ -87,7 +87,7 @@ func swapFor(target string) error {
 	return errors.New("the target is as it was")
 }
 
-// moveGit goes around a mount that protects .git.
+// moveGit tries to bypass a mount that protects .git.
 func moveGit([]string) (string, error) {
 	if err := os.Rename(".git", ".git2"); err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func moveGit([]string) (string, error) {
 	return put([]string{".git/config", "[core]\n\tfsmonitor = ./evil\n", ".git/HEAD", "ref: refs/heads/main\n"})
 }
 
-// replaceSelf changes the program that the daemon has approved.
+// replaceSelf changes its own program, which the daemon has approved.
 func replaceSelf([]string) (string, error) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

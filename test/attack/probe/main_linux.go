@@ -1,6 +1,5 @@
-// Command probe is what the attack tests run inside a sandbox: one attack by
-// name. It is static and uses raw system calls, so that no C library stands
-// between it and the kernel.
+// Command probe runs inside a sandbox of the attack tests: one attack by name. It is static and
+// uses raw system calls, so that no C library is between it and the kernel.
 package main
 
 import (

@@ -14,8 +14,7 @@ import (
 
 const mib = 1 << 20
 
-// memory uses up what the machine has of it, in every form that it comes in.
-// The first argument is how many MiB.
+// memory are attacks that exhaust memory of every kind. The first argument is the size in MiB.
 func memory() map[string]attack {
 	return map[string]attack{
 		"anonymous":  sized(anonymous),
@@ -63,7 +62,7 @@ func fillFile(name string, n int) error {
 	return f.Close()
 }
 
-// pageCache wants a whole file kept in memory, and asks whether it is.
+// pageCache loads a whole file into memory, and checks that it is there.
 func pageCache(n int) error {
 	if err := fillFile("cached", n); err != nil {
 		return err
@@ -96,7 +95,7 @@ func pageCache(n int) error {
 	return nil
 }
 
-// lock keeps memory from being swapped.
+// lock locks memory, so that it cannot be swapped.
 func lock(n int) error {
 	b, err := unix.Mmap(-1, 0, n*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -105,7 +104,7 @@ func lock(n int) error {
 	return unix.Mlock(b)
 }
 
-// pipes hold data that belongs to no process.
+// pipes fill pipe buffers, which count for no process.
 func pipes(n int) error {
 	chunk := make([]byte, mib)
 	for held := 0; held < n*mib; {
@@ -123,7 +122,7 @@ func pipes(n int) error {
 	return nil
 }
 
-// sockets hold data in the kernel's buffers.
+// sockets fill socket buffers of the kernel.
 func sockets(n int) error {
 	chunk := make([]byte, 64<<10)
 	for held := 0; held < n*mib; {
@@ -168,7 +167,7 @@ func grow(args []string) (string, error) {
 	return "", fillFile("/tmp/grow", n)
 }
 
-// manyFiles takes inodes, not bytes.
+// manyFiles uses inodes rather than bytes.
 func manyFiles(args []string) (string, error) {
 	n := 0
 	return bomb(args, func() error {
@@ -177,7 +176,7 @@ func manyFiles(args []string) (string, error) {
 	})
 }
 
-// deep makes directories inside each other until no path name reaches them.
+// deep creates nested directories until their path is too long.
 func deep(args []string) (string, error) {
 	name := strings.Repeat("d", 100)
 	return bomb(args, func() error {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts change what the process and those after it see.
+// mounts are attacks that change the mounts of the process and its children.
 func mounts() map[string]attack {
 	return map[string]attack{
 		"mount":         func([]string) (string, error) { return "", mountTmpfs("/tmp") },
@@ -29,7 +29,7 @@ func mounts() map[string]attack {
 
 func mountTmpfs(dir string) error { return unix.Mount("tmpfs", dir, "tmpfs", 0, "") }
 
-// remount takes the write protection off the root.
+// remount removes the write protection of the root.
 func remount([]string) (string, error) {
 	return "", unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
@@ -49,7 +49,7 @@ func fsopen([]string) (string, error) {
 	return "", err
 }
 
-// newTmpfs is a detached file system.
+// newTmpfs creates a detached file system.
 func newTmpfs() (int, error) {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -93,7 +93,7 @@ func nameHandle([]string) (string, error) {
 	return "", err
 }
 
-// openHandle opens a directory by its number, past every other on its way.
+// openHandle opens a directory by its inode number, without checks of its parents.
 func openHandle([]string) (string, error) {
 	if err := os.Mkdir("/tmp/by-handle", 0o755); err != nil {
 		return "", err
@@ -110,8 +110,7 @@ func openHandle([]string) (string, error) {
 	return "", err
 }
 
-// rings are the commands of io_uring, which the kernel carries out behind a
-// filter's back.
+// rings are the commands of io_uring, which the kernel runs without a system call filter.
 func rings() map[string]attack {
 	return map[string]attack{
 		"ring-socket":  func([]string) (string, error) { return ring(opSocket) },
@@ -145,7 +144,7 @@ type submission struct {
 	_             [3]uint64
 }
 
-// ring makes a ring, submits one command and returns its result.
+// ring creates a ring, submits one command and returns its result.
 func ring(opcode uint8) (string, error) {
 	var p ringParams
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafe.Pointer(&p)), 0)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flagOf is the flag of clone(2) and unshare(2) for a kind of namespace.
+// flagOf returns the flag of clone(2) and unshare(2) for a kind of namespace.
 func flagOf(kind string) uintptr {
 	return map[string]uintptr{
 		"user": unix.CLONE_NEWUSER, "mnt": unix.CLONE_NEWNS, "pid": unix.CLONE_NEWPID, "net": unix.CLONE_NEWNET,
@@ -15,7 +15,8 @@ func flagOf(kind string) uintptr {
 	}[kind]
 }
 
-// namespaces make and enter namespaces, where a process may have new powers.
+// namespaces are attacks that create and enter namespaces, in which a process may gain
+// capabilities.
 func namespaces() map[string]attack {
 	return map[string]attack{
 		"unshare": unshare,
@@ -26,8 +27,7 @@ func namespaces() map[string]attack {
 	}
 }
 
-// unshare happens in a child: a user namespace is refused to a process with
-// several threads.
+// unshare runs in a child, because a process with several threads cannot create a user namespace.
 func unshare(args []string) (string, error) {
 	return "", inChild(unix.SYS_UNSHARE, flagOf(args[0]), 0)
 }
@@ -42,15 +42,15 @@ type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
 }
 
-// clone3 hides its flags behind a pointer, where no filter sees them.
+// clone3 passes its flags by a pointer, which a filter cannot read.
 func clone3(args []string) (string, error) {
 	c := cloneArgs{flags: uint64(flagOf(args[0])), exitSignal: uint64(unix.SIGCHLD)}
 	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&c)), unsafe.Sizeof(c), 0)
 	return "", reap(pid, errno)
 }
 
-// setns enters the namespace that the process is in: it needs the same rights
-// as any other, and is always there.
+// setns enters the current namespace of the process, which always exists and requires the same
+// privileges as any other.
 func setns(args []string) (string, error) {
 	f, err := os.Open("/proc/self/ns/" + args[0])
 	if err != nil {
@@ -69,8 +69,7 @@ func inChild(trap, a1, a2 uintptr) error {
 	return reap(pid, errno)
 }
 
-// reap ends the child side and waits on the parent's; a child's exit code is an
-// errno.
+// reap ends the child, or waits for it in the parent; a child's exit code is an errno.
 func reap(pid uintptr, errno unix.Errno) error {
 	if errno != 0 {
 		return errno

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes reach into other processes.
+// processes are attacks on other processes.
 func processes() map[string]attack {
 	return map[string]attack{
 		"ptrace":     ptrace,
@@ -25,7 +25,7 @@ func processes() map[string]attack {
 	}
 }
 
-// ptrace asks to be traced: it needs no victim and nothing but the call.
+// ptrace requests to be traced, which requires no other process.
 func ptrace([]string) (string, error) {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0)
 	return "", failure(errno)
@@ -40,7 +40,7 @@ func failure(errno unix.Errno) error {
 
 type transfer func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error)
 
-// copyMemory reads or writes this very process, which needs no right at all.
+// copyMemory reads or writes the memory of this process, which requires no privilege.
 func copyMemory(move transfer) error {
 	var from, to [8]byte
 	local := []unix.Iovec{{Base: &to[0]}}
@@ -65,7 +65,7 @@ func compare([]string) (string, error) {
 	return "", failure(errno)
 }
 
-// toOutsider reaches the process whose number as the host knows it is given.
+// toOutsider attacks the process with the given pid of the host.
 func toOutsider(send func(pid int) error) attack {
 	return func(args []string) (string, error) {
 		pid, err := strconv.Atoi(args[0])
@@ -84,8 +84,8 @@ func pidfdKill(pid int) error {
 	return unix.PidfdSendSignal(fd, unix.SIGUSR1, nil, 0)
 }
 
-// memfdExec runs a program that is in no directory: this one, which then tries
-// what the sandbox forbids. Whatever runs is bound by what its parent was.
+// memfdExec runs a program from memory: this program, which then tries a forbidden action. The
+// restrictions of the parent apply.
 func memfdExec(args []string) (string, error) {
 	fd, err := unix.MemfdCreate("fileless", 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func memfdExec(args []string) (string, error) {
 	return "", spawn(fd, name, flags, []string{"probe", "status", "unshare", "user"})
 }
 
-// spawn executes in a child, so that this process can tell.
+// spawn executes in a child, so that this process can report the result.
 func spawn(fd int, name string, flags int, args []string) error {
 	path, err := unix.BytePtrFromString(name)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reads learn what the sandbox has to hide.
+// reads are attacks that read information that the sandbox must hide.
 func reads() map[string]attack {
 	return map[string]attack{
 		"read":        anyOf(readCanary),
@@ -44,7 +44,7 @@ func listDirectory(name string) error {
 	return err
 }
 
-// environment looks for a variable of the daemon in every process it sees.
+// environment searches the environment of every visible process for a variable of the daemon.
 func environment([]string) (string, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -83,7 +83,7 @@ func grep(file, word string) (string, error) {
 	return "", fmt.Errorf("%s does not hold %s", file, word)
 }
 
-// procEntry wants the kernel's own file, not what masks it.
+// procEntry opens the kernel's own file rather than the file that masks it.
 func procEntry(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -93,7 +93,7 @@ func procEntry(name string) error {
 		return fmt.Errorf("%s is masked", name)
 	}
 	if name == "/proc/kcore" {
-		return nil // its mode keeps it from being read; that it is there is enough
+		return nil // its mode forbids reading; its existence is enough
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -102,8 +102,7 @@ func procEntry(name string) error {
 	return f.Close()
 }
 
-// openForWriting goes no further: what these files do when written to is
-// nothing that a test machine should suffer.
+// openForWriting only opens the file, because a write could harm the test machine.
 func openForWriting(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -112,7 +111,7 @@ func openForWriting(name string) error {
 	return f.Close()
 }
 
-// descriptorsOfOthers reads the canary from what any process has open.
+// descriptorsOfOthers reads the canary from the open files of other processes.
 func descriptorsOfOthers([]string) (string, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
@@ -135,7 +134,7 @@ func memoryOfInit([]string) (string, error) {
 	return "opened", unix.Close(fd)
 }
 
-// searchPath finds a program by name as a shell would.
+// searchPath finds a program by name, as a shell does.
 func searchPath(args []string) (string, error) {
 	found, err := exec.LookPath(args[0])
 	if err != nil {

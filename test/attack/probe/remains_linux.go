@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remains stay behind, for the next run to find or to go on after the end.
+// remains are attacks that leave objects behind for the next run, or that continue after the end.
 func remains() map[string]attack {
 	return map[string]attack{
 		"leave":     anyOf(func(name string) error { return os.WriteFile(name, []byte(canary), 0o666) }),
@@ -25,7 +25,7 @@ func remains() map[string]attack {
 	}
 }
 
-// shmKey names the segment of System V shared memory that is left behind.
+// shmKey is the key of a System V shared memory segment that is left behind.
 const shmKey = 0x70616c79
 
 func shmLeave([]string) (string, error) {
@@ -56,9 +56,9 @@ func shmFind([]string) (string, error) {
 	return "the canary was read", nil
 }
 
-// survive starts processes that mean to outlive the run, as its first argument
-// says, all with a token among their arguments and all holding standard output.
-// It ends at once, or waits for the deadline.
+// survive starts processes that try to outlive the run, in the way of its first argument. All have
+// a token among their arguments and hold standard output open. It ends at once, or waits for the
+// deadline.
 func survive(args []string) (string, error) {
 	how, token, ending := args[0], args[1], args[2]
 	for range 3 {
@@ -81,7 +81,7 @@ func survivor(args []string) (string, error) {
 	case "stopped":
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	case "forked":
-		// The session's leader ends; its child belongs to nobody.
+		// The session's leader ends, and its child becomes an orphan.
 		if len(args) < 3 {
 			break
 		}
@@ -97,15 +97,14 @@ func survivor(args []string) (string, error) {
 	return "", nil
 }
 
-// awaitKill blocks until SIGUSR2, which no process sends: the process lasts until it
-// is killed.
+// awaitKill blocks until SIGUSR2, which no process sends, so only a kill ends the process.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR2)
 	<-signals
 }
 
-// outlast works past the deadline and says that it did.
+// outlast runs past the deadline and reports it.
 func outlast(args []string) (string, error) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGXCPU)
 	d, err := time.ParseDuration(args[0])

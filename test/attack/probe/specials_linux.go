@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// specials make files that are more than their bytes.
+// specials are attacks by files with special attributes.
 func specials() map[string]attack {
 	return map[string]attack{
 		"fifo":       func([]string) (string, error) { return "", unix.Mkfifo("fifo", 0o666) },
@@ -68,7 +68,7 @@ func fileCapability([]string) (string, error) {
 	return "", unix.Setxattr("/tmp/capable", "security.capability", data, 0)
 }
 
-// overlayAttributes forges the marks by which an overlay hides and redirects.
+// overlayAttributes forges the attributes by which an overlay hides and redirects files.
 func overlayAttributes([]string) (string, error) {
 	return "", errors.Join(
 		unix.Setxattr("dir", "user.overlay.opaque", []byte("y"), 0),
@@ -76,7 +76,7 @@ func overlayAttributes([]string) (string, error) {
 		unix.Setxattr("file", "user.overlay.whiteout", []byte("y"), 0))
 }
 
-// accessList lets everyone write (acl(5), version 2 of the format).
+// accessList gives everyone write access (acl(5), version 2 of the format).
 func accessList([]string) (string, error) {
 	data := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, entry := range [][3]uint32{
@@ -89,8 +89,7 @@ func accessList([]string) (string, error) {
 	return "", unix.Setxattr("file", "system.posix_acl_access", data, 0)
 }
 
-// inodeFlags sets one of those that every owner may set; the immutable flag
-// travels by the same call.
+// inodeFlags sets a flag that every owner may set. The immutable flag is set by the same call.
 func inodeFlags([]string) (string, error) {
 	f, err := os.OpenFile("file", os.O_RDWR, 0)
 	if err != nil {
@@ -100,8 +99,8 @@ func inodeFlags([]string) (string, error) {
 	return "", errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, noDump), f.Close())
 }
 
-// trustedAttribute and immutable are for those who have power over the machine.
-// They leave nothing behind, as they are tried outside of a sandbox, too.
+// trustedAttribute and immutable require privileges on the machine. They leave nothing behind,
+// because they also run outside a sandbox.
 func trustedAttribute([]string) (string, error) {
 	f, err := os.CreateTemp("/tmp", "probe-")
 	if err != nil {
@@ -133,7 +132,7 @@ func sparse() error {
 	return errors.Join(f.Truncate(1<<31), f.Close())
 }
 
-// oddNames are those that a person would misread.
+// oddNames creates names that people would misread.
 func oddNames([]string) (string, error) {
 	var failed error
 	for _, name := range []string{"a\nb", "esc\x1b[2J", "bad\xff\xfeutf8", "\u202etxt.exe", "-rf", " "} {

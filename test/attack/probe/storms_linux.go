@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storms are many processes and much processor time.
+// storms are attacks with many processes and much processor time.
 func storms() map[string]attack {
 	return map[string]attack{
 		"fork":   func(args []string) (string, error) { return bomb(args, forkSleeper) },
@@ -25,7 +25,7 @@ func storms() map[string]attack {
 	}
 }
 
-// bomb makes one after another until it is stopped or has as many as it wants.
+// bomb repeats a function until it fails or reaches the requested number.
 func bomb(args []string, one func() error) (string, error) {
 	want, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -39,7 +39,7 @@ func bomb(args []string, one func() error) (string, error) {
 	return fmt.Sprintf("%d are there", want), nil
 }
 
-// forkSleeper starts a process that waits for the end of the sandbox.
+// forkSleeper starts a process that lasts until the end of the sandbox.
 func forkSleeper() error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
@@ -50,7 +50,7 @@ func forkSleeper() error {
 	return failure(errno)
 }
 
-// forkZombie starts a process that ends and is never waited for.
+// forkZombie starts a process that ends and is never reaped.
 func forkZombie() error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno == 0 && pid == 0 {
@@ -59,8 +59,8 @@ func forkZombie() error {
 	return failure(errno)
 }
 
-// thread starts a thread that waits for the end of the sandbox. When there can
-// be no more, Go gives up the whole process.
+// thread starts a thread that lasts until the end of the sandbox. At the limit, the Go runtime ends
+// the whole process.
 func thread() error {
 	there := make(chan struct{})
 	go func() {
@@ -72,8 +72,7 @@ func thread() error {
 	return nil
 }
 
-// spin lets several processes use the processor, each for less than the limit
-// of one process.
+// spin uses the processor with several processes, each below the limit of one process.
 func spin(args []string) (string, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -104,7 +103,7 @@ func burn(args []string) (string, error) {
 	}
 }
 
-// timers are counted by the kernel as pending signals.
+// timers allocates timers, which the kernel counts as pending signals.
 func timers(args []string) (string, error) {
 	return bomb(args, func() error {
 		event := make([]byte, 64) // struct sigevent: SIGALRM by signal
@@ -114,7 +113,7 @@ func timers(args []string) (string, error) {
 	})
 }
 
-// hoards take what there is a number of.
+// hoards are attacks that exhaust a limited number of objects.
 func hoards() map[string]attack {
 	return map[string]attack{
 		"descriptors": func(args []string) (string, error) {
@@ -125,7 +124,7 @@ func hoards() map[string]attack {
 	}
 }
 
-// raise asks for a limit that would fill a disk.
+// raise requests a limit that would fill a disk.
 func raise(resource int) attack {
 	return func([]string) (string, error) {
 		const want = 64 << 20
@@ -133,7 +132,7 @@ func raise(resource int) attack {
 	}
 }
 
-// flood writes n MiB to standard output, in lines or in one that has no end.
+// flood writes n MiB to standard output, in lines or as one line without an end.
 func flood(args []string) (string, error) {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {

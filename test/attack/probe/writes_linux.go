@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writes change a file that lies outside. Each is given every name by which
-// the file might be reached, and works when one of them does.
+// writes are attacks that change a file outside. Each receives every name that may reach the file,
+// and succeeds if one works.
 func writes() map[string]attack {
 	all := map[string]attack{"put": put, "wait": wait}
 	for name, change := range map[string]func(string) error{
@@ -63,7 +63,7 @@ func renameOver(name string) error {
 	return os.Rename(mine, name)
 }
 
-// mapShared writes through a shared mapping, past write(2).
+// mapShared writes through a shared mapping instead of write(2).
 func mapShared(name string) error {
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -91,7 +91,7 @@ func put(pairs []string) (string, error) {
 	return "", nil
 }
 
-// wait says that it is there, and waits to be killed.
+// wait reports that it runs, and waits to be killed.
 func wait([]string) (string, error) {
 	_, _ = os.Stdout.WriteString("waiting\n")
 	awaitKill()

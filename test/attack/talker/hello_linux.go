@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// hello sends a ClientHello made by hand (RFC 8446 section 4.1.2): how, and the
-// name or names in it. What a server makes of it shows in its answer: the
-// attacker's says the canary in its certificate.
+// hello sends a handmade ClientHello (RFC 8446 section 4.1.2). The operand is its form and the name
+// or names in it. The response shows which server received it: the attacker's certificate contains
+// the canary.
 func (c *conversation) hello(operand string) error {
 	how, names, _ := strings.Cut(operand, " ")
 	list := strings.Fields(names)
@@ -58,7 +58,7 @@ func (c *conversation) hello(operand string) error {
 	return c.send(string(record(handshake, body)))
 }
 
-// clientHello is the handshake message.
+// clientHello returns the handshake message.
 func clientHello(how string, names []string) []byte {
 	random := make([]byte, 32)
 	_, _ = io.ReadFull(rand.Reader, random)
@@ -74,7 +74,7 @@ func clientHello(how string, names []string) []byte {
 	case "ech":
 		all = append(all, extension(0xfe0d, append([]byte{0, 0, 1, 0, 1, 7, 0, 0, 0, 64}, make([]byte, 64)...))...)
 		all = append(all, serverNames(names...)...)
-	case "retry": // TLS 1.3 without a key, so that the server asks for another hello
+	case "retry": // TLS 1.3 without a key share, so that the server requests another hello
 		all = append(all, extension(43, []byte{2, 3, 4})...)
 		all = append(all, extension(51, []byte{0, 0})...)
 		all = append(all, serverNames(names...)...)
@@ -105,7 +105,7 @@ func extension(kind uint16, data []byte) []byte {
 	return append(e, data...)
 }
 
-// serverNames is the extension of RFC 6066 section 3.
+// serverNames returns the extension of RFC 6066 section 3.
 func serverNames(names ...string) []byte {
 	var list []byte
 	for _, n := range names {

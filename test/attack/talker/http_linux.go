@@ -16,10 +16,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// request sends the head of an HTTP/2 request on a stream of its own (RFC 9113):
-// fields parted by spaces, as ":method=GET :authority=x". Fields that an honest
-// client sends are filled in unless they are there, or there as "!name"; an
-// underscore stands for a space.
+// request sends the head of an HTTP/2 request on a new stream (RFC 9113). The operand is fields
+// separated by spaces, as ":method=GET :authority=x". The fields of an honest client are added
+// unless they are given, or excluded as "!name". An underscore stands for a space.
 func (c *conversation) request(operand string) error {
 	if c.streams == 0 {
 		if err := c.send(http2.ClientPreface); err != nil {
@@ -58,7 +57,7 @@ func (c *conversation) request(operand string) error {
 	return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.streams, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// fetch follows redirects, as clients do, and looks for the canary.
+// fetch follows redirects, as clients do, and searches for the canary.
 func (c *conversation) fetch(url string) error {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // whose certificate comes is all the same to an attacker
@@ -79,8 +78,8 @@ func (c *conversation) fetch(url string) error {
 	return nil
 }
 
-// socks asks a SOCKS5 proxy (RFC 1928) for a place, "name port" with a name as
-// it is, or an address after "=".
+// socks requests a connection from a SOCKS5 proxy (RFC 1928): "name port" with an unresolved name,
+// or an address after "=".
 func (c *conversation) socks(operand string) error {
 	i := strings.LastIndexByte(operand, ' ')
 	port, err := strconv.ParseUint(operand[i+1:], 10, 16)

@@ -1,6 +1,5 @@
-// Command talker is what the attack tests run inside a sandbox with a network:
-// one attack by name. It is a program of its own, as one that speaks TLS needs
-// more memory than some tests of limits leave to the probe.
+// Command talker runs inside a sandbox with a network: one attack by name. It is separate from
+// probe, because a program with TLS needs more memory than some tests of limits permit.
 package main
 
 import (

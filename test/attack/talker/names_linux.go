@@ -13,10 +13,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// ask sends a query made by hand to the name server that was connected to:
-// "A name", with a class after it for another than IN. Labels are parted by
-// slashes, so that a label may hold whatever it likes, dots and zero bytes. It
-// fails unless something comes back.
+// ask sends a handmade query to the connected name server: "A name", with a class after it if it is
+// not IN. Labels are separated by slashes, so that a label may contain any byte, including dots and
+// zero bytes. It fails without a response.
 func (c *conversation) ask(operand string) error {
 	words := strings.Split(operand, " ")
 	if len(words) < 2 {
@@ -35,7 +34,7 @@ func (c *conversation) ask(operand string) error {
 	return c.packet(string(query(words[1], uint16(kind), uint16(class))))
 }
 
-// query is one question with recursion desired (RFC 1035 section 4.1).
+// query returns one question with recursion desired (RFC 1035 section 4.1).
 func query(name string, kind, class uint16) []byte {
 	q := []byte{0x70, 0x61, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
 	for label := range strings.SplitSeq(name, "/") {
@@ -46,7 +45,7 @@ func query(name string, kind, class uint16) []byte {
 	return binary.BigEndian.AppendUint16(q, class)
 }
 
-// packet sends the bytes of a query as they are, and reads an answer.
+// packet sends a query in the given bytes, and reads the response.
 func (c *conversation) packet(message string) error {
 	_, stream := c.conn.(*net.TCPConn)
 	if stream {
@@ -74,7 +73,7 @@ func (c *conversation) packet(message string) error {
 	return c.answered(answer)
 }
 
-// answered looks for anything at all in an answer.
+// answered searches a response for any content.
 func (c *conversation) answered(answer []byte) error {
 	if len(answer) < 12 {
 		return fmt.Errorf("an answer of %d bytes", len(answer))
@@ -85,7 +84,7 @@ func (c *conversation) answered(answer []byte) error {
 	}
 	c.found = nil
 	var m dnsmessage.Message
-	_ = m.Unpack(answer) // it may answer what is no name
+	_ = m.Unpack(answer) // the response may have no valid name
 	for _, r := range m.Answers {
 		switch body := r.Body.(type) {
 		case *dnsmessage.AResource:
@@ -97,7 +96,7 @@ func (c *conversation) answered(answer []byte) error {
 	return nil
 }
 
-// reach connects to a port of the address that was answered.
+// reach connects to a port of the address in the response.
 func (c *conversation) reach(port string) error {
 	if len(c.found) == 0 {
 		return errors.New("no address was answered")
@@ -105,8 +104,8 @@ func (c *conversation) reach(port string) error {
 	return c.dial("tcp", net.JoinHostPort(c.found[0].String(), port))
 }
 
-// sweep asks whatever answers around the address that was answered for the
-// canary, at so many addresses: "64 80 name".
+// sweep searches the hosts at addresses near the one in the response for the canary. The operand is
+// the number of addresses, the port and the name: "64 80 name".
 func (c *conversation) sweep(operand string) error {
 	words := strings.Fields(operand)
 	if len(words) < 3 || len(c.found) == 0 {

@@ -23,23 +23,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// secrets look for a value that nobody inside is to know. The planted one
-// follows from the token of its test, so that it can be told without being
-// given.
+// secrets are attacks that search for a value that must not be visible inside. The value is derived
+// from the token of its test, so that a search can recognize it without receiving it.
 func secrets() map[string]attack {
 	return map[string]attack{"hunt": hunt, "say": say, "oracle": oracle}
 }
 
-// planted is the value that belongs to a token.
+// planted returns the value of a token.
 func planted(token string) string {
 	sum := sha256.Sum256([]byte("palyra secret of " + token))
 	return "planted-" + hex.EncodeToString(sum[:12])
 }
 
-// disguises are a value in the forms in which it might turn up.
+// disguises returns the encodings of a value in which it might occur.
 func disguises(value string) [][]byte {
 	list := [][]byte{[]byte(value), []byte(hex.EncodeToString([]byte(value)))}
-	// Base64 of a text with the value in it depends on what stands before.
+	// The base64 of a longer text depends on the alignment of the value.
 	for skip := range 3 {
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", skip) + value))
 		list = append(list, []byte(text[4:len(text)-4]))
@@ -56,9 +55,8 @@ func holds(text []byte, value string) bool {
 	return false
 }
 
-// hunt looks through everything that can be read inside: "environ" the variables
-// and arguments of this and every process, "memory" that of the processes, "files"
-// every file but those of the system, "descriptors" what is open.
+// hunt searches all readable data inside: "environ" the variables and arguments of all processes,
+// "memory" their memory, "files" all files except the system's, "descriptors" open files.
 func hunt(args []string) (string, error) {
 	value := planted(args[1])
 	end, err := client(args[0] == "memory", args[2:])
@@ -111,8 +109,8 @@ func hunt(args []string) (string, error) {
 	return found, nil
 }
 
-// client holds a conversation with the secret in it: in this process, or in one
-// that still runs when the hunt begins.
+// client holds a conversation with the secret: in this process, or in another one that still runs
+// when the hunt starts.
 func client(apart bool, steps []string) (end func(), err error) {
 	if !apart {
 		_, err := talk(steps)
@@ -145,7 +143,7 @@ func each(pattern string, look func(name string)) {
 	}
 }
 
-// inMemory reads what a process has mapped.
+// inMemory searches the mapped memory of a process.
 func inMemory(name, value string) bool {
 	maps, err := os.ReadFile(filepath.Join(filepath.Dir(name), "maps"))
 	if err != nil {
@@ -169,8 +167,8 @@ func inMemory(name, value string) bool {
 	return false
 }
 
-// say writes the value, as a program would that got to know it: on standard
-// output or error, plain, encoded, or in pieces.
+// say writes the value as a program that has it would: to standard output or error, in plain text,
+// encoded, or in pieces.
 func say(args []string) (string, error) {
 	if _, err := talk(args[2:]); err != nil {
 		return "", err
@@ -191,17 +189,17 @@ func say(args []string) (string, error) {
 			time.Sleep(time.Millisecond)
 		}
 		value = ""
-	case "far": // over the border of what is kept and what is not
+	case "far": // across the limit of the stored part
 		value = strings.Repeat(".", 32<<10-len(value)/2) + value
 	}
 	_, err := fmt.Fprintln(out, value)
 	return "", err
 }
 
-// oracle guesses a character of the value: a server sends what is known of it and
-// a guess, and waits. If the right guess alone comes late, whoever holds it back
-// has told. It takes the token, where the server is, and its name; then a
-// conversation in which the value is used.
+// oracle guesses a character of the value. A server sends the known part with a guess, and the time
+// until it arrives is measured. If only the right guess is late, the delay discloses it. The
+// arguments are the token, the address and the name of the server, and then a conversation that
+// uses the value.
 func oracle(args []string) (string, error) {
 	if _, err := talk(args[3:]); err != nil {
 		return "", err
@@ -210,7 +208,7 @@ func oracle(args []string) (string, error) {
 	value := planted(args[0])
 	known, next := value[:len("planted-")+4], value[len("planted-")+4]
 	late := slices.Repeat([]time.Duration{time.Hour}, len(digits))
-	for range 3 { // a machine that has much to do is late as well, but not every time
+	for range 3 { // a busy machine is also late, but not every time
 		var all errgroup.Group
 		for i, guess := range digits {
 			all.Go(func() error {
@@ -231,8 +229,7 @@ func oracle(args []string) (string, error) {
 	return fmt.Sprintf("the next character is %c", next), nil
 }
 
-// hearGuess has the server say what is known and one character more, and returns
-// how late that came.
+// hearGuess makes the server send the known part with one more character, and returns the delay.
 func hearGuess(at, name, known, guess string) (time.Duration, error) {
 	var c conversation
 	defer c.hangUp()
@@ -242,19 +239,18 @@ func hearGuess(at, name, known, guess string) (time.Duration, error) {
 		return 0, err
 	}
 	started := time.Now()
-	err = c.want(known) // it is held back together with the right guess
+	err = c.want(known) // it is delayed together with the right guess
 	return time.Since(started), err
 }
 
-// secret reads to the end of an answer, and fails unless the value that belongs
-// to a token is in it.
+// secret reads a whole response, and fails unless it contains the value of a token.
 func (c *conversation) secret(token string) error {
 	text, err := c.rest()
 	text = append(c.heard, text...)
 	if holds(text, planted(token)) {
 		return nil
 	}
-	// A body may be in chunks, and packed.
+	// A body may be chunked and compressed.
 	if answer, bad := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil); bad == nil {
 		defer answer.Body.Close()
 		body, _ := io.ReadAll(answer.Body)
@@ -268,8 +264,7 @@ func (c *conversation) secret(token string) error {
 	return fmt.Errorf("it is not in %.300q: %w", text, errors.Join(errNoAnswer, err))
 }
 
-// rest is all that comes until the other side hangs up or, by HTTP/2, has ended
-// a stream.
+// rest reads until the peer closes the connection or, by HTTP/2, has ended a stream.
 func (c *conversation) rest() ([]byte, error) {
 	if c.streams == 0 {
 		return io.ReadAll(c.conn)

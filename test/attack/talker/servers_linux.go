@@ -8,14 +8,13 @@ import (
 	"net/netip"
 )
 
-// servers wait inside for somebody from outside, or from another sandbox.
+// servers are attacks that wait inside for connections from outside, or from another sandbox.
 func servers() map[string]attack {
 	return map[string]attack{"listen": listen, "listen-udp": listenUDP, "relay": relay}
 }
 
-// listen says a word to whoever connects to a port of its own. It takes an
-// address, the word, and the place and the name of the host that tells when
-// nobody comes any more.
+// listen sends a word to each client of its own port. The arguments are an address, the word, and
+// the address and name of the host that reports the end of the test.
 func listen(args []string) (string, error) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
@@ -32,8 +31,8 @@ func listen(args []string) (string, error) {
 	return conn.RemoteAddr().String(), err
 }
 
-// closeWhenVisited closes what waits for visitors once the host says that they
-// have been there. Its error tells that they were not waited for.
+// closeWhenVisited closes a listener once the host reports that the clients have connected. Its
+// error is the failure of that wait.
 func closeWhenVisited(waits io.Closer, at, name string) <-chan error {
 	visited := make(chan error, 1)
 	go func() {
@@ -45,14 +44,14 @@ func closeWhenVisited(waits io.Closer, at, name string) <-chan error {
 	return visited
 }
 
-// announce says the port.
+// announce prints the port.
 func announce(at net.Addr) {
 	if where, err := netip.ParseAddrPort(at.String()); err == nil {
 		fmt.Printf("listening %d\n", where.Port())
 	}
 }
 
-// listenUDP is listen for whoever sends something.
+// listenUDP is listen for datagrams.
 func listenUDP(args []string) (string, error) {
 	c, err := net.ListenPacket("udp", args[0])
 	if err != nil {
@@ -68,8 +67,7 @@ func listenUDP(args []string) (string, error) {
 	return from.String(), err
 }
 
-// relay carries whoever connects to a place that this sandbox may reach, until
-// it is ended.
+// relay forwards clients to an address that this sandbox may reach, until it is ended.
 func relay(args []string) (string, error) {
 	l, err := net.Listen("tcp", ":0") //nolint:gosec // the more it can be reached, the better the attack
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"palyra/test/attack/attempt"
 )
 
-// sockets are those that a program has no business with.
+// sockets are attacks by sockets that a program does not need.
 func sockets() map[string]attack {
 	return map[string]attack{
 		"socket-kind":   socketKind,
@@ -22,7 +22,7 @@ func sockets() map[string]attack {
 	}
 }
 
-// socketKind makes a socket by its numbers: domain, type and protocol.
+// socketKind creates a socket by its numbers: domain, type and protocol.
 func socketKind(args []string) (string, error) {
 	var n [3]int
 	for i := range n {
@@ -33,7 +33,7 @@ func socketKind(args []string) (string, error) {
 	}
 	fd, err := unix.Socket(n[0], n[1]|unix.SOCK_CLOEXEC, n[2])
 	if errors.Is(err, unix.EACCES) && n[1] == unix.SOCK_DGRAM {
-		return "the kernel itself looked at it", nil // ping(7): the group is not among those that may
+		return "the kernel itself looked at it", nil // ping(7): the group is not one of the permitted ones
 	}
 	if err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func socketKind(args []string) (string, error) {
 	return fmt.Sprint("descriptor ", fd), unix.Close(fd)
 }
 
-// rawSend writes a datagram with a header of its own (raw(7)).
+// rawSend writes a datagram with its own header (raw(7)).
 func rawSend(args []string) (string, error) {
 	to, err := netip.ParseAddr(args[0])
 	if err != nil {
@@ -61,7 +61,7 @@ func rawSend(args []string) (string, error) {
 	return "an echo request", unix.Sendto(fd, []byte{8, 0, 0xf7, 0xfd, 0, 1, 0, 1}, 0, &unix.SockaddrInet4{Addr: to.As4()})
 }
 
-// packetSend puts a frame on the loopback interface (packet(7)).
+// packetSend sends a frame on the loopback interface (packet(7)).
 func packetSend([]string) (string, error) {
 	const ipv4 = 0x0800
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, ipv4>>8)
@@ -72,8 +72,7 @@ func packetSend([]string) (string, error) {
 	return "a frame", unix.Sendto(fd, make([]byte, 64), 0, to)
 }
 
-// netlinkRoute takes the routes away by which every destination leads to the
-// gateway (rtnetlink(7)).
+// netlinkRoute removes the routes that lead every destination to the gateway (rtnetlink(7)).
 func netlinkRoute([]string) (string, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -16,17 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds every conversation; a refusal comes at once. One that lasts
-// so long was not denied, and its row fails.
+// patience is the timeout of every conversation. A refusal comes at once, so a row that reaches the
+// timeout was not denied, and fails.
 const patience = 2 * time.Minute
 
-// silence is how long an answer by UDP is waited for: a packet that is lost is not
-// refused.
+// silence is how long a UDP response is awaited. A lost packet does not count as refused.
 const silence = 4 * time.Second
 
-// talks are conversations with whatever is on the network. Every argument is
-// one step: a word and its operand. Conversations are parted by "or"; the attack
-// worked when one of them came to its end.
+// talks are conversations with hosts on the network. Every argument is one step: a word and its
+// operand. Conversations are separated by "or"; the attack succeeds if one of them completes.
 func talks() map[string]attack {
 	return map[string]attack{"talk": talk}
 }
@@ -52,18 +50,18 @@ func talk(steps []string) (string, error) {
 	return "", failed
 }
 
-// conversation is one connection at a time.
+// conversation has one connection at a time.
 type conversation struct {
 	conn net.Conn
-	// heard is what was read and not yet asked for.
+	// heard is the data that was read and not yet used.
 	heard []byte
-	// found are the addresses of the last answer of a name server.
+	// found are the addresses in the last response of a name server.
 	found []netip.Addr
 	// streams counts the requests of an HTTP/2 connection.
 	streams uint32
 }
 
-// steps are all that a conversation can be made of.
+// steps returns all steps of a conversation.
 func (c *conversation) steps() map[string]func(operand string) error {
 	return map[string]func(string) error{
 		"tcp":    func(to string) error { return c.dial("tcp", to) },
@@ -91,7 +89,7 @@ func (c *conversation) steps() map[string]func(operand string) error {
 	}
 }
 
-// hold takes the steps and hangs up.
+// hold runs the steps and closes the connection.
 func (c *conversation) hold(steps []string) (detail string, err error) {
 	defer c.hangUp()
 	return c.take(steps)
@@ -123,14 +121,13 @@ func (c *conversation) hangUp() {
 	}
 }
 
-// unquote reads the escapes of Go, and puts in what the environment holds.
+// unquote parses the escapes of Go, and expands environment variables.
 func unquote(text string) (string, error) {
 	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
 	return os.ExpandEnv(plain), err
 }
 
-// dial connects by name or address, as any program does. What was connected
-// before is left.
+// dial connects by name or address, as any program does. It abandons the earlier connection.
 func (c *conversation) dial(network, to string) error {
 	dialer := net.Dialer{Timeout: patience, FallbackDelay: -1}
 	conn, err := dialer.Dial(network, to)
@@ -150,7 +147,7 @@ func (c *conversation) use(conn net.Conn) error {
 	return conn.SetDeadline(time.Now().Add(wait))
 }
 
-// mapped connects to an IPv4 address in the clothes of IPv6.
+// mapped connects to an IPv4 address in its IPv6 form.
 func (c *conversation) mapped(to string) error {
 	where, err := netip.ParseAddrPort(to)
 	if err != nil {
@@ -177,7 +174,7 @@ func (c *conversation) send(text string) error {
 	return err
 }
 
-// flood sends so many bytes.
+// flood sends a number of bytes.
 func (c *conversation) flood(operand string) error {
 	n, err := strconv.Atoi(operand)
 	if err != nil {
@@ -187,7 +184,7 @@ func (c *conversation) flood(operand string) error {
 	return err
 }
 
-// drip sends one byte after the other.
+// drip sends single bytes.
 func (c *conversation) drip(text string) error {
 	for _, b := range []byte(text) {
 		if _, err := c.conn.Write([]byte{b}); err != nil {
@@ -198,7 +195,7 @@ func (c *conversation) drip(text string) error {
 	return nil
 }
 
-// want reads until the text came, the canary for none.
+// want reads until the text arrives, by default the canary.
 func (c *conversation) want(text string) error {
 	if text == "" {
 		text = canary
@@ -217,7 +214,7 @@ func (c *conversation) want(text string) error {
 	}
 }
 
-// maybe takes a step that may fail.
+// maybe runs a step that may fail.
 func (c *conversation) maybe(step string) error {
 	word, operand, _ := strings.Cut(step, " ")
 	do, ok := c.steps()[word]
@@ -234,8 +231,8 @@ func pause(operand string) error {
 	return err
 }
 
-// secure begins TLS with a name, "-" for none, and offers the protocols that
-// follow it. Whose certificate comes is all the same to an attacker.
+// secure starts TLS with a name, "-" for none, and offers the protocols that follow it. It accepts
+// any certificate.
 func (c *conversation) secure(operand string) error {
 	name, protocols, _ := strings.Cut(operand, " ")
 	cfg := &tls.Config{ServerName: strings.TrimPrefix(name, "-"), InsecureSkipVerify: true, NextProtos: strings.Fields(protocols)} //nolint:gosec // see above
@@ -247,7 +244,7 @@ func (c *conversation) secure(operand string) error {
 	return nil
 }
 
-// many opens connections to one place and holds them all: "64 host:port text".
+// many opens connections to one address and holds them all: "64 host:port text".
 func many(operand string) error {
 	words := strings.SplitN(operand, " ", 3)
 	n, err := strconv.Atoi(words[0])

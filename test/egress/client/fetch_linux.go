@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// fetchAll gets URLs, before each of which stands 4 or 6 for the family.
+// fetchAll gets URLs. Before each URL is 4 or 6 for the address family.
 func fetchAll(args []string) error {
 	for i := 0; i+1 < len(args); i += 2 {
 		text, err := fetch(args[i], args[i+1])

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// listen answers on ports of every address until it is stopped. It has tried
-// each for itself when it says that it is ready.
+// listen serves ports of every address until it is stopped. It has tested each before it reports
+// that it is ready.
 func listen(ports []string) error {
 	var servers sync.WaitGroup
 	for _, port := range ports {

@@ -11,9 +11,8 @@ import (
 	"sync"
 )
 
-// load makes many connections to an echo, so many at a time: ADDRESS COUNT
-// AT-ONCE. Number i sends i+1 random bytes of its own and has to get the very
-// same back.
+// load makes many connections to an echo server, a number of them in parallel: ADDRESS COUNT
+// AT-ONCE. Connection i sends i+1 random bytes and must receive the same bytes.
 func load(args []string) error {
 	if len(args) != 3 {
 		return errors.New("want an address and two numbers")
@@ -61,7 +60,7 @@ func echo(address string, size int) error {
 	defer conn.Close()
 	sent := make([]byte, size)
 	_, _ = rand.Read(sent) // never fails
-	// Chance bytes may begin as a hello of TLS does, and what is none is refused.
+	// Random bytes may look like the start of a TLS hello, and an invalid hello is refused.
 	sent[0] = 'e'
 	if _, err := conn.Write(sent); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command client is the Go client that the egress tests run inside a sandbox.
-// It prints one line for everything that it tries.
+// Command client is the Go client that the egress tests run inside a sandbox. It prints one line
+// for each attempt.
 package main
 
 import (
@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// patience bounds whatever waits for an answer that never comes. Nothing comes
-// near it.
+// patience is the timeout of every wait. It is far above every real duration.
 const patience = 2 * time.Minute
 
 func main() {
@@ -42,7 +41,7 @@ func main() {
 	}
 }
 
-// outcome is an error in one word, which says how the other side refused.
+// outcome returns one word for an error: how the peer refused.
 func outcome(err error) string {
 	var dns *net.DNSError
 	switch {

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryAll does one thing for every word, of the form KIND,ARGUMENTS, and prints
-// what came of each.
+// tryAll makes one attempt for each word, of the form KIND,ARGUMENTS, and prints the results.
 func tryAll(words []string) error {
 	kinds := map[string]func(...string) (string, error){
 		"tcp": talk, "udp": datagram, "dns": ask, "tls": handshake, "http": request, "raw": raw,
@@ -37,8 +36,8 @@ func tryAll(words []string) error {
 	return nil
 }
 
-// dial takes one family for a name: a reset while it connects would have it try
-// the other one.
+// dial uses one address family for a name. With both, a reset during a connection would lead to an
+// attempt with the other.
 func dial(network, address string) (net.Conn, error) {
 	if target, err := netip.ParseAddrPort(address); err != nil || target.Addr().Is4() {
 		network += "4"
@@ -50,7 +49,7 @@ func dial(network, address string) (net.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(patience))
 }
 
-// talk says a line and returns the one that comes back.
+// talk sends a line and returns the response line.
 func talk(args ...string) (string, error) {
 	conn, err := dial("tcp", args[0])
 	if err != nil {
@@ -64,14 +63,14 @@ func talk(args ...string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// datagram sends one and waits for an answer.
+// datagram sends a datagram and waits for a response.
 func datagram(args ...string) (string, error) {
 	conn, err := dial("udp", args[0])
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	// The first is lost; the error of it comes with the second.
+	// The first datagram is lost; its error is returned for the second.
 	for range 2 {
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			return "", err
@@ -81,8 +80,7 @@ func datagram(args ...string) (string, error) {
 	return "answered", err
 }
 
-// ask puts a question to a name server of one's own choice: network, server,
-// name.
+// ask sends a query to a given name server: network, server, name.
 func ask(args ...string) (string, error) {
 	query := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
@@ -116,7 +114,7 @@ func ask(args ...string) (string, error) {
 	return fmt.Sprintf("%s with %d answers", strings.TrimPrefix(m.RCode.String(), "RCode"), len(m.Answers)), nil
 }
 
-// handshake speaks TLS to an address with a server name, "" for none.
+// handshake starts TLS to an address with a server name, "" for none.
 func handshake(args ...string) (string, error) {
 	conn, err := dial("tcp", args[0])
 	if err != nil {
@@ -125,14 +123,13 @@ func handshake(args ...string) (string, error) {
 	defer conn.Close()
 	c := &tls.Config{ServerName: args[1], MinVersion: tls.VersionTLS12}
 	if args[1] == "" {
-		// Nobody can be verified then; what counts is that nobody answers.
+		// Without a name nothing can be verified; the expected result is no response.
 		c.InsecureSkipVerify = true
 	}
 	return "spoken to", tls.Client(conn, c).Handshake()
 }
 
-// request asks an address for a host, and returns the first line of the answer
-// and its body.
+// request requests a host from an address, and returns the first line and the body of the response.
 func request(args ...string) (string, error) {
 	conn, err := dial("tcp", args[0])
 	if err != nil {

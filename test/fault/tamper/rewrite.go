@@ -19,11 +19,10 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Rewritten is an export as somebody makes it who has the file and no key of
-// the gateway: what changed says of an event, nil to drop it, is done, and
-// everything is signed anew with a key of the forger's own, in the gateway's
-// name. What has a signature of the notary stays as it is, so that the export
-// is whole in itself.
+// Rewritten returns an export as a forger can make it who has the file but no key of the gateway.
+// change returns the new form of an event, nil to drop it. Everything is signed again with a key of
+// the forger, in the gateway's name. Data with a signature of the notary is unchanged, so that the
+// export is consistent.
 func Rewritten(header []byte, honest []journal.Event, change func(e journal.Event) *journal.Event) ([]byte, error) {
 	var head struct {
 		Gateway string          `json:"gateway"`
@@ -56,8 +55,8 @@ func Rewritten(header []byte, honest []journal.Event, change func(e journal.Even
 	return exported(keys, events, key)
 }
 
-// withoutCheckpointKeys is a key set as one of version 1, which does not give
-// the forger away.
+// withoutCheckpointKeys returns a key set in the form of version 1, which does not disclose the
+// forgery.
 func withoutCheckpointKeys(keys json.RawMessage) (json.RawMessage, error) {
 	var set map[string]any
 	if err := json.Unmarshal(keys, &set); err != nil {
@@ -68,7 +67,7 @@ func withoutCheckpointKeys(keys json.RawMessage) (json.RawMessage, error) {
 	return canonical.Marshal(set)
 }
 
-// signAll seals the events anew, and signs the checkpoints among them.
+// signAll seals the events again, and signs the checkpoints among them.
 func signAll(events []journal.Event, key *journal.Key) error {
 	for i := range events {
 		if events[i].Code == event.Checkpoint {
@@ -87,7 +86,7 @@ func signAll(events []journal.Event, key *journal.Key) error {
 	return nil
 }
 
-// root is the Merkle tree hash of RFC 6962 over events.
+// root returns the Merkle tree hash of RFC 6962 over events.
 func root(events []journal.Event) tlog.Hash {
 	switch len(events) {
 	case 0:
@@ -102,7 +101,7 @@ func root(events []journal.Event) tlog.Hash {
 	return tlog.NodeHash(root(events[:half]), root(events[half:]))
 }
 
-// exported writes an export as docs/format/journal.md says, sealed by a key.
+// exported returns an export in the format of docs/format/journal.md, sealed by a key.
 func exported(keys json.RawMessage, events []journal.Event, key *journal.Key) ([]byte, error) {
 	header, err := canonical.Marshal(map[string]any{
 		"after": 0, "format": journal.ExportFormat, "frontier": []string{}, "gateway": key.Name(), "keys": keys,

@@ -1,6 +1,5 @@
-// Package tamper is a corpus of falsified journals: the nine kinds of
-// tampering that the journal has to show, each in several ways, made from any
-// honest journal with at least three checkpoints.
+// Package tamper is a corpus of falsified journals: nine kinds of tampering that a verifier must
+// detect, each in several forms, made from any honest journal with at least three checkpoints.
 package tamper
 
 import (
@@ -21,29 +20,28 @@ import (
 
 // Case is one falsified journal.
 type Case struct {
-	// Kind is one of the nine: edit, drop, reorder, truncate, splice, fork,
-	// clock back, key swap, checkpoint rollback.
+	// Kind is one of: edit, drop, reorder, truncate, splice, fork, clock back, key swap, checkpoint
+	// rollback.
 	Kind string
-	// Name says what was done.
+	// Name describes the change.
 	Name   string
 	Events []journal.Event
-	// First is the sequence number that a verifier has to name.
+	// First is the sequence number that a verifier must report.
 	First int64
 }
 
-// checkpoint is where a journal has one, and what it covers.
+// checkpoint is the place of a checkpoint, and the size that it covers.
 type checkpoint struct{ seq, size int64 }
 
-// forger makes cases of an honest journal.
+// forger makes cases from an honest journal.
 type forger struct {
 	honest, other []journal.Event
 	marks         []checkpoint
 	cases         []Case
 }
 
-// Corpus falsifies honest, a whole journal with at least three checkpoints and
-// five events after the last one. other is a journal of another gateway, at
-// least as long.
+// Corpus falsifies honest, a whole journal with at least three checkpoints and five events after
+// the last one. other is the journal of another gateway, at least as long.
 func Corpus(honest, other []journal.Event) ([]Case, error) {
 	f := &forger{honest: honest, other: other}
 	for i := range honest {
@@ -67,8 +65,8 @@ func Corpus(honest, other []journal.Event) ([]Case, error) {
 	return f.cases, f.checkpoints()
 }
 
-// add makes a case. With rehash the chain is whole again from that sequence
-// number on, as an attacker makes it who can write but not sign.
+// add adds a case. With rehash the chain is consistent again from that sequence number on, as an
+// attacker can make it who can write but not sign.
 func (f *forger) add(kind, name string, first, rehash int64, change func(ev []journal.Event) []journal.Event) {
 	events := change(slices.Clone(f.honest))
 	if rehash > 0 {
@@ -77,8 +75,7 @@ func (f *forger) add(kind, name string, first, rehash int64, change func(ev []jo
 	f.cases = append(f.cases, Case{Kind: kind, Name: name, Events: events, First: first})
 }
 
-// Rehash seals the events anew from a sequence number on, with the numbers
-// that follow from their places.
+// Rehash seals the events again from a sequence number on, and numbers them by their position.
 func Rehash(events []journal.Event, from int64) {
 	for i := int(from) - 1; i < len(events); i++ {
 		var prev journal.Head
@@ -94,15 +91,14 @@ func Rehash(events []journal.Event, from int64) {
 	}
 }
 
-// signed is the first event that the second checkpoint covers and the first
-// one does not: when a rehashed chain breaks between them, nobody can say more.
+// signed returns the first event that the second checkpoint covers and the first one does not. If a
+// rehashed chain breaks between them, a verifier can locate it only to this event.
 func (f *forger) signed() int64 { return f.marks[0].size + 1 }
 
-// middle is an event between the first checkpoint and the second, and no
-// checkpoint itself.
+// middle returns an event between the first checkpoint and the second that is not a checkpoint.
 func (f *forger) middle() int64 { return (f.marks[0].seq + f.marks[1].size) / 2 }
 
-// edits change what one event says.
+// edits change the content of one event.
 func (f *forger) edits() {
 	at := f.middle()
 	i := int(at) - 1
@@ -131,14 +127,14 @@ func (f *forger) edits() {
 	f.add("edit", "hash", at, 0, func(ev []journal.Event) []journal.Event { ev[i].Hash[31] ^= 1; return ev })
 }
 
-// drops leave events out.
+// drops remove events.
 func (f *forger) drops() {
 	at := f.middle()
 	i := int(at) - 1
 	cut := func(ev []journal.Event) []journal.Event { return slices.Delete(ev, i, i+1) }
 	f.add("drop", "one event", at, 0, cut)
-	// The second checkpoint moves up by one. Where it covered everything before
-	// it, it now covers itself, which shows before its root does.
+	// The second checkpoint moves up by one. If it covered all events before it, it now covers
+	// itself, which is detected before its root.
 	first := f.signed()
 	if f.marks[1].size == f.marks[1].seq-1 {
 		first = f.marks[1].size
@@ -147,7 +143,7 @@ func (f *forger) drops() {
 	f.add("drop", "the first event", 1, 0, func(ev []journal.Event) []journal.Event { return ev[1:] })
 }
 
-// orders put events where they do not belong.
+// orders move events.
 func (f *forger) orders() {
 	at := f.middle()
 	i := int(at) - 1
@@ -162,7 +158,7 @@ func (f *forger) orders() {
 	})
 }
 
-// ends cut the journal or go on in another way.
+// ends truncate the journal or continue it differently.
 func (f *forger) ends() {
 	last := f.marks[len(f.marks)-1]
 	f.add("truncate", "the last three events", int64(len(f.honest))-2, 0, func(ev []journal.Event) []journal.Event { return ev[:len(ev)-3] })
@@ -177,8 +173,7 @@ func (f *forger) ends() {
 	})
 }
 
-// rewritten changes what happened after a sequence number, but for what has a
-// signature of its own.
+// rewritten changes the events after a sequence number, except events with their own signature.
 func rewritten(ev []journal.Event, after int64) []journal.Event {
 	for i := int(after); i < len(ev); i++ {
 		if ev[i].Code != event.Checkpoint && ev[i].Code != event.Attested {
@@ -188,13 +183,13 @@ func rewritten(ev []journal.Event, after int64) []journal.Event {
 	return ev
 }
 
-// times set an event's clock back and make the rest of the chain fit.
+// times set an event's clock back and make the rest of the chain consistent.
 func (f *forger) times() {
 	at := f.middle()
 	f.add("clock back", "an hour, rehashed", at, 0, func(ev []journal.Event) []journal.Event {
 		i := int(at) - 1
 		e, prev := ev[i], ev[i-1].Head()
-		prev.At = time.Time{} // or Seal would not let the clock run back
+		prev.At = time.Time{} // or Seal would refuse the earlier time
 		ev[i] = journal.Seal(prev, event.Draft{
 			Code: e.Code, Session: e.Session, Run: e.Run, Actor: e.Actor, Subject: e.Subject, Payload: e.Payload,
 		}, e.At.Add(-time.Hour), journal.NewNonce())
@@ -203,7 +198,7 @@ func (f *forger) times() {
 	})
 }
 
-// checkpoints sign with another key, or repeat what was signed before.
+// checkpoints sign with another key, or repeat an earlier signature.
 func (f *forger) checkpoints() error {
 	swapped, err := f.swapKey(f.marks[1])
 	if err != nil {
@@ -227,8 +222,7 @@ func (f *forger) checkpoints() error {
 	return nil
 }
 
-// swapKey is the payload of an honest checkpoint, signed by a new key of the
-// same name.
+// swapKey returns the payload of an honest checkpoint, signed by a new key of the same name.
 func (f *forger) swapKey(c checkpoint) (json.RawMessage, error) {
 	var p struct {
 		Note string `json:"note"`

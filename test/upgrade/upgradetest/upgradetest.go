@@ -1,5 +1,4 @@
-// Package upgradetest holds the packed state directories of older releases, for the
-// tests of what becomes of them.
+// Package upgradetest provides the archived state directories of older releases for upgrade tests.
 package upgradetest
 
 import (
@@ -17,27 +16,26 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Release is what the maker of a state directory knew about it: release.json.
+// Release is the data of the maker of a state directory: release.json.
 type Release struct {
 	Commit string    `json:"commit"`
 	MadeAt time.Time `json:"made_at"`
-	// Events is how many events the journal had when it was exported.
+	// Events is the number of events of the journal at its export.
 	Events int64 `json:"events"`
-	// Activated is the policy version that somebody activated. The policy directory
-	// holds a later one, which forbids echo.
+	// Activated is the policy version that an operator activated. The policy directory has a later
+	// one, which forbids echo.
 	Activated string `json:"activated"`
-	// Asks wait: one without votes, one with the first of two, one of an agent.
+	// Asks are pending: one without votes, one with the first of two votes, one of an agent.
 	Asks []Ask `json:"asks"`
-	// Granted is a call that a grant lets through for seven days.
+	// Granted is a call that a grant allows for seven days.
 	Granted Ask `json:"granted"`
-	// Confirmations is how many events said that members were confirmed: 0 for a
-	// release that kept no history of them.
+	// Confirmations is the number of events that confirmed members.
 	Confirmations int `json:"confirmations"`
-	// Attested are attestations.
+	// Attested are ids of attestations.
 	Attested []string `json:"attested"`
 }
 
-// Ask is a call of a member, and what asks about it or allows it.
+// Ask is a call of a member, with its approval or grant.
 type Ask struct {
 	Member string `json:"member"`
 	Tool   string `json:"tool"`
@@ -47,18 +45,18 @@ type Ask struct {
 	Grant  string `json:"grant,omitempty"`
 }
 
-// Archives are the packed state directories in a directory, at least one.
+// Archives returns the archived state directories in a directory, at least one.
 func Archives(t testing.TB, dir string) []string {
 	t.Helper()
 	list := must.Get(filepath.Glob(filepath.Join(dir, "*.tar.gz")))(t)
 	if len(list) == 0 {
-		t.Fatalf("there is no state directory of an older release in %s", dir)
+		t.Fatalf("no state directory of an older release is in %s", dir)
 	}
 	return list
 }
 
-// Unpack makes what an archive holds anew, below a directory of the test: state,
-// policies, workspace, bundles, and what the maker kept beside them.
+// Unpack unpacks an archive below a directory of the test: state, policies, workspace, bundles, and
+// the data of the maker.
 func Unpack(t testing.TB, archive string) (dir string, r Release) {
 	t.Helper()
 	dir = t.TempDir()

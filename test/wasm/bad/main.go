@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command bad stands in the place of palyra-wasm and misbehaves, in the way that the last
-// word of its own file says: what a worker does that a guest took over.
+// Command bad replaces palyra-wasm and misbehaves in the way that the last word of its file name
+// selects. It behaves like a worker that a guest has taken over.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// misbehave greets, compiles and loads as it should, and then does what it should not.
+// misbehave greets, compiles and loads correctly, and then misbehaves.
 func misbehave(conn net.Conn, way string) error {
 	if way == "silent" {
 		select {}
@@ -92,7 +92,7 @@ func awaitKill() {
 	<-signals
 }
 
-// serve acts in each call, and says as its result what came of it.
+// serve makes the attack in each call, and returns the outcome as the result.
 func serve(conn net.Conn, act, what string) error {
 	for calls := 1; ; calls++ {
 		if _, err := wire.Read(conn, wire.MaxBody); err != nil {

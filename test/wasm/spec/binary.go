@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// The sections that are rewritten, by their ids.
+// The ids of the sections that are rewritten.
 const (
 	typeSection     = 1
 	importSection   = 2
@@ -22,13 +22,13 @@ const (
 	dataSection     = 11
 )
 
-// order is that of sections in a module.
+// order is the order of sections in a module.
 var order = []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11}
 
-// errElsewhere is a module that needs another one, which palyrad does not have.
+// errElsewhere reports a module that imports from another one, which palyrad does not support.
 var errElsewhere = errors.New("it imports from another module")
 
-// entries are a section's: how many, and their bytes.
+// entries are the entries of a section: their number and their bytes.
 type entries struct {
 	count int
 	bytes []byte
@@ -36,7 +36,7 @@ type entries struct {
 
 func (e entries) encoded() []byte { return append(leb(uint64(e.count)), e.bytes...) }
 
-// before puts more entries in front, after behind.
+// before adds entries at the front; after adds entries at the end.
 func (e entries) before(count int, bytes []byte) entries {
 	return entries{e.count + count, slices.Concat(bytes, e.bytes)}
 }
@@ -45,14 +45,13 @@ func (e entries) after(count int, bytes []byte) entries {
 	return entries{e.count + count, slices.Concat(e.bytes, bytes)}
 }
 
-// parts is a valid module in parts. What it imported from the specification's host is in
-// it as its own, in front of what else it has, so that every index stays as it is.
+// parts is a valid module in parts. Imports from the specification's host are replaced by
+// definitions in front of the module's own, so that every index is unchanged.
 type parts struct {
 	vectors map[byte]entries
-	others  map[byte][]byte // the start and the data count, as they are
+	others  map[byte][]byte // the start and the data count, unchanged
 	exports map[string]export
-	// globals are the instructions that stand for imported globals where a constant reads
-	// them.
+	// globals are the instructions that replace imported globals in constants.
 	globals [][]byte
 }
 
@@ -61,7 +60,7 @@ type export struct {
 	index uint64
 }
 
-// cursor reads what is known to be well-formed.
+// cursor reads well-formed data.
 type cursor struct {
 	b  []byte
 	at int
@@ -82,7 +81,7 @@ func (c *cursor) u() (n uint64) {
 
 func (c *cursor) name() string { return string(c.take(c.u())) }
 
-// limits are those of a table or a memory.
+// limits reads the limits of a table or a memory.
 func (c *cursor) limits() {
 	if c.byte()&1 == 1 {
 		c.u()
@@ -92,7 +91,7 @@ func (c *cursor) limits() {
 
 func leb(n uint64) []byte { return binary.AppendUvarint(nil, n) }
 
-// signed is n as a signed LEB128 number.
+// signed returns n as a signed LEB128 number.
 func signed(n int64) (out []byte) {
 	for {
 		b := byte(n & 0x7f)
@@ -104,7 +103,7 @@ func signed(n int64) (out []byte) {
 	}
 }
 
-// split reads a module.
+// split parses a module.
 func split(module []byte) (p parts, err error) {
 	p = parts{vectors: map[byte]entries{}, others: map[byte][]byte{}, exports: map[string]export{}}
 	bodies := map[byte][]byte{}
@@ -115,7 +114,7 @@ func split(module []byte) (p parts, err error) {
 	for id, body := range bodies {
 		c := &cursor{b: body}
 		switch id {
-		case 0: // names and the like
+		case 0: // names and similar
 		case 8, 12:
 			p.others[id] = body
 		case exportSection:
@@ -145,7 +144,7 @@ func split(module []byte) (p parts, err error) {
 	return p, nil
 }
 
-// provide puts what the specification's host gives in the place of imports.
+// provide replaces imports by the definitions of the specification's host.
 func (p *parts) provide(c *cursor) error {
 	more := map[byte]entries{}
 	add := func(section byte, bytes ...byte) { more[section] = more[section].after(1, bytes) }
@@ -155,7 +154,7 @@ func (p *parts) provide(c *cursor) error {
 			return fmt.Errorf("%w, %s", errElsewhere, from)
 		}
 		switch kind {
-		case 0: // print and the like do nothing
+		case 0: // print and similar functions do nothing
 			add(functionSection, leb(c.u())...)
 			add(codeSection, 2, 0, 0x0b)
 		case 1: // 10 to 20 elements
@@ -183,7 +182,7 @@ func (p *parts) provide(c *cursor) error {
 	return nil
 }
 
-// constant copies an expression; imported globals become what they are.
+// constant copies an expression, and replaces imported globals by their values.
 func (p *parts) constant(c *cursor, to *[]byte) {
 	for {
 		from := c.at
@@ -219,8 +218,8 @@ func (p *parts) global(c *cursor, to *[]byte) {
 	p.constant(c, to)
 }
 
-// element copies a segment. Its flag says whether it is active (bit 0 is 0), whether it
-// names its table or is declarative (bit 1), and whether it has expressions (bit 2).
+// element copies a segment. Its flags: it is active (bit 0 is 0), it names its table or is
+// declarative (bit 1), it has expressions (bit 2).
 func (p *parts) element(c *cursor, to *[]byte) {
 	flag := c.u()
 	*to = append(*to, leb(flag)...)
@@ -257,7 +256,7 @@ func (p *parts) data(c *cursor, to *[]byte) {
 	*to = append(append(*to, leb(n)...), c.take(n)...)
 }
 
-// joined is the module again, with these exports.
+// joined returns the module with these exports.
 func (p *parts) joined(exports entries) []byte {
 	p.vectors[exportSection] = exports
 	out := []byte("\x00asm\x01\x00\x00\x00")

@@ -1,4 +1,4 @@
-// Package spec runs the tests of the WebAssembly specification through palyrad's check of
-// a module's structure and the real worker: what is valid runs and gives what the
-// specification says, and what is not is refused.
+// Package spec runs the tests of the WebAssembly specification with palyrad's check of a module's
+// structure and the real worker. Valid modules must give the specified results, and invalid modules
+// must be refused.
 package spec

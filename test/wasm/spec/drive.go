@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// selected is the size to which a table grows first; how much further it may grow says
-// which trap a call is after. So one module has all assertions of an instance, and needs
-// no import to be told, which would move the indices of its functions.
+// selected is the size to which a table first grows. How much further it may grow selects the trap
+// that a call tests. One module thus has all assertions of an instance without an import, which
+// would move the indices of its functions.
 const selected = 50_000
 
 // driven is a module of the palyra ABI whose run makes the assertions of a script.
 type driven struct {
 	bytes []byte
-	// asserted are the commands that are in it, in order, and traps those that have to
-	// trap: the n-th runs when the table may grow to selected + n + 1 elements.
+	// asserted are the included commands, in order. traps are the commands that must trap: the n-th
+	// runs if the table may grow to selected + n + 1 elements.
 	asserted, traps []command
-	// left are the commands that cannot be in it.
+	// left is the number of commands that cannot be included.
 	left int
 }
 
-// drive makes it. A run that nothing is wrong with gives a result of no bytes; the result
-// of another is as long as the place of the assertion that failed, from 1.
+// drive returns the module. A successful run has a result of zero bytes. The length of another
+// result is the number of the failed assertion, from 1.
 func drive(module []byte, commands []command) (driven, error) {
 	p, err := split(module)
 	if err != nil {
@@ -47,7 +47,7 @@ func drive(module []byte, commands []command) (driven, error) {
 	table := uint64(p.vectors[tableSection].count)
 	for _, c := range commands {
 		body, ok := assertion(c, p.exports)
-		if !ok || d.left > 0 { // what comes after may depend on it
+		if !ok || d.left > 0 { // later commands may depend on it
 			d.left++
 			continue
 		}
@@ -56,14 +56,14 @@ func drive(module []byte, commands []command) (driven, error) {
 		place := append(append([]byte{0x42}, signed(int64(len(d.asserted)))...), 0x0f) // i64.const, return
 		call := append([]byte{0x10}, leb(at)...)
 		if c.Type == "assert_return" || c.Type == "action" {
-			// if it fails and no trap is looked for, it is said
+			// a failure is reported if no trap is selected
 			bodies = slices.Concat(bodies, call, []byte{0x45, 0x20, 2, 0x45, 0x71, 0x04, 0x40}, place, []byte{0x0b})
 			continue
 		}
 		d.traps = append(d.traps, c)
 		bodies = slices.Concat(bodies, []byte{0x20, 2, 0x41}, signed(int64(len(d.traps))), []byte{0x46, 0x04, 0x40}, call, []byte{0x1a}, place, []byte{0x0b})
 	}
-	run := []byte{1, 1, 0x7f} // a local, which trap is looked for
+	run := []byte{1, 1, 0x7f} // a local: the number of the selected trap
 	if len(d.traps) > 0 {
 		p.vectors[tableSection] = p.vectors[tableSection].after(1, []byte{0x70, 0, 0})
 		grow := func(by int64) []byte {
@@ -83,12 +83,12 @@ func drive(module []byte, commands []command) (driven, error) {
 	return d, nil
 }
 
-// kinds are the types of values in a module.
+// kinds are the encodings of value types.
 var kinds = map[string]byte{"i32": 0x7f, "i64": 0x7e, "f32": 0x7d, "f64": 0x7c, "v128": 0x7b, "funcref": 0x70, "externref": 0x6f}
 
-// assertion is a function's body that does what a command says and gives 1 when the
-// results are as expected. It is false for what only a host can do, such as a reference
-// to something of the host's.
+// assertion returns the body of a function that runs a command and returns 1 if the results are as
+// expected. ok is false for a command that only a host can run, for example with a reference to an
+// object of the host.
 func assertion(c command, exports map[string]export) (body []byte, ok bool) {
 	e, there := exports[c.Action.Field]
 	if !there {
@@ -127,7 +127,7 @@ func assertion(c command, exports map[string]export) (body []byte, ok bool) {
 	return append(body, 0x0b), true
 }
 
-// bitsOf reads a number of at most size bits.
+// bitsOf parses a number of at most size bits.
 func bitsOf(text string, size int) (uint64, bool) {
 	if n, err := strconv.ParseUint(text, 10, size); err == nil {
 		return n, true
@@ -160,7 +160,7 @@ func constantOf(v value) ([]byte, bool) {
 	return nil, false
 }
 
-// laneBits is the size of a lane.
+// laneBits returns the size of a lane in bits.
 func laneBits(v value) int {
 	n, err := strconv.Atoi(strings.TrimLeft(v.Lane, "if"))
 	if err != nil {
@@ -169,7 +169,7 @@ func laneBits(v value) int {
 	return n
 }
 
-// halves are a vector's bits.
+// halves returns the bits of a vector.
 func halves(v value) (low, high uint64, ok bool) {
 	var all []byte
 	size := laneBits(v)
@@ -186,7 +186,7 @@ func halves(v value) (low, high uint64, ok bool) {
 	return binary.LittleEndian.Uint64(all), binary.LittleEndian.Uint64(all[8:]), true
 }
 
-// equals gives 1 when a local is as expected.
+// equals returns code that pushes 1 if a local is as expected.
 func equals(local int, v value) ([]byte, bool) {
 	get := append([]byte{0x20}, leb(uint64(local))...)
 	switch v.Type {
@@ -198,7 +198,7 @@ func equals(local int, v value) ([]byte, bool) {
 	case "f64":
 		return same(append(get, 0xbd), v.word(), 64)
 	case "funcref", "externref":
-		if v.Text == nil { // any but null
+		if v.Text == nil { // any reference except null
 			return append(get, 0xd1, 0x45), true
 		}
 		return append(get, 0xd1), v.word() == "null"
@@ -213,7 +213,7 @@ func equals(local int, v value) ([]byte, bool) {
 	return nil, false
 }
 
-// lanewise compares a vector that has a NaN of some kind.
+// lanewise compares a vector that contains a NaN.
 func lanewise(get []byte, v value) ([]byte, bool) {
 	out, size := []byte{0x41, 1}, laneBits(v)
 	if size < 32 {
@@ -229,8 +229,8 @@ func lanewise(get []byte, v value) ([]byte, bool) {
 	return out, true
 }
 
-// same compares the bits that get pushes with a number, or with a kind of NaN: a canonical
-// one has a sign and the quiet bit alone, an arithmetic one has the quiet bit.
+// same compares the bits that get pushes with a number, or with a kind of NaN. A canonical NaN has
+// any sign and only the quiet bit; an arithmetic NaN has the quiet bit.
 func same(get []byte, want string, size int) ([]byte, bool) {
 	sign, quiet := uint64(1)<<(size-1), map[int]uint64{32: 0x7fc0_0000, 64: 0x7ff8_0000_0000_0000}[size]
 	mask, bits := ^uint64(0), uint64(0)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// script is one file of tests, as wast2json writes it.
+// script is one file of tests, in the form of wast2json.
 type script struct {
 	name     string
 	dir      string
@@ -35,15 +35,15 @@ type action struct {
 	Args   []value `json:"args"`
 }
 
-// value is an argument or a result: a number as its bits in decimals, a kind of NaN, or a
-// list of them for a vector.
+// value is an argument or a result: the bits of a number in decimal, a kind of NaN, or a list of
+// them for a vector.
 type value struct {
 	Type string          `json:"type"`
 	Lane string          `json:"lane_type"`
 	Text json.RawMessage `json:"value"`
 }
 
-// word is a value of one part.
+// word returns a value of one part.
 func (v value) word() string {
 	var s string
 	if json.Unmarshal(v.Text, &s) != nil {
@@ -52,7 +52,7 @@ func (v value) word() string {
 	return s
 }
 
-// lanes are the parts of a vector.
+// lanes returns the parts of a vector.
 func (v value) lanes() []string {
 	var list []string
 	if json.Unmarshal(v.Text, &list) != nil {
@@ -61,8 +61,8 @@ func (v value) lanes() []string {
 	return list
 }
 
-// data returns where the tests of a version of the specification are: in a module that
-// testdata/go.mod pins, whose content go.sum pins.
+// data returns the directory of the tests of a specification version. It is in a module that
+// testdata/go.mod and go.sum pin.
 func data(version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", "github.com/tetratelabs/wazero")
 	cmd.Dir = "testdata"
@@ -74,7 +74,7 @@ func data(version string) (string, error) {
 	return filepath.Join(module.Dir, "internal/integration_test/spectest", version, "testdata"), nil
 }
 
-// scripts reads all of a version.
+// scripts reads all scripts of a version.
 func scripts(version string) ([]*script, error) {
 	dir, err := data(version)
 	if err != nil {
@@ -101,18 +101,17 @@ func scripts(version string) ([]*script, error) {
 
 func (s *script) read(file string) ([]byte, error) { return os.ReadFile(filepath.Join(s.dir, file)) }
 
-// subject is a module and what is asserted of its instance, in order.
+// subject is a module and the assertions on its instance, in order.
 type subject struct {
 	script   *script
 	file     string
 	line     int
 	asserted []command
-	// traps says that its instantiation has to fail, shared that other modules work on its
-	// instance, too.
+	// traps is true if its instantiation must fail, and shared if other modules use its instance.
 	traps, shared bool
 }
 
-// subjects are the modules of a script that have to work, each with its assertions.
+// subjects returns the valid modules of a script, each with its assertions.
 func (s *script) subjects() []*subject {
 	var list []*subject
 	var last *subject

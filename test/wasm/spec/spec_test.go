@@ -175,7 +175,7 @@ func (y *tally) refuse(t *testing.T, r *engine.Runner, s *script, c command, ski
 
 // ofAGuest reports whether a refusal is about what a guest has to be, beyond a module.
 func ofAGuest(err error) bool {
-	for _, text := range []string{"neither a command", "does not export its memory", "are there", "is no function; a guest"} {
+	for _, text := range []string{"neither a command", "does not export its memory", "are there", "is not a function; a guest"} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}

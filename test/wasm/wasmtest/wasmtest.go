@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package wasmtest has the real WASM worker and a real sandbox for tests of guests.
+// Package wasmtest provides the real WASM worker and a real sandbox for tests of guests.
 package wasmtest
 
 import (
@@ -20,10 +20,10 @@ import (
 	"palyra/test/process"
 )
 
-// Worker is the worker's program, which Main installs.
+// Worker is the path of the worker, which Main installs.
 var Worker string
 
-// Main installs the worker, runs a package's tests, and ends the process with their code.
+// Main installs the worker, runs a package's tests, and exits with their code.
 func Main(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
@@ -46,7 +46,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Build builds a program that stands in for the worker, under its name.
+// Build builds a program that replaces the worker, under its name.
 func Build(dir, program string) (path string, err error) {
 	path = filepath.Join(dir, wasm.Worker)
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path, program)
@@ -57,7 +57,7 @@ func Build(dir, program string) (path string, err error) {
 	return path, nil
 }
 
-// TierC is the sandbox of workers.
+// TierC returns the sandbox of workers.
 func TierC(t testing.TB) *bubblewrap.Runner {
 	t.Helper()
 	r := must.Get(bubblewrap.New(bubblewrap.Config{Enabled: true, LayerDir: jailtest.Dir(t), QuarantineDir: jailtest.Dir(t)}))(t)
@@ -65,7 +65,7 @@ func TierC(t testing.TB) *bubblewrap.Runner {
 	return r
 }
 
-// Runner runs guests in real workers, with a directory of its own.
+// Runner returns a runner of guests in real workers, with its own directory.
 func Runner(t testing.TB) *wasm.Runner {
 	t.Helper()
 	r := must.Get(wasm.Open(wasm.Config{Sandbox: TierC(t), Worker: Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler)}))(t)
@@ -73,7 +73,7 @@ func Runner(t testing.TB) *wasm.Runner {
 	return r
 }
 
-// Limits are those of the settings as delivered.
+// Limits returns the default limits.
 func Limits() guest.Limits {
 	c := config.Default().WASM
 	return guest.Limits{

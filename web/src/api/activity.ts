@@ -1,14 +1,14 @@
-// Whether somebody is at this page. What the page asks for by itself, because the stream
-// said that something changed, does not put off the end of a session that nobody uses.
+// Detects whether the user is active. Requests that the page sends by itself, after an event
+// of the stream, must not extend the idle timeout of the session.
 
-const idle = 60_000;
-let last = Date.now();
+const idleTimeout = 60_000;
+let lastActivity = Date.now();
 
 for (const kind of ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"]) {
-  addEventListener(kind, () => (last = Date.now()), { capture: true, passive: true });
+  addEventListener(kind, () => (lastActivity = Date.now()), { capture: true, passive: true });
 }
 
-/** Whether a request now is the page's own and not a person's. */
-export function inBackground(): boolean {
-  return document.visibilityState === "hidden" || Date.now() - last > idle;
+/** Whether a request is sent by the page itself and not by the user. */
+export function isBackgroundRequest(): boolean {
+  return document.visibilityState === "hidden" || Date.now() - lastActivity > idleTimeout;
 }

@@ -1,7 +1,7 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { failure, sessionOver } from "./errors";
+import { failure, isSessionEnded } from "./errors";
 
 function info(reason: string, metadata: Record<string, string>): Uint8Array {
   const w = new BinaryWriter();
@@ -16,7 +16,7 @@ function info(reason: string, metadata: Record<string, string>): Uint8Array {
   return w.finish();
 }
 
-test("an error of the gateway has its code and remedy", () => {
+test("failure has the reason code and the remedy of the gateway", () => {
   const error = new ConnectError("somebody else decided", Code.Aborted);
   error.details.push({ type: "google.rpc.ErrorInfo", value: info("APPROVAL_CONFLICT", { remedy: "Look again.", state: "denied" }) });
   expect(failure(error)).toEqual({
@@ -28,11 +28,11 @@ test("an error of the gateway has its code and remedy", () => {
   });
 });
 
-test("a gateway that is away is said so", () => {
+test("failure reports an unreachable gateway", () => {
   expect(failure(new TypeError("Failed to fetch"))).toMatchObject({ reason: "", transient: true });
 });
 
-test("only the gateway's word ends a session", () => {
-  expect(sessionOver(new ConnectError("who are you", Code.Unauthenticated))).toBe(true);
-  expect(sessionOver(new TypeError("Failed to fetch"))).toBe(false);
+test("only the status Unauthenticated ends a session", () => {
+  expect(isSessionEnded(new ConnectError("who are you", Code.Unauthenticated))).toBe(true);
+  expect(isSessionEnded(new TypeError("Failed to fetch"))).toBe(false);
 });

@@ -1,55 +1,55 @@
-// Errors of the gateway: a code of docs/reasons.md, a sentence and what to do next.
+// Errors of the gateway: a code of docs/reference/reasons.md, a message and a remedy.
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { sentence } from "../text/sentence";
 
-/** What went wrong, for people. */
+/** An error to display. */
 export interface Failure {
-  /** The reason code, "APPROVAL_CONFLICT"; "" where no gateway answered. */
+  /** The reason code, "APPROVAL_CONFLICT"; "" without a response of the gateway. */
   reason: string;
   message: string;
   remedy: string;
-  /** What else the gateway said, by name. */
+  /** The other fields of the error, by name. */
   fields: Readonly<Record<string, string>>;
-  /** True when the same request may work in a moment. */
+  /** Whether a retry of the same request may succeed. */
   transient: boolean;
 }
 
-/** Reads any thrown value. */
+/** Converts any thrown value to a Failure. */
 export function failure(thrown: unknown): Failure {
   const error = ConnectError.from(thrown);
   for (const detail of error.details) {
     if ("type" in detail && detail.type === "google.rpc.ErrorInfo") {
       const info = errorInfo(detail.value);
       const { remedy = "", ...fields } = info.metadata;
-      return { reason: info.reason, message: sentence(error.rawMessage), remedy, fields, transient: transient(error.code) };
+      return { reason: info.reason, message: sentence(error.rawMessage), remedy, fields, transient: isTransient(error.code) };
     }
   }
   if (error.code === Code.Canceled) {
-    return { reason: "", message: "The request was given up.", remedy: "", fields: {}, transient: true };
+    return { reason: "", message: "The request was cancelled.", remedy: "", fields: {}, transient: true };
   }
   if (thrown instanceof TypeError || error.code === Code.Unavailable) {
     return {
       reason: "",
       message: "The gateway cannot be reached.",
-      remedy: "Look at it with `palyra status`. This page goes on by itself when it is back.",
+      remedy: "Check it with `palyra status`. This page reconnects automatically.",
       fields: {},
       transient: true,
     };
   }
-  return { reason: "", message: sentence(error.rawMessage), remedy: "", fields: {}, transient: transient(error.code) };
+  return { reason: "", message: sentence(error.rawMessage), remedy: "", fields: {}, transient: isTransient(error.code) };
 }
 
-/** Whether the caller's session is over. */
-export function sessionOver(thrown: unknown): boolean {
+/** Whether the caller's session has ended. */
+export function isSessionEnded(thrown: unknown): boolean {
   return thrown instanceof ConnectError && thrown.code === Code.Unauthenticated;
 }
 
-function transient(code: Code): boolean {
+function isTransient(code: Code): boolean {
   return code === Code.Unavailable || code === Code.DeadlineExceeded || code === Code.ResourceExhausted;
 }
 
-/** google.rpc.ErrorInfo: reason 1, domain 2, metadata 3. */
+/** Decodes google.rpc.ErrorInfo: reason 1, domain 2, metadata 3. */
 export function errorInfo(bytes: Uint8Array): { reason: string; metadata: Record<string, string> } {
   const reader = new BinaryReader(bytes);
   let reason = "";

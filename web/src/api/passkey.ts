@@ -1,4 +1,4 @@
-// Passkeys (WebAuthn): what the browser makes and signs, for the gateway's challenges.
+// Passkeys (WebAuthn): the browser's side of enrolment and of the gateway's challenges.
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import type { ChallengePasskeyRequestSchema, Passkey } from "../gen/palyra/v1/presence_pb";
@@ -7,43 +7,43 @@ import type { PasskeyAssertion } from "../gen/palyra/v1/presence_proof_pb";
 import { PasskeyAssertionSchema } from "../gen/palyra/v1/presence_proof_pb";
 import { client } from "./transport";
 
-/** What a passkey is to sign: a vote, or the change of a passkey. */
-export type Said = NonNullable<MessageInitShape<typeof ChallengePasskeyRequestSchema>["said"]>;
+/** The statement that a passkey signs: a vote, or a change of a passkey. */
+export type Statement = NonNullable<MessageInitShape<typeof ChallengePasskeyRequestSchema>["said"]>;
 
-/** Why this browser can use no passkey; undefined where it can. */
-export function whyNoPasskeys(): string | undefined {
-  if (!window.isSecureContext) return "Browsers use passkeys at a trusted address alone: open the console with `palyra console`.";
-  if (!("PublicKeyCredential" in window)) return "This browser has no passkeys (WebAuthn), or they are switched off. Use another browser, or answer in a terminal.";
-  if (typeof PublicKeyCredential.parseRequestOptionsFromJSON !== "function") return "This browser is too old for passkeys: it takes Chromium 129, Firefox 119 or Safari 18.4.";
+/** Returns why this browser cannot use passkeys, or undefined if it can. */
+export function passkeyProblem(): string | undefined {
+  if (!window.isSecureContext) return "Browsers allow passkeys only at a secure address: open the console with `palyra console`.";
+  if (!("PublicKeyCredential" in window)) return "This browser does not support passkeys (WebAuthn), or they are disabled. Use another browser, or answer in a terminal.";
+  if (typeof PublicKeyCredential.parseRequestOptionsFromJSON !== "function") return "This browser is too old for passkeys: use Chromium 129, Firefox 119, Safari 18.4 or later.";
   return undefined;
 }
 
-/** Whether a passkey proves that its member is there. */
-export function counts(passkey: Passkey): boolean {
+/** Whether a passkey can prove the presence of its member. */
+export function isActive(passkey: Passkey): boolean {
   return !passkey.waits && !passkey.lost;
 }
 
-/** Makes a passkey of the caller. It may have to be confirmed before it counts. */
+/** Creates a passkey of the caller. It may require a confirmation before it counts. */
 export async function enrol(name: string): Promise<Passkey> {
-  needed();
+  requirePasskeys();
   const { optionsJson, nonce } = await client(PresenceService).beginPasskeyEnrolment({});
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(JSON.parse(optionsJson) as PublicKeyCredentialCreationOptionsJSON);
-  const made = await said("make", () => navigator.credentials.create({ publicKey }));
-  const { passkey } = await client(PresenceService).finishPasskeyEnrolment({ nonce, name, credentialJson: JSON.stringify(made.toJSON()) });
+  const created = await callBrowser("make", () => navigator.credentials.create({ publicKey }));
+  const { passkey } = await client(PresenceService).finishPasskeyEnrolment({ nonce, name, credentialJson: JSON.stringify(created.toJSON()) });
   if (passkey === undefined) throw new Error("The gateway sent no passkey.");
   return passkey;
 }
 
-/** Has a passkey of the caller sign what is said, and nothing else. */
-export async function prove(what: Said): Promise<PasskeyAssertion> {
-  needed();
+/** Signs exactly this statement with a passkey of the caller. */
+export async function prove(what: Statement): Promise<PasskeyAssertion> {
+  requirePasskeys();
   const { optionsJson, nonce, version } = await client(PresenceService).challengePasskey({ said: what });
   const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(JSON.parse(optionsJson) as PublicKeyCredentialRequestOptionsJSON);
-  const got = await said("use", () => navigator.credentials.get({ publicKey }));
-  const response = got.response;
-  if (!(response instanceof AuthenticatorAssertionResponse)) throw new Error("The browser gave another answer than it was asked for.");
+  const assertion = await callBrowser("use", () => navigator.credentials.get({ publicKey }));
+  const response = assertion.response;
+  if (!(response instanceof AuthenticatorAssertionResponse)) throw new Error("The browser returned an unexpected kind of response.");
   return create(PasskeyAssertionSchema, {
-    credentialId: new Uint8Array(got.rawId),
+    credentialId: new Uint8Array(assertion.rawId),
     authenticatorData: new Uint8Array(response.authenticatorData),
     clientDataJson: new Uint8Array(response.clientDataJSON),
     signature: new Uint8Array(response.signature),
@@ -52,41 +52,41 @@ export async function prove(what: Said): Promise<PasskeyAssertion> {
   });
 }
 
-function needed(): void {
-  const why = whyNoPasskeys();
+function requirePasskeys(): void {
+  const why = passkeyProblem();
   if (why !== undefined) throw new Error(why);
 }
 
-async function said(what: "make" | "use", ask: () => Promise<Credential | null>): Promise<PublicKeyCredential> {
-  let given: Credential | null;
+async function callBrowser(what: "make" | "use", request: () => Promise<Credential | null>): Promise<PublicKeyCredential> {
+  let credential: Credential | null;
   try {
-    given = await ask();
+    credential = await request();
   } catch (thrown) {
     throw new Error(refusal(what, thrown), { cause: thrown });
   }
-  if (!(given instanceof PublicKeyCredential)) throw new Error(refusal(what, undefined));
-  return given;
+  if (!(credential instanceof PublicKeyCredential)) throw new Error(refusal(what, undefined));
+  return credential;
 }
 
-/** What a browser's refusal means, and what to do next. Nothing was sent by then. */
+/** Returns the message for a browser's refusal, with the next step. Nothing has been sent at this point. */
 export function refusal(what: "make" | "use", thrown: unknown): string {
   const name = thrown instanceof Error || thrown instanceof DOMException ? thrown.name : "";
-  const nothing = what === "make" ? "No passkey was made." : "Nothing was sent.";
+  const nothing = what === "make" ? "No passkey was created." : "Nothing was sent.";
   switch (name) {
     case "InvalidStateError":
-      return `This authenticator has a passkey of yours here already. ${nothing} Use another, or remove the one that there is.`;
+      return `This authenticator already has a passkey of yours for this gateway. ${nothing} Use another authenticator, or remove the existing passkey.`;
     case "NotAllowedError":
     case "AbortError":
     case "":
       return what === "make"
-        ? `The browser made no passkey: it was cancelled, or took too long. ${nothing} Try again.`
-        : `The browser gave no proof: it was cancelled, took too long, or no passkey of yours is at hand. ${nothing} Try again.`;
+        ? `The request was cancelled or timed out. ${nothing} Try again.`
+        : `The request was cancelled or timed out, or no passkey of yours is available. ${nothing} Try again.`;
     case "NotSupportedError":
     case "ConstraintError":
-      return `The authenticator cannot verify who uses it (by finger, face or PIN), and only such passkeys count. ${nothing} Use another, or set a PIN.`;
+      return `The authenticator cannot verify its user (fingerprint, face or PIN), which is required. ${nothing} Use another authenticator, or set a PIN.`;
     case "SecurityError":
-      return `The browser takes no passkey at this address. ${nothing} Open the console with \`palyra console\`.`;
+      return `The browser does not allow passkeys at this address. ${nothing} Open the console with \`palyra console\`.`;
     default:
-      return `The browser refused (${name}). ${nothing} Try again, or use another authenticator.`;
+      return `The browser refused the request (${name}). ${nothing} Try again, or use another authenticator.`;
   }
 }

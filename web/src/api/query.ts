@@ -1,9 +1,9 @@
 import { QueryClient } from "@tanstack/react-query";
-import { failure, sessionOver } from "./errors";
+import { failure, isSessionEnded } from "./errors";
 
 /**
- * The cache of what the gateway said. The live layer says what is out of date, so nothing
- * is asked for again by a timer or because a window got the focus.
+ * The cache of the gateway's responses. The live layer invalidates it, so queries are not
+ * refetched by a timer or when the window gets the focus.
  */
 export function newQueryClient(): QueryClient {
   return new QueryClient({
@@ -11,7 +11,7 @@ export function newQueryClient(): QueryClient {
       queries: {
         staleTime: 30_000,
         refetchOnWindowFocus: false,
-        retry: (count, thrown) => count < 2 && !sessionOver(thrown) && failure(thrown).transient,
+        retry: (count, thrown) => count < 2 && !isSessionEnded(thrown) && failure(thrown).transient,
         retryDelay: (count) => 300 * 2 ** count,
       },
       mutations: { retry: false },

@@ -131,11 +131,11 @@ test("a pending login is not interrupted when another tab removes the previous s
   vi.stubGlobal("fetch", () => new Promise<Response>((resolve) => (answer = resolve)));
   const entering = login("token");
   followOtherTabs();
-  const ended = () => {
+  const endInOtherTab = () => {
     localStorage.removeItem("palyra.session.a");
     dispatchEvent(new StorageEvent("storage", { key: "palyra.session.a" }));
   };
-  ended();
+  endInOtherTab();
   expect(left).toEqual([]);
   answer(Response.json({ secret: "b", user: "user:local", expires_at: later(2) }));
   await entering;

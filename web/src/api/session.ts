@@ -1,6 +1,5 @@
-// The session of this browser. The cookie is the browser's affair and no script can read
-// it; the secret beside it is kept for this origin alone, so that a cookie that was taken
-// reaches nothing. Each session has its own item, named by its secret: tabs are separate
+// The session of this browser. Scripts cannot read the cookie. The additional secret is stored
+// for this origin only, so that a stolen cookie alone gives no access. Each session has its own item, named by its secret: tabs are separate
 // processes, and with one shared item a tab that ends its session could remove a session that
 // another tab has just stored.
 
@@ -8,33 +7,33 @@ const sessions = "palyra.session.";
 const drafts = "palyra.drafts.";
 
 /** The secret of the session that this page belongs to. */
-let mine: string | undefined;
+let currentSecret: string | undefined;
 
 /** Whether a login of this tab is pending. The gateway ends the previous session before it responds, and another tab may remove it first. */
-let entering = false;
+let isLoginPending = false;
 
-/** Where what the member writes is kept until it is used: it is gone with a logout, and with another member's login. */
-export function keptDrafts(): string {
+/** Returns the storage key of the member's drafts. A logout and the login of another member remove them. */
+export function draftsKey(): string {
   return drafts + (session()?.user ?? "");
 }
 
-function remove(prefix: string, but?: string): void {
+function remove(prefix: string, except?: string): void {
   for (const name of Object.keys(localStorage)) {
-    if (name.startsWith(prefix) && name !== but) localStorage.removeItem(name);
+    if (name.startsWith(prefix) && name !== except) localStorage.removeItem(name);
   }
 }
 
-/** What a login answered. */
+/** The response to a login. */
 export interface Session {
   secret: string;
   /** The member, "user:anna". */
   user: string;
-  /** When it ends whatever happens, RFC 3339. */
+  /** The absolute expiry, RFC 3339. */
   expiresAt: string;
 }
 
-/** Why there is no session, for the page that says so. */
-export type Ended = "logout" | "ended" | "other-member" | "";
+/** The reason why a session ended, for the login page. */
+export type EndReason = "logout" | "ended" | "other-member" | "";
 
 /** The session of this browser, or undefined. During a login there are two for a moment; the new one expires later. */
 export function session(): Session | undefined {
@@ -54,47 +53,47 @@ function read(name: string): Session[] {
   }
 }
 
-// What a login at an identity provider can end with, in words of this page: the address could be anybody's.
+// The errors of a login at an identity provider. The texts are fixed, because anyone can craft the address.
 const refusals: Readonly<Record<string, string>> = {
-  LOGIN_REFUSED: "The login at the identity provider was refused, took too long, or was not begun in this browser; or no group of yours has a role here.",
-  LOGIN_UNAVAILABLE: "The identity provider cannot be reached, or answers what cannot be checked.",
+  LOGIN_REFUSED: "The login at the identity provider was refused, timed out, or was not started in this browser; or none of your groups has a role here.",
+  LOGIN_UNAVAILABLE: "The identity provider cannot be reached, or its response cannot be verified.",
 };
 
-/** Takes what became of a login at an identity provider out of the address; undefined where it says nothing. */
+/** Removes the error of a login at an identity provider from the address and returns it; undefined if there is none. */
 export function takeRefusal(): LoginError | undefined {
   if (location.pathname !== "/login") return undefined;
   const code = new URLSearchParams(location.hash.slice(1)).get("error");
   if (code === null) return undefined;
   history.replaceState(null, "", "/login");
-  const known = refusals[code];
-  return new LoginError(known ?? "The login at the identity provider came to nothing.", `Begin again. If it stays so, palyrad's log says why${known === undefined ? "" : ` (${code})`}.`);
+  const knownRefusal = refusals[code];
+  return new LoginError(knownRefusal ?? "The login at the identity provider failed.", `Log in again. If the error persists, see the log of palyrad${knownRefusal === undefined ? "" : ` (${code})`}.`);
 }
 
-/** What a link of `palyra approvals decide` asks for beside the login: a page, and an answer to fill in. */
-let asked: { to: string; answer: string | null } | undefined;
+/** The page and the prefilled answer of a link from `palyra approvals decide`. */
+let linkTarget: { to: string; answer: string | null } | undefined;
 
-/** Takes the login's token out of the address, so that it stays nowhere. */
+/** Removes the login token from the address and returns it. */
 export function takeToken(): string | undefined {
   if (location.pathname !== "/login") return undefined;
-  const said = new URLSearchParams(location.hash.slice(1));
-  const token = said.get("token");
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const token = fragment.get("token");
   if (token === null) return undefined;
-  const to = said.get("to");
-  asked = to !== null && /^\/approvals\/[0-9A-Z]{26}$/.test(to) ? { to, answer: said.get("answer") } : undefined;
+  const to = fragment.get("to");
+  linkTarget = to !== null && /^\/approvals\/[0-9A-Z]{26}$/.test(to) ? { to, answer: fragment.get("answer") } : undefined;
   history.replaceState(null, "", "/login");
   return token;
 }
 
-/** Goes where the link asked, once its token was good: whoever has no token fills nothing in. */
-function followAsked() {
-  if (asked === undefined) return;
-  sessionStorage.setItem("palyra.next", asked.to);
-  if (asked.answer !== null) sessionStorage.setItem("palyra.answer", asked.answer);
+/** Applies the target of the link after its token was accepted: a link without a valid token prefills nothing. */
+function applyLinkTarget() {
+  if (linkTarget === undefined) return;
+  sessionStorage.setItem("palyra.next", linkTarget.to);
+  if (linkTarget.answer !== null) sessionStorage.setItem("palyra.answer", linkTarget.answer);
 }
 
 /**
- * A link that is opened where the way in already stands changes what follows the # alone, which loads nothing:
- * the page is loaded anew, so that the token is taken.
+ * Reloads the page when a login link is opened in a tab that already displays /login. Only the fragment
+ * changes then, and the browser does not reload by itself.
  */
 export function followLinks(): void {
   addEventListener("hashchange", () => {
@@ -110,7 +109,7 @@ interface LoginAnswer {
   remedy?: string;
 }
 
-/** Thrown by login: what the gateway said. */
+/** The error of a login, with the message and the remedy of the gateway. */
 export class LoginError extends Error {
   readonly remedy: string;
   constructor(message: string, remedy: string) {
@@ -120,11 +119,11 @@ export class LoginError extends Error {
   }
 }
 
-/** Exchanges a token, which works once, for a session. */
+/** Exchanges a single-use token for a session. */
 export async function login(token: string): Promise<Session> {
   let answer: LoginAnswer = {};
   let ok = false;
-  entering = true;
+  isLoginPending = true;
   try {
     const response = await fetch("/console/v1/login", {
       method: "POST",
@@ -134,36 +133,36 @@ export async function login(token: string): Promise<Session> {
     ok = response.ok;
     answer = (await response.json()) as LoginAnswer;
   } catch {
-    if (ok) throw new LoginError("The gateway's answer cannot be read.", "Ask for a new link with `palyra console`.");
+    if (ok) throw new LoginError("The gateway's response is not valid.", "Get a new link with `palyra console`.");
   } finally {
-    entering = false;
-    mine = session()?.secret;
+    isLoginPending = false;
+    currentSecret = session()?.secret;
   }
   if (!ok || answer.secret === undefined || answer.secret === "") {
     throw new LoginError(
       answer.message ?? "The gateway cannot be reached.",
-      answer.remedy ?? "A link works once and for a minute: ask for a new one with `palyra console`.",
+      answer.remedy ?? "A link is valid once and for one minute: get a new one with `palyra console`.",
     );
   }
   const s: Session = { secret: answer.secret, user: answer.user ?? "", expiresAt: answer.expires_at ?? "" };
-  mine = s.secret;
+  currentSecret = s.secret;
   localStorage.setItem(sessions + s.secret, JSON.stringify({ user: s.user, expiresAt: s.expiresAt }));
   remove(sessions, sessions + s.secret);
   remove(drafts, drafts + s.user);
-  followAsked();
+  applyLinkTarget();
   return s;
 }
 
-/** Ends the session here, in all tabs and at the gateway. */
+/** Ends the session in all tabs and at the gateway. */
 export async function logout(): Promise<void> {
   const s = session();
-  // First here: other tabs leave because of this, and not because the gateway hung up.
+  // Remove the session first, so that other tabs leave because of the logout and not because the gateway closed the stream.
   remove(sessions);
   remove(drafts);
   try {
     await fetch("/console/v1/logout", { method: "POST", headers: { "Palyra-Console-Secret": s?.secret ?? "" } });
   } catch {
-    // The gateway is away: here it ends all the same, there by its idle timeout.
+    // The gateway is unreachable: the session ends in this browser now, and at the gateway by the idle timeout.
   } finally {
     leave("logout");
   }
@@ -173,20 +172,20 @@ export async function logout(): Promise<void> {
  * Ends a session in this browser, unless another session has replaced it. This tab and, by the storage event, every
  * other tab reload the page, so that no displayed data stays in memory.
  */
-export function drop(secret: string, why: Ended): void {
+export function drop(secret: string, why: EndReason): void {
   if (session()?.secret !== secret) return;
   localStorage.removeItem(sessions + secret);
   leave(why);
 }
 
 /** Whether this page is being replaced. */
-let leaving = false;
+let isLeaving = false;
 
 // A page navigates once. The next page reads the storage again, so that it needs no second reason. The renderer of
 // Chromium 148 can crash when a page starts a second navigation before the first one is complete.
-function leave(why: Ended): void {
-  if (leaving) return;
-  leaving = true;
+function leave(why: EndReason): void {
+  if (isLeaving) return;
+  isLeaving = true;
   if (why === "other-member") {
     location.replace("/");
     return;
@@ -198,30 +197,30 @@ function leave(why: Ended): void {
   location.replace("/login");
 }
 
-/** Why the last session ended, once. */
-export function takeEnded(): Ended {
+/** Returns and clears the reason why the last session ended. */
+export function takeEndReason(): EndReason {
   const why = sessionStorage.getItem("palyra.ended") ?? "";
   sessionStorage.removeItem("palyra.ended");
-  return why as Ended;
+  return why as EndReason;
 }
 
-/** Where the person was when the session ended; "/" for nowhere. */
+/** Returns and clears the page that was open when the session ended; "/" by default. */
 export function takeNext(): string {
   const next = sessionStorage.getItem("palyra.next") ?? "/";
   sessionStorage.removeItem("palyra.next");
   return next.startsWith("/") && !next.startsWith("//") ? next : "/";
 }
 
-/** Follows what other tabs do with the session. */
+/** Follows changes of the session by other tabs. */
 export function followOtherTabs(): void {
-  mine = session()?.secret;
+  currentSecret = session()?.secret;
   addEventListener("storage", (event) => {
-    // A null key means that everything was cleared.
-    if (entering || event.key?.startsWith(sessions) === false) return;
+    // A null key means that the storage was cleared.
+    if (isLoginPending || event.key?.startsWith(sessions) === false) return;
     const now = session();
     if (now === undefined) {
-      if (mine !== undefined) leave("logout");
-    } else if (now.secret !== mine) {
+      if (currentSecret !== undefined) leave("logout");
+    } else if (now.secret !== currentSecret) {
       leave("other-member");
     }
   });

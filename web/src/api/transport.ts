@@ -2,20 +2,20 @@ import type { DescService } from "@bufbuild/protobuf";
 import type { Client, Interceptor } from "@connectrpc/connect";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
-import { inBackground } from "./activity";
-import { sessionOver } from "./errors";
+import { isBackgroundRequest } from "./activity";
+import { isSessionEnded } from "./errors";
 import { drop, session } from "./session";
 
-// Each request carries the secret of this origin. The gateway's word that the session is
-// over ends it here too.
+// Adds the secret of this origin to each request. When the gateway reports that the session
+// has ended, the session also ends in this browser.
 const authenticate: Interceptor = (next) => async (request) => {
   const secret = session()?.secret;
   if (secret !== undefined) request.header.set("Palyra-Console-Secret", secret);
-  if (request.stream || inBackground()) request.header.set("Palyra-Console-Background", "1");
+  if (request.stream || isBackgroundRequest()) request.header.set("Palyra-Console-Background", "1");
   try {
     return await next(request);
   } catch (thrown) {
-    if (secret !== undefined && sessionOver(thrown)) drop(secret, "ended");
+    if (secret !== undefined && isSessionEnded(thrown)) drop(secret, "ended");
     throw thrown;
   }
 };
@@ -28,12 +28,12 @@ export const transport = createConnectTransport({
 
 const clients = new Map<string, Client<DescService>>();
 
-/** The client of a service; one for the whole page. */
+/** Returns the client of a service, shared by the whole page. */
 export function client<T extends DescService>(service: T): Client<T> {
-  let known = clients.get(service.typeName);
-  if (known === undefined) {
-    known = createClient<DescService>(service, transport);
-    clients.set(service.typeName, known);
+  let cached = clients.get(service.typeName);
+  if (cached === undefined) {
+    cached = createClient<DescService>(service, transport);
+    clients.set(service.typeName, cached);
   }
-  return known as Client<T>;
+  return cached as Client<T>;
 }

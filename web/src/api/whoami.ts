@@ -5,7 +5,7 @@ import { client } from "./transport";
 
 export const whoamiKey = ["whoami"] as const;
 
-/** Who the gateway takes this session for; undefined until it has answered. */
+/** Returns the member of this session; undefined until the gateway has responded. */
 export function useWhoami(): WhoamiResponse | undefined {
   return useWhoamiQuery().data;
 }
@@ -18,13 +18,13 @@ export function useWhoamiQuery() {
   });
 }
 
-/** Whether policy gives the caller a permission here. The gateway decides anew at each request. */
+/** Whether the caller has a permission. The gateway decides again for each request. */
 export function useCan(permission: string | undefined): boolean {
   const me = useWhoami();
   return permission === undefined || (me?.permissions.includes(permission) ?? false);
 }
 
-/** Whether this gateway has something: "models", "presence", "oidc". */
+/** Whether this gateway has a feature: "models", "presence", "oidc". */
 export function useFeature(name: string): boolean {
   return useWhoami()?.features.includes(name) ?? false;
 }

@@ -3,8 +3,8 @@ import type { Source } from "./connection";
 import { Connection } from "./connection";
 import type { Kind, LiveEvent } from "./events";
 
-// One browser: channels that reach every tab but the sender, and locks of which one tab
-// has each. Both as the browser's, in memory.
+// In-memory versions of the browser's BroadcastChannel, which reaches every tab except the
+// sender, and of its exclusive locks.
 class Channel {
   static all = new Set<Channel>();
   onmessage: ((message: { data: unknown }) => void) | null = null;
@@ -22,18 +22,18 @@ class Channel {
 }
 
 const queue: { run: () => Promise<void>; signal: AbortSignal }[] = [];
-let taken = false;
+let isLocked = false;
 
 function next(): void {
-  const turn = taken ? undefined : queue.shift();
-  if (turn === undefined) return;
-  if (turn.signal.aborted) {
+  const request = isLocked ? undefined : queue.shift();
+  if (request === undefined) return;
+  if (request.signal.aborted) {
     next();
     return;
   }
-  taken = true;
-  void turn.run().finally(() => {
-    taken = false;
+  isLocked = true;
+  void request.run().finally(() => {
+    isLocked = false;
     next();
   });
 }
@@ -46,7 +46,7 @@ const locks = {
   },
 };
 
-/** A gateway whose streams the test feeds. */
+/** A gateway with streams controlled by the test. */
 class Gateway implements Source {
   opened: { after: number; give: (event: LiveEvent) => void; fail: (thrown: Error) => void }[] = [];
   async *open(after: number, signal: AbortSignal): AsyncIterable<LiveEvent> {
@@ -78,7 +78,7 @@ class Gateway implements Source {
       await new Promise<void>((resolve) => (wake = resolve));
     }
   }
-  over = (thrown: unknown) => thrown instanceof Error && thrown.message === "over";
+  isSessionEnd = (thrown: unknown) => thrown instanceof Error && thrown.message === "over";
   last() {
     const stream = this.opened.at(-1);
     if (stream === undefined) throw new Error("no stream was opened");
@@ -94,17 +94,17 @@ const open: Connection[] = [];
 let gateway: Gateway;
 const over = vi.fn();
 
-function tab(): { live: Connection; heard: number[] } {
+function tab(): { live: Connection; received: number[] } {
   const live = new Connection(gateway, "live", over);
   open.push(live);
-  const heard: number[] = [];
+  const received: number[] = [];
   live.subscribe((e) => {
-    if (e.kind !== "reset") heard.push(e.sequence);
+    if (e.kind !== "reset") received.push(e.sequence);
   });
-  return { live, heard };
+  return { live, received };
 }
 
-// Lets all that is ready happen, and so much time pass.
+// Runs all pending work and advances the time.
 const settle = (millis = 0) => vi.advanceTimersByTimeAsync(millis);
 
 beforeEach(() => {
@@ -122,17 +122,17 @@ afterEach(async () => {
   vi.unstubAllGlobals();
 });
 
-test("all tabs hear of one stream", async () => {
+test("one stream serves all tabs", async () => {
   const [a, b] = [tab(), tab()];
   await settle();
   expect(gateway.opened).toHaveLength(1);
   gateway.last().give(event(7));
   await settle();
-  expect([a.heard, b.heard]).toEqual([[7], [7]]);
+  expect([a.received, b.received]).toEqual([[7], [7]]);
   expect([a.live.state().mark, b.live.state().mark]).toEqual(["live", "live"]);
 });
 
-test("what was asked for before the stream began is asked for again", async () => {
+test("the start of the stream resets earlier queries", async () => {
   const kinds: string[] = [];
   const { live } = tab();
   live.subscribe((e) => kinds.push(e.kind));
@@ -142,7 +142,7 @@ test("what was asked for before the stream began is asked for again", async () =
   expect(kinds).toEqual(["reset", "run"]);
 });
 
-test("when the leader goes, another resumes after what it heard", async () => {
+test("a new leader resumes after the last received event", async () => {
   const [a, b] = [tab(), tab()];
   await settle();
   gateway.last().give(event(7));
@@ -153,10 +153,10 @@ test("when the leader goes, another resumes after what it heard", async () => {
   expect(gateway.last().after).toBe(7);
   gateway.last().give(event(8));
   await settle();
-  expect(b.heard).toEqual([7, 8]);
+  expect(b.received).toEqual([7, 8]);
 });
 
-test("a stream that breaks is stale until it is back, and misses nothing", async () => {
+test("a broken stream is stale until it resumes without gaps", async () => {
   const a = tab();
   await settle();
   gateway.last().give(event(3));
@@ -170,10 +170,10 @@ test("a stream that breaks is stale until it is back, and misses nothing", async
   gateway.last().give(event(4));
   await settle();
   expect(a.live.state().mark).toBe("live");
-  expect(a.heard).toEqual([3, 4]);
+  expect(a.received).toEqual([3, 4]);
 });
 
-test("a stream that says nothing is given up", async () => {
+test("a silent stream becomes stale", async () => {
   const a = tab();
   await settle();
   gateway.last().give(event(3));
@@ -183,7 +183,7 @@ test("a stream that says nothing is given up", async () => {
   expect(a.live.state().mark).toBe("stale");
 });
 
-test("a follower and a tab at its start learn of the silence as fast", async () => {
+test("followers and new tabs detect silence as fast as the leader", async () => {
   const [leader, follower] = [tab(), tab()];
   await settle();
   gateway.last().give(event(3));
@@ -195,7 +195,7 @@ test("a follower and a tab at its start learn of the silence as fast", async () 
   expect(first.state().mark).toBe("stale");
 });
 
-test("a pause holds events back, and urgent listeners hear them", async () => {
+test("a pause queues events, except for urgent listeners", async () => {
   const a = tab();
   const urgent: number[] = [];
   a.live.subscribeUrgent((e) => urgent.push(e.sequence));
@@ -204,12 +204,12 @@ test("a pause holds events back, and urgent listeners hear them", async () => {
   gateway.last().give(event(1));
   gateway.last().give(event(2));
   await settle();
-  expect([a.heard, urgent, a.live.state().held]).toEqual([[], [1, 2], 2]);
+  expect([a.received, urgent, a.live.state().queued]).toEqual([[], [1, 2], 2]);
   a.live.resume();
-  expect([a.heard, a.live.state().held]).toEqual([[1, 2], 0]);
+  expect([a.received, a.live.state().queued]).toEqual([[1, 2], 0]);
 });
 
-test("a session that is over is not tried again", async () => {
+test("an ended session is not retried", async () => {
   tab();
   await settle();
   gateway.last().fail(new Error("over"));
@@ -218,7 +218,7 @@ test("a session that is over is not tried again", async () => {
   expect(gateway.opened).toHaveLength(1);
 });
 
-test("a tab that is opened later knows how the gateway is", async () => {
+test("a new tab receives the status of the gateway", async () => {
   tab();
   await settle();
   gateway.last().give({ ...event(5, "status"), status: { frozen: true, pending: 3 } });

@@ -1,28 +1,28 @@
-// One stream of the gateway for all tabs of a browser: the tab that holds a Web Lock
-// reads it and tells the others over a BroadcastChannel. When that tab goes, another gets
-// the lock and resumes after the last event that it saw itself, so that it misses nothing.
+// One stream of the gateway for all tabs of a browser. The tab that holds a Web Lock reads the
+// stream and forwards the events over a BroadcastChannel. When that tab closes, another tab
+// gets the lock and resumes after the last event that it received, so that no event is lost.
 import type { LiveEvent } from "./events";
 
-/** Where the events come from. */
+/** The source of the events. */
 export interface Source {
-  /** Streams the events after a sequence number, 0 for from now on, until the signal. */
+  /** Streams the events after a sequence number (0: from now on) until the signal aborts. */
   open(after: number, signal: AbortSignal): AsyncIterable<LiveEvent>;
-  /** Whether the stream ended because the session did: it is not tried again. */
-  over(thrown: unknown): boolean;
+  /** Whether the stream failed because the session has ended; the stream is then not retried. */
+  isSessionEnd(thrown: unknown): boolean;
 }
 
-/** How well this tab knows what is going on. */
+/** The state of the stream in this tab. */
 export type Mark = "connecting" | "live" | "stale";
 
 export interface LiveState {
   mark: Mark;
-  /** When the mark changed last, in milliseconds. */
+  /** The time of the last change of the mark, in milliseconds. */
   since: number;
-  /** Whether this tab holds events back so that nothing on screen moves. */
+  /** Whether this tab queues events so that the page does not change. */
   paused: boolean;
-  /** How many events are held back. */
-  held: number;
-  /** How the gateway is, once it has said so. */
+  /** The number of queued events. */
+  queued: number;
+  /** The last status of the gateway. */
   gateway: { frozen: boolean; pending: number } | undefined;
 }
 
@@ -30,44 +30,44 @@ type Message = { type: "event"; event: LiveEvent } | { type: "mark"; mark: Mark;
 
 type Listener = (event: LiveEvent) => void;
 
-/** The gateway says something at least this often. */
+/** The maximum time between messages of the gateway. */
 export const heartbeat = 2_000;
-/** A person learns within five seconds that the gateway is silent; one late heartbeat is none. */
+/** The timeout of the stream. Users see an unresponsive gateway within five seconds; one late heartbeat is tolerated. */
 const silence = 2.25 * heartbeat;
 
 export class Connection {
-  #state: LiveState = { mark: "connecting", since: Date.now(), paused: false, held: 0, gateway: undefined };
+  #state: LiveState = { mark: "connecting", since: Date.now(), paused: false, queued: 0, gateway: undefined };
   #sequence = 0;
   #status: LiveEvent | undefined;
-  #leading = false;
-  #held: LiveEvent[] = [];
+  #isLeading = false;
+  #queued: LiveEvent[] = [];
   readonly #watchers = new Set<() => void>();
   readonly #listeners = new Set<Listener>();
   readonly #urgent = new Set<Listener>();
   readonly #closing = new AbortController();
   readonly #channel: BroadcastChannel;
-  #silent: ReturnType<typeof setTimeout> | undefined;
+  #silenceTimer: ReturnType<typeof setTimeout> | undefined;
   readonly #source: Source;
-  readonly #over: () => void;
+  readonly #onSessionEnd: () => void;
 
-  /** Names are per member: tabs of another member's session hear nothing. */
+  /** The name is per member, so that tabs of another member's session do not receive the events. */
   constructor(source: Source, name: string, over: () => void) {
     this.#source = source;
-    this.#over = over;
+    this.#onSessionEnd = over;
     this.#channel = new BroadcastChannel(name);
-    this.#channel.onmessage = (message: MessageEvent<Message>) => this.#hear(message.data);
+    this.#channel.onmessage = (message: MessageEvent<Message>) => this.#receive(message.data);
     this.#post({ type: "hello" });
-    this.#listen();
+    this.#restartSilenceTimer();
     navigator.locks
       .request(name, { signal: this.#closing.signal }, () => this.#lead())
       .catch(() => {
-        // Closed before it was this tab's turn.
+        // Closed while waiting for the lock.
       });
   }
 
   close(): void {
     this.#closing.abort();
-    clearTimeout(this.#silent);
+    clearTimeout(this.#silenceTimer);
     this.#channel.close();
   }
 
@@ -78,7 +78,7 @@ export class Connection {
     return () => this.#watchers.delete(changed);
   };
 
-  /** Calls the listener for each event; while this tab is paused, later. */
+  /** Calls the listener for each event, or after a pause of this tab. */
   subscribe(listener: Listener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -95,85 +95,85 @@ export class Connection {
   }
 
   resume(): void {
-    const held = this.#held;
-    this.#held = [];
-    this.#set({ paused: false, held: 0 });
-    for (const event of held) this.#tell(this.#listeners, event);
+    const queuedEvents = this.#queued;
+    this.#queued = [];
+    this.#set({ paused: false, queued: 0 });
+    for (const event of queuedEvents) this.#dispatch(this.#listeners, event);
   }
 
   async #lead(): Promise<void> {
-    this.#leading = true;
+    this.#isLeading = true;
     let failures = 0;
-    while (!this.#closed()) {
+    while (!this.#isClosed()) {
       const attempt = new AbortController();
       const stop = () => attempt.abort();
       this.#closing.signal.addEventListener("abort", stop);
       let watchdog = setTimeout(stop, silence);
-      // What was asked for before the stream began may be out of date already.
+      // Queries from before the start of the stream may be out of date.
       let fresh = this.#sequence === 0;
       try {
         for await (const event of this.#source.open(this.#sequence, attempt.signal)) {
           failures = 0;
-          if (fresh) this.#tell(this.#listeners, { ...event, kind: "reset" });
+          if (fresh) this.#dispatch(this.#listeners, { ...event, kind: "reset" });
           fresh = false;
           clearTimeout(watchdog);
           watchdog = setTimeout(stop, silence);
-          this.#take(event);
+          this.#apply(event);
           this.#mark("live");
           this.#post({ type: "event", event });
         }
       } catch (thrown) {
-        if (this.#source.over(thrown)) {
-          this.#over();
+        if (this.#source.isSessionEnd(thrown)) {
+          this.#onSessionEnd();
           return;
         }
       } finally {
         clearTimeout(watchdog);
         this.#closing.signal.removeEventListener("abort", stop);
       }
-      if (this.#closed()) return;
+      if (this.#isClosed()) return;
       this.#mark("stale");
       this.#post({ type: "mark", mark: "stale", sequence: this.#sequence });
       await this.#wait(backoff(failures++));
     }
   }
 
-  #closed(): boolean {
+  #isClosed(): boolean {
     return this.#closing.signal.aborted;
   }
 
-  // A follower that hears nothing has a stale page, whatever the leader's excuse.
-  #listen(): void {
-    clearTimeout(this.#silent);
-    this.#silent = setTimeout(() => {
-      if (!this.#leading) this.#mark("stale");
+  // A follower without messages has a stale page, even if the leader's stream works.
+  #restartSilenceTimer(): void {
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = setTimeout(() => {
+      if (!this.#isLeading) this.#mark("stale");
     }, silence);
   }
 
-  #hear(message: Message): void {
+  #receive(message: Message): void {
     switch (message.type) {
       case "hello":
-        if (!this.#leading) return;
+        if (!this.#isLeading) return;
         this.#post({ type: "mark", mark: this.#state.mark, sequence: this.#sequence });
         if (this.#status !== undefined) this.#post({ type: "event", event: this.#status });
         return;
       case "mark":
-        this.#listen();
-        // A tab that is new takes up where the leader is: what it shows, it asked for
-        // after it had begun to listen.
+        this.#restartSilenceTimer();
+        // A new tab adopts the leader's position: it sent its queries after it started to
+        // receive events.
         if (this.#sequence === 0) this.#sequence = message.sequence;
         this.#mark(message.mark);
         return;
       case "event":
-        this.#listen();
-        this.#take(message.event);
+        this.#restartSilenceTimer();
+        this.#apply(message.event);
         this.#mark("live");
     }
   }
 
-  #take(event: LiveEvent): void {
-    // Another leader may say again what this tab has heard; several events may come of one
-    // of the journal.
+  #apply(event: LiveEvent): void {
+    // A new leader may repeat events. Several events can have the sequence number of one
+    // journal event.
     if (event.kind !== "reset" && event.kind !== "status" && event.sequence < this.#sequence) return;
     this.#sequence = event.kind === "reset" ? event.sequence : Math.max(event.sequence, this.#sequence);
     if (event.kind === "status") {
@@ -181,21 +181,21 @@ export class Connection {
       this.#set({ gateway: event.status });
     }
     if (event.kind === "heartbeat") return;
-    this.#tell(this.#urgent, event);
+    this.#dispatch(this.#urgent, event);
     if (this.#state.paused) {
-      this.#held.push(event);
-      this.#set({ held: this.#held.length });
+      this.#queued.push(event);
+      this.#set({ queued: this.#queued.length });
     } else {
-      this.#tell(this.#listeners, event);
+      this.#dispatch(this.#listeners, event);
     }
   }
 
-  #tell(listeners: ReadonlySet<Listener>, event: LiveEvent): void {
+  #dispatch(listeners: ReadonlySet<Listener>, event: LiveEvent): void {
     for (const listener of [...listeners]) listener(event);
   }
 
   #post(message: Message): void {
-    if (!this.#closed()) this.#channel.postMessage(message);
+    if (!this.#isClosed()) this.#channel.postMessage(message);
   }
 
   #mark(mark: Mark): void {
@@ -207,29 +207,29 @@ export class Connection {
     for (const changed of [...this.#watchers]) changed();
   }
 
-  // Waits, but not once the network is back or the tab is looked at again.
+  // Waits for a time, or until the network returns or the tab becomes visible.
   #wait(millis: number): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer);
         removeEventListener("online", done);
-        document.removeEventListener("visibilitychange", seen);
+        document.removeEventListener("visibilitychange", onVisibilityChange);
         this.#closing.signal.removeEventListener("abort", done);
         resolve();
       };
-      const seen = () => {
+      const onVisibilityChange = () => {
         if (document.visibilityState === "visible") done();
       };
       const timer = setTimeout(done, millis);
       addEventListener("online", done);
-      document.addEventListener("visibilitychange", seen);
+      document.addEventListener("visibilitychange", onVisibilityChange);
       this.#closing.signal.addEventListener("abort", done);
     });
   }
 }
 
-/** Milliseconds until the next try: at once, then up to 10 s, spread so that tabs of many people do not come together. */
+/** Returns the delay of the next attempt in milliseconds: exponential up to 10 s, with jitter so that clients do not reconnect together. */
 export function backoff(failures: number): number {
-  const most = Math.min(10_000, 200 * 2 ** failures);
-  return most / 2 + (Math.random() * most) / 2;
+  const maxDelay = Math.min(10_000, 200 * 2 ** failures);
+  return maxDelay / 2 + (Math.random() * maxDelay) / 2;
 }

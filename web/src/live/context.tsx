@@ -4,8 +4,8 @@ import type { LiveEvent } from "./events";
 
 export const LiveContext = createContext<Connection | null>(null);
 
-const none: LiveState = { mark: "connecting", since: 0, paused: false, held: 0, gateway: undefined };
-const never = () => () => undefined;
+const none: LiveState = { mark: "connecting", since: 0, paused: false, queued: 0, gateway: undefined };
+const watchNothing = () => () => undefined;
 
 export function useLive(): Connection | null {
   return useContext(LiveContext);
@@ -13,16 +13,16 @@ export function useLive(): Connection | null {
 
 export function useLiveState(): LiveState {
   const live = useLive();
-  return useSyncExternalStore(live?.watch ?? never, live?.state ?? (() => none));
+  return useSyncExternalStore(live?.watch ?? watchNothing, live?.state ?? (() => none));
 }
 
-/** Calls listener for each event of the gateway; urgent means also while the page is paused. */
+/** Calls the listener for each event of the gateway; with urgent also while the page is paused. */
 export function useLiveEvents(listener: (event: LiveEvent) => void, urgent = false): void {
   const live = useLive();
-  const heard = useEffectEvent(listener);
+  const onEvent = useEffectEvent(listener);
   useEffect(() => {
     if (live === null) return;
-    const hear = (event: LiveEvent) => heard(event);
-    return urgent ? live.subscribeUrgent(hear) : live.subscribe(hear);
+    const handle = (event: LiveEvent) => onEvent(event);
+    return urgent ? live.subscribeUrgent(handle) : live.subscribe(handle);
   }, [live, urgent]);
 }

@@ -1,6 +1,6 @@
 import type { Approval } from "../gen/palyra/v1/approvals_pb";
 
-/** What changed. "reset": so much was missed that everything is asked for again. */
+/** The kind of a change. "reset": too many events were missed, and all queries are invalidated. */
 export type Kind =
   | "approval"
   | "grant"
@@ -18,22 +18,22 @@ export type Kind =
   | "status"
   | "heartbeat"
   | "reset"
-  /** Something that this page knows no word for. */
+  /** A kind that this page does not support. */
   | "other";
 
-/** One event of the gateway's stream, the same in every tab. */
+/** An event of the gateway's stream, identical in every tab. */
 export interface LiveEvent {
-  /** The number of the journal's event that it came of; it never goes back. */
+  /** The sequence number of the journal event; it never decreases. */
   sequence: number;
   kind: Kind;
-  /** What it is about: the id of the approval, grant, run or call. */
+  /** The id of the approval, grant, run or call. */
   id: string;
-  /** The run that it belongs to, if any. */
+  /** The run, or "". */
   run: string;
-  /** The code of docs/events.md, where there is one. */
+  /** The code of docs/reference/events.md, or "". */
   code: string;
-  /** Of an approval: as lists show it. */
+  /** The approval as in lists; only for the kind "approval". */
   approval?: Approval;
-  /** Of a status. */
+  /** The status; only for the kind "status". */
   status?: { frozen: boolean; pending: number };
 }

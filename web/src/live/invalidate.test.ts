@@ -3,9 +3,9 @@ import { expect, test, vi } from "vitest";
 import type { LiveState, Mark } from "./connection";
 import { followQueries } from "./invalidate";
 
-/** A connection whose mark the test sets. */
+/** A connection with a mark set by the test. */
 class Tab {
-  #state: LiveState = { mark: "live", since: 0, paused: false, held: 0, gateway: undefined };
+  #state: LiveState = { mark: "live", since: 0, paused: false, queued: 0, gateway: undefined };
   #changed: () => void = () => undefined;
   readonly state = () => this.#state;
   readonly watch = (changed: () => void) => {

@@ -3,10 +3,10 @@ import type { Connection } from "./connection";
 import type { LiveEvent } from "./events";
 
 /**
- * The queries that an event makes out of date. A screen whose query keys begin with these
+ * Returns the query keys that an event invalidates. A screen whose query keys start with these
  * words is live: ["run", id], ["runs", ...].
  */
-export function outdated(event: LiveEvent): readonly (readonly string[])[] {
+export function invalidatedKeys(event: LiveEvent): readonly (readonly string[])[] {
   const run = event.run === "" ? [] : [["run", event.run]];
   switch (event.kind) {
     case "approval":
@@ -45,8 +45,8 @@ export function outdated(event: LiveEvent): readonly (readonly string[])[] {
   }
 }
 
-// A busy gateway has many events a second, and one request answers for all of them.
-const gather = 200;
+// Batches the invalidations of a busy gateway, so that one request serves many events.
+const batchDelay = 200;
 
 /**
  * Invalidates cached queries by the events of the stream. Failed queries are fetched again
@@ -61,12 +61,12 @@ export function followQueries(live: Pick<Connection, "subscribe" | "watch" | "st
     keys.clear();
   };
   const stop = live.subscribe((event) => {
-    for (const key of outdated(event)) {
-      // What a person may be about to decide is asked for at once.
+    for (const key of invalidatedKeys(event)) {
+      // Approvals are refetched immediately, because a user may be deciding them.
       if (key[0] === "approval" || event.kind === "reset") void queries.invalidateQueries({ queryKey: key });
       else keys.set(key.join("/"), key);
     }
-    if (keys.size > 0) timer ??= setTimeout(flush, gather);
+    if (keys.size > 0) timer ??= setTimeout(flush, batchDelay);
   });
   let { mark } = live.state();
   const unwatch = live.watch(() => {

@@ -1,4 +1,4 @@
-import { sessionOver } from "../api/errors";
+import { isSessionEnded } from "../api/errors";
 import { client } from "../api/transport";
 import type { WatchConsoleResponse } from "../gen/palyra/v1/console_pb";
 import { ConsoleService } from "../gen/palyra/v1/console_pb";
@@ -7,7 +7,7 @@ import type { Kind, LiveEvent } from "./events";
 
 const kinds: ReadonlySet<string> = new Set<Kind>(["grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream", "skill", "install"]);
 
-/** The gateway's one stream. */
+/** The event stream of the gateway. */
 export const gatewayStream: Source = {
   async *open(after, signal) {
     for await (const message of client(ConsoleService).watchConsole({ resumeAfter: BigInt(after) }, { signal })) {
@@ -15,7 +15,7 @@ export const gatewayStream: Source = {
       if (event !== undefined) yield event;
     }
   },
-  over: sessionOver,
+  isSessionEnd: isSessionEnded,
 };
 
 export function eventOf(message: WatchConsoleResponse): LiveEvent | undefined {

@@ -5,7 +5,7 @@ import { useCan } from "../api/whoami";
 import type { Approval } from "../gen/palyra/v1/approvals_pb";
 import { ApprovalState, ApprovalsService } from "../gen/palyra/v1/approvals_pb";
 import { useLiveEvents } from "../live/context";
-import { ms } from "../text/time";
+import { toMillis } from "../text/time";
 import { oneLine } from "../text/visible";
 import { gatewayNow } from "../ui/clock";
 import { MenuItem } from "../ui/Menu";
@@ -15,14 +15,14 @@ import { setBadge } from "./title";
 const setting = "palyra.notify";
 const recent = 60_000;
 
-function wanted(): boolean {
+function areNotificationsEnabled(): boolean {
   return "Notification" in window && Notification.permission === "granted" && localStorage.getItem(setting) === "on";
 }
 
-/** Calls a person who looks elsewhere: how many asks wait in the tab's title, and a notification of each new one. */
+/** Displays the number of pending approvals in the tab's title, and sends a desktop notification for each new one. */
 export function Attention() {
   const go = useGo();
-  const waiting = useQuery({
+  const pending = useQuery({
     queryKey: ["waiting"],
     queryFn: async ({ signal }) => {
       const { counts } = await client(ApprovalsService).listApprovals({ states: [ApprovalState.PENDING], pageSize: 1, withCounts: true }, { signal });
@@ -30,47 +30,47 @@ export function Attention() {
     },
     enabled: useCan("approval.read"),
   }).data;
-  useEffect(() => setBadge(waiting ?? 0), [waiting]);
+  useEffect(() => setBadge(pending ?? 0), [pending]);
   useLiveEvents((event) => {
     if (event.kind !== "approval" || event.approval === undefined || !isNew(event.approval)) return;
-    if (!document.hidden || !wanted()) return;
+    if (!document.hidden || !areNotificationsEnabled()) return;
     const { approvalId, prompt, severity, requestedBy } = event.approval;
-    // All tabs hear of it; the tag makes one notification of theirs.
-    const shown = new Notification(`Palyra: ${severity} ask of ${oneLine(requestedBy, 60)}`, {
+    // Every tab receives the event; the tag merges their notifications into one.
+    const notification = new Notification(`Palyra: ${severity} approval requested by ${oneLine(requestedBy, 60)}`, {
       body: oneLine(prompt?.lead ?? prompt?.summary ?? "", 160),
       tag: approvalId,
       icon: "/favicon.svg",
     });
-    shown.onclick = () => {
+    notification.onclick = () => {
       window.focus();
       go(`/approvals/${approvalId}`);
-      shown.close();
+      notification.close();
     };
   }, true);
   return null;
 }
 
-// An ask that nobody answered yet, and that the stream did not tell of because it resumed.
+// Whether an approval has no votes yet and is recent: a resumed stream also sends old approvals.
 function isNew(approval: Approval): boolean {
-  return approval.state === ApprovalState.PENDING && approval.votes.length === 0 && gatewayNow() - (ms(approval.createdAt) ?? 0) < recent;
+  return approval.state === ApprovalState.PENDING && approval.votes.length === 0 && gatewayNow() - (toMillis(approval.createdAt) ?? 0) < recent;
 }
 
-/** Switches desktop notifications on and off; the browser asks the person first. */
+/** Enables or disables desktop notifications; the browser asks the user for permission first. */
 export function NotifyItem() {
-  const [on, setOn] = useState(wanted);
+  const [isEnabled, setIsEnabled] = useState(areNotificationsEnabled);
   if (!("Notification" in window)) return null;
-  const turn = async () => {
-    const now = !on && (await Notification.requestPermission()) === "granted";
+  const toggle = async () => {
+    const now = !isEnabled && (await Notification.requestPermission()) === "granted";
     localStorage.setItem(setting, now ? "on" : "off");
-    setOn(now);
+    setIsEnabled(now);
   };
   return (
-    <MenuItem onSelect={() => void turn()}>
+    <MenuItem onSelect={() => void toggle()}>
       <span aria-hidden className="w-4">
-        {on ? "✓" : ""}
+        {isEnabled ? "✓" : ""}
       </span>
-      Notify this desktop of new asks
-      {on && <span className="sr-only">(on)</span>}
+      Desktop notifications for new approvals
+      {isEnabled && <span className="sr-only">(on)</span>}
     </MenuItem>
   );
 }

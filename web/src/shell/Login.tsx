@@ -1,26 +1,26 @@
 import { useEffect, useState } from "react";
-import type { Ended, Session } from "../api/session";
-import { LoginError, takeEnded, takeNext, takeRefusal } from "../api/session";
+import type { EndReason, Session } from "../api/session";
+import { LoginError, takeEndReason, takeNext, takeRefusal } from "../api/session";
 import { Notice } from "../ui/State";
 
-const ends: Record<Ended, string> = {
+const endMessages: Record<EndReason, string> = {
   "": "",
-  logout: "You are logged out, in every tab of this browser.",
-  ended: "The session is over: it was idle for too long, was ended by somebody, or the gateway was started anew.",
-  "other-member": "Somebody else logged in here.",
+  logout: "You are logged out in all tabs of this browser.",
+  ended: "The session has ended: it was idle for too long, it was ended from another place, or the gateway restarted.",
+  "other-member": "Another member logged in in this browser.",
 };
 
-/** The way in. A token of the address is being exchanged by the attempt. */
+/** The login page. attempt is the pending login with the token of the address. */
 export function Login({ attempt }: { attempt: Promise<Session> | undefined }) {
   const [problem, setProblem] = useState<LoginError | undefined>(takeRefusal);
-  const [ended] = useState(takeEnded);
-  const [provider, setProvider] = useState(false);
+  const [endReason] = useState(takeEndReason);
+  const [hasProvider, setHasProvider] = useState(false);
   useEffect(() => {
     fetch("/console/v1/about")
       .then((answer) => answer.json() as Promise<{ oidc?: boolean }>)
       .then(
-        (about) => setProvider(about.oidc === true),
-        () => undefined, // The gateway is away: then the link would lead nowhere.
+        (about) => setHasProvider(about.oidc === true),
+        () => undefined, // The gateway is unreachable, and so is its login at the identity provider.
       );
   }, []);
   useEffect(() => {
@@ -45,15 +45,15 @@ export function Login({ attempt }: { attempt: Promise<Session> | undefined }) {
               </Notice>
             </div>
           )}
-          {problem === undefined && ended !== "" && <Notice>{ends[ended]}</Notice>}
+          {problem === undefined && endReason !== "" && <Notice>{endMessages[endReason]}</Notice>}
           <p>
             Log in from a terminal of a paired device:
             <code className="mt-2 block rounded border border-line bg-panel px-3 py-2 font-mono">palyra console</code>
           </p>
           <p className="text-quiet">
-            It opens this page with a link that works once and for a minute. Over SSH, <code>palyra console --no-browser</code> prints the link.
+            It opens this page with a link that is valid once and for one minute. Over SSH, <code>palyra console --no-browser</code> prints the link.
           </p>
-          {provider && (
+          {hasProvider && (
             <p>
               Or <a href="/console/v1/login/oidc">log in at the identity provider</a>.
             </p>

@@ -2,13 +2,13 @@ import type { ReactNode } from "react";
 import { CopyAsCli } from "../ui/Copy";
 import { useTitle } from "./title";
 
-/** The frame of every screen: its name, what does the same in a terminal, and its content. */
+/** The frame of every screen: title, actions, equivalent CLI command and content. */
 export function Screen({ title, command, actions, fill, children }: {
   title: string;
-  /** The command that shows the same in a terminal. */
+  /** The equivalent CLI command. */
   command?: string;
   actions?: ReactNode;
-  /** The content scrolls by itself and fills the height: a long table. */
+  /** Whether the content fills the height and scrolls by itself, like a long table. */
   fill?: boolean;
   children: ReactNode;
 }) {

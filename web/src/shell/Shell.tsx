@@ -4,14 +4,14 @@ import { logout } from "../api/session";
 import { useWhoami, useWhoamiQuery } from "../api/whoami";
 import type { ScreenRoute } from "../routes";
 import { baseOf, screens } from "../routes";
-import { plain } from "../text/visible";
+import { visibleText } from "../text/visible";
 import { Button } from "../ui/Button";
 import { setGatewayTime } from "../ui/clock";
 import { Dialog } from "../ui/Dialog";
 import { Menu, MenuItem, MenuLabel } from "../ui/Menu";
 import { ErrorState, Loading, Notice } from "../ui/State";
 import { cx } from "../ui/cx";
-import { ms } from "../text/time";
+import { toMillis } from "../text/time";
 import { useLiveState } from "../live/context";
 import { Announcer } from "./announce";
 import { Attention, NotifyItem } from "./Attention";
@@ -19,24 +19,24 @@ import { KeysHelp } from "./KeysHelp";
 import { useKeys } from "./keys";
 import { LiveMark } from "./LiveMark";
 import { ScreenLink } from "./router";
-import { Silent } from "./Silent";
+import { UnresponsiveNotice } from "./UnresponsiveNotice";
 import type { Theme } from "./theme";
 import { setTheme, useTheme } from "./theme";
 
-/** What stands around every screen. */
+/** The frame around every screen: navigation, header and notices. */
 export function Shell() {
   const me = useWhoamiQuery();
-  const [helping, setHelping] = useState(false);
-  const [menu, setMenu] = useState(false);
+  const [isHelpOpen, setIsHelpOpen] = useState(false);
+  const [isMenuOpen, setIsMenuOpen] = useState(false);
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
   const { gateway } = useLiveState();
-  useKeys([{ key: "?", says: "What keys do", run: () => setHelping(true) }]);
+  useKeys([{ key: "?", description: "Keyboard shortcuts", run: () => setIsHelpOpen(true) }]);
   useEffect(() => {
-    const now = ms(me.data?.now);
+    const now = toMillis(me.data?.now);
     if (now !== undefined) setGatewayTime(now);
   }, [me.data?.now]);
-  // Who listens to the page hears where it is now, and the keyboard begins there.
+  // After navigation, move the focus to the content, for keyboards and screen readers.
   const before = useRef(pathname);
   useEffect(() => {
     if (before.current === pathname) return;
@@ -46,7 +46,7 @@ export function Shell() {
   return (
     <div className="flex h-dvh flex-col lg:flex-row">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-page focus:p-2">
-        Skip to the screen
+        Skip to content
       </a>
       <aside className="hidden w-56 shrink-0 flex-col gap-4 border-r border-line bg-panel p-3 lg:flex">
         <Brand />
@@ -55,24 +55,24 @@ export function Shell() {
       <div className="flex min-h-0 min-w-0 flex-1 flex-col">
         <header className="flex flex-wrap items-center gap-2 border-b border-line px-3 py-2">
           <div className="flex items-center gap-2 lg:hidden">
-            <Button size="small" onClick={() => setMenu(true)} aria-label="Screens">
+            <Button size="small" onClick={() => setIsMenuOpen(true)} aria-label="Screens">
               ☰
             </Button>
             <Brand />
           </div>
           <div className="ml-auto flex items-center gap-2">
             <LiveMark />
-            <Account onHelp={() => setHelping(true)} />
+            <Account onHelp={() => setIsHelpOpen(true)} />
           </div>
         </header>
         {(gateway?.frozen ?? me.data?.frozen) === true && (
           <div className="px-3 pt-2">
             <Notice tone="bad">
-              The gateway is frozen: nothing runs until somebody thaws it (<code>palyra thaw</code>).
+              The gateway is frozen: no tool runs until an operator thaws it (<code>palyra thaw</code>).
             </Notice>
           </div>
         )}
-        <Silent />
+        <UnresponsiveNotice />
         <main id="main" ref={main} tabIndex={-1} className="min-h-0 flex-1 overflow-y-auto outline-none">
           {me.data !== undefined ? (
             <Outlet />
@@ -82,15 +82,15 @@ export function Shell() {
             </div>
           ) : (
             <div className="p-5">
-              <Loading what="who you are" />
+              <Loading what="your account" />
             </div>
           )}
         </main>
       </div>
-      <Dialog open={menu} onClose={() => setMenu(false)} title="Screens">
-        <Nav onGo={() => setMenu(false)} />
+      <Dialog open={isMenuOpen} onClose={() => setIsMenuOpen(false)} title="Screens">
+        <Nav onGo={() => setIsMenuOpen(false)} />
       </Dialog>
-      <KeysHelp open={helping} onClose={() => setHelping(false)} />
+      <KeysHelp open={isHelpOpen} onClose={() => setIsHelpOpen(false)} />
       <Attention />
       <Announcer />
     </div>
@@ -102,12 +102,12 @@ function Brand() {
   return (
     <div className="min-w-0">
       <div className="font-bold">Palyra</div>
-      {me !== undefined && me.gatewayName !== "" && <div className="truncate text-sm text-quiet">{plain(me.gatewayName)}</div>}
+      {me !== undefined && me.gatewayName !== "" && <div className="truncate text-sm text-quiet">{visibleText(me.gatewayName)}</div>}
     </div>
   );
 }
 
-/** The screens that the caller may see, by group. */
+/** Returns the screens that the caller may open, by group. */
 export function navigation(permissions: readonly string[]): { group: string; screens: ScreenRoute[] }[] {
   const groups: { group: string; screens: ScreenRoute[] }[] = [];
   for (const screen of screens) {
@@ -122,8 +122,8 @@ export function navigation(permissions: readonly string[]): { group: string; scr
 function Nav({ onGo }: { onGo: () => void }) {
   const me = useWhoami();
   const { pathname } = useLocation();
-  // Of screens whose addresses begin alike, the longest is the one.
-  const here = screens
+  // The current screen is the one with the longest matching path.
+  const currentPath = screens
     .map((screen) => baseOf(screen.path))
     .filter((base) => pathname === base || pathname.startsWith(`${base}/`))
     .reduce((longest, base) => (base.length > longest.length ? base : longest), "");
@@ -140,8 +140,8 @@ function Nav({ onGo }: { onGo: () => void }) {
                   <ScreenLink
                     to={base}
                     onClick={onGo}
-                    {...(base === here ? { "aria-current": "page" as const } : {})}
-                    className={cx("flex min-h-8 items-center rounded-md px-2", base === here ? "bg-accent font-semibold text-on-accent" : "hover:bg-sunk")}
+                    {...(base === currentPath ? { "aria-current": "page" as const } : {})}
+                    className={cx("flex min-h-8 items-center rounded-md px-2", base === currentPath ? "bg-accent font-semibold text-on-accent" : "hover:bg-sunk")}
                   >
                     {screen.label}
                   </ScreenLink>
@@ -156,34 +156,34 @@ function Nav({ onGo }: { onGo: () => void }) {
 }
 
 const themes: readonly [Theme, string][] = [
-  ["system", "As the system has it"],
-  ["light", "Light"],
-  ["dark", "Dark"],
+  ["system", "System theme"],
+  ["light", "Light theme"],
+  ["dark", "Dark theme"],
 ];
 
 function Account({ onHelp }: { onHelp: () => void }) {
   const me = useWhoami();
-  const chosen = useTheme();
+  const selectedTheme = useTheme();
   return (
     <Menu
       button={
         <Button size="small" className="max-w-40">
-          <span className="truncate">{me === undefined ? "…" : plain(me.principal)}</span>
+          <span className="truncate">{me === undefined ? "…" : visibleText(me.principal)}</span>
         </Button>
       }
     >
-      {me !== undefined && <MenuLabel>{me.roles.length === 0 ? "No role" : plain(me.roles.join(", "))}</MenuLabel>}
+      {me !== undefined && <MenuLabel>{me.roles.length === 0 ? "No role" : visibleText(me.roles.join(", "))}</MenuLabel>}
       {themes.map(([value, label]) => (
         <MenuItem key={value} onSelect={() => setTheme(value)}>
           <span aria-hidden className="w-4">
-            {chosen === value ? "✓" : ""}
+            {selectedTheme === value ? "✓" : ""}
           </span>
           {label}
-          {chosen === value && <span className="sr-only">(chosen)</span>}
+          {selectedTheme === value && <span className="sr-only">(selected)</span>}
         </MenuItem>
       ))}
       <NotifyItem />
-      <MenuItem onSelect={onHelp}>What keys do</MenuItem>
+      <MenuItem onSelect={onHelp}>Keyboard shortcuts</MenuItem>
       <MenuItem onSelect={() => void logout()}>Log out</MenuItem>
     </Menu>
   );

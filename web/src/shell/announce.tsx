@@ -1,12 +1,12 @@
 import { useSyncExternalStore } from "react";
 
-let said = "";
+let announced = "";
 const watchers = new Set<() => void>();
 
-/** Says something to people who listen to the page, without moving anything. */
+/** Announces a text to screen readers without moving the focus. */
 export function announce(text: string): void {
-  // The same words twice are told apart by a blank, or they would not be read again.
-  said = said === text ? `${text}\u0020` : text;
+  // Screen readers announce only changes, so a repeated text gets a trailing space.
+  announced = announced === text ? `${text}\u0020` : text;
   for (const changed of [...watchers]) changed();
 }
 
@@ -16,7 +16,7 @@ export function Announcer() {
       watchers.add(changed);
       return () => watchers.delete(changed);
     },
-    () => said,
+    () => announced,
   );
   return (
     <div role="status" aria-live="polite" className="sr-only">

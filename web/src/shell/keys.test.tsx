@@ -27,7 +27,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test("the help lists every key that acts", () => {
+test("the help lists every active key", () => {
   const changed = vi.fn();
   const client = newQueryClient();
   client.setQueryData(whoamiKey, create(WhoamiResponseSchema, {}));
@@ -47,6 +47,6 @@ test("the help lists every key that acts", () => {
   fireEvent.keyDown(filter, { key: "Escape" });
   expect(document.activeElement).not.toBe(filter);
   rerender(page(true));
-  const listed = screen.getAllByRole("term").map((term) => term.textContent);
-  expect(listed.toSorted()).toEqual(["/", "Enter", "Esc", "j", "k", "o", "↓ ↑"].toSorted());
+  const listedKeys = screen.getAllByRole("term").map((term) => term.textContent);
+  expect(listedKeys.toSorted()).toEqual(["/", "Enter", "Esc", "j", "k", "o", "↓ ↑"].toSorted());
 });

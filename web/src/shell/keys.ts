@@ -1,28 +1,28 @@
 import { useEffect, useEffectEvent } from "react";
 
-/** A key that does something while nothing is typed. */
+/** A keyboard shortcut, active outside of text fields. */
 export interface Key {
-  /** As KeyboardEvent.key has it: "j", "/", "?". */
+  /** The value of KeyboardEvent.key: "j", "/", "?". */
   key: string;
-  /** What it does, for the help. */
-  says: string;
-  /** Absent where the part of the page that has the focus takes the key itself. */
+  /** The description for the help. */
+  description: string;
+  /** Absent if the focused component handles the key itself. */
   run?: () => void;
 }
 
 const active: Key[][] = [];
 const setting = "palyra.keys";
 
-/** Whether keys without a modifier act; people who dictate switch them off (WCAG 2.1.4). */
-export function keysOn(): boolean {
+/** Whether single-key shortcuts are enabled; users of speech input disable them (WCAG 2.1.4). */
+export function areKeysEnabled(): boolean {
   return localStorage.getItem(setting) !== "off";
 }
 
-export function setKeysOn(on: boolean): void {
+export function setKeysEnabled(on: boolean): void {
   localStorage.setItem(setting, on ? "on" : "off");
 }
 
-/** What keys do here, the newest part of the page first. */
+/** Returns the active shortcuts, those of the newest component first. */
 export function activeKeys(): Key[] {
   const seen = new Set<string>();
   return active
@@ -31,25 +31,24 @@ export function activeKeys(): Key[] {
     .filter((k) => !seen.has(k.key) && seen.add(k.key));
 }
 
-function typing(target: EventTarget | null): boolean {
+function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
-function inDialog(): boolean {
+function isDialogOpen(): boolean {
   return document.querySelector("[role=dialog],[role=alertdialog],[role=menu]") !== null;
 }
 
-let listening = false;
+let isListening = false;
 
 function listen(): void {
-  if (listening) return;
-  listening = true;
+  if (isListening) return;
+  isListening = true;
   addEventListener("keydown", (event) => {
-    // A key that is held down, comes with a modifier, or from within a field or a dialog
-    // is none of ours.
+    // Ignore repeated keys, keys with a modifier, and keys in a field or a dialog.
     if (event.repeat && event.key !== "j" && event.key !== "k") return;
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
-    if (!keysOn() || typing(event.target) || inDialog()) return;
+    if (!areKeysEnabled() || isTyping(event.target) || isDialogOpen()) return;
     const key = activeKeys().find((k) => k.key === event.key);
     if (key?.run === undefined) return;
     event.preventDefault();
@@ -57,18 +56,18 @@ function listen(): void {
   });
 }
 
-/** Has keys act while the component is on screen. */
+/** Activates shortcuts while the component is mounted. */
 export function useKeys(keys: readonly Key[]): void {
   const run = useEffectEvent((key: string) => keys.find((k) => k.key === key)?.run?.());
-  const names = keys.map((k) => `${k.key}\t${k.says}\t${k.run === undefined ? "" : "acts"}`).join("\n");
+  const names = keys.map((k) => `${k.key}\t${k.description}\t${k.run === undefined ? "" : "acts"}`).join("\n");
   useEffect(() => {
     listen();
     const mine = names
       .split("\n")
       .filter((line) => line !== "")
       .map((line) => {
-        const [key = "", says = "", acts] = line.split("\t");
-        return acts === "" ? { key, says } : { key, says, run: () => run(key) };
+        const [key = "", description = "", acts] = line.split("\t");
+        return acts === "" ? { key, description } : { key, description, run: () => run(key) };
       });
     active.push(mine);
     return () => {

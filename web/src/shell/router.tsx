@@ -1,4 +1,4 @@
-// What screens need of the router. Addresses are plain strings, made by the screens.
+// The router's API for screens. Screens build addresses as plain strings.
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import type { ComponentProps, ReactNode } from "react";
 
@@ -12,7 +12,7 @@ export function ScreenLink({ to, children, ...rest }: { to: string; children: Re
   );
 }
 
-/** Goes to a screen. */
+/** Returns a function that navigates to a screen. */
 export function useGo(): (to: string, how?: { replace?: boolean }) => void {
   const navigate = useNavigate();
   return (to, how) => {
@@ -21,13 +21,13 @@ export function useGo(): (to: string, how?: { replace?: boolean }) => void {
   };
 }
 
-/** A part of the path: of "/approvals/$id" the "id". */
+/** Returns a path parameter: "id" of "/approvals/$id". */
 export function useParam(name: string): string {
   const params: Record<string, string | undefined> = useParams({ strict: false });
   return params[name] ?? "";
 }
 
-/** A parameter of the address, and how to change it. The default is left out. */
+/** Returns a query parameter and its setter. The default value is omitted from the address. */
 export function useQueryParam(name: string, byDefault = ""): [string, (value: string) => void] {
   const search: Record<string, unknown> = useSearch({ strict: false });
   const navigate = useNavigate();
@@ -47,7 +47,7 @@ function split(to: string): { path: string; search: Record<string, string> } {
   return { path: url.pathname, search: Object.fromEntries(url.searchParams) };
 }
 
-/** Search parameters are what they say, never JSON. */
+/** Parses search parameters as plain strings, never as JSON. */
 export function parseSearch(text: string): Record<string, string> {
   return Object.fromEntries(new URLSearchParams(text));
 }

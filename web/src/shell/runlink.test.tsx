@@ -7,14 +7,14 @@ import { GatewayService } from "../gen/palyra/v1/gateway_pb";
 import { RunLink } from "./RunLink";
 
 const [known, proposal] = ["01KB1K0T3MXGR4F5V4D8YH1Q2Z", "01KB1K0T3MXGR4F5V4D8YH1Q30"];
-const gateway = vi.hoisted<{ asked: string[] }>(() => ({ asked: [] }));
+const gateway = vi.hoisted<{ requests: string[] }>(() => ({ requests: [] }));
 
 const transport = createRouterTransport(({ service }) => {
   service(GatewayService, {
     getRun: ({ runId }) => {
-      gateway.asked.push(runId);
+      gateway.requests.push(runId);
       if (runId === known) return { run: { runId } };
-      throw new ConnectError("there is no such run", Code.NotFound);
+      throw new ConnectError("run not found", Code.NotFound);
     },
   });
 });
@@ -23,7 +23,7 @@ vi.mock("./router", () => ({ ScreenLink: ({ to, children }: { to: string; childr
 
 afterEach(() => {
   cleanup();
-  gateway.asked = [];
+  gateway.requests = [];
 });
 
 function show(run: string): void {
@@ -39,16 +39,16 @@ test("a run of the gateway is a link", async () => {
   expect((await screen.findByRole("link")).getAttribute("href")).toBe(`/runs/${known}`);
 });
 
-test("a call outside of runs has no link to a run", async () => {
+test("a call without a run has no link to a run", async () => {
   show(proposal);
-  await waitFor(() => expect(gateway.asked).toEqual([proposal]));
+  await waitFor(() => expect(gateway.requests).toEqual([proposal]));
   await waitFor(() => expect(screen.getByText(proposal)).toBeTruthy());
   expect(screen.queryByRole("link")).toBeNull();
 });
 
-test("a run that a caller named has no link", () => {
+test("a run named by a caller has no link", () => {
   show("nightly build");
   expect(screen.getByText("nightly build")).toBeTruthy();
   expect(screen.queryByRole("link")).toBeNull();
-  expect(gateway.asked).toEqual([]);
+  expect(gateway.requests).toEqual([]);
 });

@@ -7,13 +7,13 @@ const system = matchMedia("(prefers-color-scheme: dark)");
 const watchers = new Set<() => void>();
 
 export function theme(): Theme {
-  const kept = localStorage.getItem(key);
-  return kept === "light" || kept === "dark" ? kept : "system";
+  const stored = localStorage.getItem(key);
+  return stored === "light" || stored === "dark" ? stored : "system";
 }
 
 function apply(): void {
-  const chosen = theme();
-  document.documentElement.dataset.theme = chosen === "system" ? (system.matches ? "dark" : "light") : chosen;
+  const selected = theme();
+  document.documentElement.dataset.theme = selected === "system" ? (system.matches ? "dark" : "light") : selected;
   for (const changed of [...watchers]) changed();
 }
 
@@ -22,7 +22,7 @@ export function setTheme(chosen: Theme): void {
   apply();
 }
 
-/** Sets the theme before anything is drawn, and keeps to it. */
+/** Applies the theme before the first render, and follows changes of it. */
 export function startTheme(): void {
   system.addEventListener("change", apply);
   addEventListener("storage", (event) => {

@@ -7,7 +7,7 @@ function write(): void {
   document.title = `${count > 0 ? `(${count}) ` : ""}${name === "" ? "" : `${name} · `}Palyra`;
 }
 
-/** The screen's name in the title of the tab. */
+/** Sets the screen's name in the title of the tab. */
 export function useTitle(screen: string): void {
   useEffect(() => {
     name = screen;
@@ -15,13 +15,13 @@ export function useTitle(screen: string): void {
   }, [screen]);
 }
 
-/** How many asks wait, in the title of the tab. */
+/** Sets the number of pending approvals in the title of the tab. */
 export function setBadge(waiting: number): void {
   count = waiting;
   write();
 }
 
-/** Whether the page is looked at. */
+/** Whether the page is visible. */
 export function useVisible(): boolean {
   return useSyncExternalStore(
     (changed) => {

@@ -1,4 +1,4 @@
-// A command line for a POSIX shell, from words that may be anything.
+// Builds command lines for a POSIX shell from arbitrary words.
 
 const safe = /^[A-Za-z0-9_@%+=:,./-]+$/;
 
@@ -7,7 +7,7 @@ export function quote(word: string): string {
   return safe.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The command `palyra` with these words. */
+/** Returns the command line of `palyra` with these arguments. */
 export function palyra(...words: string[]): string {
   return ["palyra", ...words.map(quote)].join(" ");
 }

@@ -1,7 +1,7 @@
-// JSON as text: numbers and strings stay as they are written, which JSON.parse and
-// JSON.stringify do not promise (9007199254740993 becomes ...992).
+// Formats JSON as text and keeps numbers and strings as written. JSON.parse and
+// JSON.stringify do not (9007199254740993 becomes ...992).
 
-/** The tokens of JSON text, without space between. The text has to be JSON. */
+/** Returns the tokens of JSON text without whitespace. The text MUST be valid JSON. */
 function tokens(text: string): string[] {
   const list: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -23,8 +23,8 @@ function tokens(text: string): string[] {
   return list;
 }
 
-/** Lays JSON out for reading; what is no JSON comes back as it is. */
-export function layOut(text: string): string {
+/** Indents JSON for reading; returns any other text unchanged. */
+export function indentJson(text: string): string {
   if (!isJson(text)) return text;
   let out = "";
   let depth = 0;
@@ -51,12 +51,12 @@ function isJson(text: string): boolean {
   }
 }
 
-/** JSON text without space between its tokens. */
-export function compact(text: string): string {
+/** Returns JSON text without whitespace between its tokens. */
+export function compactJson(text: string): string {
   return tokens(text).join("");
 }
 
-/** What stands at each JSON Pointer (RFC 6901) that holds no other: the text of a scalar, "{}" or "[]". */
+/** Returns the leaf values by JSON Pointer (RFC 6901): the text of a scalar, "{}" or "[]". */
 export function leaves(text: string): Map<string, string> {
   const found = new Map<string, string>();
   const list = tokens(text);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { sentence } from "./sentence";
 
-test("a problem of the gateway becomes a sentence", () => {
+test("sentence adds the capital and the full stop", () => {
   for (const [text, want] of [
     ["", ""],
     ["the package is too large", "The package is too large."],

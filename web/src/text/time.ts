@@ -1,13 +1,13 @@
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { durationMs as wktDurationMs, timestampDate } from "@bufbuild/protobuf/wkt";
 
-/** Milliseconds of a timestamp; undefined for none. */
-export function ms(at: Timestamp | undefined): number | undefined {
+/** Returns a timestamp in milliseconds, or undefined if it is absent. */
+export function toMillis(at: Timestamp | undefined): number | undefined {
   return at === undefined ? undefined : timestampDate(at).getTime();
 }
 
-/** Milliseconds of a duration; 0 for none. */
-export function durationMs(d: Duration | undefined): number {
+/** Returns a duration in milliseconds, or 0 if it is absent. */
+export function durationMillis(d: Duration | undefined): number {
   return d === undefined ? 0 : wktDurationMs(d);
 }
 
@@ -18,8 +18,8 @@ const units: readonly [string, number][] = [
   ["s", 1000],
 ];
 
-/** A length of time in its two largest units: "9m 58s", "2d 4h", "0s". */
-export function length(millis: number): string {
+/** Formats a duration in its two largest units: "9m 58s", "2d 4h", "0s". */
+export function formatDuration(millis: number): string {
   let rest = Math.max(0, Math.floor(millis / 1000) * 1000);
   const parts: string[] = [];
   for (const [unit, size] of units) {
@@ -31,17 +31,17 @@ export function length(millis: number): string {
   return parts.length === 0 ? "0s" : parts.join(" ");
 }
 
-/** How a moment stands to now: "3m ago", "in 9m 58s". */
-export function relative(at: number, now: number): string {
+/** Formats a time relative to now: "3m ago", "in 9m 58s". */
+export function formatRelative(at: number, now: number): string {
   const d = at - now;
   if (Math.abs(d) < 1000) return "now";
-  return d < 0 ? `${length(-d)} ago` : `in ${length(d)}`;
+  return d < 0 ? `${formatDuration(-d)} ago` : `in ${formatDuration(d)}`;
 }
 
-// To make one takes longer than to lay out a row of a table.
+// Cached: creating a formatter takes longer than laying out a table row.
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
-/** A moment in full, in the reader's time zone. */
-export function absolute(at: number): string {
+/** Formats a time in full, in the reader's time zone. */
+export function formatAbsolute(at: number): string {
   return full.format(at);
 }

@@ -1,12 +1,12 @@
-import { unseen } from "./unseen";
+import { lookalikeRanges, unseenRanges } from "./unseen";
 
-// What a model, a tool or a server wrote is text that may lie about its own look:
-// characters that reorder, hide or imitate. visible makes them seen.
+// Text of a model, a tool or a server can contain characters that reorder, hide or
+// imitate other characters. visible replaces them with visible names.
 
-/** A piece of text as it is, or one character made visible. */
+/** A piece of plain text, or one character made visible. */
 export interface Piece {
   text: string;
-  /** What the character is, for a tooltip and for screen readers; absent for plain text. */
+  /** The name of the character, for the tooltip and screen readers; absent for plain text. */
   name?: string;
 }
 
@@ -49,48 +49,90 @@ const names: Readonly<Record<number, string>> = {
   0xffa0: "HHF",
 };
 
-/** Splits text into what may be shown as it is and what is made visible. */
-export function visible(text: string): Piece[] {
+/** Turns ranges as unseen.ts has them (distance and length to base 36) into a part of a character class. */
+function characters(ranges: string): string {
+  let last = 0;
+  let out = "";
+  for (const range of ranges.split(" ")) {
+    const [distance = "", length = "0"] = range.split(":");
+    const first = last + parseInt(distance, 36);
+    last = first + parseInt(length, 36);
+    out += `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`;
+  }
+  return out;
+}
+
+const unseen = new RegExp(`[\\p{Cc}${characters(unseenRanges)}]`, "gu");
+/** The look-alikes: the listed characters, and letters and digits of the supplementary multilingual plane. */
+const lookalike = new RegExp(`[${characters(lookalikeRanges)}]|(?!\\p{Script=Latin})(?=[\\p{L}\\p{N}])[\\u{10000}-\\u{1ffff}]`, "gu");
+
+/** A character that is not clear, and its place. */
+interface Unclear {
+  char: string;
+  index: number;
+}
+
+/**
+ * Returns the characters that are not clear in text, in order: those that a reader cannot see, and
+ * those of other scripts that look like ASCII in a word with ASCII letters (UTS 39), as Go's text.Lookalikes.
+ */
+function unclear(text: string): Unclear[] {
+  const found = Array.from(text.matchAll(unseen), (match) => ({ char: match[0], index: match.index }));
+  const invisible = found.length;
+  for (const word of text.matchAll(/[\p{L}\p{N}\p{M}]+/gu)) {
+    if (!/[A-Za-z]/.test(word[0])) continue;
+    for (const match of word[0].matchAll(lookalike)) found.push({ char: match[0], index: word.index + match.index });
+  }
+  return found.length > invisible ? found.sort((a, b) => a.index - b.index) : found;
+}
+
+/** Splits text into plain pieces and characters made visible. */
+export function makeVisible(text: string): Piece[] {
   const pieces: Piece[] = [];
   let last = 0;
-  for (const match of text.matchAll(unseen)) {
-    const char = match[0];
+  for (const { char, index } of unclear(text)) {
     if (char === "\n" || char === "\t") continue;
     // CR before LF is a line end like any other.
-    if (char === "\r" && text[match.index + 1] === "\n") {
-      if (match.index > last) pieces.push({ text: text.slice(last, match.index) });
-      last = match.index + 1;
+    if (char === "\r" && text[index + 1] === "\n") {
+      if (index > last) pieces.push({ text: text.slice(last, index) });
+      last = index + 1;
       continue;
     }
-    if (match.index > last) pieces.push({ text: text.slice(last, match.index) });
+    if (index > last) pieces.push({ text: text.slice(last, index) });
     const code = char.codePointAt(0) ?? 0;
     const hex = `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
     const short = names[code];
     pieces.push({ text: short ?? hex, name: short === undefined ? hex : `${hex} ${short}` });
-    last = match.index + char.length;
+    last = index + char.length;
   }
   if (last < text.length) pieces.push({ text: text.slice(last) });
   return pieces;
 }
 
-/** Visible text as one string, for titles, notifications and labels. */
-export function plain(text: string): string {
-  return visible(text)
+/** Returns the visible text as one string, for titles, notifications and labels. */
+export function visibleText(text: string): string {
+  return makeVisible(text)
     .map((piece) => (piece.name === undefined ? piece.text : `⟨${piece.text}⟩`))
     .join("");
 }
 
-/** One line of at most so many characters, for places that have no room. */
-export function oneLine(text: string, most = 200): string {
-  // What is cut away is not looked at: a title of a megabyte costs nothing.
-  const head = text.slice(0, most * 4);
-  const line = plain(head).replace(/\s+/g, " ").trim();
-  return line.length > most || head.length < text.length ? `${Array.from(line).slice(0, most).join("")}…` : line;
+/** Returns the visible text as one line of at most `most` characters. */
+export function oneLine(text: string, maxLength = 200): string {
+  // Only the head is processed, so that the cost does not depend on the length of the text.
+  const head = text.slice(0, maxLength * 4);
+  const line = visibleText(head).replace(/\s+/g, " ").trim();
+  return line.length > maxLength || head.length < text.length ? `${Array.from(line).slice(0, maxLength).join("")}…` : line;
 }
 
-/** JSON text in which what hides is written as an escape, which says the same: for fields that people edit. */
-export function escaped(json: string): string {
-  return json.replace(unseen, (char) =>
-    char === "\n" || char === "\t" ? char : Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join(""),
-  );
+/** Writes the characters of JSON text that are not clear as equivalent escapes, for fields that people edit. */
+export function escapeInvisible(json: string): string {
+  let out = "";
+  let last = 0;
+  for (const { char, index } of unclear(json)) {
+    if (char === "\n" || char === "\t") continue;
+    const escape = Array.from({ length: char.length }, (_, i) => `\\u${char.charCodeAt(i).toString(16).padStart(4, "0")}`).join("");
+    out += json.slice(last, index) + escape;
+    last = index + char.length;
+  }
+  return out + json.slice(last);
 }

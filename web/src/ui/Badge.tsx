@@ -11,7 +11,7 @@ const tones: Record<Tone, string> = {
   accent: "border border-accent text-accent",
 };
 
-/** A word with a tone. The word says it all: colour alone says nothing. */
+/** A word with a tone. The word must carry the meaning without the colour. */
 export function Badge({ tone = "plain", children }: { tone?: Tone; children: ReactNode }) {
   return <span className={cx("inline-flex items-center gap-1 rounded px-1.5 py-0.5 text-xs font-semibold whitespace-nowrap", tones[tone])}>{children}</span>;
 }
@@ -23,12 +23,12 @@ const severities: Record<string, { tone: Tone; sign: string }> = {
   critical: { tone: "bad", sign: "▇" },
 };
 
-/** A severity, by word, sign and colour. */
+/** A severity as word, sign and colour. */
 export function Severity({ level }: { level: string }) {
-  const known = severities[level] ?? { tone: "plain", sign: "" };
+  const severity = severities[level] ?? { tone: "plain", sign: "" };
   return (
-    <Badge tone={known.tone}>
-      <span aria-hidden>{known.sign}</span>
+    <Badge tone={severity.tone}>
+      <span aria-hidden>{severity.sign}</span>
       {level === "" ? "no severity" : level}
     </Badge>
   );

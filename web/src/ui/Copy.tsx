@@ -1,9 +1,9 @@
 import { useState } from "react";
 import { Button } from "./Button";
 
-/** A button that copies text and says so. */
+/** A button that copies text and confirms it. */
 export function Copy({ text, label, name }: { text: string; label: string; name?: string }) {
-  const [said, setSaid] = useState("");
+  const [message, setMessage] = useState("");
   return (
     <Button
       size="small"
@@ -11,23 +11,23 @@ export function Copy({ text, label, name }: { text: string; label: string; name?
       {...(name === undefined ? {} : { "aria-label": name })}
       onClick={() => {
         navigator.clipboard.writeText(text).then(
-          () => setSaid("Copied"),
-          () => setSaid("The browser refused"),
+          () => setMessage("Copied"),
+          () => setMessage("Copying failed"),
         );
-        setTimeout(() => setSaid(""), 2000);
+        setTimeout(() => setMessage(""), 2000);
       }}
     >
-      <span aria-live="polite">{said === "" ? label : said}</span>
+      <span aria-live="polite">{message === "" ? label : message}</span>
     </Button>
   );
 }
 
-/** The command that does in a terminal what the view does: make it with palyra() of text/cli. */
+/** Copies the equivalent CLI command of a view. Build it with palyra() of text/cli. */
 export function CopyAsCli({ command }: { command: string }) {
   return <Copy text={command} label="Copy as CLI" />;
 }
 
-/** An id or digest, shortened in the middle, whole in the tooltip and in the clipboard. */
+/** An id or digest, shortened in the middle; the tooltip and the clipboard have the full value. */
 export function Id({ id, keep = 14 }: { id: string; keep?: number }) {
   const short = id.length > keep + 8 ? `${id.slice(0, keep)}…${id.slice(-6)}` : id;
   return (

@@ -3,8 +3,8 @@ import type { ReactNode } from "react";
 import { Button } from "./Button";
 
 /**
- * A dialog: focus stays in it, Escape closes it, and it decides nothing by being closed.
- * Its ground is a plain element and not Radix's overlay, which would write a <style>.
+ * A dialog that traps the focus. Escape closes it, and closing has no side effect.
+ * The backdrop is a plain element, because Radix's overlay inserts a <style>.
  */
 export function Dialog({ open, onClose, title, description, children, wide }: {
   open: boolean;
@@ -28,7 +28,7 @@ export function Dialog({ open, onClose, title, description, children, wide }: {
                 {description !== undefined && <Radix.Description className="text-quiet">{description}</Radix.Description>}
               </div>
               <Radix.Close asChild>
-                <Button look="bare" size="small" aria-label="Close">
+                <Button variant="bare" size="small" aria-label="Close">
                   ✕
                 </Button>
               </Radix.Close>

@@ -27,14 +27,14 @@ export interface DiffFile {
   hunks: readonly DiffHunk[];
 }
 
-const most = 1000;
+const initialLines = 1000;
 
-/** Changes of files as a diff, with the lines' numbers and a link to each hunk. */
+/** File changes as a diff, with line numbers and a link to each hunk. */
 export function Diff({ files }: { files: readonly DiffFile[] }) {
   return (
     <div className="flex flex-col gap-3">
       {files.map((file, i) => (
-        // The files of one diff have no other identity than their place.
+        // The index is the only identity of a file in a diff.
         <File key={i} file={file} at={i} />
       ))}
     </div>
@@ -42,11 +42,11 @@ export function Diff({ files }: { files: readonly DiffFile[] }) {
 }
 
 function File({ file, at }: { file: DiffFile; at: number }) {
-  const [shown, setShown] = useState(most);
+  const [visibleLines, setVisibleLines] = useState(initialLines);
   const lines = file.hunks.reduce((n, hunk) => n + hunk.lines.length, 0);
-  const plus = file.hunks.reduce((n, hunk) => n + hunk.lines.filter((line) => line.kind === "+").length, 0);
-  const minus = file.hunks.reduce((n, hunk) => n + hunk.lines.filter((line) => line.kind === "-").length, 0);
-  const parts = within(file.hunks, shown);
+  const added = file.hunks.reduce((n, hunk) => n + hunk.lines.filter((line) => line.kind === "+").length, 0);
+  const removed = file.hunks.reduce((n, hunk) => n + hunk.lines.filter((line) => line.kind === "-").length, 0);
+  const parts = firstLines(file.hunks, visibleLines);
   return (
     <section aria-label={`Changes of ${file.path}`} className="overflow-hidden rounded-lg border border-line">
       <header className="flex flex-wrap items-center gap-2 border-b border-line bg-panel px-3 py-1.5 text-sm">
@@ -63,19 +63,19 @@ function File({ file, at }: { file: DiffFile; at: number }) {
           </Badge>
         )}
         <span className="ml-auto whitespace-nowrap text-quiet">
-          {plus} added, {minus} removed
+          {added} added, {removed} removed
         </span>
       </header>
-      {file.binary && <p className="px-3 py-2 text-quiet">The contents are no text and are not shown.</p>}
+      {file.binary && <p className="px-3 py-2 text-quiet">The contents are binary and are not displayed.</p>}
       <div className="overflow-x-auto" tabIndex={0} role="region" aria-label={`Diff of ${file.path}`}>
         <table className="w-full border-collapse font-mono text-sm">
           <tbody>{parts.map(({ hunk, from }) => hunkRows(hunk, `change-${at}-${from}`))}</tbody>
         </table>
       </div>
-      {lines > shown && (
+      {lines > visibleLines && (
         <p className="border-t border-line p-2">
-          <Button size="small" onClick={() => setShown(shown + 5 * most)}>
-            Show more of {(lines - shown).toLocaleString()} lines that follow
+          <Button size="small" onClick={() => setVisibleLines(visibleLines + 5 * initialLines)}>
+            Show more ({(lines - visibleLines).toLocaleString()} lines left)
           </Button>
         </p>
       )}
@@ -83,8 +83,8 @@ function File({ file, at }: { file: DiffFile; at: number }) {
   );
 }
 
-// The first lines of the hunks, so many in all.
-function within(hunks: readonly DiffHunk[], lines: number): { hunk: DiffHunk; from: number }[] {
+// Returns the first lines of the hunks, up to a total number.
+function firstLines(hunks: readonly DiffHunk[], lines: number): { hunk: DiffHunk; from: number }[] {
   const parts: { hunk: DiffHunk; from: number }[] = [];
   let rest = lines;
   for (const [from, hunk] of hunks.entries()) {

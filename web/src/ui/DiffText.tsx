@@ -3,26 +3,26 @@ import { Button } from "./Button";
 import { cx } from "./cx";
 import { Untrusted } from "./Untrusted";
 
-const most = 1000;
+const initialLines = 1000;
 
-/** A diff that is text, in git's form: each line by its sign, which is said in the text itself. */
+/** A diff in git's text form, coloured by the sign of each line. */
 export function DiffText({ text, label }: { text: string; label: string }) {
-  const [shown, setShown] = useState(most);
+  const [visibleLines, setVisibleLines] = useState(initialLines);
   const lines = text.replace(/\n$/, "").split("\n");
   return (
     <div className="overflow-hidden rounded-lg border border-line">
       <div className="overflow-x-auto py-1 font-mono text-sm" tabIndex={0} role="region" aria-label={label}>
-        {lines.slice(0, shown).map((line, i) => (
-          // The lines of one text have no other identity than their place.
+        {lines.slice(0, visibleLines).map((line, i) => (
+          // The index is the only identity of a line.
           <div key={i} className={cx("min-h-6 px-3 break-all whitespace-pre-wrap", tone(line))}>
             <Untrusted text={line} />
           </div>
         ))}
       </div>
-      {lines.length > shown && (
+      {lines.length > visibleLines && (
         <p className="border-t border-line p-2">
-          <Button size="small" onClick={() => setShown(shown + 5 * most)}>
-            Show more of {(lines.length - shown).toLocaleString()} lines that follow
+          <Button size="small" onClick={() => setVisibleLines(visibleLines + 5 * initialLines)}>
+            Show more ({(lines.length - visibleLines).toLocaleString()} lines left)
           </Button>
         </p>
       )}

@@ -7,15 +7,15 @@ import { Dialog } from "./Dialog";
 import { Select } from "./Field";
 import { ErrorState } from "./State";
 import type { ExportForm } from "./save";
-import { exportForms, fileName, gathered, save } from "./save";
+import { exportForms, fileName, collect, save } from "./save";
 
-/** A button that takes a copy of records, in the forms that `palyra` writes. Who took it is in the journal. */
-export function Export({ what, needs, says, command, read }: {
-  /** What is exported, which is also the beginning of the file's name: "journal". */
-  what: string;
+/** A button that exports records in the formats of `palyra`. The journal records each export and its caller. */
+export function Export({ noun, needs, description, command, read }: {
+  /** The noun for the records, also the prefix of the file name: "journal". */
+  noun: string;
   needs: string;
-  /** What is in the copy. */
-  says: string;
+  /** The contents of the export. */
+  description: string;
   command: (form: ExportForm) => string;
   read: (form: ExportForm, signal: AbortSignal) => AsyncIterable<{ data: Uint8Array }>;
 }) {
@@ -23,47 +23,47 @@ export function Export({ what, needs, says, command, read }: {
   const [form, setForm] = useState<ExportForm>("ndjson");
   const [bytes, setBytes] = useState(0);
   const abort = useRef<AbortController>(undefined);
-  const copy = useMutation({
+  const exportFile = useMutation({
     mutationFn: async () => {
       abort.current = new AbortController();
       setBytes(0);
-      const whole = await gathered(read(form, abort.current.signal), setBytes);
-      save(new Blob([whole], { type: exportForms[form].type }), fileName(what, form, new Date()));
-      announce(`The ${what} is saved.`);
+      const whole = await collect(read(form, abort.current.signal), setBytes);
+      save(new Blob([whole], { type: exportForms[form].type }), fileName(noun, form, new Date()));
+      announce(`The ${noun} is saved.`);
     },
   });
   const close = () => {
     abort.current?.abort();
     setOpen(false);
-    copy.reset();
+    exportFile.reset();
   };
   return (
     <>
       <Button size="small" needs={needs} onClick={() => setOpen(true)}>
         Export
       </Button>
-      <Dialog open={open} onClose={close} title={`Export the ${what}`}>
+      <Dialog open={open} onClose={close} title={`Export the ${noun}`}>
         <form
           className="flex flex-col gap-3"
           onSubmit={(event) => {
             event.preventDefault();
-            if (!copy.isPending) copy.mutate();
+            if (!exportFile.isPending) exportFile.mutate();
           }}
         >
-          <p>{says}</p>
-          <Select label="As" value={form} options={Object.entries(exportForms).map(([value, { label }]) => ({ value, label }))} onChange={(event) => setForm(event.target.value as ExportForm)} />
+          <p>{description}</p>
+          <Select label="Format" value={form} options={Object.entries(exportForms).map(([value, { label }]) => ({ value, label }))} onChange={(event) => setForm(event.target.value as ExportForm)} />
           <div role="status">
-            {copy.isPending && <p>{(bytes / 1e6).toFixed(1)} MB so far…</p>}
-            {copy.isSuccess && <p>{(bytes / 1e6).toFixed(1)} MB are saved where this browser puts downloads.</p>}
-            {copy.isError && <ErrorState error={copy.error} />}
+            {exportFile.isPending && <p>{(bytes / 1e6).toFixed(1)} MB received…</p>}
+            {exportFile.isSuccess && <p>{(bytes / 1e6).toFixed(1)} MB saved to the browser's download folder.</p>}
+            {exportFile.isError && <ErrorState error={exportFile.error} />}
           </div>
           <div className="flex flex-wrap items-center justify-end gap-2">
             <span className="mr-auto">
               <CopyAsCli command={command(form)} />
             </span>
-            <Button onClick={close}>{copy.isSuccess ? "Done" : "Leave it"}</Button>
-            <Button type="submit" look="primary" needs={needs} off={copy.isPending ? "It is on its way." : undefined}>
-              Save the file
+            <Button onClick={close}>{exportFile.isSuccess ? "Done" : "Cancel"}</Button>
+            <Button type="submit" variant="primary" needs={needs} disabledReason={exportFile.isPending ? "In progress." : undefined}>
+              Save file
             </Button>
           </div>
         </form>

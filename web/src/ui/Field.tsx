@@ -2,9 +2,9 @@ import type { InputHTMLAttributes, ReactNode, Ref, SelectHTMLAttributes, Textare
 import { useId } from "react";
 import { cx } from "./cx";
 
-const look = "w-full rounded-md border border-edge bg-page px-2.5 py-1.5 text-ink placeholder:text-quiet";
+const fieldClasses = "w-full rounded-md border border-edge bg-page px-2.5 py-1.5 text-ink placeholder:text-quiet";
 
-function Labelled({ id, label, hint, children }: { id: string; label: string; hint: string | undefined; children: ReactNode }) {
+function LabelledField({ id, label, hint, children }: { id: string; label: string; hint: string | undefined; children: ReactNode }) {
   return (
     <div>
       <label htmlFor={id} className="mb-1 block text-sm font-medium">
@@ -20,42 +20,42 @@ function Labelled({ id, label, hint, children }: { id: string; label: string; hi
   );
 }
 
-interface Common {
+interface FieldProps {
   label: string;
   hint?: string | undefined;
 }
 
-export function TextField({ label, hint, className, ref, ...rest }: Common & InputHTMLAttributes<HTMLInputElement> & { ref?: Ref<HTMLInputElement> }) {
+export function TextField({ label, hint, className, ref, ...rest }: FieldProps & InputHTMLAttributes<HTMLInputElement> & { ref?: Ref<HTMLInputElement> }) {
   const id = useId();
   return (
-    <Labelled id={id} label={label} hint={hint}>
-      <input id={id} ref={ref} type="text" autoComplete="off" spellCheck={false} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(look, className)} />
-    </Labelled>
+    <LabelledField id={id} label={label} hint={hint}>
+      <input id={id} ref={ref} type="text" autoComplete="off" spellCheck={false} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(fieldClasses, className)} />
+    </LabelledField>
   );
 }
 
-export function TextArea({ label, hint, className, ref, ...rest }: Common & TextareaHTMLAttributes<HTMLTextAreaElement> & { ref?: Ref<HTMLTextAreaElement> }) {
+export function TextArea({ label, hint, className, ref, ...rest }: FieldProps & TextareaHTMLAttributes<HTMLTextAreaElement> & { ref?: Ref<HTMLTextAreaElement> }) {
   const id = useId();
   return (
-    <Labelled id={id} label={label} hint={hint}>
-      <textarea id={id} ref={ref} rows={3} spellCheck={false} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(look, className)} />
-    </Labelled>
+    <LabelledField id={id} label={label} hint={hint}>
+      <textarea id={id} ref={ref} rows={3} spellCheck={false} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(fieldClasses, className)} />
+    </LabelledField>
   );
 }
 
-/** A choice; the browser's own, for Radix's Select writes a <style>. */
-export function Select({ label, hint, options, className, ...rest }: Common & SelectHTMLAttributes<HTMLSelectElement> & { options: readonly { value: string; label: string }[] }) {
+/** A native select, because Radix's Select inserts a <style>. */
+export function Select({ label, hint, options, className, ...rest }: FieldProps & SelectHTMLAttributes<HTMLSelectElement> & { options: readonly { value: string; label: string }[] }) {
   const id = useId();
   return (
-    <Labelled id={id} label={label} hint={hint}>
-      <select id={id} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(look, className)}>
+    <LabelledField id={id} label={label} hint={hint}>
+      <select id={id} aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...rest} className={cx(fieldClasses, className)}>
         {options.map((option) => (
           <option key={option.value} value={option.value}>
             {option.label}
           </option>
         ))}
       </select>
-    </Labelled>
+    </LabelledField>
   );
 }
 

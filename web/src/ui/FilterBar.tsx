@@ -1,31 +1,31 @@
 import { useRef, useState } from "react";
 import { useKeys } from "../shell/keys";
-import { plain } from "../text/visible";
+import { visibleText } from "../text/visible";
 import { Button } from "./Button";
 import { Dialog } from "./Dialog";
 import { Select, TextField } from "./Field";
 import type { Facet, Filter, Term } from "./filter";
-import { addTerm, formatFilter, parseFilter } from "./filter";
+import { mergeTerm, formatFilter, parseFilter } from "./filter";
 import { Menu, MenuItem, MenuLabel } from "./Menu";
-import { useSaved } from "./saved";
+import { useSavedFilters } from "./savedFilters";
 
 /**
- * The filter of a screen, always in sight: a line to type (/ goes there), a chip for each
- * term that turns between "is" and "is not", and filters saved by name, of which one may
- * be the default. Keep the line in the address with useQueryParam("q").
+ * The filter of a screen: a text field (focus with /), a chip for each term that toggles
+ * between "is" and "is not", and named saved filters, one of which can be the default.
+ * Keep the filter text in the address with useQueryParam("q").
  */
 export function FilterBar({ screen, facets, line, onChange }: { screen: string; facets: readonly Facet[]; line: string; onChange: (line: string) => void }) {
   const filter = parseFilter(line, facets);
   const input = useRef<HTMLInputElement>(null);
-  const [typed, setTyped] = useState<string | undefined>(undefined);
-  const [adding, setAdding] = useState(false);
+  const [draft, setDraft] = useState<string | undefined>(undefined);
+  const [isAdding, setIsAdding] = useState(false);
   useKeys([
-    { key: "/", says: "Filter", run: () => input.current?.focus() },
-    { key: "Esc", says: "Leave the filter as it was, while it is typed" },
+    { key: "/", description: "Filter", run: () => input.current?.focus() },
+    { key: "Esc", description: "Discard the changes to the filter" },
   ]);
   const change = (terms: readonly Term[]) => onChange(formatFilter(terms));
   const drop = (at: number) => change(filter.terms.filter((_, i) => i !== at));
-  const turn = (at: number) => change(filter.terms.map((t, i) => (i === at ? { ...t, exclude: !t.exclude } : t)));
+  const invert = (at: number) => change(filter.terms.map((t, i) => (i === at ? { ...t, exclude: !t.exclude } : t)));
   return (
     <div className="flex flex-col gap-2">
       <form
@@ -33,8 +33,8 @@ export function FilterBar({ screen, facets, line, onChange }: { screen: string; 
         className="flex flex-wrap items-center gap-2"
         onSubmit={(event) => {
           event.preventDefault();
-          if (typed !== undefined) onChange(typed.trim());
-          setTyped(undefined);
+          if (draft !== undefined) onChange(draft.trim());
+          setDraft(undefined);
         }}
       >
         <input
@@ -44,43 +44,43 @@ export function FilterBar({ screen, facets, line, onChange }: { screen: string; 
           placeholder={`Filter: ${facets[0]?.id ?? "tool"}:… ${facets[1]?.onlyInclude === true ? "" : "-"}${facets[1]?.id ?? "severity"}:…`}
           spellCheck={false}
           autoComplete="off"
-          value={typed ?? line}
-          onChange={(event) => setTyped(event.target.value)}
+          value={draft ?? line}
+          onChange={(event) => setDraft(event.target.value)}
           onKeyDown={(event) => {
             if (event.key === "Escape") {
-              setTyped(undefined);
+              setDraft(undefined);
               input.current?.blur();
             }
           }}
           className="min-w-40 flex-1 rounded-md border border-edge bg-page px-2.5 py-1.5 font-mono text-sm text-ink placeholder:text-quiet"
         />
-        <Button size="small" onClick={() => setAdding(true)}>
+        <Button size="small" onClick={() => setIsAdding(true)}>
           Add filter
         </Button>
         <SavedFilters screen={screen} line={line} onChange={onChange} />
       </form>
       {filter.terms.length > 0 && (
-        <ul aria-label="Filters in force" className="flex flex-wrap gap-1.5">
+        <ul aria-label="Active filters" className="flex flex-wrap gap-1.5">
           {filter.terms.map((term, i) => (
-            <Chip key={`${term.facet}${term.exclude}`} term={term} facets={facets} onTurn={() => turn(i)} onDrop={() => drop(i)} />
+            <Chip key={`${term.facet}${term.exclude}`} term={term} facets={facets} onInvert={() => invert(i)} onDrop={() => drop(i)} />
           ))}
           <li>
-            <Button size="small" look="bare" onClick={() => onChange("")}>
+            <Button size="small" variant="bare" onClick={() => onChange("")}>
               Clear all
             </Button>
           </li>
         </ul>
       )}
       <Problems filter={filter} />
-      {adding && (
+      {isAdding && (
         <AddFilter
           facets={facets}
-          onClose={() => setAdding(false)}
+          onClose={() => setIsAdding(false)}
           onAdd={(term) => {
             const terms = filter.terms.map((t) => ({ ...t }));
-            addTerm(terms, term);
+            mergeTerm(terms, term);
             change(terms);
-            setAdding(false);
+            setIsAdding(false);
           }}
         />
       )}
@@ -92,12 +92,12 @@ function Problems({ filter }: { filter: Filter }) {
   if (filter.problems.length === 0) return null;
   return (
     <p role="alert" className="text-sm text-bad">
-      {filter.problems.map(plain).join("; ")}
+      {filter.problems.map(visibleText).join("; ")}
     </p>
   );
 }
 
-function Chip({ term, facets, onTurn, onDrop }: { term: Term; facets: readonly Facet[]; onTurn: () => void; onDrop: () => void }) {
+function Chip({ term, facets, onInvert, onDrop }: { term: Term; facets: readonly Facet[]; onInvert: () => void; onDrop: () => void }) {
   const facet = facets.find((f) => f.id === term.facet);
   const label = facet?.label ?? term.facet;
   const sense = term.exclude ? "is not" : "is";
@@ -107,12 +107,12 @@ function Chip({ term, facets, onTurn, onDrop }: { term: Term; facets: readonly F
       {facet?.onlyInclude === true ? (
         <span>{sense}</span>
       ) : (
-        <Button look="bare" size="small" onClick={onTurn} aria-label={`${label} ${sense}: turn round`}>
+        <Button variant="bare" size="small" onClick={onInvert} aria-label={`${label} ${sense}: invert`}>
           {sense}
         </Button>
       )}
-      <span className="truncate font-mono">{term.values.map(plain).join(" or ")}</span>
-      <Button look="bare" size="small" onClick={onDrop} aria-label={`Remove the filter ${label}`}>
+      <span className="truncate font-mono">{term.values.map(visibleText).join(" or ")}</span>
+      <Button variant="bare" size="small" onClick={onDrop} aria-label={`Remove the filter ${label}`}>
         ✕
       </Button>
     </li>
@@ -124,19 +124,19 @@ function AddFilter({ facets, onAdd, onClose }: { facets: readonly Facet[]; onAdd
   const [sense, setSense] = useState("is");
   const [value, setValue] = useState("");
   const facet = facets.find((f) => f.id === id);
-  const chosen = facet?.values === undefined ? value.trim() : value || (facet.values[0] ?? "");
-  const wrong = chosen === "" ? undefined : facet?.check?.(chosen);
+  const newValue = facet?.values === undefined ? value.trim() : value || (facet.values[0] ?? "");
+  const problem = newValue === "" ? undefined : facet?.check?.(newValue);
   return (
     <Dialog open onClose={onClose} title="Add a filter">
       <form
         className="flex flex-col gap-3"
         onSubmit={(event) => {
           event.preventDefault();
-          if (chosen !== "" && wrong === undefined) onAdd({ facet: id, exclude: sense === "not" && facet?.onlyInclude !== true, values: [chosen] });
+          if (newValue !== "" && problem === undefined) onAdd({ facet: id, exclude: sense === "not" && facet?.onlyInclude !== true, values: [newValue] });
         }}
       >
         <Select
-          label="What"
+          label="Field"
           value={id}
           options={facets.map((f) => ({ value: f.id, label: f.label }))}
           onChange={(event) => {
@@ -146,7 +146,7 @@ function AddFilter({ facets, onAdd, onClose }: { facets: readonly Facet[]; onAdd
         />
         {facet?.onlyInclude !== true && (
           <Select
-            label="How"
+            label="Condition"
             value={sense}
             options={[
               { value: "is", label: "is" },
@@ -156,12 +156,12 @@ function AddFilter({ facets, onAdd, onClose }: { facets: readonly Facet[]; onAdd
           />
         )}
         {facet?.values === undefined ? (
-          <TextField label="Value" value={value} hint={wrong} onChange={(event) => setValue(event.target.value)} />
+          <TextField label="Value" value={value} hint={problem} onChange={(event) => setValue(event.target.value)} />
         ) : (
-          <Select label="Value" value={chosen} options={facet.values.map((v) => ({ value: v, label: v }))} onChange={(event) => setValue(event.target.value)} />
+          <Select label="Value" value={newValue} options={facet.values.map((v) => ({ value: v, label: v }))} onChange={(event) => setValue(event.target.value)} />
         )}
         <div className="flex justify-end">
-          <Button look="primary" type="submit" off={chosen === "" ? "Give a value." : wrong}>
+          <Button variant="primary" type="submit" disabledReason={newValue === "" ? "Enter a value." : problem}>
             Add
           </Button>
         </div>
@@ -171,39 +171,39 @@ function AddFilter({ facets, onAdd, onClose }: { facets: readonly Facet[]; onAdd
 }
 
 function SavedFilters({ screen, line, onChange }: { screen: string; line: string; onChange: (line: string) => void }) {
-  const saved = useSaved(screen);
-  const [naming, setNaming] = useState(false);
+  const saved = useSavedFilters(screen);
+  const [isNaming, setIsNaming] = useState(false);
   const [name, setName] = useState("");
-  const here = saved.filters.find((f) => f.line === line);
+  const current = saved.filters.find((f) => f.line === line);
   return (
     <>
       <Menu button={<Button size="small">Saved filters</Button>}>
-        {saved.filters.length === 0 && <MenuLabel>None is saved yet</MenuLabel>}
+        {saved.filters.length === 0 && <MenuLabel>No saved filters</MenuLabel>}
         {saved.filters.map((f) => (
           <MenuItem key={f.name} onSelect={() => onChange(f.line)}>
-            {plain(f.name)}
+            {visibleText(f.name)}
             {f.name === saved.byDefault && <span className="text-sm text-quiet">default</span>}
           </MenuItem>
         ))}
-        {here === undefined && line !== "" && <MenuItem onSelect={() => setNaming(true)}>Save this filter…</MenuItem>}
-        {here !== undefined && here.name !== saved.byDefault && <MenuItem onSelect={() => saved.setDefault(here.name)}>Make “{plain(here.name)}” the default</MenuItem>}
-        {here?.name === saved.byDefault && saved.byDefault !== "" && <MenuItem onSelect={() => saved.setDefault("")}>Have no default</MenuItem>}
-        {here !== undefined && <MenuItem onSelect={() => saved.remove(here.name)}>Forget “{plain(here.name)}”</MenuItem>}
+        {current === undefined && line !== "" && <MenuItem onSelect={() => setIsNaming(true)}>Save this filter…</MenuItem>}
+        {current !== undefined && current.name !== saved.byDefault && <MenuItem onSelect={() => saved.setDefault(current.name)}>Make “{visibleText(current.name)}” the default</MenuItem>}
+        {current?.name === saved.byDefault && saved.byDefault !== "" && <MenuItem onSelect={() => saved.setDefault("")}>Clear the default</MenuItem>}
+        {current !== undefined && <MenuItem onSelect={() => saved.remove(current.name)}>Delete “{visibleText(current.name)}”</MenuItem>}
       </Menu>
-      <Dialog open={naming} onClose={() => setNaming(false)} title="Save this filter" description="It is kept in this browser.">
+      <Dialog open={isNaming} onClose={() => setIsNaming(false)} title="Save this filter" description="The filter is saved in this browser.">
         <form
           className="flex flex-col gap-3"
           onSubmit={(event) => {
             event.preventDefault();
             if (name.trim() === "") return;
             saved.add(name.trim(), line);
-            setNaming(false);
+            setIsNaming(false);
             setName("");
           }}
         >
           <TextField label="Name" value={name} maxLength={60} onChange={(event) => setName(event.target.value)} />
           <div className="flex justify-end">
-            <Button look="primary" type="submit" off={name.trim() === "" ? "Give a name." : undefined}>
+            <Button variant="primary" type="submit" disabledReason={name.trim() === "" ? "Enter a name." : undefined}>
               Save
             </Button>
           </div>

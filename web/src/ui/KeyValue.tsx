@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** Names with their values. A value of undefined, null, false or "" leaves the row out. */
+/** A list of names and values. A row whose value is undefined, null, false or "" is omitted. */
 export function KeyValue({ rows }: { rows: readonly (readonly [string, ReactNode])[] }) {
   return (
     <dl className="grid grid-cols-1 gap-x-6 gap-y-1.5 sm:grid-cols-[minmax(8rem,max-content)_1fr]">

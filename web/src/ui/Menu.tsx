@@ -1,7 +1,7 @@
 import { DropdownMenu as Radix } from "radix-ui";
 import type { ReactNode } from "react";
 
-/** A menu under a button. Not modal: Radix's modal menus write a <style>. */
+/** A menu under a button. It is not modal, because Radix's modal menus insert a <style>. */
 export function Menu({ button, children, align = "end" }: { button: ReactNode; children: ReactNode; align?: "start" | "end" }) {
   return (
     <Radix.Root modal={false}>

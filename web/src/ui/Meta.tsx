@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { Children, Fragment } from "react";
 
-/** The second line of a row in a list: what else there is to know, cut at its end where it does not fit. */
+/** The second line of a list row: secondary values, truncated at the end. */
 export function Meta({ children }: { children: ReactNode }) {
   return (
     <span className="block truncate text-sm text-quiet">

@@ -3,7 +3,7 @@ import { failure } from "../api/errors";
 import { Button } from "./Button";
 import { Untrusted } from "./Untrusted";
 
-/** Nothing is there, and what would change that. */
+/** The state of an empty list, with a hint on how to add entries. */
 export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div data-empty="" className="rounded-lg border border-dashed border-edge px-4 py-10 text-center">
@@ -13,7 +13,7 @@ export function EmptyState({ title, children }: { title: string; children?: Reac
   );
 }
 
-/** What went wrong, by reason code, and what to do next. */
+/** An error with its message, remedy and reason code. */
 export function ErrorState({ error, retry }: { error: unknown; retry?: () => void }) {
   const f = failure(error);
   return (
@@ -23,7 +23,7 @@ export function ErrorState({ error, retry }: { error: unknown; retry?: () => voi
       </p>
       {f.remedy !== "" && (
         <p className="mt-1">
-          <Words text={f.remedy} />
+          <CommandText text={f.remedy} />
         </p>
       )}
       <div className="mt-2 flex flex-wrap items-center gap-3 text-sm">
@@ -38,7 +38,7 @@ export function ErrorState({ error, retry }: { error: unknown; retry?: () => voi
   );
 }
 
-/** Something is on its way. */
+/** The state while data is loading. */
 export function Loading({ what }: { what: string }) {
   return (
     <p role="status" className="px-1 py-6 text-quiet">
@@ -47,7 +47,7 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-/** A note above other things. */
+/** A notice above other content. */
 export function Notice({ tone = "plain", children }: { tone?: "plain" | "good" | "warn" | "bad"; children: ReactNode }) {
   const tones = {
     plain: "border-line bg-panel",
@@ -58,10 +58,10 @@ export function Notice({ tone = "plain", children }: { tone?: "plain" | "good" |
   return <div className={`rounded-lg border px-3 py-2 ${tones[tone]}`}>{children}</div>;
 }
 
-/** Words of the gateway, in which commands stand between backticks. */
-export function Words({ text }: { text: string }) {
+/** Text of the gateway, with commands between backticks. */
+export function CommandText({ text }: { text: string }) {
   return text.split("`").map((part, i, all) =>
-    // An odd one is between two backticks; parts have no other identity than their place.
+    // A part with an odd index is between two backticks. The index is the only identity of a part.
     i % 2 === 1 && i < all.length - 1 ? (
       <code key={i} className="font-mono">
         <Untrusted text={part} />
@@ -72,8 +72,8 @@ export function Words({ text }: { text: string }) {
   );
 }
 
-/** Points under a heading; nothing where there are none. */
-export function Points({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
+/** A list of points under a heading; renders nothing if the list is empty. */
+export function PointList({ tone, title, texts }: { tone: "plain" | "warn" | "bad"; title: string; texts: readonly string[] }) {
   if (texts.length === 0) return null;
   return (
     <Notice tone={tone}>
@@ -81,7 +81,7 @@ export function Points({ tone, title, texts }: { tone: "plain" | "warn" | "bad";
       <ul className="list-disc pl-5">
         {texts.map((text) => (
           <li key={text}>
-            <Words text={text} />
+            <CommandText text={text} />
           </li>
         ))}
       </ul>

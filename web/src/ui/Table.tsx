@@ -8,61 +8,61 @@ import { cx } from "./cx";
 export interface Column<Row> {
   id: string;
   label: string;
-  /** Its width and where it is shown: "w-32 max-md:hidden". One column has "grow". */
+  /** The width and the visibility: "w-32 max-md:hidden". One column has "grow". */
   className: string;
   cell: (row: Row) => ReactNode;
 }
 
-// Narrower than this, a row has two lines: what it is about, and the rest of it.
-const enough = 480;
-const line = 28;
+// Below this width a row has two lines: the main column, and the other columns.
+const wideEnough = 480;
+const extraLineHeight = 28;
 
 /**
- * Rows of one height, of which only those in sight are laid out. j and k (or the arrows)
- * move, Enter opens; the row in focus stays laid out wherever the reader scrolls.
+ * A virtualised table with rows of equal height. j, k and the arrow keys move, Enter opens.
+ * The focused row stays rendered while the user scrolls.
  */
-export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44, end, onEnd, dim, lead, marked }: {
+export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44, end, onEnd, isDimmed, leadCell, openKey }: {
   label: string;
   rows: readonly Row[];
   columns: readonly Column<Row>[];
   rowKey: (row: Row) => string;
-  /** Where a row leads; its first "grow" cell is the link. */
+  /** The target of a row; its "grow" cell is the link. */
   href?: (row: Row) => string;
   rowHeight?: number;
-  /** Shown below the last row: that more is loading, or that there is no more. */
+  /** The content below the last row: loading, or the end of the list. */
   end?: ReactNode;
-  /** Called when the last rows come in sight. */
+  /** Called when the last rows become visible. */
   onEnd?: () => void;
-  /** Rows that no longer need anybody. */
-  dim?: (row: Row) => boolean;
-  /** The key of the row that is open elsewhere. */
-  marked?: string;
-  /** A cell before the others, with a control of its own: a checkbox. */
-  lead?: (row: Row) => ReactNode;
+  /** Whether a row needs no further action. */
+  isDimmed?: (row: Row) => boolean;
+  /** The key of the row whose detail is open. */
+  openKey?: string;
+  /** The first cell, with its own control: a checkbox. */
+  leadCell?: (row: Row) => ReactNode;
 }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setCurrent] = useState<string | undefined>(undefined);
   const [narrow, setNarrow] = useState(false);
   const go = useGo();
   const at = current === undefined ? -1 : rows.findIndex((row) => rowKey(row) === current);
-  // eslint-disable-next-line react-hooks/incompatible-library -- the virtualizer is used in this component alone
+  // eslint-disable-next-line react-hooks/incompatible-library -- only this component uses the virtualizer
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight + (narrow ? line : 0),
+    estimateSize: () => rowHeight + (narrow ? extraLineHeight : 0),
     overscan: 8,
     getItemKey: (i) => {
       const row = rows[i];
       return row === undefined ? i : rowKey(row);
     },
     rangeExtractor: (range) => {
-      const inSight = defaultRangeExtractor(range);
-      return at < 0 || at >= rows.length || inSight.includes(at) ? inSight : [...inSight, at].sort((a, b) => a - b);
+      const visibleRows = defaultRangeExtractor(range);
+      return at < 0 || at >= rows.length || visibleRows.includes(at) ? visibleRows : [...visibleRows, at].sort((a, b) => a - b);
     },
   });
   useEffect(() => {
     if (scroller.current === null) return;
-    const watch = new ResizeObserver(([entry]) => setNarrow((entry?.contentRect.width ?? enough) < enough));
+    const watch = new ResizeObserver(([entry]) => setNarrow((entry?.contentRect.width ?? wideEnough) < wideEnough));
     watch.observe(scroller.current);
     return () => watch.disconnect();
   }, []);
@@ -70,11 +70,11 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
   useEffect(() => measure(), [narrow, rowHeight]);
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
-  const reached = useEffectEvent(() => onEnd?.());
-  const near = rows.length > 0 && last >= rows.length - 20;
+  const onReached = useEffectEvent(() => onEnd?.());
+  const isNearEnd = rows.length > 0 && last >= rows.length - 20;
   useEffect(() => {
-    if (near) reached();
-  }, [near, rows.length]);
+    if (isNearEnd) onReached();
+  }, [isNearEnd, rows.length]);
 
   const move = (by: number) => {
     const next = Math.min(rows.length - 1, Math.max(0, at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by));
@@ -82,24 +82,30 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
     if (row === undefined) return;
     setCurrent(rowKey(row));
     virtual.scrollToIndex(next);
-    requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(rowKey(row))}"] [data-main]`)?.focus());
+    const focusRow = () => {
+      const link = scroller.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(rowKey(row))}"] [data-main]`);
+      link?.focus();
+      return Boolean(link);
+    };
+    // A rendered row gets the focus at once, so that Enter right after j opens it. Others are rendered first.
+    if (!focusRow()) requestAnimationFrame(focusRow);
   };
   useKeys([
-    { key: "j", says: "Next row", run: () => move(1) },
-    { key: "k", says: "Row before", run: () => move(-1) },
-    { key: "↓ ↑", says: "Next row, row before, when a row has the focus" },
+    { key: "j", description: "Next row", run: () => move(1) },
+    { key: "k", description: "Previous row", run: () => move(-1) },
+    { key: "↓ ↑", description: "Next or previous row, if a row has the focus" },
     ...(href === undefined
       ? []
       : [
           {
             key: "o",
-            says: "Open the row",
+            description: "Open the row",
             run: () => {
               const row = rows[at];
               if (row !== undefined) go(href(row));
             },
           },
-          { key: "Enter", says: "Open the row that has the focus" },
+          { key: "Enter", description: "Open the focused row" },
         ]),
   ]);
 
@@ -119,9 +125,9 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
     >
       <div role="rowgroup" className={narrow ? "sr-only" : "border-b border-line bg-panel"}>
         <div role="row" aria-rowindex={1} className="flex items-center gap-3 px-3 py-1.5 text-sm text-quiet">
-          {lead !== undefined && (
+          {leadCell !== undefined && (
             <span role="columnheader" className="w-6 shrink-0">
-              <span className="sr-only">Chosen</span>
+              <span className="sr-only">Selected</span>
             </span>
           )}
           {columns.map((column) => (
@@ -142,21 +148,21 @@ export function Table<Row>({ label, rows, columns, rowKey, href, rowHeight = 44,
                 key={item.key}
                 role="row"
                 aria-rowindex={item.index + 2}
-                {...(key === marked ? { "aria-current": true as const } : {})}
+                {...(key === openKey ? { "aria-current": true as const } : {})}
                 data-row={key}
                 onFocus={() => setCurrent(key)}
                 style={{ height: item.size, transform: `translateY(${item.start}px)` }}
                 className={cx(
                   "absolute inset-x-0 top-0 flex items-center border-b border-line px-3",
                   narrow ? "flex-wrap content-center gap-x-3 gap-y-0.5" : "gap-3",
-                  narrow && lead !== undefined && "pl-11",
-                  key === marked ? "bg-hot" : key === current ? "bg-sunk" : "hover:bg-panel",
-                  dim?.(row) === true && "text-quiet",
+                  narrow && leadCell !== undefined && "pl-11",
+                  key === openKey ? "bg-hot" : key === current ? "bg-sunk" : "hover:bg-panel",
+                  isDimmed?.(row) === true && "text-quiet",
                 )}
               >
-                {lead !== undefined && (
+                {leadCell !== undefined && (
                   <span role="cell" className={narrow ? "absolute top-3 left-3" : "w-6 shrink-0"}>
-                    {lead(row)}
+                    {leadCell(row)}
                   </span>
                 )}
                 {columns.map((column, i) => (

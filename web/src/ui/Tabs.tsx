@@ -7,7 +7,7 @@ export interface Tab {
   content: ReactNode;
 }
 
-/** Tabs; keep the chosen one in the address (useQueryParam), so that the view has a permalink. */
+/** Tabs. Keep the selected tab in the address (useQueryParam), so that the view has a permalink. */
 export function Tabs({ tabs, value, onChange, label }: { tabs: readonly Tab[]; value: string; onChange: (id: string) => void; label: string }) {
   return (
     <Radix.Root value={value} onValueChange={onChange}>

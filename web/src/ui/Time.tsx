@@ -1,34 +1,34 @@
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { absolute, length, ms, relative } from "../text/time";
+import { formatAbsolute, formatDuration, toMillis, formatRelative } from "../text/time";
 import { useNow } from "./clock";
 import { cx } from "./cx";
 
-/** A moment: how long ago, and in full. */
+/** A time relative to now, optionally with the full date. */
 export function Time({ at, full }: { at: Timestamp | undefined; full?: boolean }) {
   const now = useNow();
-  const when = ms(at);
+  const when = toMillis(at);
   if (when === undefined) return <span className="text-quiet">never</span>;
   return (
-    <time dateTime={new Date(when).toISOString()} title={absolute(when)} className="whitespace-nowrap tabular-nums">
-      {relative(when, now)}
-      {full === true && <span className="whitespace-normal text-quiet"> · {absolute(when)}</span>}
+    <time dateTime={new Date(when).toISOString()} title={formatAbsolute(when)} className="whitespace-nowrap tabular-nums">
+      {formatRelative(when, now)}
+      {full === true && <span className="whitespace-normal text-quiet"> · {formatAbsolute(when)}</span>}
     </time>
   );
 }
 
-/** The time that is left, by the gateway's clock. With loud, less than half a minute is said aloud, once. */
-export function Countdown({ until, over = "expired", loud }: { until: Timestamp | undefined; over?: string; loud?: boolean }) {
+/** The remaining time by the gateway's clock. With loud, it announces once that less than half a minute is left. */
+export function Countdown({ until, expiredLabel = "expired", announce }: { until: Timestamp | undefined; expiredLabel?: string; announce?: boolean }) {
   const now = useNow();
-  const end = ms(until);
+  const end = toMillis(until);
   if (end === undefined) return null;
   const left = end - now;
   const late = left < 30_000;
   return (
     <span className="whitespace-nowrap">
-      <span {...(loud === true ? { role: "timer" } : {})} className={cx("tabular-nums", late && "font-semibold text-bad")}>
-        {left <= 0 ? over : `${length(left)} left`}
+      <span {...(announce === true ? { role: "timer" } : {})} className={cx("tabular-nums", late && "font-semibold text-bad")}>
+        {left <= 0 ? expiredLabel : `${formatDuration(left)} left`}
       </span>
-      {loud === true && (
+      {announce === true && (
         <span className="sr-only" role="alert">
           {left > 0 && late ? "Less than 30 seconds left." : ""}
         </span>

@@ -1,26 +1,26 @@
 import { useState } from "react";
-import { oneLine, visible } from "../text/visible";
+import { oneLine, makeVisible } from "../text/visible";
 import { Button } from "./Button";
 import { cx } from "./cx";
 
-// So much is laid out at once; the rest is a click away and never left out of the record.
-const shown = 20_000;
+// The number of characters rendered at first, and with each further click.
+const initialLength = 20_000;
 const step = 200_000;
 
 /**
- * Text that a model, a tool or a server wrote. It is never markup; characters that hide,
- * reorder or drive a terminal are seen as what they are; and it cannot reorder the text
- * around it. Every text that did not come from this gateway's own words goes through here.
+ * Text of a model, a tool or a server. It is never rendered as markup, invisible and control
+ * characters are made visible, and it cannot reorder the surrounding text. All text that is
+ * not the gateway's own MUST be rendered with this component.
  */
 export function Untrusted({ text, block, line, className }: {
   text: string;
-  /** As a block of wrapped, monospaced lines. */
+  /** Renders a block of wrapped, monospaced lines. */
   block?: boolean;
-  /** On one line of at most so many characters, for lists. */
+  /** Renders one line of at most this many characters, for lists. */
   line?: number;
   className?: string;
 }) {
-  const [most, setMost] = useState(shown);
+  const [limit, setLimit] = useState(initialLength);
   if (line !== undefined) {
     return (
       <bdi className={cx("font-mono whitespace-nowrap", className)} dir="ltr">
@@ -28,14 +28,14 @@ export function Untrusted({ text, block, line, className }: {
       </bdi>
     );
   }
-  const head = text.length > most ? text.slice(0, most) : text;
+  const head = text.length > limit ? text.slice(0, limit) : text;
   const pieces = (
     <bdi dir="ltr" className="[unicode-bidi:isolate-override]">
-      {visible(head).map((piece, i) =>
+      {makeVisible(head).map((piece, i) =>
         piece.name === undefined ? (
           piece.text
         ) : (
-          // The pieces of one text have no other identity than their place.
+          // The index is the only identity of a piece.
           <span key={i} role="img" aria-label={piece.name} title={piece.name} className="mx-px rounded-sm bg-warn-soft px-0.5 font-mono text-[0.8em] text-warn outline outline-warn">
             {piece.text}
           </span>
@@ -46,8 +46,8 @@ export function Untrusted({ text, block, line, className }: {
   const rest = text.length - head.length;
   const more = rest > 0 && (
     <span className="mt-2 block">
-      <Button size="small" onClick={() => setMost(most + step)}>
-        Show {Math.min(step, rest).toLocaleString()} more of {rest.toLocaleString()} characters that follow
+      <Button size="small" onClick={() => setLimit(limit + step)}>
+        Show {Math.min(step, rest).toLocaleString()} of {rest.toLocaleString()} more characters
       </Button>
     </span>
   );

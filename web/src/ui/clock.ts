@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 
-// One timer for every time on the page. What the gateway's clock says counts: skew is how
-// far it is ahead of this machine's.
+// One timer for all times on the page. Times follow the gateway's clock: skew is its offset
+// from the clock of this machine.
 let now = Date.now();
 let skew = 0;
 let timer: ReturnType<typeof setInterval> | undefined;
@@ -22,18 +22,18 @@ function watch(changed: () => void): () => void {
   };
 }
 
-/** The gateway's time, which moves once a second. */
+/** Returns the gateway's time, updated once a second. */
 export function useNow(): number {
   return useSyncExternalStore(watch, () => now);
 }
 
-/** Says what the gateway's clock was just now, in milliseconds. */
+/** Sets the current time of the gateway's clock, in milliseconds. */
 export function setGatewayTime(at: number): void {
   skew = at - Date.now();
   now = at;
 }
 
-/** The gateway's time at this moment. */
+/** Returns the gateway's current time. */
 export function gatewayNow(): number {
   return Date.now() + skew;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Facet } from "./filter";
-import { formatFilter, parseFilter, passes } from "./filter";
+import { formatFilter, parseFilter, matches } from "./filter";
 
 const facets: Facet[] = [
   { id: "tool", label: "Tool" },
@@ -18,21 +18,21 @@ test("inclusion, exclusion and several values at once", () => {
   expect(formatFilter(f.terms)).toBe("tool:process.run,http.fetch,echo -severity:low");
 });
 
-test("a value may hold anything", () => {
+test("values with special characters survive formatting and parsing", () => {
   const terms = [{ facet: "tool", exclude: true, values: ['a "b", c\\d', "e:f"] }];
   expect(parseFilter(formatFilter(terms), facets).terms).toEqual(terms);
 });
 
-test("what is not understood is said and filters nothing", () => {
+test("invalid terms are reported and do not filter", () => {
   const f = parseFilter("hello severity:huge -since:1h", facets);
   expect(f.terms).toEqual([]);
   expect(f.problems).toHaveLength(3);
 });
 
-test("what passes", () => {
+test("passes applies inclusion and exclusion", () => {
   const f = parseFilter("tool:a,b -severity:low", facets);
-  const thing = (tool: string, severity: string) => (facet: string) => (facet === "tool" ? [tool] : [severity]);
-  expect(passes(f, thing("a", "high"))).toBe(true);
-  expect(passes(f, thing("c", "high"))).toBe(false);
-  expect(passes(f, thing("a", "low"))).toBe(false);
+  const item = (tool: string, severity: string) => (facet: string) => (facet === "tool" ? [tool] : [severity]);
+  expect(matches(f, item("a", "high"))).toBe(true);
+  expect(matches(f, item("c", "high"))).toBe(false);
+  expect(matches(f, item("a", "low"))).toBe(false);
 });

@@ -1,24 +1,24 @@
-// How two texts differ, line by line.
+// A line-by-line comparison of two texts.
 import type { DiffHunk, DiffLine } from "./Diff";
 
-const around = 3;
-// So many pairs of lines are compared; of more, the one is shown as gone and the other as new.
-const pairs = 1_000_000;
+const contextLines = 3;
+// The maximum number of line pairs to compare. Above it, all old lines are removed and all new lines added.
+const maxPairs = 1_000_000;
 
-/** Texts by their lines as one hunk, with a few lines around what differs. */
-export function differences(was: readonly string[], is: readonly string[]): DiffHunk {
+/** Compares two texts and returns one hunk with a few lines of context. */
+export function diffLines(before: readonly string[], is: readonly string[]): DiffHunk {
   let head = 0;
-  while (head < was.length && head < is.length && was[head] === is[head]) head++;
+  while (head < before.length && head < is.length && before[head] === is[head]) head++;
   let tail = 0;
-  while (tail < was.length - head && tail < is.length - head && was[was.length - 1 - tail] === is[is.length - 1 - tail]) tail++;
-  const from = Math.max(0, head - around);
+  while (tail < before.length - head && tail < is.length - head && before[before.length - 1 - tail] === is[is.length - 1 - tail]) tail++;
+  const from = Math.max(0, head - contextLines);
   return {
     oldStart: from + 1,
     newStart: from + 1,
     lines: [
-      ...was.slice(from, head).map((text) => lineOf(" ", text)),
-      ...between(was.slice(head, was.length - tail), is.slice(head, is.length - tail)),
-      ...is.slice(is.length - tail, is.length - tail + Math.min(tail, around)).map((text) => lineOf(" ", text)),
+      ...before.slice(from, head).map((text) => lineOf(" ", text)),
+      ...diffMiddle(before.slice(head, before.length - tail), is.slice(head, is.length - tail)),
+      ...is.slice(is.length - tail, is.length - tail + Math.min(tail, contextLines)).map((text) => lineOf(" ", text)),
     ],
   };
 }
@@ -27,10 +27,10 @@ function lineOf(kind: string, text: string): DiffLine {
   return { kind, text, noNewline: false };
 }
 
-// The lines that both have in the same order stay: as many as can be.
-function between(was: readonly string[], is: readonly string[]): DiffLine[] {
-  if (was.length * is.length > pairs) return [...was.map((text) => lineOf("-", text)), ...is.map((text) => lineOf("+", text))];
-  // common[i][j] is how many lines was from i on and is from j on have in common.
+// Keeps the longest common subsequence of lines.
+function diffMiddle(was: readonly string[], is: readonly string[]): DiffLine[] {
+  if (was.length * is.length > maxPairs) return [...was.map((text) => lineOf("-", text)), ...is.map((text) => lineOf("+", text))];
+  // common[i][j] is the length of the longest common subsequence of was[i:] and is[j:].
   const common = Array.from({ length: was.length + 1 }, () => new Uint32Array(is.length + 1));
   const at = (i: number, j: number) => common[i]?.[j] ?? 0;
   for (let i = was.length - 1; i >= 0; i--) {

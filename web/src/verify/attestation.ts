@@ -1,9 +1,9 @@
-// DSSE envelopes with the statement of what ran (docs/format/attestation.md).
+// Verification of attestations: DSSE envelopes with a statement (docs/format/attestation.md).
 import { base64, join, textOf, utf8 } from "./bytes";
 import { list, object, readCanonical, string } from "./canonical";
 import { Fault } from "./fault";
 import type { NotaryKey } from "./keyset";
-import { instant } from "./keyset";
+import { parseTime } from "./keyset";
 import type { Members } from "./members";
 import { statement as statementMembers } from "./members";
 import { verifyEd25519 } from "./note";
@@ -16,7 +16,7 @@ export interface Attestation {
   proposalId: string;
 }
 
-/** Proves one envelope with the notary's keys of a gateway. */
+/** Verifies an envelope with the notary keys of a gateway. */
 export async function verifyAttestation(value: unknown, keys: readonly NotaryKey[], gateway: string): Promise<Attestation> {
   const envelope = object(value, ["payload", "payloadType", "signatures"]);
   const [signature, ...more] = list(envelope.signatures, "signatures");
@@ -26,7 +26,7 @@ export async function verifyAttestation(value: unknown, keys: readonly NotaryKey
   const text = string(envelope.payload, "payload");
   const payload = text.length > maxEnvelope ? undefined : base64(text);
   const raw = base64(string(sig, "sig"));
-  if (payload === undefined || raw === undefined) throw new Fault("its payload or signature is not standard base64");
+  if (payload === undefined || raw === undefined) throw new Fault("payload or signature: not standard base64");
   const certified = keys.filter((key) => key.id === keyid);
   const [key] = certified;
   if (key === undefined) throw new Fault(`the key set has no key ${JSON.stringify(keyid)}`);
@@ -36,18 +36,18 @@ export async function verifyAttestation(value: unknown, keys: readonly NotaryKey
   checkMembers(statement, statementMembers, "statement");
   checkStatement(statement);
   if (statement.predicate.gateway !== gateway) throw new Fault(`it is of gateway ${JSON.stringify(statement.predicate.gateway)}, the key set is of ${JSON.stringify(gateway)}`);
-  checkTime(certified, instant(statement.predicate.times.attested_at, "times.attested_at"));
+  checkTime(certified, parseTime(statement.predicate.times.attested_at, "times.attested_at"));
   return { attestationId: statement.predicate.attestation_id, proposalId: statement.predicate.invocation.proposal_id };
 }
 
-/** Refusing a time after the retirement keeps a stolen old key from signing under today's date. */
+/** Refuses a time after the retirement of the key, so that a stolen old key cannot sign with a current date. */
 function checkTime(certified: readonly NotaryKey[], at: number): void {
   const valid = certified.find((key) => at >= key.from && at <= key.to);
-  if (valid === undefined) throw new Fault("it was signed when no certificate of the notary was valid");
+  if (valid === undefined) throw new Fault("it was signed at a time when no certificate of the notary was valid");
   if (valid.retiredAt !== undefined && at > valid.retiredAt) throw new Fault("it was signed after the key was retired");
 }
 
-// What is read of a statement; its members were proven, its values are compared.
+// The members of a statement that are checked here. checkMembers has verified their presence.
 interface Statement {
   _type: unknown;
   predicateType: unknown;
@@ -100,14 +100,14 @@ const states = ["unchanged", "committed", "discarded", "conflicted", "dry_run"];
 
 function checkStatement(s: Statement): void {
   const p = s.predicate;
-  if (s._type !== "https://in-toto.io/Statement/v1") throw new Fault("it is not an in-toto statement of version 1");
-  if (s.predicateType !== "https://palyra.dev/attestation/tool-execution/v1") throw new Fault("its predicate is of another type");
+  if (s._type !== "https://in-toto.io/Statement/v1") throw new Fault(`statement type is ${JSON.stringify(s._type)}, want "https://in-toto.io/Statement/v1"`);
+  if (s.predicateType !== "https://palyra.dev/attestation/tool-execution/v1") throw new Fault(`predicate type is ${JSON.stringify(s.predicateType)}, want "https://palyra.dev/attestation/tool-execution/v1"`);
   for (const id of [p.attestation_id, p.invocation.proposal_id]) if (typeof id !== "string" || !ulid.test(id)) throw new Fault(`${JSON.stringify(id)} is not a ULID`);
   for (const value of [p.gateway, p.invocation.decision_id, p.invocation.principal, p.invocation.tool, p.policy.version, p.executor.name, p.sandbox_enforcement, p.result.outcome])
-    if (typeof value !== "string" || value === "") throw new Fault("a member that every statement has is empty");
+    if (typeof value !== "string" || value === "") throw new Fault("a required member is missing");
   if (p.changes !== undefined && !states.includes(String(p.changes.state))) throw new Fault(`changes.state is ${JSON.stringify(p.changes.state)}`);
-  if (p.violations !== undefined && (p.violations.first.length === 0 || p.violations.count < p.violations.first.length)) throw new Fault("violations.count is not that of those listed");
-  if (p.journal !== undefined && (!(p.journal.size >= 0) || !isHex(p.journal.head_sha256))) throw new Fault("journal is not a head of a journal");
+  if (p.violations !== undefined && (p.violations.first.length === 0 || p.violations.count < p.violations.first.length)) throw new Fault(`violations.count is ${p.violations.count} and ${p.violations.first.length} are listed`);
+  if (p.journal !== undefined && (!(p.journal.size >= 0) || !isHex(p.journal.head_sha256))) throw new Fault(`journal is of size ${p.journal.size} with the head ${JSON.stringify(p.journal.head_sha256)}`);
   checkDigests(p);
   for (const layer of p.enforcement.requested ?? [])
     if (!(p.enforcement.applied ?? []).includes(layer) && !(p.enforcement.downgrades ?? []).some((line) => line === layer || line.startsWith(`${layer}:`) || line.startsWith(`${layer} `)))
@@ -130,6 +130,6 @@ function checkSubjects(s: Statement): void {
   const p = s.predicate;
   const want = [[`palyra:tool-call/${p.invocation.proposal_id}`, String(p.invocation.call_digest).replace("sha256:", "")]];
   for (const file of p.outputs.files ?? []) if (file.is !== "") want.push([`palyra:file/${file.workspace}/${file.path}`, String(file.is)]);
-  const got = s.subject.map((subject) => [subject.name, subject.digest.sha256]);
-  if (JSON.stringify(want) !== JSON.stringify(got)) throw new Fault("its subjects are not those that the predicate names");
+  const actualSubjects = s.subject.map((subject) => [subject.name, subject.digest.sha256]);
+  if (JSON.stringify(want) !== JSON.stringify(actualSubjects)) throw new Fault("the subjects differ from the predicate");
 }

@@ -1,4 +1,4 @@
-// Bytes and their texts. Everything that is decoded here has exactly one form.
+// Conversions between bytes and text. Decoding accepts only the canonical form.
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -9,7 +9,7 @@ export function utf8(text: string): Bytes {
   return encoder.encode(text);
 }
 
-/** Throws where the bytes are not UTF-8. */
+/** Decodes UTF-8; throws if the bytes are not valid UTF-8. */
 export function textOf(bytes: Uint8Array): string {
   return decoder.decode(bytes);
 }
@@ -24,7 +24,7 @@ export function hex(bytes: Uint8Array): string {
 
 const isHash = /^[0-9a-f]{64}$/;
 
-/** The 32 bytes of 64 lower-case hex digits, undefined where it is not that. */
+/** Decodes 64 lower-case hex digits to 32 bytes; returns undefined for other values. */
 export function hash(text: unknown): Bytes | undefined {
   if (typeof text !== "string" || !isHash.test(text)) return undefined;
   const out = new Uint8Array(32);
@@ -40,25 +40,25 @@ const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 const sextets = new Uint8Array(128).fill(255);
 for (let i = 0; i < 64; i++) sextets[alphabet.charCodeAt(i)] = i;
 
-/** Standard, padded base64 without anything else in it; undefined where it is not in that one form. */
+/** Decodes standard, padded base64; returns undefined if the text is not in canonical form. */
 export function base64(text: string): Bytes | undefined {
   if (text.length % 4 !== 0) return undefined;
   const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
   const out = new Uint8Array((text.length / 4) * 3 - padding);
   let bits = 0;
-  let held = 0;
+  let bitCount = 0;
   let at = 0;
   for (let i = 0; i < text.length - padding; i++) {
     const value = sextets[text.charCodeAt(i)] ?? 255;
     if (value === 255) return undefined;
     bits = ((bits << 6) | value) & 0xffff;
-    held += 6;
-    if (held < 8) continue;
-    held -= 8;
-    out[at++] = bits >>> held;
+    bitCount += 6;
+    if (bitCount < 8) continue;
+    bitCount -= 8;
+    out[at++] = bits >>> bitCount;
   }
-  // The bits that are left over are zero, or two texts would be the same bytes.
-  return (bits & ((1 << held) - 1)) === 0 ? out : undefined;
+  // Unused bits must be zero: otherwise several texts would decode to the same bytes.
+  return (bits & ((1 << bitCount) - 1)) === 0 ? out : undefined;
 }
 
 export function toBase64(bytes: Uint8Array): string {

@@ -1,43 +1,44 @@
-// RFC 8785 is defined by ECMAScript's own JSON.stringify, apart from the order of keys.
+// RFC 8785 uses the serialization of ECMAScript's JSON.stringify, plus sorted keys.
 import { Fault } from "./fault";
 
-/** Reads one JSON value that has to be in RFC 8785 form; any other form throws. */
+/** Parses a JSON value in RFC 8785 form; throws for any other form. */
 export function readCanonical(text: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(text) as unknown;
   } catch {
-    throw new Fault("it is not JSON");
+    throw new Fault("it is not valid JSON");
   }
-  // What parses and is written back the same has no space, no second name for a number or
-  // character, and no key twice. Number-like keys lose their place, hence the slow way.
-  if (!(JSON.stringify(value) === text && inOrder(value)) && canonical(value) !== text) throw new Fault("it is not in canonical form");
-  // A half of a surrogate pair is no character. Only an escape can bring one in.
-  if (text.includes("\\ud") && !wellFormed(value)) throw new Fault("it has half a character in it");
+  // A text that survives parsing and serialization has no whitespace, no alternative form of a
+  // number or character, and no duplicate keys. Objects with number-like keys are reordered by
+  // JSON.parse, so they take the slow path.
+  if (!(JSON.stringify(value) === text && isSorted(value)) && canonical(value) !== text) throw new Fault("it is not in canonical form");
+  // Refuse unpaired surrogates, which only an escape can encode.
+  if (text.includes("\\ud") && !isWellFormed(value)) throw new Fault("it contains an unpaired surrogate");
   return value;
 }
 
-function wellFormed(value: unknown): boolean {
+function isWellFormed(value: unknown): boolean {
   if (typeof value === "string") return !/\p{Surrogate}/u.test(value);
   if (typeof value !== "object" || value === null) return true;
-  return Object.entries(value).every(([key, member]) => wellFormed(key) && wellFormed(member));
+  return Object.entries(value).every(([key, member]) => isWellFormed(key) && isWellFormed(member));
 }
 
-function inOrder(value: unknown): boolean {
+function isSorted(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return true;
-  if (Array.isArray(value)) return value.every(inOrder);
+  if (Array.isArray(value)) return value.every(isSorted);
   const members = value as Readonly<Record<string, unknown>>;
   let before: string | undefined;
   for (const key of Object.keys(members)) {
     if (before !== undefined && key <= before) return false;
     before = key;
     const member = members[key];
-    if (typeof member === "object" && member !== null && !inOrder(member)) return false;
+    if (typeof member === "object" && member !== null && !isSorted(member)) return false;
   }
   return true;
 }
 
-/** Writes a value in RFC 8785 form. */
+/** Serializes a value in RFC 8785 form. */
 export function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
@@ -48,23 +49,23 @@ export function canonical(value: unknown): string {
     .join(",")}}`;
 }
 
-/** The members of a value that has to be an object with exactly these names, and others that may be absent. */
+/** Returns the members of an object with exactly the required names and any of the optional ones; throws otherwise. */
 export function object(value: unknown, names: readonly string[], optional: readonly string[] = []): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Fault("it is not an object");
   const members = value as Record<string, unknown>;
   for (const name of names) if (!Object.hasOwn(members, name)) throw new Fault(`${name} is missing`);
-  for (const name of Object.keys(members)) if (!names.includes(name) && !optional.includes(name)) throw new Fault(`the member ${name} is not known`);
+  for (const name of Object.keys(members)) if (!names.includes(name) && !optional.includes(name)) throw new Fault(`unknown member ${name}`);
   return members;
 }
 
 export function string(value: unknown, name: string): string {
-  if (typeof value !== "string") throw new Fault(`${name} is not a text`);
+  if (typeof value !== "string") throw new Fault(`${name} is not a string`);
   return value;
 }
 
-/** A count: a whole number that is not negative. */
+/** Returns a count: a non-negative safe integer. */
 export function count(value: unknown, name: string): number {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) throw new Fault(`${name} is not a number of events`);
+  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) throw new Fault(`${name} is not a valid number of events`);
   return value;
 }
 

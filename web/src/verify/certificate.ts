@@ -1,18 +1,18 @@
-// As much of X.509 as the certificates of a gateway need. What is not understood here is
-// refused: an unknown critical extension, another algorithm, another kind of name.
+// A minimal X.509 implementation for the certificates of a gateway. Unsupported features are
+// refused: unknown critical extensions, other algorithms and other kinds of names.
 import type { Bytes } from "./bytes";
 import { base64, hex, same, textOf } from "./bytes";
-import { because, Fault } from "./fault";
+import { messageOf, Fault } from "./fault";
 import { sha256 } from "./sha256";
 
 interface Der {
   tag: number;
-  /** With tag and length. */
+  /** The encoding with tag and length. */
   whole: Bytes;
   body: Bytes;
 }
 
-/** Reads the values that stand one behind the other in a piece of DER. */
+/** Parses a sequence of DER values. */
 function children(bytes: Bytes): Der[] {
   const out: Der[] = [];
   let at = 0;
@@ -36,7 +36,7 @@ function children(bytes: Bytes): Der[] {
   return out;
 }
 
-function one(bytes: Bytes, tag: number): Der {
+function onlyChild(bytes: Bytes, tag: number): Der {
   const [value, ...more] = children(bytes);
   if (value === undefined || more.length > 0 || value.tag !== tag) throw new Fault("malformed DER");
   return value;
@@ -60,21 +60,21 @@ export interface Certificate {
   keyUsage: number;
   purposes: string[];
   uris: string[];
-  /** Names of another kind than URIs. */
+  /** The number of names that are not URIs. */
   otherNames: number;
-  /** URI domains that an issuer is limited to. */
+  /** The URI domains that the name constraints permit. */
   permitted: string[];
 }
 
 const oid = { ed25519: "2b6570", p256: "2a8648ce3d0201/2a8648ce3d030107", p384: "2a8648ce3d0201/2b81040022", sha256: "2a8648ce3d040302", sha384: "2a8648ce3d040303", codeSigning: "2b06010505070303" };
 
 export function readCertificate(raw: Bytes): Certificate {
-  const [tbs, algorithm, bits, ...more] = children(one(raw, 0x30).body);
+  const [tbs, algorithm, bits, ...more] = children(onlyChild(raw, 0x30).body);
   if (tbs?.tag !== 0x30 || algorithm === undefined || bits?.tag !== 0x03 || bits.body[0] !== 0 || more.length > 0) throw new Fault("malformed certificate");
   const parts = children(tbs.body);
   const [version, , inner, issuer, validity, subject, key] = parts;
   if (version?.tag !== 0xa0 || inner === undefined || issuer === undefined || validity === undefined || subject === undefined || key === undefined) throw new Fault("malformed certificate");
-  if (!same(inner.whole, algorithm.whole)) throw new Fault("the certificate names two signature algorithms");
+  if (!same(inner.whole, algorithm.whole)) throw new Fault("the certificate has two different signature algorithms");
   const [from, to] = children(validity.body);
   const c: Certificate = {
     raw, signed: tbs.whole, signature: bits.body.slice(1), signatureAlgorithm: algorithmOf(algorithm.body),
@@ -82,7 +82,7 @@ export function readCertificate(raw: Bytes): Certificate {
     key: key.whole, keyAlgorithm: algorithmOf(children(key.body)[0]?.body ?? new Uint8Array()),
     isCA: false, pathLength: undefined, keyUsage: 0, purposes: [], uris: [], otherNames: 0, permitted: [],
   };
-  for (const part of parts.slice(7)) if (part.tag === 0xa3) readExtensions(c, one(part.body, 0x30).body);
+  for (const part of parts.slice(7)) if (part.tag === 0xa3) readExtensions(c, onlyChild(part.body, 0x30).body);
   return c;
 }
 
@@ -112,37 +112,37 @@ function readExtensions(c: Certificate, body: Bytes): void {
     const value = rest.at(-1);
     if (id === undefined || value?.tag !== 0x04) throw new Fault("malformed extension in a certificate");
     const name = hex(id.body);
-    if (seen.has(name)) throw new Fault("a certificate has an extension twice");
+    if (seen.has(name)) throw new Fault("a certificate has a duplicate extension");
     seen.add(name);
     const read = extensions[name];
     if (read !== undefined) read(c, value.body);
-    else if (critical) throw new Fault(`a certificate has the critical extension ${name}, which is not understood`);
+    else if (critical) throw new Fault(`a certificate has the critical extension ${name}, which is not supported`);
   }
 }
 
 const extensions: Readonly<Record<string, (c: Certificate, value: Bytes) => void>> = {
-  // Key usage: the first bit is that of digital signatures, the sixth that of certificates.
+  // Key usage: the first bit is digitalSignature, the sixth is keyCertSign.
   "551d0f": (c, value) => {
-    c.keyUsage = one(value, 0x03).body[1] ?? 0;
+    c.keyUsage = onlyChild(value, 0x03).body[1] ?? 0;
   },
   "551d13": (c, value) => {
-    const [ca, length] = children(one(value, 0x30).body);
+    const [ca, length] = children(onlyChild(value, 0x30).body);
     c.isCA = ca?.tag === 0x01 && ca.body[0] === 0xff;
     if (length?.tag === 0x02) c.pathLength = length.body[0];
   },
   "551d25": (c, value) => {
-    c.purposes = children(one(value, 0x30).body).map((purpose) => hex(purpose.body));
+    c.purposes = children(onlyChild(value, 0x30).body).map((purpose) => hex(purpose.body));
   },
   "551d11": (c, value) => {
-    for (const name of children(one(value, 0x30).body)) {
+    for (const name of children(onlyChild(value, 0x30).body)) {
       if (name.tag === 0x86) c.uris.push(textOf(name.body));
       else c.otherNames++;
     }
   },
-  // Name constraints: what is permitted; what is excluded is not used by a gateway.
+  // Name constraints: only permitted subtrees; a gateway does not use excluded ones.
   "551d1e": (c, value) => {
-    for (const part of children(one(value, 0x30).body)) {
-      if (part.tag !== 0xa0) throw new Fault("a certificate has name constraints that are not understood");
+    for (const part of children(onlyChild(value, 0x30).body)) {
+      if (part.tag !== 0xa0) throw new Fault("a certificate has name constraints that are not supported");
       for (const subtree of children(part.body)) {
         const [base] = children(subtree.body);
         if (base?.tag === 0x86) c.permitted.push(textOf(base.body));
@@ -151,7 +151,7 @@ const extensions: Readonly<Record<string, (c: Certificate, value: Bytes) => void
   },
 };
 
-/** Reads PEM certificates and nothing else. */
+/** Decodes PEM blocks of one type; refuses other content. */
 export function readPem(text: string, what = "CERTIFICATE"): Bytes[] {
   const out: Bytes[] = [];
   const rest = text.replace(new RegExp(`-----BEGIN ${what}-----\\n([A-Za-z0-9+/=\\n]+)-----END ${what}-----\\n?`, "g"), (_, body: string) => {
@@ -160,7 +160,7 @@ export function readPem(text: string, what = "CERTIFICATE"): Bytes[] {
     out.push(der);
     return "";
   });
-  if (rest.trim() !== "") throw new Fault(`it is not PEM of the kind ${what}`);
+  if (rest.trim() !== "") throw new Fault(`not PEM of the type ${what}`);
   return out;
 }
 
@@ -178,15 +178,15 @@ async function signedBy(c: Certificate, issuer: Certificate): Promise<boolean> {
   }
   const on = curves[issuer.keyAlgorithm];
   const digest = digests[c.signatureAlgorithm];
-  if (on === undefined || digest === undefined) throw new Fault("a certificate is signed by an algorithm that is not understood");
+  if (on === undefined || digest === undefined) throw new Fault("a certificate is signed with an unsupported algorithm");
   const key = await crypto.subtle.importKey("spki", issuer.key, { name: "ECDSA", namedCurve: on.curve }, false, ["verify"]);
   return crypto.subtle.verify({ name: "ECDSA", hash: digest }, key, rawSignature(c.signature, on.size), c.signed);
 }
 
-/** An ECDSA signature as WebCrypto takes it: both numbers at full length. */
+/** Converts an ECDSA signature to the format of WebCrypto: both numbers at full length. */
 function rawSignature(der: Bytes, size: number): Bytes {
   const out = new Uint8Array(2 * size);
-  const numbers = children(one(der, 0x30).body);
+  const numbers = children(onlyChild(der, 0x30).body);
   if (numbers.length !== 2) throw new Fault("malformed signature of a certificate");
   numbers.forEach((number, i) => {
     const digits = number.body[0] === 0 ? number.body.subarray(1) : number.body;
@@ -196,23 +196,23 @@ function rawSignature(der: Bytes, size: number): Bytes {
   return out;
 }
 
-export interface Proven {
+export interface VerifiedChain {
   leaf: Certificate;
   /** The leaf's Ed25519 key. */
   publicKey: Bytes;
-  /** Where its name leads: spiffe://host/role/name. */
+  /** The host of the SPIFFE ID spiffe://host/role/name. */
   host: string;
-  /** When every certificate of the chain is valid, in milliseconds since 1970. */
+  /** The period in which all certificates of the chain are valid, in milliseconds since 1970. */
   from: number;
   to: number;
 }
 
 /**
- * Proves that the first certificate is for a role ("notary" or "journal"), and that each is
- * signed by the next, up to the self-signed last. They are judged at a time when all of
- * them were valid, never at today's.
+ * Verifies that the first certificate is for a role ("notary" or "journal") and that each is
+ * signed by the next one, up to a self-signed root. The chain is verified at a time at which all
+ * certificates were valid, not at the current time.
  */
-export async function proveChain(chain: readonly Certificate[], role: string): Promise<Proven> {
+export async function proveChain(chain: readonly Certificate[], role: string): Promise<VerifiedChain> {
   const leaf = chain[0];
   const root = chain.at(-1);
   if (leaf === undefined || root === undefined || chain.length < 2) throw new Fault("certificate_chain is empty");
@@ -227,24 +227,24 @@ export async function proveChain(chain: readonly Certificate[], role: string): P
   try {
     for (const [i, issuer] of chain.slice(1).entries()) await proveLink(chain[i] ?? leaf, issuer, i, host);
   } catch (thrown) {
-    throw new Fault(`the ${role}'s certificate does not lead to the root: ${because(thrown)}`);
+    throw new Fault(`the ${role}'s certificate does not lead to the root: ${messageOf(thrown)}`);
   }
   if (!leaf.purposes.includes(oid.codeSigning)) throw new Fault(`the ${role}'s certificate does not lead to the root: it is not for code signing`);
   if (leaf.keyAlgorithm !== oid.ed25519) throw new Fault("the certificate is not for an Ed25519 key");
-  // The key is what is behind the algorithm, a bit string without unused bits.
-  const bits = children(one(leaf.key, 0x30).body)[1];
+  // The key follows the algorithm as a bit string without unused bits.
+  const bits = children(onlyChild(leaf.key, 0x30).body)[1];
   if (bits?.tag !== 0x03 || bits.body.length !== 33 || bits.body[0] !== 0) throw new Fault("the certificate's key is malformed");
   return { leaf, publicKey: bits.body.slice(1), host, from, to };
 }
 
 async function proveLink(c: Certificate, issuer: Certificate, below: number, host: string): Promise<void> {
-  if (!same(c.issuer, issuer.subject) || !issuer.isCA || (issuer.keyUsage & 0x04) === 0) throw new Fault("its issuer is not an issuer of certificates");
-  if (issuer.pathLength !== undefined && below > issuer.pathLength) throw new Fault("its chain is longer than its issuer allows");
+  if (!same(c.issuer, issuer.subject) || !issuer.isCA || (issuer.keyUsage & 0x04) === 0) throw new Fault("its issuer is not a CA");
+  if (issuer.pathLength !== undefined && below > issuer.pathLength) throw new Fault("its chain exceeds the path length of its issuer");
   if (issuer.purposes.length > 0 && !issuer.purposes.includes(oid.codeSigning)) throw new Fault("its issuer is not for code signing");
-  if (issuer.permitted.length > 0 && !issuer.permitted.some((domain) => within(host, domain))) throw new Fault("its name is outside what its issuer may name");
-  if (!(await signedBy(c, issuer))) throw new Fault("a signature in its chain does not hold");
+  if (issuer.permitted.length > 0 && !issuer.permitted.some((domain) => isWithin(host, domain))) throw new Fault("its name is outside the name constraints of its issuer");
+  if (!(await signedBy(c, issuer))) throw new Fault("a signature in its chain is not valid");
 }
 
-function within(host: string, domain: string): boolean {
+function isWithin(host: string, domain: string): boolean {
   return domain.startsWith(".") ? host.endsWith(domain) : host === domain || host.endsWith(`.${domain}`);
 }

@@ -1,4 +1,4 @@
-// An event as it stands in an export, and its hashes (docs/format/journal.md).
+// The events of an export and their hashes (docs/format/journal.md).
 import type { Bytes } from "./bytes";
 import { hash, same, textOf, utf8 } from "./bytes";
 import { object, readCanonical, string } from "./canonical";
@@ -25,7 +25,7 @@ export interface JournalEvent extends Head {
 const names = ["actor", "at", "code", "hash", "id", "kind", "payload", "payload_sha256", "prev_hash", "run", "salt", "seq", "session", "subject"];
 const ulid = /^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$/;
 
-/** Reads a line and proves the event's own hashes. What is wrong is a Fault without a place. */
+/** Parses a line; check verifies the hashes of the event. Errors are Faults without a line. */
 export function readEvent(line: Uint8Array): { event: JournalEvent; check: () => void } {
   let text: string;
   try {
@@ -45,13 +45,13 @@ export function readEvent(line: Uint8Array): { event: JournalEvent; check: () =>
   const payloadSum = hash(e.payload_sha256);
   const salt = e.salt === null ? null : hash(e.salt);
   const seq = e.seq;
-  if (e.kind !== "event") throw unreadable("its kind is not event");
+  if (e.kind !== "event") throw unreadable("kind is not event");
   if (typeof seq !== "number" || !Number.isSafeInteger(seq) || seq < 1) throw unreadable("seq is not a sequence number");
   if (at === undefined) throw unreadable("at is not a time in the form of the journal");
   if (own === undefined || prevHash === undefined || payloadSum === undefined || salt === undefined) throw unreadable("a hash is not 64 hex digits");
   if (typeof e.id !== "string" || !ulid.test(e.id)) throw unreadable("id is not a ULID");
   if (typeof e.payload !== "object" || Array.isArray(e.payload)) throw unreadable("the payload is not an object");
-  if ((e.payload === null) !== (salt === null)) throw unreadable("payload and salt are not both there or both erased");
+  if ((e.payload === null) !== (salt === null)) throw unreadable("payload and salt must both be present or both be erased");
   const texts = [string(e.id, "id"), string(e.code, "code"), string(e.session, "session"), string(e.run, "run"), string(e.actor, "actor"), string(e.subject, "subject")] as const;
   const event: JournalEvent = { seq, hash: own, at, prevHash, code: texts[1], subject: texts[5], payload: e.payload as JournalEvent["payload"], erased: salt === null };
   return {
@@ -67,18 +67,18 @@ function unreadable(what: string): Fault {
   return new Fault(`the event cannot be read: ${what}`);
 }
 
-// The names of members stand in no text, whose quotes are escaped, and the line is
-// canonical: before the payload and behind it, each stands once.
-const before = ',"kind":"event","payload":';
-const behind = ',"payload_sha256":"';
+// The line is canonical, and quotes in strings are escaped. The text before the first match and
+// after the last match therefore cannot be part of a string.
+const payloadStart = ',"kind":"event","payload":';
+const payloadEnd = ',"payload_sha256":"';
 
 function payloadBytes(line: Uint8Array, text: string): Uint8Array {
-  const from = text.indexOf(before) + before.length;
-  const to = text.lastIndexOf(behind);
+  const from = text.indexOf(payloadStart) + payloadStart.length;
+  const to = text.lastIndexOf(payloadEnd);
   return text.length === line.length ? line.subarray(from, to) : utf8(text.slice(from, to));
 }
 
-/** Microseconds since 1970 of a time with six decimals, undefined where it is no such time. */
+/** Parses a time with six decimals to microseconds since 1970; returns undefined for other values. */
 export function micros(text: unknown): number | undefined {
   if (typeof text !== "string") return undefined;
   const parts = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(\d{3})Z$/.exec(text);
@@ -88,7 +88,7 @@ export function micros(text: unknown): number | undefined {
   return ms * 1000 + Number(parts[3]);
 }
 
-// One buffer for what is hashed; it grows to the longest.
+// A reused buffer for the input of hashes, which grows as required.
 let scratch = new Uint8Array(1024);
 const encoder = new TextEncoder();
 let filled = 0;
@@ -141,7 +141,7 @@ function chainHash(seq: number, prev: Uint8Array, head: Uint8Array, payload: Uin
   return sha256(scratch.subarray(0, filled));
 }
 
-/** Checks that an event follows another; the fault names the first number that is wrong. */
+/** Checks that an event follows another one; the Fault has the first wrong sequence number. */
 export function checkAfter(e: { seq: number; prevHash: Uint8Array; at: number }, prev: Head): void {
   const want = prev.seq + 1;
   if (e.seq > want) throw new Fault(`events are missing: ${e.seq} follows ${prev.seq}`, { seq: want });

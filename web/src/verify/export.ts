@@ -1,11 +1,11 @@
-// An export, verified with nothing but its bytes and what the caller knows of its keys:
-// the same checks, in the same order, as `palyra journal verify FILE`.
+// The verification of an export from its bytes and the trusted keys. The checks and their order
+// are the same as in `palyra journal verify FILE`.
 import type { Bytes } from "./bytes";
 import { hash, hex, join, same, textOf, utf8 } from "./bytes";
 import { count, list, object, readCanonical, string } from "./canonical";
 import type { Head, JournalEvent } from "./event";
 import { checkAfter, codes } from "./event";
-import { because, Fault } from "./fault";
+import { messageOf, Fault } from "./fault";
 import type { NotaryKey } from "./keyset";
 import type { Checkpoint } from "./note";
 import { noteKey, openNote } from "./note";
@@ -15,19 +15,19 @@ import { Signers } from "./signers";
 import type { Stretch, Work } from "./stretch";
 import { Frontier, Roots } from "./tree";
 
-/** What is known of a gateway's keys. */
+/** The trusted keys of a gateway. */
 export interface Trust {
-  /** Those that may have signed; when empty, the keys of the file are used. */
+  /** The keys that may have signed; if empty, the keys of the file are used. */
   keys: readonly SigningKey[];
-  /** They did not come from the file alone. */
+  /** Whether the keys are from a source other than the file. */
   pinned: boolean;
-  /** Refuses a key that a rotation brings in. */
+  /** Throws if a new key of a rotation is not trusted. */
   admit?: (r: Rotation) => Promise<void>;
-  /** What attestations are proven with; absent when there is no key set. */
+  /** The keys for attestations; absent without a key set. */
   notaries?: { gateway: string; keys: readonly NotaryKey[] };
 }
 
-export interface Remembered {
+export interface KnownRoot {
   size: number;
   /** The root of the tree of that size, in hex. */
   root: string;
@@ -37,12 +37,12 @@ export interface Options {
   /** The verifier key that must have sealed the export. */
   key?: string | undefined;
   trust?: ((header: Header) => Promise<Trust>) | undefined;
-  /** What was seen before, and must be in the export as far as it reaches. */
-  remembered?: readonly Remembered[] | undefined;
-  /** Verifies a stretch of events; several run at a time. */
+  /** The roots of earlier verifications, which the export must contain. */
+  knownRoots?: readonly KnownRoot[] | undefined;
+  /** Verifies a stretch of events; called concurrently. */
   verify: (work: Work) => Promise<Stretch>;
   parallel: number;
-  /** Told how many events verified so far. */
+  /** Called with the number of verified events. */
   progress?: ((events: number) => void) | undefined;
 }
 
@@ -64,20 +64,20 @@ export interface Summary {
   attestations: number;
   erasedAttestations: number;
   signed: Checkpoint;
-  /** Checkpoint keys with their sizes; none when nothing is known of the sizes. */
+  /** The checkpoint keys with their sizes; empty if the sizes are unknown. */
   keys: SigningKey[];
   /** The key that sealed the export. */
   key: string;
   keyPinned: boolean;
 }
 
-/** Verifies an export. What does not verify is a Fault with the line and the first bad event. */
+/** Verifies an export. Throws a Fault with the line and the first invalid event. */
 export async function verifyExport(source: AsyncIterable<Uint8Array>, options: Options): Promise<Summary> {
-  const walk = new Walk(options);
+  const walk = new ExportVerifier(options);
   try {
     await walk.run(source);
   } catch (thrown) {
-    const fault = thrown instanceof Fault ? thrown : new Fault(because(thrown));
+    const fault = thrown instanceof Fault ? thrown : new Fault(messageOf(thrown));
     fault.line ??= walk.line;
     throw fault;
   }
@@ -85,14 +85,14 @@ export async function verifyExport(source: AsyncIterable<Uint8Array>, options: O
 }
 
 const lineFeed = 10;
-// So many bytes of events are verified at a time.
+// The number of bytes in a stretch.
 const stretchSize = 256 << 10;
 const maxLine = 64 << 20;
 const trailerStart = utf8('{"checkpoint":');
 const trailerLetter = 2;
 
-class Walk {
-  /** The line that is looked at. */
+class ExportVerifier {
+  /** The current line. */
   line = 0;
   readonly #options: Options;
   readonly #content = new Sha256();
@@ -102,11 +102,11 @@ class Walk {
   #signers = new Signers([], 0, false);
   #prev: Head = { seq: 0, hash: new Uint8Array(32), at: -Infinity };
   #roots = new Roots(new Frontier());
-  #proven = 0; // the newest size whose root was found signed
+  #proven = 0; // the largest size with a verified signed root
   #signed: Checkpoint | undefined;
   #contradiction: Fault | undefined;
   readonly #counts = { events: 0, checkpoints: 0, erased: 0, rotations: 0, attestations: 0, erasedAttestations: 0 };
-  #sent = 0; // lines handed out or read
+  #sent = 0; // lines sent to workers or read
   readonly #pending: { line: number; done: Promise<Stretch> }[] = [];
 
   constructor(options: Options) {
@@ -117,7 +117,7 @@ class Walk {
     const lines = new Lines(source);
     const first = await lines.line();
     this.line = this.#sent = 1;
-    if (first === undefined) throw this.#cutOff(lines.rest() > 0);
+    if (first === undefined) throw this.#cutOff(lines.remaining() > 0);
     await this.#begin(first);
     for (;;) {
       const { events, count, trailer } = await lines.stretch();
@@ -127,10 +127,10 @@ class Walk {
         this.#sent += count;
         const notaries = this.#trust.notaries;
         const done = this.#options.verify({ lines: events, line, notaries: notaries?.keys ?? [], notaryOf: notaries?.gateway });
-        done.catch(() => undefined); // it is awaited in its turn
+        done.catch(() => undefined); // awaited later, in order
         this.#pending.push({ line, done });
       }
-      await this.#settle(trailer === undefined && !lines.ended ? this.#options.parallel : 0);
+      await this.#drain(trailer === undefined && !lines.ended ? this.#options.parallel : 0);
       if (trailer !== undefined) {
         this.line = ++this.#sent;
         await this.#end(trailer);
@@ -139,14 +139,14 @@ class Walk {
       }
       if (lines.ended) {
         this.line = this.#sent + 1;
-        throw this.#cutOff(lines.rest() > 0);
+        throw this.#cutOff(lines.remaining() > 0);
       }
     }
     if (this.#contradiction !== undefined) throw this.#contradiction;
   }
 
   summary(): Summary {
-    if (this.#signed === undefined) throw new Fault("there is no checkpoint");
+    if (this.#signed === undefined) throw new Fault("the export has no checkpoint");
     const { after, gateway, verifiers } = this.#header;
     return { gateway, after, last: this.#prev.seq, ...this.#counts, signed: this.#signed, keys: this.#signers.keys(), key: verifiers[0] ?? "", keyPinned: this.#options.key !== undefined || this.#trust.pinned };
   }
@@ -164,7 +164,7 @@ class Walk {
       this.#roots = new Roots(frontier);
       await this.#startKeys();
     } catch (thrown) {
-      throw new Fault(`header: ${because(thrown)}`, { line: 1 });
+      throw new Fault(`header: ${messageOf(thrown)}`, { line: 1 });
     }
     this.#content.update(line).update(new Uint8Array([lineFeed]));
     this.#headerSum = this.#content.digest();
@@ -180,13 +180,13 @@ class Walk {
     if (this.#options.trust !== undefined) this.#trust = await this.#options.trust(this.#header);
     const loose = this.#trust.keys.length === 0;
     this.#signers = new Signers(loose ? verifiers.map((verifier) => ({ verifier, first: 0 })) : this.#trust.keys, after, loose);
-    // One of the known keys may hand over to the others in the export.
-    if (!verifiers.some((text) => this.#signers.knows(text))) throw unknownKey(first);
+    // A known key can introduce the other keys by rotations in the export.
+    if (!verifiers.some((text) => this.#signers.has(text))) throw unknownKey(first);
   }
 
-  /** Takes up results in their order, until at most so many are pending. */
-  async #settle(most: number): Promise<void> {
-    while (this.#pending.length > most) {
+  /** Processes results in order until at most `most` are pending. */
+  async #drain(maxPending: number): Promise<void> {
+    while (this.#pending.length > maxPending) {
       const next = this.#pending.shift();
       if (next === undefined) return;
       this.line = next.line;
@@ -202,9 +202,9 @@ class Walk {
     for (let i = 0; i < s.events; i++) {
       this.line = line + i;
       this.#roots.push(s.leaves.slice(32 * i, 32 * i + 32));
-      for (const seen of this.#options.remembered ?? []) if (seen.size === start + i + 1) this.#checkRoot(seen.size, hash(seen.root) ?? new Uint8Array(), seen.size);
+      for (const seen of this.#options.knownRoots ?? []) if (seen.size === start + i + 1) this.#checkRoot(seen.size, hash(seen.root) ?? new Uint8Array(), seen.size);
       const event = signed.get(i);
-      if (event !== undefined) await this.#takeSigned(event);
+      if (event !== undefined) await this.#processSigned(event);
     }
     this.#counts.events += s.events;
     this.#counts.erased += s.erased;
@@ -215,7 +215,7 @@ class Walk {
     if (s.fault !== undefined) throw new Fault(s.fault.what, { line: s.fault.line, seq: s.fault.seq ?? this.#prev.seq + 1 });
   }
 
-  async #takeSigned(event: JournalEvent): Promise<void> {
+  async #processSigned(event: JournalEvent): Promise<void> {
     if (event.code === codes.rotation) {
       await this.#signers.rotate(event, this.#header.gateway, this.#signed?.size ?? 0, this.#trust.admit);
       this.#counts.rotations++;
@@ -225,7 +225,7 @@ class Walk {
     try {
       cp = await this.#signers.checkpoint(string(event.payload?.note, "note"), this.#header.gateway);
     } catch (thrown) {
-      throw new Fault(because(thrown), { seq: event.seq });
+      throw new Fault(messageOf(thrown), { seq: event.seq });
     }
     if (cp.size >= event.seq) throw new Fault(`the checkpoint covers ${cp.size} events, itself included`, { seq: event.seq });
     this.#counts.checkpoints++;
@@ -239,7 +239,7 @@ class Walk {
     this.#signed = cp;
   }
 
-  /** Events up to the last good checkpoint are proven, so the fault names the one after it. */
+  /** Events up to the last valid checkpoint are verified, so the Fault has the event after it. */
   #checkRoot(size: number, root: Uint8Array, seq: number): void {
     const own = this.#roots.at(size);
     if (own === undefined) throw new Fault(`the checkpoint cannot be checked: it covers ${size} events, not between ${this.#roots.base.size} and ${this.#roots.size}`, { seq });
@@ -255,11 +255,11 @@ class Walk {
       trailer = object(readCanonical(textOf(line)), ["checkpoint", "count", "kind", "seal", "sha256"]);
       if (trailer.kind !== "trailer") throw new Fault(`kind is ${JSON.stringify(trailer.kind)}`);
       count(trailer.count, "count");
-      if (!this.#signers.knows(first)) throw unknownKey(first);
+      if (!this.#signers.has(first)) throw unknownKey(first);
       const key = noteKey(first);
       text = (await openNote(string(trailer.seal, "seal"), (name, id) => (name === key.name && id === key.id ? key : undefined))).note.text;
     } catch (thrown) {
-      throw new Fault(`trailer: ${because(thrown)}`);
+      throw new Fault(`trailer: ${messageOf(thrown)}`);
     }
     const checkpoint = string(trailer.checkpoint, "checkpoint");
     const events = this.#prev.seq - after;
@@ -271,7 +271,7 @@ class Walk {
     await this.#checkLast(checkpoint);
   }
 
-  /** Says which part of the export is not what the seal covers. */
+  /** Throws a Fault for the part of the export that differs from the seal. */
   #compareSeal(have: string[], want: string[]): void {
     if (have.join("\n") === want.join("\n")) return;
     if (have.length !== want.length) throw new Fault("trailer: the seal is of another kind");
@@ -281,10 +281,10 @@ class Walk {
     throw new Fault(`the events ${this.#proven + 1} to ${this.#prev.seq} are not those that the seal covers`, { seq: this.#proven + 1 });
   }
 
-  /** The trailer's checkpoint covers the last event, so that an older one cannot hide a rollback. */
+  /** Requires that the trailer's checkpoint covers the last event, so that an older one cannot hide a rollback. */
   async #checkLast(text: string): Promise<void> {
     const cp = await this.#signers.checkpoint(text, this.#header.gateway).catch((thrown: unknown) => {
-      throw new Fault(`trailer: ${because(thrown)}`);
+      throw new Fault(`trailer: ${messageOf(thrown)}`);
     });
     const end = this.#prev.seq;
     if (cp.size !== end) throw new Fault(`the trailer's checkpoint covers ${cp.size} events, the export ends at ${end}`, { seq: Math.min(cp.size, end) + 1 });
@@ -299,7 +299,7 @@ function unknownKey(key: string): Fault {
 
 function readHeader(line: Bytes): { header: Header; frontier: Frontier; prev: Head } {
   const h = object(readCanonical(textOf(line)), ["after", "format", "frontier", "gateway", "keys", "kind", "prev_hash", "verifiers"]);
-  if (h.kind !== "header" || h.format !== "palyra-journal-export/1") throw new Fault("it is not the first line of a journal export");
+  if (h.kind !== "header" || h.format !== "palyra-journal-export/1") throw new Fault(`want kind header and format palyra-journal-export/1, got ${JSON.stringify(h.kind)} and ${JSON.stringify(h.format)}`);
   const after = count(h.after, "after");
   const roots = list(h.frontier, "frontier").map((text) => {
     const root = hash(text);
@@ -314,11 +314,11 @@ function readHeader(line: Bytes): { header: Header; frontier: Frontier; prev: He
   return { header: { after, gateway: string(h.gateway, "gateway"), keys: h.keys, verifiers }, frontier, prev: { seq: after, hash: prev, at: -Infinity } };
 }
 
-/** The source's bytes by whole lines. */
+/** Splits the bytes of the source into complete lines. */
 class Lines {
   readonly #source: AsyncIterator<Uint8Array>;
-  #held: Bytes[] = []; // chunks with no line feed but in the last one
-  #heldSize = 0;
+  #chunks: Bytes[] = []; // chunks; only the last one can contain a line feed
+  #bufferedSize = 0;
   ended = false;
 
   constructor(source: AsyncIterable<Uint8Array>) {
@@ -328,73 +328,73 @@ class Lines {
   async #read(): Promise<void> {
     const next = await this.#source.next();
     if (next.done === true) this.ended = true;
-    else if (next.value.length > 0) this.#hold(new Uint8Array(next.value));
+    else if (next.value.length > 0) this.#buffer(new Uint8Array(next.value));
   }
 
-  #hold(bytes: Bytes): void {
-    this.#held.push(bytes);
-    this.#heldSize += bytes.length;
+  #buffer(bytes: Bytes): void {
+    this.#chunks.push(bytes);
+    this.#bufferedSize += bytes.length;
   }
 
   #take(): Bytes {
-    const all = this.#held.length === 1 && this.#held[0] !== undefined ? this.#held[0] : join(...this.#held);
-    this.#held = [];
-    this.#heldSize = 0;
+    const all = this.#chunks.length === 1 && this.#chunks[0] !== undefined ? this.#chunks[0] : join(...this.#chunks);
+    this.#chunks = [];
+    this.#bufferedSize = 0;
     return all;
   }
 
-  rest(): number {
-    return this.#heldSize;
+  remaining(): number {
+    return this.#bufferedSize;
   }
 
-  /** The next line without its line feed; undefined when the source ends before one. */
+  /** Returns the next line without its line feed; undefined if the source ends before a line feed. */
   async line(): Promise<Bytes | undefined> {
-    while (!this.#held.some((chunk) => chunk.includes(lineFeed)) && !this.ended) {
+    while (!this.#chunks.some((chunk) => chunk.includes(lineFeed)) && !this.ended) {
       await this.#read();
-      if (this.#heldSize > maxLine && !this.#held.some((chunk) => chunk.includes(lineFeed))) throw tooLong();
+      if (this.#bufferedSize > maxLine && !this.#chunks.some((chunk) => chunk.includes(lineFeed))) throw tooLong();
     }
     const all = this.#take();
     const end = all.indexOf(lineFeed);
     if (end < 0) {
-      if (all.length > 0) this.#hold(all);
+      if (all.length > 0) this.#buffer(all);
       return undefined;
     }
-    if (end + 1 < all.length) this.#hold(all.slice(end + 1));
+    if (end + 1 < all.length) this.#buffer(all.slice(end + 1));
     return all.slice(0, end);
   }
 
-  /** Whole lines of events, how many they are, and the trailer's line when it follows them. */
+  /** Returns complete lines of events, their number, and the trailer if it follows them. */
   async stretch(): Promise<{ events: Bytes; count: number; trailer: Bytes | undefined }> {
     let all: Bytes;
     let end: number;
     for (;;) {
-      while (this.#heldSize < stretchSize && !this.ended) await this.#read();
+      while (this.#bufferedSize < stretchSize && !this.ended) await this.#read();
       all = this.#take();
       end = all.lastIndexOf(lineFeed) + 1;
       if (end > 0 || this.ended) break;
       if (all.length > maxLine) throw tooLong();
-      this.#hold(all);
+      this.#buffer(all);
       await this.#read();
     }
     let count = 0;
     for (let from = 0; from < end; from = all.indexOf(lineFeed, from) + 1) {
-      // Its first letter alone is that of few lines.
+      // Compare one letter first, because few lines share it.
       if (all[from + trailerLetter] !== trailerStart[trailerLetter] || !same(all.subarray(from, from + trailerStart.length), trailerStart)) {
         count++;
         continue;
       }
       const trailerEnd = all.indexOf(lineFeed, from);
-      if (trailerEnd + 1 < all.length) this.#hold(all.slice(trailerEnd + 1));
+      if (trailerEnd + 1 < all.length) this.#buffer(all.slice(trailerEnd + 1));
       return { events: all.slice(0, from), count, trailer: all.slice(from, trailerEnd) };
     }
-    if (end < all.length) this.#hold(all.slice(end));
+    if (end < all.length) this.#buffer(all.slice(end));
     return { events: all.slice(0, end), count, trailer: undefined };
   }
 
-  /** Whether nothing follows. */
+  /** Whether the source has ended. */
   async atEnd(): Promise<boolean> {
-    while (this.#heldSize === 0 && !this.ended) await this.#read();
-    return this.#heldSize === 0;
+    while (this.#bufferedSize === 0 && !this.ended) await this.#read();
+    return this.#bufferedSize === 0;
   }
 }
 

@@ -1,4 +1,4 @@
-/** What does not verify, and where: the first event that is wrong or missing, and the line of the export. */
+/** A verification error with the first invalid or missing event and the line of the export. */
 export class Fault extends Error {
   override name = "Fault";
   seq: number | undefined;
@@ -11,6 +11,6 @@ export class Fault extends Error {
   }
 }
 
-export function because(thrown: unknown): string {
+export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

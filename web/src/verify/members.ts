@@ -1,5 +1,5 @@
-// What a statement may have. A member that is not here is refused: it would not be known
-// what it means. A name with a question mark may be absent.
+// The allowed members of a statement. Other members are refused, because their meaning is
+// unknown. Names with a question mark are optional.
 export interface Members {
   readonly [name: string]: Members | readonly [Members] | null;
 }

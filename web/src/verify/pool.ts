@@ -1,4 +1,4 @@
-// Workers that verify stretches of an export at the same time.
+// A pool of Workers that verify stretches of an export concurrently.
 import type { Stretch, Work } from "./stretch";
 
 type Answer = { done: Stretch } | { failed: string };
@@ -15,9 +15,9 @@ export class Pool {
   readonly #waiting: Job[] = [];
   readonly #running = new Map<Worker, Job>();
 
-  constructor(make: () => Worker, workers: number) {
+  constructor(createWorker: () => Worker, workers: number) {
     for (let i = 0; i < workers; i++) {
-      const worker = make();
+      const worker = createWorker();
       worker.addEventListener("message", (message: MessageEvent<Answer>) => {
         const job = this.#running.get(worker);
         this.#running.delete(worker);
@@ -26,14 +26,14 @@ export class Pool {
         if ("done" in message.data) job?.resolve(message.data.done);
         else job?.reject(new Error(message.data.failed));
       });
-      // A Worker that does not start, or breaks, verifies nothing: the whole fails.
+      // If a Worker does not start or fails, the whole verification fails.
       worker.addEventListener("error", (event) => this.#fail(event.message));
       this.#idle.push(worker);
       this.#all.push(worker);
     }
   }
 
-  /** How many stretches keep every Worker busy. */
+  /** The number of stretches that keeps all Workers busy. */
   get parallel(): number {
     return 2 * this.#all.length;
   }
@@ -64,13 +64,13 @@ export class Pool {
     this.#running.clear();
   }
 
-  end(): void {
+  terminate(): void {
     for (const worker of this.#all) worker.terminate();
-    this.#fail("it was ended");
+    this.#fail("it was stopped");
   }
 }
 
-/** So many Workers keep the cores busy: the page's own thread only joins what they found. */
-export function workersHere(): number {
+/** Returns the number of Workers. The main thread only joins their results, so it needs little time. */
+export function workerCount(): number {
   return Math.max(2, Math.min(4, navigator.hardwareConcurrency - 1));
 }

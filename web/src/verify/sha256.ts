@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4), synchronous: one call of WebCrypto takes longer than the hash of
-// a whole event, and it takes no stream.
+// A synchronous SHA-256 (FIPS 180-4). A call of WebCrypto takes longer than the hash of an event,
+// and WebCrypto does not support streams.
 import type { Bytes } from "./bytes";
 
 const K = new Int32Array([
@@ -12,7 +12,7 @@ const start = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b0
 
 const W = new Int32Array(64);
 
-// An index within a typed array of fixed length is there.
+// All indexes are within the fixed lengths of the typed arrays.
 /* eslint-disable @typescript-eslint/no-non-null-assertion */
 
 function compress(H: Int32Array, b: Uint8Array, at: number): void {
@@ -33,7 +33,7 @@ function compress(H: Int32Array, b: Uint8Array, at: number): void {
   let g = H[6]!;
   let h = H[7]!;
   let t: number;
-  // Eight rounds at a time: after them each variable is in its place again.
+  // Eight unrolled rounds, after which each variable is back in its place.
   for (let i = 0; i < 64; i += 8) {
     t = (h + (((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7))) + (g ^ (e & (f ^ g))) + K[i]! + W[i]!) | 0;
     d = (d + t) | 0;
@@ -70,11 +70,11 @@ function compress(H: Int32Array, b: Uint8Array, at: number): void {
   H[7] = H[7]! + h;
 }
 
-// Bytes of an update that fill no block yet, and the end of a message.
+// A buffer for the incomplete block and the padding at the end of a message.
 const ending = new Uint8Array(128);
 const endingWords = new DataView(ending.buffer);
 
-/** Digests what is left of a message of so many bytes, and returns the hash. H is used up. */
+/** Digests the rest of a message with this total length and returns the hash. It modifies H. */
 function finish(H: Int32Array, rest: Uint8Array, filled: number, length: number): Bytes {
   const end = filled < 56 ? 64 : 128;
   if (rest !== ending) ending.set(rest.subarray(0, filled));
@@ -94,7 +94,7 @@ function finish(H: Int32Array, rest: Uint8Array, filled: number, length: number)
   return out;
 }
 
-/** Digests whole blocks; what is left goes into a block, whose fill is returned. */
+/** Digests complete blocks, stores the remaining bytes in block and returns their number. */
 function absorb(H: Int32Array, block: Uint8Array, filled: number, bytes: Uint8Array): number {
   let at = 0;
   if (filled > 0) {
@@ -110,7 +110,7 @@ function absorb(H: Int32Array, block: Uint8Array, filled: number, bytes: Uint8Ar
   return filled;
 }
 
-/** A running digest. digest() may be asked at any time and ends nothing. */
+/** An incremental digest. digest() can be called at any time and does not change the state. */
 export class Sha256 {
   readonly #H = new Int32Array(start);
   readonly #block = new Uint8Array(64);

@@ -1,34 +1,34 @@
-// A part of an export's events, verified apart from what comes before it: what a Worker does.
+// The verification of consecutive events, independent of earlier ones. It runs in a Worker.
 import type { Bytes } from "./bytes";
 import { verifyAttestation } from "./attestation";
 import { string } from "./canonical";
 import type { Head, JournalEvent } from "./event";
 import { checkAfter, codes, readEvent } from "./event";
-import { because, Fault } from "./fault";
+import { messageOf, Fault } from "./fault";
 import type { NotaryKey } from "./keyset";
 import { leaf } from "./tree";
 
 export interface Work {
-  /** Whole lines, each with its line feed. */
+  /** Complete lines with their line feeds. */
   lines: Bytes;
-  /** The number of the first one in the export. */
+  /** The number of the first line in the export. */
   line: number;
-  /** What attestations are proven with; without a gateway, there is no key set. */
+  /** The keys for attestations; there is no key set if notaryOf is undefined. */
   notaries: readonly NotaryKey[];
   notaryOf: string | undefined;
 }
 
-export interface Place {
+export interface FaultData {
   what: string;
   seq?: number | undefined;
   line?: number | undefined;
 }
 
-/** What following the chain needs of events that verified. */
+/** The result for a stretch, as required to join the chain. */
 export interface Stretch {
-  /** How many verified before the fault, or in all. */
+  /** The number of events before the fault, or of all events. */
   events: number;
-  /** The first event as it was read, for the link to what is before it. */
+  /** The first event, for the link to the previous stretch. */
   first?: { seq: number; prevHash: Bytes; at: number };
   last?: Head;
   /** The leaves of the tree, 32 bytes each. */
@@ -36,21 +36,21 @@ export interface Stretch {
   erased: number;
   attestations: number;
   erasedAttestations: number;
-  /** Checkpoints and rotations, with their places. */
+  /** The checkpoints and rotations, with their indexes. */
   signed: { index: number; event: JournalEvent }[];
-  /** The first fault; without a number, it is that of the event which should follow. */
-  fault?: Place;
-  /** The first attestation that does not verify, in a chain that may be whole. */
-  contradiction?: Place;
+  /** The first fault; without seq it concerns the next expected event. */
+  fault?: FaultData;
+  /** The first invalid attestation; the chain itself can be valid. */
+  contradiction?: FaultData;
 }
 
 const lineFeed = 10;
 
-/** Verifies the events in whole lines: their hashes, the links between them, their attestations. */
+/** Verifies events: their hashes, the links between them, and their attestations. */
 export async function verifyStretch(work: Work): Promise<Stretch> {
   const out: Stretch = { events: 0, leaves: new Uint8Array(), erased: 0, attestations: 0, erasedAttestations: 0, signed: [] };
   const leaves: Bytes[] = [];
-  const attestations: Promise<Place | undefined>[] = [];
+  const attestations: Promise<FaultData | undefined>[] = [];
   for (let from = 0, line = work.line; from < work.lines.length; line++) {
     const end = work.lines.indexOf(lineFeed, from);
     try {
@@ -58,7 +58,7 @@ export async function verifyStretch(work: Work): Promise<Stretch> {
       if (out.last === undefined) out.first = { seq: event.seq, prevHash: event.prevHash, at: event.at };
       else checkAfter(event, out.last);
       check();
-      note(out, event);
+      record(out, event);
       leaves.push(leaf(event.hash));
       if (event.code === codes.attested) {
         if (event.erased) out.erasedAttestations++;
@@ -66,7 +66,7 @@ export async function verifyStretch(work: Work): Promise<Stretch> {
       }
     } catch (thrown) {
       const seq = (thrown instanceof Fault ? thrown.seq : undefined) ?? (out.last === undefined ? undefined : out.last.seq + 1);
-      out.fault = { what: because(thrown), line, seq };
+      out.fault = { what: messageOf(thrown), line, seq };
       break;
     }
     from = end + 1;
@@ -82,21 +82,21 @@ export async function verifyStretch(work: Work): Promise<Stretch> {
   return out;
 }
 
-function note(out: Stretch, event: JournalEvent): void {
+function record(out: Stretch, event: JournalEvent): void {
   out.last = { seq: event.seq, hash: event.hash, at: event.at };
   if (event.erased) out.erased++;
   if (event.code === codes.checkpoint || event.code === codes.rotation) out.signed.push({ index: out.events, event });
   out.events++;
 }
 
-async function checkAttestation(event: JournalEvent, line: number, work: Work): Promise<Place | undefined> {
+async function checkAttestation(event: JournalEvent, line: number, work: Work): Promise<FaultData | undefined> {
   try {
-    if (work.notaryOf === undefined) throw new Fault("there is no key set to verify it with");
+    if (work.notaryOf === undefined) throw new Fault("the export has no key set to verify it");
     const payload = event.payload ?? {};
-    const got = await verifyAttestation(payload.envelope, work.notaries, work.notaryOf);
-    if (got.attestationId !== string(payload.attestation_id, "attestation_id") || got.proposalId !== event.subject) throw new Fault(`it is that of another call, proposal ${got.proposalId}`);
+    const attestation = await verifyAttestation(payload.envelope, work.notaries, work.notaryOf);
+    if (attestation.attestationId !== string(payload.attestation_id, "attestation_id") || attestation.proposalId !== event.subject) throw new Fault(`it is for another call, proposal ${attestation.proposalId}`);
     return undefined;
   } catch (thrown) {
-    return { what: `the attestation in it: ${because(thrown)}`, seq: event.seq, line };
+    return { what: `attestation: ${messageOf(thrown)}`, seq: event.seq, line };
   }
 }

@@ -50,14 +50,14 @@ export class Frontier {
   }
 }
 
-// So many events may lie between a checkpoint's size and the event that carries it.
+// The maximum number of events between the size of a checkpoint and its event.
 const maxLag = 1 << 20;
 
-/** Follows a chain and answers what the root was at the sizes that checkpoints name. */
+/** Follows a chain and computes the roots at the sizes of checkpoints. */
 export class Roots {
   base: Frontier;
   #queue: Bytes[] = [];
-  // What at found last, so that settle need not make it again.
+  // The last result of at, reused by settle.
   #found: Frontier | undefined;
 
   constructor(base: Frontier) {
@@ -73,7 +73,7 @@ export class Roots {
     if (this.#queue.length > 2 * maxLag) this.settle(this.base.size + maxLag);
   }
 
-  /** Gives up answers for sizes below size. */
+  /** Discards the data for sizes below size. */
   settle(size: number): void {
     const n = size - this.base.size;
     if (this.#found?.size === size) this.base = this.#found;
@@ -82,7 +82,7 @@ export class Roots {
     this.#queue = this.#queue.slice(n);
   }
 
-  /** The root at a size, undefined where it is not within what was followed. */
+  /** Returns the root at a size, or undefined if the size is not available. */
   at(size: number): Bytes | undefined {
     const n = size - this.base.size;
     if (n < 0 || n > this.#queue.length) return undefined;

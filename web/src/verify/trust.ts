@@ -1,4 +1,4 @@
-// Which keys may have signed an export, by what the person who verifies it knows.
+// The trusted keys of an export, derived from its header and the pins of the user.
 import { Fault } from "./fault";
 import type { Header, Trust } from "./export";
 import type { KeySet } from "./keyset";
@@ -9,25 +9,25 @@ export interface Pins {
   root?: string | undefined;
   /** The verifier key that seals exports: name+hash+base64. */
   key?: string | undefined;
-  /** The CA that an earlier check saw. It pins nothing; another one is told. */
-  seenRoot?: string | undefined;
+  /** The CA of an earlier verification. It is not a pin, but a different CA is an error. */
+  previousRoot?: string | undefined;
 }
 
-export interface Judged {
+export interface EvaluatedTrust {
   trust: Trust;
-  /** The CA that the export names; undefined when it names none. */
+  /** The CA in the export; undefined if it has none. */
   root: string | undefined;
 }
 
-/** Judges the keys in an export's header. What contradicts a pin is a Fault. */
-export async function judge(header: Header, pins: Pins): Promise<Judged> {
-  const own: KeySet | undefined = header.keys === null ? undefined : await proveKeySet(header.keys);
-  if (pins.root !== undefined && own?.root !== pins.root) throw new Fault(`the export names ${own === undefined ? "no CA" : `the CA ${own.root}`}, and this browser pinned ${pins.root}`);
-  if (pins.seenRoot !== undefined && own?.root !== pins.seenRoot) throw new Fault(`the export names ${own === undefined ? "no CA" : `the CA ${own.root}`}, and an earlier check of this gateway saw ${pins.seenRoot}`);
-  const admit = own?.admit ?? (() => Promise.reject(new Fault("there is no CA that vouches for it")));
-  const notaries = own === undefined ? {} : { notaries: { gateway: own.gateway, keys: own.notaries } };
-  const named = own?.checkpointKeys ?? [];
-  // A pinned key vouches for the other keys of the file that it sealed.
-  if (pins.key !== undefined || named.length === 0) return { trust: { keys: [], pinned: false, admit, ...notaries }, root: own?.root };
-  return { trust: { keys: named, pinned: pins.root !== undefined, admit, ...notaries }, root: own?.root };
+/** Evaluates the keys in the header of an export. Throws a Fault if they contradict a pin. */
+export async function evaluateTrust(header: Header, pins: Pins): Promise<EvaluatedTrust> {
+  const keySet: KeySet | undefined = header.keys === null ? undefined : await proveKeySet(header.keys);
+  if (pins.root !== undefined && keySet?.root !== pins.root) throw new Fault(`the export has ${keySet === undefined ? "no CA" : `the CA ${keySet.root}`}, the pinned CA is ${pins.root}`);
+  if (pins.previousRoot !== undefined && keySet?.root !== pins.previousRoot) throw new Fault(`the export has ${keySet === undefined ? "no CA" : `the CA ${keySet.root}`}, an earlier verification of this gateway had ${pins.previousRoot}`);
+  const admit = keySet?.admit ?? (() => Promise.reject(new Fault("the export has no CA that certifies it")));
+  const notaries = keySet === undefined ? {} : { notaries: { gateway: keySet.gateway, keys: keySet.notaries } };
+  const named = keySet?.checkpointKeys ?? [];
+  // A pinned key seals the file, and with it the other keys in the file.
+  if (pins.key !== undefined || named.length === 0) return { trust: { keys: [], pinned: false, admit, ...notaries }, root: keySet?.root };
+  return { trust: { keys: named, pinned: pins.root !== undefined, admit, ...notaries }, root: keySet?.root };
 }

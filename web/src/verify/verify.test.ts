@@ -14,9 +14,9 @@ import { Sha256, sha256 } from "./sha256";
 import { verifyStretch } from "./stretch";
 import { Frontier, leaf } from "./tree";
 import type { Pins } from "./trust";
-import { judge } from "./trust";
+import { evaluateTrust } from "./trust";
 
-// The vectors of the Go code, where they are.
+// The test vectors of the Go packages.
 const internal = resolve(import.meta.dirname, "../../../internal");
 const vector = (path: string) => readFileSync(resolve(internal, path), "utf8");
 
@@ -33,7 +33,7 @@ function verify(text: string | Uint8Array, more: Partial<Options> = {}): Promise
 }
 
 function pinned(text: string, pins: Pins): Promise<Summary> {
-  return verify(text, { key: pins.key, trust: async (header) => (await judge(header, pins)).trust });
+  return verify(text, { key: pins.key, trust: async (header) => (await evaluateTrust(header, pins)).trust });
 }
 
 async function fault(run: Promise<unknown>): Promise<Fault> {
@@ -43,10 +43,10 @@ async function fault(run: Promise<unknown>): Promise<Fault> {
     if (thrown instanceof Fault) return thrown;
     throw thrown;
   }
-  throw new Error("it was not found");
+  throw new Error("no fault was found");
 }
 
-test("SHA-256 is that of the system, at every length and split", () => {
+test("SHA-256 equals the system's, for all lengths and splits", () => {
   for (let length = 0; length < 300; length++) {
     const bytes = new Uint8Array(randomBytes(length));
     const want = createHash("sha256").update(bytes).digest("hex");
@@ -58,7 +58,7 @@ test("SHA-256 is that of the system, at every length and split", () => {
   }
 });
 
-test("only RFC 8785 form is read", () => {
+test("readCanonical accepts only RFC 8785 form", () => {
   for (const text of ['{"a":1,"b":[true,null,"ä\\n"]}', '{"10":1,"9":2}', "[]", '{"a":"\\\\ud800"}', '{"__proto__":1,"a":2}']) expect(canonical(readCanonical(text))).toBe(text);
   for (const text of ['{"b":1,"a":2}', '{"a": 1}', '{"a":1,"a":1}', '{"a":1.0}', '{"a":1e400}', '{"a":-0}', '{"a":"\\u0041"}', '{"a":"\\ud800"}', '{"9":1,"10":2}', '{"a":9007199254740993}', "{", "\ufeff{}"])
     expect(() => readCanonical(text), text).toThrow(Fault);
@@ -79,7 +79,7 @@ describe("the published journal", () => {
     }
   });
 
-  test("verifies, and says whether its key was pinned", async () => {
+  test("verifies, and reports whether its key was pinned", async () => {
     const alone = await verify(text);
     expect(alone).toMatchObject({ gateway: "gateway.test", events: 5, checkpoints: 1, erased: 1, last: 5, keyPinned: false });
     expect(alone.signed.size).toBe(5);
@@ -87,7 +87,7 @@ describe("the published journal", () => {
     expect((await fault(verify(text, { key: alone.key.replace("af0fb86a", "af0fb86b") }))).line).toBe(1);
   });
 
-  test("every flipped byte is found", async () => {
+  test("flipped bytes are detected", async () => {
     const bytes = utf8(text);
     for (let i = 0; i < bytes.length; i += 7) {
       const flipped = bytes.slice();
@@ -98,9 +98,9 @@ describe("the published journal", () => {
     await expect(verify(text + "\n")).rejects.toThrow("after the trailer");
   });
 
-  test("what was seen before is compared", async () => {
-    await verify(text, { remembered: [{ size: 3, root: entries[2]?.root ?? "" }] });
-    expect(await fault(verify(text, { remembered: [{ size: 3, root: entries[1]?.root ?? "" }] }))).toMatchObject({ seq: 1, line: 4 });
+  test("remembered roots are compared", async () => {
+    await verify(text, { knownRoots: [{ size: 3, root: entries[2]?.root ?? "" }] });
+    expect(await fault(verify(text, { knownRoots: [{ size: 3, root: entries[1]?.root ?? "" }] }))).toMatchObject({ seq: 1, line: 4 });
   });
 });
 
@@ -114,7 +114,7 @@ describe("the corpus of falsified journals", () => {
   const assemble = (lines: number[]) => lines.map((i) => `${corpus.lines[i] ?? ""}\n`).join("");
   const honest = corpus.cases.filter((c) => c.seq === 0);
 
-  test("the honest ones verify", async () => {
+  test("honest journals verify", async () => {
     expect(honest.length).toBeGreaterThan(0);
     for (const c of honest) await verify(assemble(c.lines));
   });
@@ -129,39 +129,39 @@ describe("an export of the first release", () => {
   const text = vector("cli/evidence/testdata/release-1/export.ndjson");
   const key = "vectors.example/journal+86670492+AbhWbfMjhkDqyQKRi0SpHE7YZgM9eo7MK1LUDOPPdc2G";
 
-  test("verifies with its attestations, and proves no origin by itself", async () => {
+  test("verifies with its attestations, but does not prove the origin by itself", async () => {
     const sum = await pinned(text, {});
     expect(sum).toMatchObject({ attestations: 8, keyPinned: false });
     const root = (await proveKeySet(JSON.parse(vector("cli/evidence/testdata/release-1/keys.json")))).root;
     expect(await pinned(text, { root, key })).toMatchObject({ keyPinned: true });
-    expect((await fault(pinned(text, { root: root.replace(/.$/, (c) => (c === "0" ? "1" : "0")) }))).message).toContain("this browser pinned");
-    expect((await fault(pinned(text, { seenRoot: `sha256:${"0".repeat(64)}` }))).message).toContain("an earlier check");
+    expect((await fault(pinned(text, { root: root.replace(/.$/, (c) => (c === "0" ? "1" : "0")) }))).message).toContain("the pinned CA is");
+    expect((await fault(pinned(text, { previousRoot: `sha256:${"0".repeat(64)}` }))).message).toContain("an earlier verification");
   });
 });
 
 describe("attestations", () => {
   const envelope = JSON.parse(vector("evidence/attest/testdata/envelope.json")) as { payload: string; payloadType: string; signatures: { keyid: string; sig: string }[] };
 
-  test("the published ones verify", async () => {
+  test("the published envelopes verify", async () => {
     for (const version of ["", "_older"]) {
       const set = await proveKeySet(JSON.parse(vector(`evidence/attest/testdata/keyset${version}.json`)));
       await verifyAttestation(JSON.parse(vector(`evidence/attest/testdata/envelope${version}.json`)), set.notaries, set.gateway);
     }
   });
 
-  test("a changed one does not", async () => {
+  test("changed envelopes do not verify", async () => {
     const set = await proveKeySet(JSON.parse(vector("evidence/attest/testdata/keyset.json")));
     const signature = envelope.signatures[0] ?? { keyid: "", sig: "" };
     const payload = atob(envelope.payload);
     const cases: [unknown, string][] = [
       [{ ...envelope, payload: btoa(payload.replace("succeeded", "succeedee")) }, "signature does not match"],
-      [{ ...envelope, extra: 1 }, "not known"],
+      [{ ...envelope, extra: 1 }, "unknown member"],
       [{ ...envelope, payloadType: "application/json" }, "payload type"],
       [{ ...envelope, signatures: [signature, signature] }, "exactly one"],
       [{ ...envelope, signatures: [{ ...signature, keyid: "SHA256:x" }] }, "has no key"],
       [{ ...envelope, signatures: [{ ...signature, sig: `${signature.sig.slice(0, -3)}A==` }] }, ""],
     ];
-    for (const [changed, says] of cases) expect((await fault(verifyAttestation(changed, set.notaries, set.gateway))).message).toContain(says);
+    for (const [changed, message] of cases) expect((await fault(verifyAttestation(changed, set.notaries, set.gateway))).message).toContain(message);
     await expect(verifyAttestation(envelope, set.notaries, "other.local")).rejects.toThrow("of gateway");
     await expect(verifyAttestation(envelope, set.notaries.map((k) => ({ ...k, retiredAt: k.from })), set.gateway)).rejects.toThrow("retired");
     await expect(verifyAttestation(envelope, set.notaries.map((k) => ({ ...k, to: k.from })), set.gateway)).rejects.toThrow("no certificate");

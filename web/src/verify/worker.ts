@@ -1,11 +1,11 @@
-// What runs in each Worker.
-import { because } from "./fault";
+// The entry point of a Worker.
+import { messageOf } from "./fault";
 import type { Work } from "./stretch";
 import { verifyStretch } from "./stretch";
 
 addEventListener("message", (message: MessageEvent<Work>) => {
   verifyStretch(message.data).then(
     (done) => postMessage({ done }),
-    (thrown: unknown) => postMessage({ failed: because(thrown) }),
+    (thrown: unknown) => postMessage({ failed: messageOf(thrown) }),
   );
 });

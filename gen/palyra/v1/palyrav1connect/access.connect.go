@@ -77,25 +77,67 @@ const (
 
 // AccessServiceClient is a client for the palyra.v1.AccessService service.
 type AccessServiceClient interface {
-	// AddMember adds a user or an agent and signs the certificate of its first
-	// device. The private key stays with whoever made the request.
+	// AddMember adds a user or an agent and signs the certificate of its first device.
+	// `certificate_request` is a PKCS #10 request in DER; the private key stays with the client that
+	// created the request. To create one, run `openssl req -new -newkey ec -pkeyopt
+	// ec_paramgen_curve:P-256 -nodes -keyout key.pem -subj /CN=palyra -outform DER | base64 -w0`.
+	//
+	// The role owner or admin also requires `access.write_owner`. A new member can cost an existing
+	// one the power to answer approvals: with a second person who decides, the first can no longer
+	// answer for their own calls. Such a change is refused with `LOSS_NOT_ACCEPTED` unless
+	// `accept_loss` is true; the message names the loss and how to reverse it.
+	//
+	// Example: {"name":"bea","kind":"user","roles":["operator"],"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
+	// ListMembers lists the users and agents; with `removed`, also the removed ones.
+	//
+	// Example: {"removed":true}
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
-	// UpdateMember gives and takes roles, and gives an agent another owner. Where
-	// something is taken, the streams and runs of the member end.
+	// UpdateMember adds and removes roles, and changes the owner of an agent, in one step. Adding a
+	// role that the member holds, or removing one that it does not hold, changes nothing. If the
+	// member, a role or the agent's owner is an owner or admin, the change also requires
+	// `access.write_owner`. If anything is removed, the open streams and runs of the member end with
+	// `UNAUTHENTICATED`. A change that leaves no owner who can act is refused with `LAST_OWNER`.
+	// `accept_loss` is as for AddMember.
+	//
+	// Example: {"member":"user:eve","add_roles":["developer"],"remove_roles":["auditor"]}
 	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
-	// DisableMember keeps a member, and a user's agents, from acting until it is
-	// enabled. Its votes do not count meanwhile.
+	// DisableMember prevents a member, and the agents of a user, from acting until the member is
+	// enabled. Their streams and runs end, and their certificates are refused. Votes of the member do
+	// not count meanwhile, also in grants. The rules for owners, admins, the last owner and
+	// `accept_loss` are as for UpdateMember.
+	//
+	// Example: {"member":"user:eve","reason":"on leave"}
 	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	// EnableMember allows a disabled member to act again.
+	//
+	// Example: {"member":"user:eve"}
 	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
-	// RemoveMember ends a member for good and revokes its devices. Its name is not
-	// free again.
+	// RemoveMember removes a member permanently, revokes its devices and returns them. The name of
+	// the member cannot be used again. A user who owns agents is refused until the agents have
+	// another owner or are removed. The other rules are as for DisableMember.
+	//
+	// Example: {"member":"user:eve","reason":"has left"}
 	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
-	// ConfirmMember says that a member is who it is said to be, so that it counts as
-	// a person of its own for everybody in whose hands the caller is not.
+	// ConfirmMember confirms the identity of a member, so that it counts as a separate person. A
+	// principal that adds a member, changes its roles or gives it a device could act as that member;
+	// `in_hands_of` of ListMembers names these principals. If policy requires two people (`approvers
+	// >= 2`, `by_role`), such a principal and the member count as one. A confirmation applies to the
+	// principals that do not control the caller; members cannot confirm themselves. `palyrad members
+	// confirm` on the gateway's host applies to all principals.
+	//
+	// Example: {"member":"user:bea"}
 	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
-	// ConsentToAgent lets an agent act in the caller's name, or no longer. Only its
-	// owner says so, with a device.
+	// ConsentToAgent allows an agent to act in the caller's name, or withdraws that consent
+	// (`withdraw`). An agent that was added by another member than its owner, or was given to the
+	// owner, waits for consent (`awaits_consent` of ListMembers). It may have a device and tokens,
+	// but each of its requests is refused with `UNAUTHENTICATED`. Only the owner can consent, with
+	// the certificate of a device; a token, an admin and the gateway's host cannot. With `withdraw`,
+	// the open streams and runs of the agent end. An agent that does not belong to the caller is
+	// `NOT_FOUND`.
+	//
+	// Example: {"agent":"agent:helper"}
 	ConsentToAgent(context.Context, *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error)
 }
 
@@ -248,25 +290,67 @@ func (c *accessServiceClient) ConsentToAgent(ctx context.Context, req *v1.Consen
 
 // AccessServiceHandler is an implementation of the palyra.v1.AccessService service.
 type AccessServiceHandler interface {
-	// AddMember adds a user or an agent and signs the certificate of its first
-	// device. The private key stays with whoever made the request.
+	// AddMember adds a user or an agent and signs the certificate of its first device.
+	// `certificate_request` is a PKCS #10 request in DER; the private key stays with the client that
+	// created the request. To create one, run `openssl req -new -newkey ec -pkeyopt
+	// ec_paramgen_curve:P-256 -nodes -keyout key.pem -subj /CN=palyra -outform DER | base64 -w0`.
+	//
+	// The role owner or admin also requires `access.write_owner`. A new member can cost an existing
+	// one the power to answer approvals: with a second person who decides, the first can no longer
+	// answer for their own calls. Such a change is refused with `LOSS_NOT_ACCEPTED` unless
+	// `accept_loss` is true; the message names the loss and how to reverse it.
+	//
+	// Example: {"name":"bea","kind":"user","roles":["operator"],"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
+	// ListMembers lists the users and agents; with `removed`, also the removed ones.
+	//
+	// Example: {"removed":true}
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
-	// UpdateMember gives and takes roles, and gives an agent another owner. Where
-	// something is taken, the streams and runs of the member end.
+	// UpdateMember adds and removes roles, and changes the owner of an agent, in one step. Adding a
+	// role that the member holds, or removing one that it does not hold, changes nothing. If the
+	// member, a role or the agent's owner is an owner or admin, the change also requires
+	// `access.write_owner`. If anything is removed, the open streams and runs of the member end with
+	// `UNAUTHENTICATED`. A change that leaves no owner who can act is refused with `LAST_OWNER`.
+	// `accept_loss` is as for AddMember.
+	//
+	// Example: {"member":"user:eve","add_roles":["developer"],"remove_roles":["auditor"]}
 	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
-	// DisableMember keeps a member, and a user's agents, from acting until it is
-	// enabled. Its votes do not count meanwhile.
+	// DisableMember prevents a member, and the agents of a user, from acting until the member is
+	// enabled. Their streams and runs end, and their certificates are refused. Votes of the member do
+	// not count meanwhile, also in grants. The rules for owners, admins, the last owner and
+	// `accept_loss` are as for UpdateMember.
+	//
+	// Example: {"member":"user:eve","reason":"on leave"}
 	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	// EnableMember allows a disabled member to act again.
+	//
+	// Example: {"member":"user:eve"}
 	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
-	// RemoveMember ends a member for good and revokes its devices. Its name is not
-	// free again.
+	// RemoveMember removes a member permanently, revokes its devices and returns them. The name of
+	// the member cannot be used again. A user who owns agents is refused until the agents have
+	// another owner or are removed. The other rules are as for DisableMember.
+	//
+	// Example: {"member":"user:eve","reason":"has left"}
 	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
-	// ConfirmMember says that a member is who it is said to be, so that it counts as
-	// a person of its own for everybody in whose hands the caller is not.
+	// ConfirmMember confirms the identity of a member, so that it counts as a separate person. A
+	// principal that adds a member, changes its roles or gives it a device could act as that member;
+	// `in_hands_of` of ListMembers names these principals. If policy requires two people (`approvers
+	// >= 2`, `by_role`), such a principal and the member count as one. A confirmation applies to the
+	// principals that do not control the caller; members cannot confirm themselves. `palyrad members
+	// confirm` on the gateway's host applies to all principals.
+	//
+	// Example: {"member":"user:bea"}
 	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
-	// ConsentToAgent lets an agent act in the caller's name, or no longer. Only its
-	// owner says so, with a device.
+	// ConsentToAgent allows an agent to act in the caller's name, or withdraws that consent
+	// (`withdraw`). An agent that was added by another member than its owner, or was given to the
+	// owner, waits for consent (`awaits_consent` of ListMembers). It may have a device and tokens,
+	// but each of its requests is refused with `UNAUTHENTICATED`. Only the owner can consent, with
+	// the certificate of a device; a token, an admin and the gateway's host cannot. With `withdraw`,
+	// the open streams and runs of the agent end. An agent that does not belong to the caller is
+	// `NOT_FOUND`.
+	//
+	// Example: {"agent":"agent:helper"}
 	ConsentToAgent(context.Context, *v1.ConsentToAgentRequest) (*v1.ConsentToAgentResponse, error)
 }
 
@@ -387,16 +471,37 @@ func (UnimplementedAccessServiceHandler) ConsentToAgent(context.Context, *v1.Con
 
 // IdentityServiceClient is a client for the palyra.v1.IdentityService service.
 type IdentityServiceClient interface {
+	// ListDevices lists the devices with the expiry of their certificates.
+	//
+	// Example: {}
 	ListDevices(context.Context, *v1.ListDevicesRequest) (*v1.ListDevicesResponse, error)
-	// RenewCertificate issues a new certificate for the calling device.
+	// RenewCertificate issues a new certificate for the calling device. It is the only method that
+	// accepts an expired certificate, until 30 days after the expiry, if no newer key of the device
+	// has been used. All other methods refuse such a caller with `CERTIFICATE_EXPIRED`.
+	//
+	// The request is for a new key or for the current key of the device. Older keys work until five
+	// minutes after the first use of the new key, and are then refused with `KEY_REPLACED`. A key
+	// that has been replaced cannot renew anything and is not certified again.
+	//
+	// Example: {"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
-	// RevokeDevice refuses a device from now on.
+	// RevokeDevice refuses a device from now on and ends its streams. It cannot be undone. If a
+	// member loses the power to answer approvals, `accept_loss` must be true, as for AddMember.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","reason":"the laptop was lost"}
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
-	// RenameDevice gives a device another name, which is for people alone.
+	// RenameDevice changes the name of a device that is not revoked. The name is only for people.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","name":"old laptop"}
 	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
-	// AddDevice gives a member whose credential is lost another device, and signs
-	// its certificate. Only the device of the gateway's own host may ask
-	// (`palyrad operator bundle`). The member and the owners are told.
+	// AddDevice gives another device to a member who has lost their credential, and signs its
+	// certificate. Only the device that palyrad keeps on its own host may call it, as `palyrad
+	// operator bundle` does. `revoke_old` revokes the existing devices of the member. The member and
+	// the owners see a notice in GetStatus for seven days.
+	//
+	// Example: {"member":"user:bea","revoke_old":true,"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error)
 }
 
@@ -501,16 +606,37 @@ func (c *identityServiceClient) AddDevice(ctx context.Context, req *v1.AddDevice
 
 // IdentityServiceHandler is an implementation of the palyra.v1.IdentityService service.
 type IdentityServiceHandler interface {
+	// ListDevices lists the devices with the expiry of their certificates.
+	//
+	// Example: {}
 	ListDevices(context.Context, *v1.ListDevicesRequest) (*v1.ListDevicesResponse, error)
-	// RenewCertificate issues a new certificate for the calling device.
+	// RenewCertificate issues a new certificate for the calling device. It is the only method that
+	// accepts an expired certificate, until 30 days after the expiry, if no newer key of the device
+	// has been used. All other methods refuse such a caller with `CERTIFICATE_EXPIRED`.
+	//
+	// The request is for a new key or for the current key of the device. Older keys work until five
+	// minutes after the first use of the new key, and are then refused with `KEY_REPLACED`. A key
+	// that has been replaced cannot renew anything and is not certified again.
+	//
+	// Example: {"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
-	// RevokeDevice refuses a device from now on.
+	// RevokeDevice refuses a device from now on and ends its streams. It cannot be undone. If a
+	// member loses the power to answer approvals, `accept_loss` must be true, as for AddMember.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","reason":"the laptop was lost"}
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
-	// RenameDevice gives a device another name, which is for people alone.
+	// RenameDevice changes the name of a device that is not revoked. The name is only for people.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","name":"old laptop"}
 	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
-	// AddDevice gives a member whose credential is lost another device, and signs
-	// its certificate. Only the device of the gateway's own host may ask
-	// (`palyrad operator bundle`). The member and the owners are told.
+	// AddDevice gives another device to a member who has lost their credential, and signs its
+	// certificate. Only the device that palyrad keeps on its own host may call it, as `palyrad
+	// operator bundle` does. `revoke_old` revokes the existing devices of the member. The member and
+	// the owners see a notice in GetStatus for seven days.
+	//
+	// Example: {"member":"user:bea","revoke_old":true,"certificate_request":
+	// "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
 	AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error)
 }
 

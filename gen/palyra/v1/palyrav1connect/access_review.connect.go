@@ -52,17 +52,42 @@ const (
 
 // AccessReviewServiceClient is a client for the palyra.v1.AccessReviewService service.
 type AccessReviewServiceClient interface {
-	// Whether a member has a permission, or may use a method, by which policies, and
-	// what a person can do about it.
+	// ExplainAccess reports whether a member has a permission or may use a method, with the policies
+	// that decide it. `method` is a permission such as `approval.decide`, or a method as
+	// `DecideApproval` or `ApprovalsService/DecideApproval`. A refusal includes the next step
+	// (`remedy`) and, for callers with `access.read`, the other members who currently have the
+	// permission (`who_may`). `policies` is set for callers with `policy.explain`. A disabled member
+	// is denied.
+	//
+	// Callers may ask about themselves and the agents that they own. Other members require
+	// `access.read`; without it, the answer is the same for members that exist and members that do
+	// not.
+	//
+	// Example: {"principal":"user:bob","method":"approval.decide"}
 	ExplainAccess(context.Context, *v1.ExplainAccessRequest) (*v1.ExplainAccessResponse, error)
-	// The permissions of a member, and the tools that it may call.
+	// ShowAccess lists the permissions of a member, and each tool of the gateway as allowed, asked or
+	// denied. The rules about other members are as for ExplainAccess.
+	//
+	// Example: {"principal":"agent:coder"}
 	ShowAccess(context.Context, *v1.ShowAccessRequest) (*v1.ShowAccessResponse, error)
-	// The roles, built in and declared, with what they may do.
+	// ListRoles lists the built-in and the declared roles, with the permissions of a member who holds
+	// only that role, and the members who hold it.
+	//
+	// Example: {}
 	ListRoles(context.Context, *v1.ListRolesRequest) (*v1.ListRolesResponse, error)
-	// Which principals and messaging channels are let in or kept out, whatever policies
-	// say.
+	// ListCeilings lists the principals and messaging channels that the gateway admits or excludes
+	// before it evaluates any policy. The entries of `allowed_principals` and `allowed_channels` come
+	// first, then the entries set by SetCeiling.
+	//
+	// Example: {}
 	ListCeilings(context.Context, *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error)
-	// SetCeiling lets a principal or a channel in, or keeps it out.
+	// SetCeiling admits or excludes a principal (`user:bob`, `agent:coder`) or a messaging channel
+	// (`channel:ops`). The change applies at once and survives restarts. It cannot admit a name that
+	// the configuration excludes. To exclude a member who answers approvals, use DisableMember, which
+	// reports the loss. Admission requires a second person if there are two, as for EnableMember;
+	// exclusion does not.
+	//
+	// Example: {"name":"channel:ops","allowed":true}
 	SetCeiling(context.Context, *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error)
 }
 
@@ -170,17 +195,42 @@ func (c *accessReviewServiceClient) SetCeiling(ctx context.Context, req *v1.SetC
 
 // AccessReviewServiceHandler is an implementation of the palyra.v1.AccessReviewService service.
 type AccessReviewServiceHandler interface {
-	// Whether a member has a permission, or may use a method, by which policies, and
-	// what a person can do about it.
+	// ExplainAccess reports whether a member has a permission or may use a method, with the policies
+	// that decide it. `method` is a permission such as `approval.decide`, or a method as
+	// `DecideApproval` or `ApprovalsService/DecideApproval`. A refusal includes the next step
+	// (`remedy`) and, for callers with `access.read`, the other members who currently have the
+	// permission (`who_may`). `policies` is set for callers with `policy.explain`. A disabled member
+	// is denied.
+	//
+	// Callers may ask about themselves and the agents that they own. Other members require
+	// `access.read`; without it, the answer is the same for members that exist and members that do
+	// not.
+	//
+	// Example: {"principal":"user:bob","method":"approval.decide"}
 	ExplainAccess(context.Context, *v1.ExplainAccessRequest) (*v1.ExplainAccessResponse, error)
-	// The permissions of a member, and the tools that it may call.
+	// ShowAccess lists the permissions of a member, and each tool of the gateway as allowed, asked or
+	// denied. The rules about other members are as for ExplainAccess.
+	//
+	// Example: {"principal":"agent:coder"}
 	ShowAccess(context.Context, *v1.ShowAccessRequest) (*v1.ShowAccessResponse, error)
-	// The roles, built in and declared, with what they may do.
+	// ListRoles lists the built-in and the declared roles, with the permissions of a member who holds
+	// only that role, and the members who hold it.
+	//
+	// Example: {}
 	ListRoles(context.Context, *v1.ListRolesRequest) (*v1.ListRolesResponse, error)
-	// Which principals and messaging channels are let in or kept out, whatever policies
-	// say.
+	// ListCeilings lists the principals and messaging channels that the gateway admits or excludes
+	// before it evaluates any policy. The entries of `allowed_principals` and `allowed_channels` come
+	// first, then the entries set by SetCeiling.
+	//
+	// Example: {}
 	ListCeilings(context.Context, *v1.ListCeilingsRequest) (*v1.ListCeilingsResponse, error)
-	// SetCeiling lets a principal or a channel in, or keeps it out.
+	// SetCeiling admits or excludes a principal (`user:bob`, `agent:coder`) or a messaging channel
+	// (`channel:ops`). The change applies at once and survives restarts. It cannot admit a name that
+	// the configuration excludes. To exclude a member who answers approvals, use DisableMember, which
+	// reports the loss. Admission requires a second person if there are two, as for EnableMember;
+	// exclusion does not.
+	//
+	// Example: {"name":"channel:ops","allowed":true}
 	SetCeiling(context.Context, *v1.SetCeilingRequest) (*v1.SetCeilingResponse, error)
 }
 

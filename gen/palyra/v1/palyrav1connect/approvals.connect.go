@@ -64,26 +64,87 @@ const (
 
 // ApprovalsServiceClient is a client for the palyra.v1.ApprovalsService service.
 type ApprovalsServiceClient interface {
+	// ListApprovals lists approvals, newest first, or oldest first with `ascending`. Each filter
+	// takes several values: `states`, `subject_types`, `principals` (the requester, or the user it
+	// acts on behalf of), `tools` and `severities` select approvals; `except_states` and the other
+	// `except_` filters exclude them. `with_counts` also counts the matching approvals on all pages:
+	// in total, and by state, severity, subject type and tool. For the next page, send
+	// `next_page_token` as `page_token`, with the same filter and order.
+	//
+	// Example: {"states":["APPROVAL_STATE_PENDING"],"except_tools":["fs.read"],"page_size":20,
+	// "with_counts":true}
 	ListApprovals(context.Context, *v1.ListApprovalsRequest) (*v1.ListApprovalsResponse, error)
+	// GetApproval returns one approval with all the information that a person needs before they
+	// answer. `prompt` contains the full arguments, the program and where it would run, the files
+	// bound by content, and the diff. It also contains the reason why policy asks, and the scopes
+	// that an approval can have. None of it is markup. `prompt.lead` comes first on a screen: the
+	// command line, the file or the address. `prompt.files` is the diff in structured form.
+	//
+	// For each of `prompt.scopes`, `covered_last_week` is the number of calls of the same requester
+	// in the 7 days before the approval that it would have covered: calls that people were asked
+	// about, and calls that policy or a grant allowed. `prompt.asked_last_week` is how often people
+	// were asked about the same subject. `needs` describes the approvers still required, in a form
+	// for programs, and `missing` describes them as text. `you` is the result that an answer of the
+	// caller would have: `may_decide`, or the reason why not, with the missing permission.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
 	GetApproval(context.Context, *v1.GetApprovalRequest) (*v1.GetApprovalResponse, error)
-	// WatchApprovals streams every change; a client that reconnects with the
-	// last cursor it saw misses nothing.
+	// WatchApprovals streams every change of an approval. Without a `cursor` it begins with the
+	// pending approvals. A client that reconnects with the last `cursor` it received misses no
+	// change. A heartbeat, a message without an approval, is sent every two seconds, so that a
+	// watcher can detect stale data.
+	//
+	// Example: {}
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest) (*connect.ServerStreamForClient[v1.WatchApprovalsResponse], error)
-	// DecideApproval casts one vote.
+	// DecideApproval casts the caller's vote. A user votes once; an approval with a stronger proof
+	// than the first (`paired`, `present`) replaces it. `shown_digest` is the `call_digest` that the
+	// person was shown; if it names another call, the vote is refused with `DIGEST_MISMATCH`. A
+	// denial requires a `reason`. Requesters cannot decide their own calls unless policy allows it.
+	//
+	// With `uses`, a lasting approval allows at most that number of further calls. The `scopes` of
+	// the prompt describe what each approval would cover; if `exact_only` is set, a wider match is
+	// refused. A vote with a valid proof in `presence` counts as `present` (PresenceService). If the
+	// proof is invalid, the vote is refused with `PRESENCE_NOT_PROVEN`.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+	// "scope":"APPROVAL_SCOPE_TIMEBOXED","ttl":"1800s","match":"GRANT_MATCH_SUBJECT",
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
-	// EditApproval changes the arguments of the call that is asked about. It approves
-	// nothing: the votes before fall, and the changed call is judged anew, for its
-	// requester and for the editor.
+	// EditApproval changes the arguments of the call under approval, and approves nothing. Earlier
+	// votes are discarded, and the changed call waits for approval under the same id, with a new
+	// `call_digest` and the next `version`. `version` and `shown_digest` are the values that the
+	// person was shown; if either has changed since, the edit is refused with `APPROVAL_CONFLICT` or
+	// `DIGEST_MISMATCH`. The changed call is checked, planned and evaluated again, for its requester
+	// and for the editor. Values displayed as `[redacted]`, and placeholders of secrets, must stay
+	// where they are. The requester's result reports first what was changed (`executed_as_edited`).
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","version":1,
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	// "input_json":"eyJhcmd2IjpbIm1ha2UiLCItbiJdfQ==","reason":"look first"}
 	EditApproval(context.Context, *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error)
-	// CancelApproval withdraws an approval that is pending, or takes back one
-	// that was allowed and not used yet. The call that waits does not run. Who
-	// asked, on whose behalf it was asked, who voted, and who may decide it may
-	// do so.
+	// CancelApproval withdraws a pending approval, or an allowed one that has not been used. The
+	// waiting call does not run: it ends with `APPROVAL_CANCELLED` or `APPROVAL_REVOKED`. The
+	// requester, the user it acts on behalf of, the voters, and callers that may decide the approval
+	// may cancel it. An approval that was used, denied, expired or already withdrawn returns
+	// `APPROVAL_CONFLICT`.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error)
-	// ExportApprovals streams NDJSON or one JSON document; the last record is a
-	// trailer that proves completeness.
+	// ExportApprovals streams all matching approvals as NDJSON, one JSON document, or CSV, as a
+	// sequence of byte chunks. The last line, member or row is a trailer that proves that the export
+	// is complete. No CSV cell can be interpreted as a formula.
+	//
+	// Example: {"format":"EXPORT_FORMAT_NDJSON","since":"2026-05-01T00:00:00Z"}
 	ExportApprovals(context.Context, *v1.ExportApprovalsRequest) (*connect.ServerStreamForClient[v1.ExportApprovalsResponse], error)
+	// ListGrants lists grants, newest first. With `include_ended` it also lists grants that were
+	// revoked or expired.
+	//
+	// Example: {"principal":"agent:claude","include_ended":true}
 	ListGrants(context.Context, *v1.ListGrantsRequest) (*v1.ListGrantsResponse, error)
+	// RevokeGrant revokes a grant at once: a call that it allowed and that has not started does not
+	// start.
+	//
+	// Example: {"grant_id":"01JZ8Q4T2M0000000000000000","reason":"the task is done"}
 	RevokeGrant(context.Context, *v1.RevokeGrantRequest) (*v1.RevokeGrantResponse, error)
 }
 
@@ -246,26 +307,87 @@ func (c *approvalsServiceClient) RevokeGrant(ctx context.Context, req *v1.Revoke
 
 // ApprovalsServiceHandler is an implementation of the palyra.v1.ApprovalsService service.
 type ApprovalsServiceHandler interface {
+	// ListApprovals lists approvals, newest first, or oldest first with `ascending`. Each filter
+	// takes several values: `states`, `subject_types`, `principals` (the requester, or the user it
+	// acts on behalf of), `tools` and `severities` select approvals; `except_states` and the other
+	// `except_` filters exclude them. `with_counts` also counts the matching approvals on all pages:
+	// in total, and by state, severity, subject type and tool. For the next page, send
+	// `next_page_token` as `page_token`, with the same filter and order.
+	//
+	// Example: {"states":["APPROVAL_STATE_PENDING"],"except_tools":["fs.read"],"page_size":20,
+	// "with_counts":true}
 	ListApprovals(context.Context, *v1.ListApprovalsRequest) (*v1.ListApprovalsResponse, error)
+	// GetApproval returns one approval with all the information that a person needs before they
+	// answer. `prompt` contains the full arguments, the program and where it would run, the files
+	// bound by content, and the diff. It also contains the reason why policy asks, and the scopes
+	// that an approval can have. None of it is markup. `prompt.lead` comes first on a screen: the
+	// command line, the file or the address. `prompt.files` is the diff in structured form.
+	//
+	// For each of `prompt.scopes`, `covered_last_week` is the number of calls of the same requester
+	// in the 7 days before the approval that it would have covered: calls that people were asked
+	// about, and calls that policy or a grant allowed. `prompt.asked_last_week` is how often people
+	// were asked about the same subject. `needs` describes the approvers still required, in a form
+	// for programs, and `missing` describes them as text. `you` is the result that an answer of the
+	// caller would have: `may_decide`, or the reason why not, with the missing permission.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
 	GetApproval(context.Context, *v1.GetApprovalRequest) (*v1.GetApprovalResponse, error)
-	// WatchApprovals streams every change; a client that reconnects with the
-	// last cursor it saw misses nothing.
+	// WatchApprovals streams every change of an approval. Without a `cursor` it begins with the
+	// pending approvals. A client that reconnects with the last `cursor` it received misses no
+	// change. A heartbeat, a message without an approval, is sent every two seconds, so that a
+	// watcher can detect stale data.
+	//
+	// Example: {}
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest, *connect.ServerStream[v1.WatchApprovalsResponse]) error
-	// DecideApproval casts one vote.
+	// DecideApproval casts the caller's vote. A user votes once; an approval with a stronger proof
+	// than the first (`paired`, `present`) replaces it. `shown_digest` is the `call_digest` that the
+	// person was shown; if it names another call, the vote is refused with `DIGEST_MISMATCH`. A
+	// denial requires a `reason`. Requesters cannot decide their own calls unless policy allows it.
+	//
+	// With `uses`, a lasting approval allows at most that number of further calls. The `scopes` of
+	// the prompt describe what each approval would cover; if `exact_only` is set, a wider match is
+	// refused. A vote with a valid proof in `presence` counts as `present` (PresenceService). If the
+	// proof is invalid, the vote is refused with `PRESENCE_NOT_PROVEN`.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+	// "scope":"APPROVAL_SCOPE_TIMEBOXED","ttl":"1800s","match":"GRANT_MATCH_SUBJECT",
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
-	// EditApproval changes the arguments of the call that is asked about. It approves
-	// nothing: the votes before fall, and the changed call is judged anew, for its
-	// requester and for the editor.
+	// EditApproval changes the arguments of the call under approval, and approves nothing. Earlier
+	// votes are discarded, and the changed call waits for approval under the same id, with a new
+	// `call_digest` and the next `version`. `version` and `shown_digest` are the values that the
+	// person was shown; if either has changed since, the edit is refused with `APPROVAL_CONFLICT` or
+	// `DIGEST_MISMATCH`. The changed call is checked, planned and evaluated again, for its requester
+	// and for the editor. Values displayed as `[redacted]`, and placeholders of secrets, must stay
+	// where they are. The requester's result reports first what was changed (`executed_as_edited`).
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","version":1,
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	// "input_json":"eyJhcmd2IjpbIm1ha2UiLCItbiJdfQ==","reason":"look first"}
 	EditApproval(context.Context, *v1.EditApprovalRequest) (*v1.EditApprovalResponse, error)
-	// CancelApproval withdraws an approval that is pending, or takes back one
-	// that was allowed and not used yet. The call that waits does not run. Who
-	// asked, on whose behalf it was asked, who voted, and who may decide it may
-	// do so.
+	// CancelApproval withdraws a pending approval, or an allowed one that has not been used. The
+	// waiting call does not run: it ends with `APPROVAL_CANCELLED` or `APPROVAL_REVOKED`. The
+	// requester, the user it acts on behalf of, the voters, and callers that may decide the approval
+	// may cancel it. An approval that was used, denied, expired or already withdrawn returns
+	// `APPROVAL_CONFLICT`.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error)
-	// ExportApprovals streams NDJSON or one JSON document; the last record is a
-	// trailer that proves completeness.
+	// ExportApprovals streams all matching approvals as NDJSON, one JSON document, or CSV, as a
+	// sequence of byte chunks. The last line, member or row is a trailer that proves that the export
+	// is complete. No CSV cell can be interpreted as a formula.
+	//
+	// Example: {"format":"EXPORT_FORMAT_NDJSON","since":"2026-05-01T00:00:00Z"}
 	ExportApprovals(context.Context, *v1.ExportApprovalsRequest, *connect.ServerStream[v1.ExportApprovalsResponse]) error
+	// ListGrants lists grants, newest first. With `include_ended` it also lists grants that were
+	// revoked or expired.
+	//
+	// Example: {"principal":"agent:claude","include_ended":true}
 	ListGrants(context.Context, *v1.ListGrantsRequest) (*v1.ListGrantsResponse, error)
+	// RevokeGrant revokes a grant at once: a call that it allowed and that has not started does not
+	// start.
+	//
+	// Example: {"grant_id":"01JZ8Q4T2M0000000000000000","reason":"the task is done"}
 	RevokeGrant(context.Context, *v1.RevokeGrantRequest) (*v1.RevokeGrantResponse, error)
 }
 

@@ -46,11 +46,19 @@ const (
 
 // AttestationServiceClient is a client for the palyra.v1.AttestationService service.
 type AttestationServiceClient interface {
-	// GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
-	// callers that may not read the journal.
+	// GetAttestation returns a DSSE envelope ([attestation format](../format/attestation.md)), by the
+	// id of the attestation or of its proposal. If the statement contains digests of files and the
+	// caller may not read the journal, the request is refused with `PERMISSION_DENIED`.
+	//
+	// Example: {"id":"01JZ8Q4T2M0000000000000000"}
 	GetAttestation(context.Context, *v1.GetAttestationRequest) (*v1.GetAttestationResponse, error)
+	// ListAttestations lists attestations, newest first.
+	//
+	// Example: {"page_size":20}
 	ListAttestations(context.Context, *v1.ListAttestationsRequest) (*v1.ListAttestationsResponse, error)
-	// GetKeySet returns all that an offline verifier needs.
+	// GetKeySet returns the keys and certificates that an offline verifier needs.
+	//
+	// Example: {}
 	GetKeySet(context.Context, *v1.GetKeySetRequest) (*v1.GetKeySetResponse, error)
 }
 
@@ -125,11 +133,19 @@ func (c *attestationServiceClient) GetKeySet(ctx context.Context, req *v1.GetKey
 
 // AttestationServiceHandler is an implementation of the palyra.v1.AttestationService service.
 type AttestationServiceHandler interface {
-	// GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
-	// callers that may not read the journal.
+	// GetAttestation returns a DSSE envelope ([attestation format](../format/attestation.md)), by the
+	// id of the attestation or of its proposal. If the statement contains digests of files and the
+	// caller may not read the journal, the request is refused with `PERMISSION_DENIED`.
+	//
+	// Example: {"id":"01JZ8Q4T2M0000000000000000"}
 	GetAttestation(context.Context, *v1.GetAttestationRequest) (*v1.GetAttestationResponse, error)
+	// ListAttestations lists attestations, newest first.
+	//
+	// Example: {"page_size":20}
 	ListAttestations(context.Context, *v1.ListAttestationsRequest) (*v1.ListAttestationsResponse, error)
-	// GetKeySet returns all that an offline verifier needs.
+	// GetKeySet returns the keys and certificates that an offline verifier needs.
+	//
+	// Example: {}
 	GetKeySet(context.Context, *v1.GetKeySetRequest) (*v1.GetKeySetResponse, error)
 }
 

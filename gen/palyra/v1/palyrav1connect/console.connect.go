@@ -56,26 +56,55 @@ const (
 
 // ConsoleServiceClient is a client for the palyra.v1.ConsoleService service.
 type ConsoleServiceClient interface {
-	// CreateConsoleLogin makes a link that lets the caller into the console: once, and for
-	// a minute. It takes the certificate of a device or the socket of the local operator.
+	// CreateConsoleLogin creates a link to the console for the caller. `url` works once, until
+	// `expires_at`, one minute from now. Its token is in the fragment, which browsers do not send.
+	// The caller must present the certificate of a person's device or connect over the socket of the
+	// local operator. A token, an agent and a session of the console are refused with
+	// `PERMISSION_DENIED`. If the console is not enabled, the error is `LOGIN_UNAVAILABLE`.
+	//
+	// Example: {}
 	CreateConsoleLogin(context.Context, *v1.CreateConsoleLoginRequest) (*v1.CreateConsoleLoginResponse, error)
-	// ListConsoleSessions lists the sessions that have not ended: the caller's own, or with
-	// access.read those of everybody.
+	// ListConsoleSessions lists the active sessions of the console, newest first: the caller's own
+	// or, with `access.read`, all. `current` marks the session that sends the request.
+	//
+	// Example: {}
 	ListConsoleSessions(context.Context, *v1.ListConsoleSessionsRequest) (*v1.ListConsoleSessionsResponse, error)
-	// RevokeConsoleSession ends a session and what is open in it. Those of others take
-	// access.write.
+	// RevokeConsoleSession ends a session of the console and its open requests. Sessions of other
+	// users require `access.write`. A session that does not exist or has ended is `NOT_FOUND`.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
 	RevokeConsoleSession(context.Context, *v1.RevokeConsoleSessionRequest) (*v1.RevokeConsoleSessionResponse, error)
-	// Whoami says who the gateway takes the caller for and what the caller may do, so that a
-	// page shows what can be done.
+	// Whoami returns the caller as the gateway identifies it: roles, device, the session of the
+	// console if it is one, and the permissions that the policies in force give it here.
+	// `withheld_methods` are the methods that no session of the console may use. `features` are the
+	// optional features of this build and its configuration.
+	//
+	// Example: {}
 	Whoami(context.Context, *v1.WhoamiRequest) (*v1.WhoamiResponse, error)
-	// WatchConsole streams what changes, of everything that a page shows: one stream for all
-	// pages of a browser. A client that lost it goes on where it was.
+	// WatchConsole streams all changes that a page of the console displays, in one stream for all
+	// pages of a browser. Changes of approvals contain the approval as in ListApprovals. Other
+	// messages report only the kind of object that changed, and the caller lists it again. The first
+	// message is the status, and an idle stream sends a heartbeat every 2 seconds. The caller
+	// receives changes of the objects that it may list at that time, and of its own actions. The
+	// stream ends with the session or the credential (`UNAUTHENTICATED`).
+	//
+	// Each message has the sequence number of its event in the journal. A client that lost the stream
+	// sends the last number as `resume_after` and misses no change. A client that is more than 4096
+	// events behind receives `reset` and must list everything again.
+	//
+	// Example: {"resume_after":0}
 	WatchConsole(context.Context, *v1.WatchConsoleRequest) (*connect.ServerStreamForClient[v1.WatchConsoleResponse], error)
-	// GetSettings returns the effective settings with the origin of each. Secrets are in
-	// files and in the vault, and none is among them.
+	// GetSettings returns the effective settings, each with the origin of its value
+	// ([configuration](configuration.md)). Secrets are not settings: they are in files and in the
+	// vault.
+	//
+	// Example: {}
 	GetSettings(context.Context, *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error)
-	// Examine has the doctor look at everything that the gateway stands on; it changes
-	// nothing, and takes some seconds.
+	// Examine runs the checks of the doctor on the gateway's environment, like `palyrad doctor` on
+	// the host of a running palyrad. It changes nothing and takes some seconds. Only one examination
+	// runs at a time; another request is refused with `RATE_LIMITED`.
+	//
+	// Example: {}
 	Examine(context.Context, *v1.ExamineRequest) (*v1.ExamineResponse, error)
 }
 
@@ -210,26 +239,55 @@ func (c *consoleServiceClient) Examine(ctx context.Context, req *v1.ExamineReque
 
 // ConsoleServiceHandler is an implementation of the palyra.v1.ConsoleService service.
 type ConsoleServiceHandler interface {
-	// CreateConsoleLogin makes a link that lets the caller into the console: once, and for
-	// a minute. It takes the certificate of a device or the socket of the local operator.
+	// CreateConsoleLogin creates a link to the console for the caller. `url` works once, until
+	// `expires_at`, one minute from now. Its token is in the fragment, which browsers do not send.
+	// The caller must present the certificate of a person's device or connect over the socket of the
+	// local operator. A token, an agent and a session of the console are refused with
+	// `PERMISSION_DENIED`. If the console is not enabled, the error is `LOGIN_UNAVAILABLE`.
+	//
+	// Example: {}
 	CreateConsoleLogin(context.Context, *v1.CreateConsoleLoginRequest) (*v1.CreateConsoleLoginResponse, error)
-	// ListConsoleSessions lists the sessions that have not ended: the caller's own, or with
-	// access.read those of everybody.
+	// ListConsoleSessions lists the active sessions of the console, newest first: the caller's own
+	// or, with `access.read`, all. `current` marks the session that sends the request.
+	//
+	// Example: {}
 	ListConsoleSessions(context.Context, *v1.ListConsoleSessionsRequest) (*v1.ListConsoleSessionsResponse, error)
-	// RevokeConsoleSession ends a session and what is open in it. Those of others take
-	// access.write.
+	// RevokeConsoleSession ends a session of the console and its open requests. Sessions of other
+	// users require `access.write`. A session that does not exist or has ended is `NOT_FOUND`.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
 	RevokeConsoleSession(context.Context, *v1.RevokeConsoleSessionRequest) (*v1.RevokeConsoleSessionResponse, error)
-	// Whoami says who the gateway takes the caller for and what the caller may do, so that a
-	// page shows what can be done.
+	// Whoami returns the caller as the gateway identifies it: roles, device, the session of the
+	// console if it is one, and the permissions that the policies in force give it here.
+	// `withheld_methods` are the methods that no session of the console may use. `features` are the
+	// optional features of this build and its configuration.
+	//
+	// Example: {}
 	Whoami(context.Context, *v1.WhoamiRequest) (*v1.WhoamiResponse, error)
-	// WatchConsole streams what changes, of everything that a page shows: one stream for all
-	// pages of a browser. A client that lost it goes on where it was.
+	// WatchConsole streams all changes that a page of the console displays, in one stream for all
+	// pages of a browser. Changes of approvals contain the approval as in ListApprovals. Other
+	// messages report only the kind of object that changed, and the caller lists it again. The first
+	// message is the status, and an idle stream sends a heartbeat every 2 seconds. The caller
+	// receives changes of the objects that it may list at that time, and of its own actions. The
+	// stream ends with the session or the credential (`UNAUTHENTICATED`).
+	//
+	// Each message has the sequence number of its event in the journal. A client that lost the stream
+	// sends the last number as `resume_after` and misses no change. A client that is more than 4096
+	// events behind receives `reset` and must list everything again.
+	//
+	// Example: {"resume_after":0}
 	WatchConsole(context.Context, *v1.WatchConsoleRequest, *connect.ServerStream[v1.WatchConsoleResponse]) error
-	// GetSettings returns the effective settings with the origin of each. Secrets are in
-	// files and in the vault, and none is among them.
+	// GetSettings returns the effective settings, each with the origin of its value
+	// ([configuration](configuration.md)). Secrets are not settings: they are in files and in the
+	// vault.
+	//
+	// Example: {}
 	GetSettings(context.Context, *v1.GetSettingsRequest) (*v1.GetSettingsResponse, error)
-	// Examine has the doctor look at everything that the gateway stands on; it changes
-	// nothing, and takes some seconds.
+	// Examine runs the checks of the doctor on the gateway's environment, like `palyrad doctor` on
+	// the host of a running palyrad. It changes nothing and takes some seconds. Only one examination
+	// runs at a time; another request is refused with `RATE_LIMITED`.
+	//
+	// Example: {}
 	Examine(context.Context, *v1.ExamineRequest) (*v1.ExamineResponse, error)
 }
 

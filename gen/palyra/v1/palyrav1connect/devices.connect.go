@@ -42,9 +42,17 @@ const (
 
 // DeviceServiceClient is a client for the palyra.v1.DeviceService service.
 type DeviceServiceClient interface {
-	// One device: its key, its certificate, who added it.
+	// GetDevice returns a device: its keys, its certificate, who added it, and when it was last used.
+	// Without `device_id` it returns the caller's own device. The devices of other members, except
+	// the agents that the caller owns, require `access.read`.
+	//
+	// Example: {}
 	GetDevice(context.Context, *v1.GetDeviceRequest) (*v1.GetDeviceResponse, error)
-	// What was approved, started and changed with a device, newest first.
+	// ListDeviceActs lists the approvals, starts and changes made with a device, newest first: votes,
+	// grants, runs, calls outside of runs, and changes of members, devices and tokens. `undo` is the
+	// command that reverses the action. The devices of other members are as for GetDevice.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","page_size":100}
 	ListDeviceActs(context.Context, *v1.ListDeviceActsRequest) (*v1.ListDeviceActsResponse, error)
 }
 
@@ -102,9 +110,17 @@ func (c *deviceServiceClient) ListDeviceActs(ctx context.Context, req *v1.ListDe
 
 // DeviceServiceHandler is an implementation of the palyra.v1.DeviceService service.
 type DeviceServiceHandler interface {
-	// One device: its key, its certificate, who added it.
+	// GetDevice returns a device: its keys, its certificate, who added it, and when it was last used.
+	// Without `device_id` it returns the caller's own device. The devices of other members, except
+	// the agents that the caller owns, require `access.read`.
+	//
+	// Example: {}
 	GetDevice(context.Context, *v1.GetDeviceRequest) (*v1.GetDeviceResponse, error)
-	// What was approved, started and changed with a device, newest first.
+	// ListDeviceActs lists the approvals, starts and changes made with a device, newest first: votes,
+	// grants, runs, calls outside of runs, and changes of members, devices and tokens. `undo` is the
+	// command that reverses the action. The devices of other members are as for GetDevice.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000","page_size":100}
 	ListDeviceActs(context.Context, *v1.ListDeviceActsRequest) (*v1.ListDeviceActsResponse, error)
 }
 

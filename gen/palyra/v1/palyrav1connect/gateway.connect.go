@@ -2,7 +2,7 @@
 //
 // Source: palyra/v1/gateway.proto
 
-// The API of palyrad: one contract for the CLI, the console, agents and other
+// The API of palyrad: one contract for the CLI, the console, agents and programs in other
 // languages.
 package palyrav1connect
 
@@ -75,45 +75,131 @@ const (
 
 // GatewayServiceClient is a client for the palyra.v1.GatewayService service.
 type GatewayServiceClient interface {
-	// CallTool proposes one call and streams what happens to it, in the fixed
-	// order proposed, (approval), decision, (output), result, attestation.
+	// CallTool proposes one call and streams its events, always in this order: `proposed`,
+	// `approval_requested` and `approval_resolved` if people are asked, `decision`, `output` while
+	// the call runs, `result`, `attestation`. Another pair of approval events precedes these if the
+	// session has used all its calls. A further pair precedes `result` if people are asked about the
+	// changes that the call made. A result comes in parts of at most 1 MiB; `more` is true if another
+	// part follows. A denial is a `decision` with `allowed` false and a `reason`, not an error of the
+	// stream.
+	//
+	// `input_json` is the input of the tool, one JSON object; in the example it is `{"text":"hi"}`.
+	// With an `idempotency_key` the call survives a lost connection. A retry with the same key does
+	// not run the call again and receives the events of the first one. A `run` in the form of a ULID
+	// is refused, because those names belong to runs that the gateway drives.
+	//
+	// `requester_reason` is the caller's reason for the call, at most 1,024 characters. Approvers see
+	// it and policies can read it, but the tool does not receive it. If a policy with `@ask_reason`
+	// requires a reason and the request has none, no approver is asked: the stream ends with
+	// `REQUEST_REASON_NEEDED`, and its field `question` contains the question to answer.
+	//
+	// Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ==","session":"demo",
+	// "idempotency_key":"2026-05-01-a"}
 	CallTool(context.Context, *v1.CallToolRequest) (*connect.ServerStreamForClient[v1.CallToolResponse], error)
-	// ListTools lists what policy could ever let the caller call, and tells those
-	// who may explain policy what no call of theirs can use, and why.
+	// ListTools lists the tools that policy could allow the caller to call, with their input schemas.
+	// For callers with `policy.explain`, `hidden` lists the other tools, each with the next step and
+	// the reason why the caller cannot use it: policy, `allowed_tools`, a suspended definition, a
+	// missing sandbox, or disabled programs. For other callers a hidden tool looks like a tool that
+	// does not exist.
+	//
+	// Example: {}
 	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
-	// EvaluateTool says what policy would decide; nothing runs and nobody is
-	// asked.
+	// EvaluateTool returns the verdict of policy on a call, `allow`, `ask` or `deny`, without running
+	// the call or asking anyone. Callers with `policy.explain` also receive the policies that
+	// determined the verdict. `secrets` contains a separate verdict for each secret that the program
+	// of the call would receive; the call needs approval for every one. `requester_reason_wanted` is
+	// the question of an `@ask_reason` annotation that `requester_reason` does not answer.
+	//
+	// Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ=="}
 	EvaluateTool(context.Context, *v1.EvaluateToolRequest) (*v1.EvaluateToolResponse, error)
-	// EndSession ends a session of the caller with its runs and its session
-	// grants.
+	// EndSession ends a conversation of the caller, by the name that the caller gave it. It cancels
+	// the runs and pending approvals of the session and ends its session grants.
+	//
+	// Example: {"session":"demo"}
 	EndSession(context.Context, *v1.EndSessionRequest) (*v1.EndSessionResponse, error)
-	// RunStream starts a run, or resumes the events of one, and steers it. A run
-	// goes on without its stream: a client that lost the stream resumes after
-	// the last sequence number that it saw and misses nothing. When the client
-	// closes its side, the run gets no more messages. The stream ends after the
-	// run has finished.
+	// RunStream starts a run, or resumes the events of one, and steers it. The first message is
+	// `start` or `resume`; `user_message`, `approval` and `cancel` may follow in any order. Events
+	// have sequence numbers: a client that sends `resume` with the last number it received misses no
+	// event and gets none twice. The stream ends after the event `finished`; a run continues without
+	// its stream. After the client closes its side, as grpcurl does after the last message, the run
+	// receives no more messages.
+	//
+	// Each message counts as a request of its own. A `user_message` requires `run.start` and counts
+	// in class `mutate`. An `approval` is a vote as in ApprovalsService/DecideApproval, with its
+	// permission and class, on the surface `stream`. A `cancel` is the same as
+	// GatewayService/CancelRun. A refused message is answered with `refused`, and the stream
+	// continues.
+	//
+	// Example: {"start":{"message":"Summarize README.md.","session":"demo","budget":{"calls":20}}}
 	RunStream(context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error)
-	// StartRun starts a run and returns at once.
+	// StartRun starts a run and returns at once. The run does not depend on a client: inspect it with
+	// GetRun or WatchRun, and send it messages with SendRunMessage. With `interactive`, the run waits
+	// for a message after each answer of the model. With an `idempotency_key`, a retry returns the
+	// run that the first request started.
+	//
+	// Example: {"message":"Summarize README.md.","session":"demo","budget":{"tokens":"200000",
+	// "wall_clock":"600s"},"idempotency_key":"2026-05-01-b"}
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	// GetRun returns one run: its state, its usage, and why it ended. Its principal, the user it acts
+	// on behalf of, and callers with `journal.read` may read it. For other callers the error is
+	// `NOT_FOUND`, the same as for a run that does not exist. `last_sequence` is the number of the
+	// newest durable event: to read all events so far, read WatchRun up to it.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000"}
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
-	// ListRuns lists runs, newest first: the caller's own, or all for callers
-	// that may read the journal.
+	// ListRuns lists runs, newest first: the runs of the caller and of its agents, or all for callers
+	// with `journal.read`. For the next page, send `next_page_token` as `page_token`.
+	//
+	// Example: {"states":["RUN_STATE_RUNNING","RUN_STATE_INTERRUPTED"],"page_size":20}
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
-	// WatchRun streams the tape of a run after a sequence number, to its end.
+	// WatchRun streams the events of a run after a sequence number, until the run ends. The callers
+	// of GetRun may read them. The first message has no event and opens the stream. The stream ends
+	// with `SHUTTING_DOWN` when the gateway stops.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","after":"0"}
 	WatchRun(context.Context, *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error)
-	// SendRunMessage says something to a run under way: what a user_message on
-	// RunStream does, for clients that hold no stream.
+	// SendRunMessage sends a message of the user to an active run, like a `user_message` on
+	// RunStream, for clients without a stream. The model reads the message at its next turn, and the
+	// journal records its sender. Only the principal of the run and the user it acts on behalf of may
+	// send messages. A caller that may only read the run gets `PERMISSION_DENIED`, any other caller
+	// gets `NOT_FOUND`, and a run that has ended returns `RUN_ENDED`.
+	//
+	// A run that StartRun started with `interactive` waits for a message after each answer, for at
+	// most `runs.abandoned_after`. `last` marks the caller's last message: a run that no stream holds
+	// open then completes when its model ends the turn. With `last`, `text` may be empty. While the
+	// run is active, a retry with the same `idempotency_key` does not send the message again.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","text":"Leave the tests alone.",
+	// "idempotency_key":"2026-05-01-c"}
 	SendRunMessage(context.Context, *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error)
-	// CancelRun stops a run: the request to the model's provider, calls that
-	// wait for a human, and calls that run.
+	// CancelRun stops a run: its request to the model provider, its calls that wait for approval, and
+	// its running calls. The principal of the run, the user it acts on behalf of, and callers with
+	// `gateway.freeze` may cancel it; for others the error is `NOT_FOUND`. A run that has ended
+	// returns `RUN_ENDED`.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
-	// ListCalls lists calls, newest first: those of the caller and those on its
-	// behalf, or all for callers that may read the journal.
+	// ListCalls lists calls, newest first, with their state and outcome: the calls that the caller
+	// made and the calls made on the caller's behalf, or all for callers with `journal.read`. `open`
+	// selects calls that have not ended, and `run` the calls of one run. Arguments larger than 4 KiB
+	// are omitted; GetCall returns them.
+	//
+	// Example: {"open":true}
 	ListCalls(context.Context, *v1.ListCallsRequest) (*v1.ListCallsResponse, error)
-	// GetCall says what happened to one call.
+	// GetCall returns one call by the id of its proposal: its state, its outcome with the reason, and
+	// each of its events in `steps`. The principal of the call, the user it acts on behalf of, and
+	// callers with `journal.read` may read it. For other callers the error is `NOT_FOUND`, the same
+	// as for a call that does not exist.
+	//
+	// Example: {"proposal_id":"01JZ8Q4T2M0000000000000000"}
 	GetCall(context.Context, *v1.GetCallRequest) (*v1.GetCallResponse, error)
-	// CancelCall ends a call that waits or runs. To cancel one that has ended
-	// changes nothing.
+	// CancelCall ends a call that waits for approval or runs. It returns after the journal has
+	// recorded the end, with who cancelled the call and why. The principal of the call, the user it
+	// acts on behalf of, and callers with `gateway.freeze` may cancel it; for others the error is
+	// `NOT_FOUND`. A call that has ended is returned unchanged, so the request is safe to repeat. A
+	// retry of the call with its idempotency key does not run it again.
+	//
+	// Example: {"proposal_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelCall(context.Context, *v1.CancelCallRequest) (*v1.CancelCallResponse, error)
 }
 
@@ -355,45 +441,131 @@ func (c *gatewayServiceClient) CancelCall(ctx context.Context, req *v1.CancelCal
 
 // GatewayServiceHandler is an implementation of the palyra.v1.GatewayService service.
 type GatewayServiceHandler interface {
-	// CallTool proposes one call and streams what happens to it, in the fixed
-	// order proposed, (approval), decision, (output), result, attestation.
+	// CallTool proposes one call and streams its events, always in this order: `proposed`,
+	// `approval_requested` and `approval_resolved` if people are asked, `decision`, `output` while
+	// the call runs, `result`, `attestation`. Another pair of approval events precedes these if the
+	// session has used all its calls. A further pair precedes `result` if people are asked about the
+	// changes that the call made. A result comes in parts of at most 1 MiB; `more` is true if another
+	// part follows. A denial is a `decision` with `allowed` false and a `reason`, not an error of the
+	// stream.
+	//
+	// `input_json` is the input of the tool, one JSON object; in the example it is `{"text":"hi"}`.
+	// With an `idempotency_key` the call survives a lost connection. A retry with the same key does
+	// not run the call again and receives the events of the first one. A `run` in the form of a ULID
+	// is refused, because those names belong to runs that the gateway drives.
+	//
+	// `requester_reason` is the caller's reason for the call, at most 1,024 characters. Approvers see
+	// it and policies can read it, but the tool does not receive it. If a policy with `@ask_reason`
+	// requires a reason and the request has none, no approver is asked: the stream ends with
+	// `REQUEST_REASON_NEEDED`, and its field `question` contains the question to answer.
+	//
+	// Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ==","session":"demo",
+	// "idempotency_key":"2026-05-01-a"}
 	CallTool(context.Context, *v1.CallToolRequest, *connect.ServerStream[v1.CallToolResponse]) error
-	// ListTools lists what policy could ever let the caller call, and tells those
-	// who may explain policy what no call of theirs can use, and why.
+	// ListTools lists the tools that policy could allow the caller to call, with their input schemas.
+	// For callers with `policy.explain`, `hidden` lists the other tools, each with the next step and
+	// the reason why the caller cannot use it: policy, `allowed_tools`, a suspended definition, a
+	// missing sandbox, or disabled programs. For other callers a hidden tool looks like a tool that
+	// does not exist.
+	//
+	// Example: {}
 	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
-	// EvaluateTool says what policy would decide; nothing runs and nobody is
-	// asked.
+	// EvaluateTool returns the verdict of policy on a call, `allow`, `ask` or `deny`, without running
+	// the call or asking anyone. Callers with `policy.explain` also receive the policies that
+	// determined the verdict. `secrets` contains a separate verdict for each secret that the program
+	// of the call would receive; the call needs approval for every one. `requester_reason_wanted` is
+	// the question of an `@ask_reason` annotation that `requester_reason` does not answer.
+	//
+	// Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ=="}
 	EvaluateTool(context.Context, *v1.EvaluateToolRequest) (*v1.EvaluateToolResponse, error)
-	// EndSession ends a session of the caller with its runs and its session
-	// grants.
+	// EndSession ends a conversation of the caller, by the name that the caller gave it. It cancels
+	// the runs and pending approvals of the session and ends its session grants.
+	//
+	// Example: {"session":"demo"}
 	EndSession(context.Context, *v1.EndSessionRequest) (*v1.EndSessionResponse, error)
-	// RunStream starts a run, or resumes the events of one, and steers it. A run
-	// goes on without its stream: a client that lost the stream resumes after
-	// the last sequence number that it saw and misses nothing. When the client
-	// closes its side, the run gets no more messages. The stream ends after the
-	// run has finished.
+	// RunStream starts a run, or resumes the events of one, and steers it. The first message is
+	// `start` or `resume`; `user_message`, `approval` and `cancel` may follow in any order. Events
+	// have sequence numbers: a client that sends `resume` with the last number it received misses no
+	// event and gets none twice. The stream ends after the event `finished`; a run continues without
+	// its stream. After the client closes its side, as grpcurl does after the last message, the run
+	// receives no more messages.
+	//
+	// Each message counts as a request of its own. A `user_message` requires `run.start` and counts
+	// in class `mutate`. An `approval` is a vote as in ApprovalsService/DecideApproval, with its
+	// permission and class, on the surface `stream`. A `cancel` is the same as
+	// GatewayService/CancelRun. A refused message is answered with `refused`, and the stream
+	// continues.
+	//
+	// Example: {"start":{"message":"Summarize README.md.","session":"demo","budget":{"calls":20}}}
 	RunStream(context.Context, *connect.BidiStream[v1.RunStreamRequest, v1.RunStreamResponse]) error
-	// StartRun starts a run and returns at once.
+	// StartRun starts a run and returns at once. The run does not depend on a client: inspect it with
+	// GetRun or WatchRun, and send it messages with SendRunMessage. With `interactive`, the run waits
+	// for a message after each answer of the model. With an `idempotency_key`, a retry returns the
+	// run that the first request started.
+	//
+	// Example: {"message":"Summarize README.md.","session":"demo","budget":{"tokens":"200000",
+	// "wall_clock":"600s"},"idempotency_key":"2026-05-01-b"}
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	// GetRun returns one run: its state, its usage, and why it ended. Its principal, the user it acts
+	// on behalf of, and callers with `journal.read` may read it. For other callers the error is
+	// `NOT_FOUND`, the same as for a run that does not exist. `last_sequence` is the number of the
+	// newest durable event: to read all events so far, read WatchRun up to it.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000"}
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
-	// ListRuns lists runs, newest first: the caller's own, or all for callers
-	// that may read the journal.
+	// ListRuns lists runs, newest first: the runs of the caller and of its agents, or all for callers
+	// with `journal.read`. For the next page, send `next_page_token` as `page_token`.
+	//
+	// Example: {"states":["RUN_STATE_RUNNING","RUN_STATE_INTERRUPTED"],"page_size":20}
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
-	// WatchRun streams the tape of a run after a sequence number, to its end.
+	// WatchRun streams the events of a run after a sequence number, until the run ends. The callers
+	// of GetRun may read them. The first message has no event and opens the stream. The stream ends
+	// with `SHUTTING_DOWN` when the gateway stops.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","after":"0"}
 	WatchRun(context.Context, *v1.WatchRunRequest, *connect.ServerStream[v1.WatchRunResponse]) error
-	// SendRunMessage says something to a run under way: what a user_message on
-	// RunStream does, for clients that hold no stream.
+	// SendRunMessage sends a message of the user to an active run, like a `user_message` on
+	// RunStream, for clients without a stream. The model reads the message at its next turn, and the
+	// journal records its sender. Only the principal of the run and the user it acts on behalf of may
+	// send messages. A caller that may only read the run gets `PERMISSION_DENIED`, any other caller
+	// gets `NOT_FOUND`, and a run that has ended returns `RUN_ENDED`.
+	//
+	// A run that StartRun started with `interactive` waits for a message after each answer, for at
+	// most `runs.abandoned_after`. `last` marks the caller's last message: a run that no stream holds
+	// open then completes when its model ends the turn. With `last`, `text` may be empty. While the
+	// run is active, a retry with the same `idempotency_key` does not send the message again.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","text":"Leave the tests alone.",
+	// "idempotency_key":"2026-05-01-c"}
 	SendRunMessage(context.Context, *v1.SendRunMessageRequest) (*v1.SendRunMessageResponse, error)
-	// CancelRun stops a run: the request to the model's provider, calls that
-	// wait for a human, and calls that run.
+	// CancelRun stops a run: its request to the model provider, its calls that wait for approval, and
+	// its running calls. The principal of the run, the user it acts on behalf of, and callers with
+	// `gateway.freeze` may cancel it; for others the error is `NOT_FOUND`. A run that has ended
+	// returns `RUN_ENDED`.
+	//
+	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
-	// ListCalls lists calls, newest first: those of the caller and those on its
-	// behalf, or all for callers that may read the journal.
+	// ListCalls lists calls, newest first, with their state and outcome: the calls that the caller
+	// made and the calls made on the caller's behalf, or all for callers with `journal.read`. `open`
+	// selects calls that have not ended, and `run` the calls of one run. Arguments larger than 4 KiB
+	// are omitted; GetCall returns them.
+	//
+	// Example: {"open":true}
 	ListCalls(context.Context, *v1.ListCallsRequest) (*v1.ListCallsResponse, error)
-	// GetCall says what happened to one call.
+	// GetCall returns one call by the id of its proposal: its state, its outcome with the reason, and
+	// each of its events in `steps`. The principal of the call, the user it acts on behalf of, and
+	// callers with `journal.read` may read it. For other callers the error is `NOT_FOUND`, the same
+	// as for a call that does not exist.
+	//
+	// Example: {"proposal_id":"01JZ8Q4T2M0000000000000000"}
 	GetCall(context.Context, *v1.GetCallRequest) (*v1.GetCallResponse, error)
-	// CancelCall ends a call that waits or runs. To cancel one that has ended
-	// changes nothing.
+	// CancelCall ends a call that waits for approval or runs. It returns after the journal has
+	// recorded the end, with who cancelled the call and why. The principal of the call, the user it
+	// acts on behalf of, and callers with `gateway.freeze` may cancel it; for others the error is
+	// `NOT_FOUND`. A call that has ended is returned unchanged, so the request is safe to repeat. A
+	// retry of the call with its idempotency key does not run it again.
+	//
+	// Example: {"proposal_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
 	CancelCall(context.Context, *v1.CancelCallRequest) (*v1.CancelCallResponse, error)
 }
 

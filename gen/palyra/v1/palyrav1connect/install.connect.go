@@ -46,13 +46,30 @@ const (
 
 // InstallServiceClient is a client for the palyra.v1.InstallService service.
 type InstallServiceClient interface {
-	// RegisterInstalled has an installation watched. The same id again replaces what is
-	// known of it.
+	// RegisterInstalled registers an installation for monitoring. Its id is a ULID that the caller
+	// creates; a registration with the same id replaces the previous one. A path is absolute and
+	// names a file in which agents keep settings. `keys` lead to the value, or with `in_list` to the
+	// list that contains it. `digest` is the SHA-256 of the value in canonical JSON (RFC 8785).
+	//
+	// palyrad reads the files periodically and when their directory changes. An entry that has
+	// changed is reported in GetStatus and in the journal (`PAL-H111`). palyrad never writes the
+	// files.
+	//
+	// Example: {"installation_id":"01JZ8Q4T2M0000000000000000","agent":"claude-code","scope":"user",
+	// "transport":"http","entries":[{"path":"/home/ada/.claude/settings.json","format":"json",
+	// "keys":["hooks","PreToolUse"],"in_list":true,
+	// "digest":"sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}]}
 	RegisterInstalled(context.Context, *v1.RegisterInstalledRequest) (*v1.RegisterInstalledResponse, error)
-	// ListInstalled looks at the files, and says how each entry is.
+	// ListInstalled reads the files and lists all installations by their ids. Each entry has its
+	// state: `intact`, `changed` (or removed from the file), `missing` (the file does not exist) or
+	// `unreadable`.
+	//
+	// Example: {}
 	ListInstalled(context.Context, *v1.ListInstalledRequest) (*v1.ListInstalledResponse, error)
-	// RemoveInstalled ends the watch, before the entries are taken out. One that is not
-	// there is no error.
+	// RemoveInstalled ends the monitoring of an installation, before its entries are removed from the
+	// files. `removed` is false if the installation was not registered; this is not an error.
+	//
+	// Example: {"installation_id":"01JZ8Q4T2M0000000000000000"}
 	RemoveInstalled(context.Context, *v1.RemoveInstalledRequest) (*v1.RemoveInstalledResponse, error)
 }
 
@@ -124,13 +141,30 @@ func (c *installServiceClient) RemoveInstalled(ctx context.Context, req *v1.Remo
 
 // InstallServiceHandler is an implementation of the palyra.v1.InstallService service.
 type InstallServiceHandler interface {
-	// RegisterInstalled has an installation watched. The same id again replaces what is
-	// known of it.
+	// RegisterInstalled registers an installation for monitoring. Its id is a ULID that the caller
+	// creates; a registration with the same id replaces the previous one. A path is absolute and
+	// names a file in which agents keep settings. `keys` lead to the value, or with `in_list` to the
+	// list that contains it. `digest` is the SHA-256 of the value in canonical JSON (RFC 8785).
+	//
+	// palyrad reads the files periodically and when their directory changes. An entry that has
+	// changed is reported in GetStatus and in the journal (`PAL-H111`). palyrad never writes the
+	// files.
+	//
+	// Example: {"installation_id":"01JZ8Q4T2M0000000000000000","agent":"claude-code","scope":"user",
+	// "transport":"http","entries":[{"path":"/home/ada/.claude/settings.json","format":"json",
+	// "keys":["hooks","PreToolUse"],"in_list":true,
+	// "digest":"sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}]}
 	RegisterInstalled(context.Context, *v1.RegisterInstalledRequest) (*v1.RegisterInstalledResponse, error)
-	// ListInstalled looks at the files, and says how each entry is.
+	// ListInstalled reads the files and lists all installations by their ids. Each entry has its
+	// state: `intact`, `changed` (or removed from the file), `missing` (the file does not exist) or
+	// `unreadable`.
+	//
+	// Example: {}
 	ListInstalled(context.Context, *v1.ListInstalledRequest) (*v1.ListInstalledResponse, error)
-	// RemoveInstalled ends the watch, before the entries are taken out. One that is not
-	// there is no error.
+	// RemoveInstalled ends the monitoring of an installation, before its entries are removed from the
+	// files. `removed` is false if the installation was not registered; this is not an error.
+	//
+	// Example: {"installation_id":"01JZ8Q4T2M0000000000000000"}
 	RemoveInstalled(context.Context, *v1.RemoveInstalledRequest) (*v1.RemoveInstalledResponse, error)
 }
 

@@ -54,16 +54,38 @@ const (
 
 // JournalServiceClient is a client for the palyra.v1.JournalService service.
 type JournalServiceClient interface {
+	// ListEvents lists events, oldest first. `code` selects an event code, or all codes that begin
+	// with it. For the next page, send `next_after` as `after`; it is 0 on the last page. With
+	// `newest_first` the newest events come first: send `next_before` as `before`.
+	//
+	// Example: {"filter":{"code":"PAL-D","since":"2026-05-01T00:00:00Z"},"page_size":100}
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
-	// TailEvents streams events as they become durable.
+	// TailEvents streams events as they become durable, beginning after a sequence number; -1 means
+	// only new events.
+	//
+	// Example: {"after":"0"}
 	TailEvents(context.Context, *v1.TailEventsRequest) (*connect.ServerStreamForClient[v1.TailEventsResponse], error)
+	// GetEvent returns one event by its sequence number.
+	//
+	// Example: {"seq":"1"}
 	GetEvent(context.Context, *v1.GetEventRequest) (*v1.GetEventResponse, error)
-	// GetCheckpoint returns the last signed checkpoint, or signs a new one.
+	// GetCheckpoint returns the newest signed checkpoint with the key that signed it. `fresh` signs a
+	// new checkpoint over all current events.
+	//
+	// Example: {"fresh":true}
 	GetCheckpoint(context.Context, *v1.GetCheckpointRequest) (*v1.GetCheckpointResponse, error)
-	// ProveEvent proves that an event is under a checkpoint, and that the
-	// checkpoint extends an older one.
+	// ProveEvent proves that a signed checkpoint includes an event and, with `old_tree_size`, that
+	// the checkpoint extends an older one. `verifier_key` is the key that signed the checkpoint;
+	// compare it with a key that you trust. The [journal format](../format/journal.md) describes how
+	// to verify the hashes.
+	//
+	// Example: {"seq":"1"}
 	ProveEvent(context.Context, *v1.ProveEventRequest) (*v1.ProveEventResponse, error)
-	// ExportJournal streams the export format of docs/format/journal.md.
+	// ExportJournal streams the export of the [journal format](../format/journal.md) as byte chunks;
+	// concatenated, they are the file that `palyra journal verify` reads. With `format` it is one
+	// JSON document, or CSV whose last column contains the lines of the export.
+	//
+	// Example: {}
 	ExportJournal(context.Context, *v1.ExportJournalRequest) (*connect.ServerStreamForClient[v1.ExportJournalResponse], error)
 }
 
@@ -178,16 +200,38 @@ func (c *journalServiceClient) ExportJournal(ctx context.Context, req *v1.Export
 
 // JournalServiceHandler is an implementation of the palyra.v1.JournalService service.
 type JournalServiceHandler interface {
+	// ListEvents lists events, oldest first. `code` selects an event code, or all codes that begin
+	// with it. For the next page, send `next_after` as `after`; it is 0 on the last page. With
+	// `newest_first` the newest events come first: send `next_before` as `before`.
+	//
+	// Example: {"filter":{"code":"PAL-D","since":"2026-05-01T00:00:00Z"},"page_size":100}
 	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
-	// TailEvents streams events as they become durable.
+	// TailEvents streams events as they become durable, beginning after a sequence number; -1 means
+	// only new events.
+	//
+	// Example: {"after":"0"}
 	TailEvents(context.Context, *v1.TailEventsRequest, *connect.ServerStream[v1.TailEventsResponse]) error
+	// GetEvent returns one event by its sequence number.
+	//
+	// Example: {"seq":"1"}
 	GetEvent(context.Context, *v1.GetEventRequest) (*v1.GetEventResponse, error)
-	// GetCheckpoint returns the last signed checkpoint, or signs a new one.
+	// GetCheckpoint returns the newest signed checkpoint with the key that signed it. `fresh` signs a
+	// new checkpoint over all current events.
+	//
+	// Example: {"fresh":true}
 	GetCheckpoint(context.Context, *v1.GetCheckpointRequest) (*v1.GetCheckpointResponse, error)
-	// ProveEvent proves that an event is under a checkpoint, and that the
-	// checkpoint extends an older one.
+	// ProveEvent proves that a signed checkpoint includes an event and, with `old_tree_size`, that
+	// the checkpoint extends an older one. `verifier_key` is the key that signed the checkpoint;
+	// compare it with a key that you trust. The [journal format](../format/journal.md) describes how
+	// to verify the hashes.
+	//
+	// Example: {"seq":"1"}
 	ProveEvent(context.Context, *v1.ProveEventRequest) (*v1.ProveEventResponse, error)
-	// ExportJournal streams the export format of docs/format/journal.md.
+	// ExportJournal streams the export of the [journal format](../format/journal.md) as byte chunks;
+	// concatenated, they are the file that `palyra journal verify` reads. With `format` it is one
+	// JSON document, or CSV whose last column contains the lines of the export.
+	//
+	// Example: {}
 	ExportJournal(context.Context, *v1.ExportJournalRequest, *connect.ServerStream[v1.ExportJournalResponse]) error
 }
 

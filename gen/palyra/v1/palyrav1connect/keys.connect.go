@@ -41,9 +41,16 @@ const (
 
 // KeyServiceClient is a client for the palyra.v1.KeyService service.
 type KeyServiceClient interface {
-	// The keys, without their private parts.
+	// ListKeys lists the root key, the issuing key, the notary's key and the journal's key, with
+	// their expiry. It returns public parts only.
+	//
+	// Example: {}
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RotateKey replaces a key. What the old one signed verifies as before.
+	// RotateKey replaces the key `issuing`, `notary` or `journal`. Signatures of the old key remain
+	// valid. Only the device that palyrad keeps on its own host may call it, as `palyrad keys rotate`
+	// does.
+	//
+	// Example: {"name":"notary"}
 	RotateKey(context.Context, *v1.RotateKeyRequest) (*v1.RotateKeyResponse, error)
 }
 
@@ -100,9 +107,16 @@ func (c *keyServiceClient) RotateKey(ctx context.Context, req *v1.RotateKeyReque
 
 // KeyServiceHandler is an implementation of the palyra.v1.KeyService service.
 type KeyServiceHandler interface {
-	// The keys, without their private parts.
+	// ListKeys lists the root key, the issuing key, the notary's key and the journal's key, with
+	// their expiry. It returns public parts only.
+	//
+	// Example: {}
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RotateKey replaces a key. What the old one signed verifies as before.
+	// RotateKey replaces the key `issuing`, `notary` or `journal`. Signatures of the old key remain
+	// valid. Only the device that palyrad keeps on its own host may call it, as `palyrad keys rotate`
+	// does.
+	//
+	// Example: {"name":"notary"}
 	RotateKey(context.Context, *v1.RotateKeyRequest) (*v1.RotateKeyResponse, error)
 }
 

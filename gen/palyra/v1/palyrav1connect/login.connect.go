@@ -49,16 +49,48 @@ const (
 
 // LoginServiceClient is a client for the palyra.v1.LoginService service.
 type LoginServiceClient interface {
-	// DescribeLogin says who the gateway is and how people log in.
+	// DescribeLogin returns the identity of the gateway and its login methods, for a caller that has
+	// only its address. The answer proves nothing by itself: compare the fingerprint of
+	// `ca_certificate` with a fingerprint from a trusted source, and verify the certificate of the
+	// TLS connection with it. `issuer` is empty if people cannot log in.
+	//
+	// Example: {}
 	DescribeLogin(context.Context, *v1.DescribeLoginRequest) (*v1.DescribeLoginResponse, error)
-	// BeginLogin begins a login: a code flow in a browser, or a device flow.
+	// BeginLogin begins a login for the key of `certificate_request` (PKCS #10, DER). With a
+	// `redirect_uri`, which must have the form `http://127.0.0.1:PORT/callback`, the reply contains
+	// the `authorization_url` for the person's browser. This is a code flow with PKCE; the gateway
+	// keeps its state, nonce and verifier. Without a `redirect_uri` it is a device flow
+	// (`oidc.device_flow`), and the reply contains the `user_code` and the `verification_uri`.
+	//
+	// A login expires after 10 minutes. At most 4096 logins can be pending, 64 of them from one
+	// address; further requests are refused with `RATE_LIMITED`. If the provider cannot be reached,
+	// the error is `LOGIN_UNAVAILABLE`.
+	//
+	// Example: {"certificate_request":"MIH","redirect_uri":"http://127.0.0.1:40123/callback"}
 	BeginLogin(context.Context, *v1.BeginLoginRequest) (*v1.BeginLoginResponse, error)
-	// CompleteLogin ends a login with a browser. It is answered once, whatever comes
-	// of it.
+	// CompleteLogin completes a login in a browser. `state`, `code` and `issuer` (the parameter
+	// `iss`, if present) are the parameters of the browser's redirect. `proof` is a signature by the
+	// key of the session. It signs `palyra proof of possession`, a zero byte, `login`, a zero byte,
+	// the id of the login, a zero byte and the code. The signature is ECDSA with SHA-256 in ASN.1
+	// form, or Ed25519. Each login can be completed once, with any result.
+	//
+	// The gateway exchanges the code, checks the ID token, and issues the certificate of the session,
+	// which cannot be renewed. A login that fails these checks is refused with `LOGIN_REFUSED`.
+	//
+	// Example: {"login_id":"LOGINID","state":"STATE","code":"CODE","issuer":"https://id.example.com",
+	// "proof":"MEUC"}
 	CompleteLogin(context.Context, *v1.CompleteLoginRequest) (*v1.CompleteLoginResponse, error)
-	// PollLogin asks after a login that is confirmed on another device.
+	// PollLogin returns the result of a device flow. `proof` is as for CompleteLogin, with an empty
+	// code. Until the person has confirmed the login, the reply contains `wait`, the time until the
+	// next poll.
+	//
+	// Example: {"login_id":"LOGINID","proof":"MEUC"}
 	PollLogin(context.Context, *v1.PollLoginRequest) (*v1.PollLoginResponse, error)
-	// EndLogin ends the session that the caller's device is, and what is open in it.
+	// EndLogin ends the login session of the caller's device, and its active requests, streams and
+	// runs. Votes cast and grants given in the session remain. A device that is not a login session
+	// is `NOT_FOUND`.
+	//
+	// Example: {}
 	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
 }
 
@@ -163,16 +195,48 @@ func (c *loginServiceClient) EndLogin(ctx context.Context, req *v1.EndLoginReque
 
 // LoginServiceHandler is an implementation of the palyra.v1.LoginService service.
 type LoginServiceHandler interface {
-	// DescribeLogin says who the gateway is and how people log in.
+	// DescribeLogin returns the identity of the gateway and its login methods, for a caller that has
+	// only its address. The answer proves nothing by itself: compare the fingerprint of
+	// `ca_certificate` with a fingerprint from a trusted source, and verify the certificate of the
+	// TLS connection with it. `issuer` is empty if people cannot log in.
+	//
+	// Example: {}
 	DescribeLogin(context.Context, *v1.DescribeLoginRequest) (*v1.DescribeLoginResponse, error)
-	// BeginLogin begins a login: a code flow in a browser, or a device flow.
+	// BeginLogin begins a login for the key of `certificate_request` (PKCS #10, DER). With a
+	// `redirect_uri`, which must have the form `http://127.0.0.1:PORT/callback`, the reply contains
+	// the `authorization_url` for the person's browser. This is a code flow with PKCE; the gateway
+	// keeps its state, nonce and verifier. Without a `redirect_uri` it is a device flow
+	// (`oidc.device_flow`), and the reply contains the `user_code` and the `verification_uri`.
+	//
+	// A login expires after 10 minutes. At most 4096 logins can be pending, 64 of them from one
+	// address; further requests are refused with `RATE_LIMITED`. If the provider cannot be reached,
+	// the error is `LOGIN_UNAVAILABLE`.
+	//
+	// Example: {"certificate_request":"MIH","redirect_uri":"http://127.0.0.1:40123/callback"}
 	BeginLogin(context.Context, *v1.BeginLoginRequest) (*v1.BeginLoginResponse, error)
-	// CompleteLogin ends a login with a browser. It is answered once, whatever comes
-	// of it.
+	// CompleteLogin completes a login in a browser. `state`, `code` and `issuer` (the parameter
+	// `iss`, if present) are the parameters of the browser's redirect. `proof` is a signature by the
+	// key of the session. It signs `palyra proof of possession`, a zero byte, `login`, a zero byte,
+	// the id of the login, a zero byte and the code. The signature is ECDSA with SHA-256 in ASN.1
+	// form, or Ed25519. Each login can be completed once, with any result.
+	//
+	// The gateway exchanges the code, checks the ID token, and issues the certificate of the session,
+	// which cannot be renewed. A login that fails these checks is refused with `LOGIN_REFUSED`.
+	//
+	// Example: {"login_id":"LOGINID","state":"STATE","code":"CODE","issuer":"https://id.example.com",
+	// "proof":"MEUC"}
 	CompleteLogin(context.Context, *v1.CompleteLoginRequest) (*v1.CompleteLoginResponse, error)
-	// PollLogin asks after a login that is confirmed on another device.
+	// PollLogin returns the result of a device flow. `proof` is as for CompleteLogin, with an empty
+	// code. Until the person has confirmed the login, the reply contains `wait`, the time until the
+	// next poll.
+	//
+	// Example: {"login_id":"LOGINID","proof":"MEUC"}
 	PollLogin(context.Context, *v1.PollLoginRequest) (*v1.PollLoginResponse, error)
-	// EndLogin ends the session that the caller's device is, and what is open in it.
+	// EndLogin ends the login session of the caller's device, and its active requests, streams and
+	// runs. Votes cast and grants given in the session remain. A device that is not a login session
+	// is `NOT_FOUND`.
+	//
+	// Example: {}
 	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
 }
 

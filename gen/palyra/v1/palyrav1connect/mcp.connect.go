@@ -68,33 +68,74 @@ const (
 
 // McpServiceClient is a client for the palyra.v1.McpService service.
 type McpServiceClient interface {
-	// The servers, by name.
+	// ListUpstreams lists the servers by name, each with its health: `problem` explains the failure
+	// of the last use.
+	//
+	// Example: {}
 	ListUpstreams(context.Context, *v1.ListUpstreamsRequest) (*v1.ListUpstreamsResponse, error)
-	// One server, with what it says of itself and what of that waits to be approved.
+	// GetUpstream returns one server, its approved definitions, and the changes that wait for
+	// approval, as JSON and as a unified diff.
+	//
+	// Example: {"name":"github"}
 	GetUpstream(context.Context, *v1.GetUpstreamRequest) (*v1.GetUpstreamResponse, error)
-	// Declares a server and reaches it: what it says of itself then is approved by that.
-	// One that cannot be reached is added all the same, without tools.
+	// AddUpstream declares a server and connects to it. The definitions that the server then reports
+	// are approved by this request. A server that cannot be reached is added without tools. The
+	// request requires a second person if there are two.
+	//
+	// Example: {"server":{"name":"github","command":["github-mcp-server","stdio"],
+	// "hosts":["api.github.com:443"],"secrets":["global/github"]}}
 	AddUpstream(context.Context, *v1.AddUpstreamRequest) (*v1.AddUpstreamResponse, error)
-	// Takes a server and its tools away. Policies that name one keep it.
+	// RemoveUpstream removes a server and its tools. A server with a tool that a policy names cannot
+	// be removed: `POLICY_INVALID`.
+	//
+	// Example: {"name":"github"}
 	RemoveUpstream(context.Context, *v1.RemoveUpstreamRequest) (*v1.RemoveUpstreamResponse, error)
-	// Reaches a server anew and compares what it says with what was approved.
+	// RefreshUpstream reconnects to a server and compares its definitions with the approved ones.
+	//
+	// Example: {"name":"github"}
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
-	// Accepts what a server says of itself now.
+	// ApproveUpstream approves the current definitions of a server. `pending_digest` is the value of
+	// the `Upstream` that the caller inspected; if the definitions have changed since, the request is
+	// refused with `DIGEST_MISMATCH`. The request requires a second person if there are two.
+	//
+	// Example: {"name":"github",
+	// "pending_digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
-	// Pins a package for a server: the version and digest of it and of all that it needs,
-	// found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
-	// call of package.install, with what is returned.
+	// ResolvePackage pins a package for a server. npm or pip determines the version and digest of the
+	// package and of all its dependencies, in a sandbox that can reach only the registry. Nothing is
+	// installed: call `package.install` with the result.
+	//
+	// Example: {"server":"files","ecosystem":"npm","name":"@modelcontextprotocol/server-filesystem",
+	// "version":"latest"}
 	ResolvePackage(context.Context, *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error)
-	// Has the program of a server come from what was installed last, instead of from what
-	// it came from so far. What it says of itself differently waits to be approved.
+	// UpdateUpstream switches the program of a server to the result of a `package.install` call.
+	// Changed definitions of the server wait for approval. The request requires a second person if
+	// there are two.
+	//
+	// Example: {"name":"files",
+	// "prefix":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	UpdateUpstream(context.Context, *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error)
-	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
-	// where the server is declared so: a code flow in a browser.
+	// BeginUpstreamLogin begins a login of the gateway at a server that was declared with `oauth`.
+	// The login is for the caller, or for all members if the server is declared so; a login for all
+	// members also requires `upstream.write`. The gateway finds the authorization server (RFC 9728,
+	// RFC 8414), registers itself unless it has a client id, and returns the page for the person's
+	// browser. `redirect_uri` must have the form `http://127.0.0.1:PORT/callback`. A login expires
+	// after 10 minutes.
+	//
+	// Example: {"name":"linear","redirect_uri":"http://127.0.0.1:4711/callback"}
 	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
-	// Ends a login with what the browser came back with. It is answered once, whatever
-	// comes of it. The tokens go to the vault.
+	// CompleteUpstreamLogin completes a login with the parameters of the browser's redirect. Only the
+	// member who began the login can complete it, once, with any result. The request must contain its
+	// `state`, and `issuer` if the redirect had `iss` (RFC 9207). The tokens are stored in the vault
+	// and are not part of any reply.
+	//
+	// Example: {"login_id":"KQ3Z5N7R2VJX4W6Y","state":"PZ2M4C6V8B3N5X7L",
+	// "code":"SplxlOBeZQQYbYS6WxSbIA","issuer":"https://id.example.com"}
 	CompleteUpstreamLogin(context.Context, *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error)
-	// Forgets a login, and has the authorization server end it where that can.
+	// EndUpstreamLogin deletes the caller's login at a server, or the shared login of all members. It
+	// revokes the tokens if the authorization server supports revocation (RFC 7009).
+	//
+	// Example: {"name":"linear"}
 	EndUpstreamLogin(context.Context, *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error)
 }
 
@@ -298,33 +339,74 @@ func (c *mcpServiceClient) EndUpstreamLogin(ctx context.Context, req *v1.EndUpst
 
 // McpServiceHandler is an implementation of the palyra.v1.McpService service.
 type McpServiceHandler interface {
-	// The servers, by name.
+	// ListUpstreams lists the servers by name, each with its health: `problem` explains the failure
+	// of the last use.
+	//
+	// Example: {}
 	ListUpstreams(context.Context, *v1.ListUpstreamsRequest) (*v1.ListUpstreamsResponse, error)
-	// One server, with what it says of itself and what of that waits to be approved.
+	// GetUpstream returns one server, its approved definitions, and the changes that wait for
+	// approval, as JSON and as a unified diff.
+	//
+	// Example: {"name":"github"}
 	GetUpstream(context.Context, *v1.GetUpstreamRequest) (*v1.GetUpstreamResponse, error)
-	// Declares a server and reaches it: what it says of itself then is approved by that.
-	// One that cannot be reached is added all the same, without tools.
+	// AddUpstream declares a server and connects to it. The definitions that the server then reports
+	// are approved by this request. A server that cannot be reached is added without tools. The
+	// request requires a second person if there are two.
+	//
+	// Example: {"server":{"name":"github","command":["github-mcp-server","stdio"],
+	// "hosts":["api.github.com:443"],"secrets":["global/github"]}}
 	AddUpstream(context.Context, *v1.AddUpstreamRequest) (*v1.AddUpstreamResponse, error)
-	// Takes a server and its tools away. Policies that name one keep it.
+	// RemoveUpstream removes a server and its tools. A server with a tool that a policy names cannot
+	// be removed: `POLICY_INVALID`.
+	//
+	// Example: {"name":"github"}
 	RemoveUpstream(context.Context, *v1.RemoveUpstreamRequest) (*v1.RemoveUpstreamResponse, error)
-	// Reaches a server anew and compares what it says with what was approved.
+	// RefreshUpstream reconnects to a server and compares its definitions with the approved ones.
+	//
+	// Example: {"name":"github"}
 	RefreshUpstream(context.Context, *v1.RefreshUpstreamRequest) (*v1.RefreshUpstreamResponse, error)
-	// Accepts what a server says of itself now.
+	// ApproveUpstream approves the current definitions of a server. `pending_digest` is the value of
+	// the `Upstream` that the caller inspected; if the definitions have changed since, the request is
+	// refused with `DIGEST_MISMATCH`. The request requires a second person if there are two.
+	//
+	// Example: {"name":"github",
+	// "pending_digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	ApproveUpstream(context.Context, *v1.ApproveUpstreamRequest) (*v1.ApproveUpstreamResponse, error)
-	// Pins a package for a server: the version and digest of it and of all that it needs,
-	// found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
-	// call of package.install, with what is returned.
+	// ResolvePackage pins a package for a server. npm or pip determines the version and digest of the
+	// package and of all its dependencies, in a sandbox that can reach only the registry. Nothing is
+	// installed: call `package.install` with the result.
+	//
+	// Example: {"server":"files","ecosystem":"npm","name":"@modelcontextprotocol/server-filesystem",
+	// "version":"latest"}
 	ResolvePackage(context.Context, *v1.ResolvePackageRequest) (*v1.ResolvePackageResponse, error)
-	// Has the program of a server come from what was installed last, instead of from what
-	// it came from so far. What it says of itself differently waits to be approved.
+	// UpdateUpstream switches the program of a server to the result of a `package.install` call.
+	// Changed definitions of the server wait for approval. The request requires a second person if
+	// there are two.
+	//
+	// Example: {"name":"files",
+	// "prefix":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	UpdateUpstream(context.Context, *v1.UpdateUpstreamRequest) (*v1.UpdateUpstreamResponse, error)
-	// Begins a login of the gateway at a server, in the name of who asks, or of everybody
-	// where the server is declared so: a code flow in a browser.
+	// BeginUpstreamLogin begins a login of the gateway at a server that was declared with `oauth`.
+	// The login is for the caller, or for all members if the server is declared so; a login for all
+	// members also requires `upstream.write`. The gateway finds the authorization server (RFC 9728,
+	// RFC 8414), registers itself unless it has a client id, and returns the page for the person's
+	// browser. `redirect_uri` must have the form `http://127.0.0.1:PORT/callback`. A login expires
+	// after 10 minutes.
+	//
+	// Example: {"name":"linear","redirect_uri":"http://127.0.0.1:4711/callback"}
 	BeginUpstreamLogin(context.Context, *v1.BeginUpstreamLoginRequest) (*v1.BeginUpstreamLoginResponse, error)
-	// Ends a login with what the browser came back with. It is answered once, whatever
-	// comes of it. The tokens go to the vault.
+	// CompleteUpstreamLogin completes a login with the parameters of the browser's redirect. Only the
+	// member who began the login can complete it, once, with any result. The request must contain its
+	// `state`, and `issuer` if the redirect had `iss` (RFC 9207). The tokens are stored in the vault
+	// and are not part of any reply.
+	//
+	// Example: {"login_id":"KQ3Z5N7R2VJX4W6Y","state":"PZ2M4C6V8B3N5X7L",
+	// "code":"SplxlOBeZQQYbYS6WxSbIA","issuer":"https://id.example.com"}
 	CompleteUpstreamLogin(context.Context, *v1.CompleteUpstreamLoginRequest) (*v1.CompleteUpstreamLoginResponse, error)
-	// Forgets a login, and has the authorization server end it where that can.
+	// EndUpstreamLogin deletes the caller's login at a server, or the shared login of all members. It
+	// revokes the tokens if the authorization server supports revocation (RFC 7009).
+	//
+	// Example: {"name":"linear"}
 	EndUpstreamLogin(context.Context, *v1.EndUpstreamLoginRequest) (*v1.EndUpstreamLoginResponse, error)
 }
 

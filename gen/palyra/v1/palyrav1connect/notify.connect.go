@@ -58,22 +58,42 @@ const (
 
 // NotifyServiceClient is a client for the palyra.v1.NotifyService service.
 type NotifyServiceClient interface {
-	// ListNotifyTargets returns all, in the order of the configuration.
+	// ListNotifyTargets lists the targets in the order of the configuration, with the number of
+	// queued notices and the error of the last delivery. It contains no secrets.
+	//
+	// Example: {}
 	ListNotifyTargets(context.Context, *v1.ListNotifyTargetsRequest) (*v1.ListNotifyTargetsResponse, error)
-	// TestNotify sends a notice to one target and returns when it arrived or failed.
+	// TestNotify sends a notice of kind `test` to a target at once, without retries, and returns the
+	// result: `delivery.state` is `delivered` or `failed`, with `problem`.
+	//
+	// Example: {"target":"ops"}
 	TestNotify(context.Context, *v1.TestNotifyRequest) (*v1.TestNotifyResponse, error)
-	// ListDeliveries returns one page, newest first.
+	// ListDeliveries returns one page of deliveries, newest first. Completed deliveries are listed
+	// for 30 days; the journal keeps them permanently (`PAL-N100`).
+	//
+	// Example: {"target":"ops","states":["failed"],"page_size":50}
 	ListDeliveries(context.Context, *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error)
-	// ListChatUsers returns which members users of chats are.
+	// ListChatUsers lists the Slack users that are mapped to members.
+	//
+	// Example: {}
 	ListChatUsers(context.Context, *v1.ListChatUsersRequest) (*v1.ListChatUsersResponse, error)
-	// MapChatUser says which member a user is. Where there is a second owner or admin, it
-	// takes their yes. The user votes once the member has consented.
+	// MapChatUser maps a Slack user to a member, by the ids of the workspace and the user, which
+	// never change. If there are two owners or admins, a second one must approve. The user can vote
+	// after the member has consented.
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD","member":"user:ada"}
 	MapChatUser(context.Context, *v1.MapChatUserRequest) (*v1.MapChatUserResponse, error)
-	// ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
-	// the member says so, with a credential that nobody else made or controls.
+	// ConsentToChatUser allows a Slack user that is mapped to the caller to vote in the caller's
+	// name, or withdraws that consent (`withdraw`). The caller must use a device of their own or a
+	// session of the console, and no other principal may have created or controlled the caller
+	// ([notifications](../notifications.md)).
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD"}
 	ConsentToChatUser(context.Context, *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error)
-	// UnmapChatUser forgets who a user is, and its votes on what is still open count no
-	// more.
+	// UnmapChatUser deletes the mapping of a user. The user's votes on open approvals no longer
+	// count.
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD"}
 	UnmapChatUser(context.Context, *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error)
 }
 
@@ -209,22 +229,42 @@ func (c *notifyServiceClient) UnmapChatUser(ctx context.Context, req *v1.UnmapCh
 
 // NotifyServiceHandler is an implementation of the palyra.v1.NotifyService service.
 type NotifyServiceHandler interface {
-	// ListNotifyTargets returns all, in the order of the configuration.
+	// ListNotifyTargets lists the targets in the order of the configuration, with the number of
+	// queued notices and the error of the last delivery. It contains no secrets.
+	//
+	// Example: {}
 	ListNotifyTargets(context.Context, *v1.ListNotifyTargetsRequest) (*v1.ListNotifyTargetsResponse, error)
-	// TestNotify sends a notice to one target and returns when it arrived or failed.
+	// TestNotify sends a notice of kind `test` to a target at once, without retries, and returns the
+	// result: `delivery.state` is `delivered` or `failed`, with `problem`.
+	//
+	// Example: {"target":"ops"}
 	TestNotify(context.Context, *v1.TestNotifyRequest) (*v1.TestNotifyResponse, error)
-	// ListDeliveries returns one page, newest first.
+	// ListDeliveries returns one page of deliveries, newest first. Completed deliveries are listed
+	// for 30 days; the journal keeps them permanently (`PAL-N100`).
+	//
+	// Example: {"target":"ops","states":["failed"],"page_size":50}
 	ListDeliveries(context.Context, *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error)
-	// ListChatUsers returns which members users of chats are.
+	// ListChatUsers lists the Slack users that are mapped to members.
+	//
+	// Example: {}
 	ListChatUsers(context.Context, *v1.ListChatUsersRequest) (*v1.ListChatUsersResponse, error)
-	// MapChatUser says which member a user is. Where there is a second owner or admin, it
-	// takes their yes. The user votes once the member has consented.
+	// MapChatUser maps a Slack user to a member, by the ids of the workspace and the user, which
+	// never change. If there are two owners or admins, a second one must approve. The user can vote
+	// after the member has consented.
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD","member":"user:ada"}
 	MapChatUser(context.Context, *v1.MapChatUserRequest) (*v1.MapChatUserResponse, error)
-	// ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
-	// the member says so, with a credential that nobody else made or controls.
+	// ConsentToChatUser allows a Slack user that is mapped to the caller to vote in the caller's
+	// name, or withdraws that consent (`withdraw`). The caller must use a device of their own or a
+	// session of the console, and no other principal may have created or controlled the caller
+	// ([notifications](../notifications.md)).
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD"}
 	ConsentToChatUser(context.Context, *v1.ConsentToChatUserRequest) (*v1.ConsentToChatUserResponse, error)
-	// UnmapChatUser forgets who a user is, and its votes on what is still open count no
-	// more.
+	// UnmapChatUser deletes the mapping of a user. The user's votes on open approvals no longer
+	// count.
+	//
+	// Example: {"team":"T012AB3CD","user":"U012AB3CD"}
 	UnmapChatUser(context.Context, *v1.UnmapChatUserRequest) (*v1.UnmapChatUserResponse, error)
 }
 

@@ -58,27 +58,66 @@ const (
 
 // PairingServiceClient is a client for the palyra.v1.PairingService service.
 type PairingServiceClient interface {
-	// CreatePairingCode makes a code for another device of the caller; for a device of
-	// somebody else, or a new member, it also takes access.write, and access.write_owner
-	// where that is an owner or admin.
+	// CreatePairingCode creates a pairing code for another device of the caller. `member` names
+	// another member. `new_member` creates the member together with the device, with `roles` and, for
+	// an agent, an `owner`. Both also require `access.write`, and `access.write_owner` if the member
+	// is, or becomes, an owner or admin. `ttl` is 30 seconds to an hour, by default 10 minutes.
+	//
+	// Only this reply contains the secret. A code is kept in memory only, works once and accepts five
+	// guesses. At most 8 codes of one member, and 64 in total, can exist. A message of this service
+	// is at most 16 KiB.
+	//
+	// Example: {"kind":"PAIRING_KIND_PIN","ttl":"600s"}
 	CreatePairingCode(context.Context, *v1.CreatePairingCodeRequest) (*v1.CreatePairingCodeResponse, error)
-	// The codes that have not ended: those of the caller, or all for callers with
-	// access.write.
+	// ListPairings lists the codes that have not ended, oldest first: the codes that the caller
+	// created or that give the caller a device, or all for callers with `access.write`.
+	//
+	// Example: {}
 	ListPairings(context.Context, *v1.ListPairingsRequest) (*v1.ListPairingsResponse, error)
-	// CancelPairing ends a code, and withdraws the question that came of it. Who may see
-	// a code may end it.
+	// CancelPairing cancels a code. If a machine has already used it, the pending approval of the
+	// device is withdrawn. A caller that may list a code may cancel it.
+	//
+	// Example: {"pairing_id":"k7qf3m2x"}
 	CancelPairing(context.Context, *v1.CancelPairingRequest) (*v1.CancelPairingResponse, error)
-	// BeginPairing says which code is open, and what the gateway is. It is the same for
-	// everybody, and nothing is kept of who asks.
+	// BeginPairing returns the open code and the identity of the gateway. Without `pairing_id` it
+	// returns the only open PIN. The answer is the same for all callers, and nothing about the caller
+	// is recorded.
+	//
+	// BeginPairing, ProvePairing and ConfirmPairing must use one connection. The [pairing
+	// guide](../pairing.md) describes the exchange, with every field and its size.
+	//
+	// Example: {"pairing_id":"k7qf3m2x"}
 	BeginPairing(context.Context, *v1.BeginPairingRequest) (*v1.BeginPairingResponse, error)
-	// ProvePairing is the first message of SPAKE2+ and its answer. It counts as a guess
-	// whatever comes of it.
+	// ProvePairing sends the machine's first message of SPAKE2+ and returns the gateway's answer.
+	// With any result it counts as a guess, for the code and for the address. After the fourth wrong
+	// guess an address must wait 5 seconds, then twice as long after each further one, up to 15
+	// minutes.
+	//
+	// Example: {"pairing_id":"k7qf3m2x","share":
+	// "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+	// "commitment":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","certificate_request":
+	// "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+	// "device_name":"laptop"}
 	ProvePairing(context.Context, *v1.ProvePairingRequest) (*v1.ProvePairingResponse, error)
-	// ConfirmPairing is the last message of SPAKE2+. The code is used up, and people are
-	// asked by an approval of type device_pairing.
+	// ConfirmPairing sends the machine's last message of SPAKE2+ and the nonce of its commitment, on
+	// the same connection within 30 seconds. It uses up the code and requests an approval of type
+	// `device_pairing`. Every exchange that fails returns `PAIRING_FAILED`, without a reason.
+	//
+	// Example: {"attempt":"BAcHBwcHBwcHBwcHBwcHBw==",
+	// "confirmation":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+	// "nonce":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="}
 	ConfirmPairing(context.Context, *v1.ConfirmPairingRequest) (*v1.ConfirmPairingResponse, error)
-	// CollectPairing returns the certificate once somebody allowed it. It waits some
-	// seconds for that, and may be asked again, on any connection.
+	// CollectPairing returns the certificate after the approval, and creates the device at that time.
+	// It waits up to 15 seconds for the approval and returns `waiting` if it is still pending. If the
+	// approval is denied, the error is the result of the approval. The machine signs the TLS exporter
+	// of its current connection, which may be a new one, with its key. A repeated request returns the
+	// same certificate. After a restart of the gateway, for up to an hour, it returns another
+	// certificate for the same device and key.
+	//
+	// Example: {"certificate_request":
+	// "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+	// "signature":
+	// "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBw=="}
 	CollectPairing(context.Context, *v1.CollectPairingRequest) (*v1.CollectPairingResponse, error)
 }
 
@@ -215,27 +254,66 @@ func (c *pairingServiceClient) CollectPairing(ctx context.Context, req *v1.Colle
 
 // PairingServiceHandler is an implementation of the palyra.v1.PairingService service.
 type PairingServiceHandler interface {
-	// CreatePairingCode makes a code for another device of the caller; for a device of
-	// somebody else, or a new member, it also takes access.write, and access.write_owner
-	// where that is an owner or admin.
+	// CreatePairingCode creates a pairing code for another device of the caller. `member` names
+	// another member. `new_member` creates the member together with the device, with `roles` and, for
+	// an agent, an `owner`. Both also require `access.write`, and `access.write_owner` if the member
+	// is, or becomes, an owner or admin. `ttl` is 30 seconds to an hour, by default 10 minutes.
+	//
+	// Only this reply contains the secret. A code is kept in memory only, works once and accepts five
+	// guesses. At most 8 codes of one member, and 64 in total, can exist. A message of this service
+	// is at most 16 KiB.
+	//
+	// Example: {"kind":"PAIRING_KIND_PIN","ttl":"600s"}
 	CreatePairingCode(context.Context, *v1.CreatePairingCodeRequest) (*v1.CreatePairingCodeResponse, error)
-	// The codes that have not ended: those of the caller, or all for callers with
-	// access.write.
+	// ListPairings lists the codes that have not ended, oldest first: the codes that the caller
+	// created or that give the caller a device, or all for callers with `access.write`.
+	//
+	// Example: {}
 	ListPairings(context.Context, *v1.ListPairingsRequest) (*v1.ListPairingsResponse, error)
-	// CancelPairing ends a code, and withdraws the question that came of it. Who may see
-	// a code may end it.
+	// CancelPairing cancels a code. If a machine has already used it, the pending approval of the
+	// device is withdrawn. A caller that may list a code may cancel it.
+	//
+	// Example: {"pairing_id":"k7qf3m2x"}
 	CancelPairing(context.Context, *v1.CancelPairingRequest) (*v1.CancelPairingResponse, error)
-	// BeginPairing says which code is open, and what the gateway is. It is the same for
-	// everybody, and nothing is kept of who asks.
+	// BeginPairing returns the open code and the identity of the gateway. Without `pairing_id` it
+	// returns the only open PIN. The answer is the same for all callers, and nothing about the caller
+	// is recorded.
+	//
+	// BeginPairing, ProvePairing and ConfirmPairing must use one connection. The [pairing
+	// guide](../pairing.md) describes the exchange, with every field and its size.
+	//
+	// Example: {"pairing_id":"k7qf3m2x"}
 	BeginPairing(context.Context, *v1.BeginPairingRequest) (*v1.BeginPairingResponse, error)
-	// ProvePairing is the first message of SPAKE2+ and its answer. It counts as a guess
-	// whatever comes of it.
+	// ProvePairing sends the machine's first message of SPAKE2+ and returns the gateway's answer.
+	// With any result it counts as a guess, for the code and for the address. After the fourth wrong
+	// guess an address must wait 5 seconds, then twice as long after each further one, up to 15
+	// minutes.
+	//
+	// Example: {"pairing_id":"k7qf3m2x","share":
+	// "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+	// "commitment":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","certificate_request":
+	// "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+	// "device_name":"laptop"}
 	ProvePairing(context.Context, *v1.ProvePairingRequest) (*v1.ProvePairingResponse, error)
-	// ConfirmPairing is the last message of SPAKE2+. The code is used up, and people are
-	// asked by an approval of type device_pairing.
+	// ConfirmPairing sends the machine's last message of SPAKE2+ and the nonce of its commitment, on
+	// the same connection within 30 seconds. It uses up the code and requests an approval of type
+	// `device_pairing`. Every exchange that fails returns `PAIRING_FAILED`, without a reason.
+	//
+	// Example: {"attempt":"BAcHBwcHBwcHBwcHBwcHBw==",
+	// "confirmation":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+	// "nonce":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="}
 	ConfirmPairing(context.Context, *v1.ConfirmPairingRequest) (*v1.ConfirmPairingResponse, error)
-	// CollectPairing returns the certificate once somebody allowed it. It waits some
-	// seconds for that, and may be asked again, on any connection.
+	// CollectPairing returns the certificate after the approval, and creates the device at that time.
+	// It waits up to 15 seconds for the approval and returns `waiting` if it is still pending. If the
+	// approval is denied, the error is the result of the approval. The machine signs the TLS exporter
+	// of its current connection, which may be a new one, with its key. A repeated request returns the
+	// same certificate. After a restart of the gateway, for up to an hour, it returns another
+	// certificate for the same device and key.
+	//
+	// Example: {"certificate_request":
+	// "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+	// "signature":
+	// "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBw=="}
 	CollectPairing(context.Context, *v1.CollectPairingRequest) (*v1.CollectPairingResponse, error)
 }
 

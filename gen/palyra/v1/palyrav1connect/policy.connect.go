@@ -63,28 +63,68 @@ const (
 
 // PolicyServiceClient is a client for the palyra.v1.PolicyService service.
 type PolicyServiceClient interface {
-	// ValidatePolicy checks sources against the running schema; nothing changes.
+	// ValidatePolicy checks policy sources against the running schema, tools and members, and returns
+	// findings with file, line and column. Nothing is loaded.
+	//
+	// Example: {"sources":[{"name":"20-team.cedar","text":
+	// "@id(\"team.no-sleep\") forbid(principal, action == Action::\"tool.execute/sleep\", resource);"}]}
 	ValidatePolicy(context.Context, *v1.ValidatePolicyRequest) (*v1.ValidatePolicyResponse, error)
-	// GetPolicy returns the policy set in force, or a version that was.
+	// GetPolicy returns the set in force: its version, its digests, the Cedar schema, and every
+	// source including the defaults. With `version`, a digest or the beginning of one, it returns the
+	// files of an earlier version.
+	//
+	// Example: {}
 	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
-	// ReloadPolicy reads the policy directory again and ends an activation. A set
-	// that does not load, or whose tests fail, changes nothing and is an error.
+	// ReloadPolicy reads the policy directory again, runs its tests, and ends an activation. A set
+	// that does not load, or whose tests fail, changes nothing and returns `POLICY_INVALID`.
+	//
+	// Example: {}
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
-	// GetSnapshot returns the exact configuration behind a snapshot digest.
+	// GetSnapshot returns the exact configuration behind the `snapshot_digest` of a decision.
+	//
+	// Example: {"snapshot_digest":
+	// "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)
-	// ExplainPolicy says why a call is or was decided as it is: every policy
-	// that applies, its conditions with their values, the nearest permit, and
-	// the smallest change that would turn the verdict.
+	// ExplainPolicy explains the verdict on a call: the policies in scope with their conditions and
+	// values, the nearest permit, and the smallest changes that change the verdict. `call` describes
+	// a call. `decision_id` names a past call, or the commit of its changes, by the id of a decision,
+	// a proposal or an approval. It is explained with the policies, settings and members that were in
+	// force for it.
+	//
+	// A described call of another principal also requires `policy.simulate`. A past call of another
+	// principal requires `journal.read`; without it, the error is `NOT_FOUND`. If the facts contain
+	// data of files that the caller may not read, the reply has only the decision and a note. Secrets
+	// in arguments are displayed as `[redacted]`.
+	//
+	// Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0=",
+	// "facts_json":"eyJleGVjIjp7ImJhc2VuYW1lIjoibWFrZSJ9fQ=="}}
 	ExplainPolicy(context.Context, *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error)
-	// SimulatePolicy evaluates one described call, under the policy in force or
-	// under sources that are not. Nothing runs and nobody is asked.
+	// SimulatePolicy explains a described call under policies that need not be in force. `sources`
+	// are added to the sources in force, and replace a source of the same name. With `replace` they
+	// replace all sources except the built-in policies. Nothing runs, no approver is asked, and
+	// nothing is journaled.
+	//
+	// Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0="},
+	// "sources":[{"name":"20-team.cedar","text":
+	// "@id(\"team.no-programs\") forbid(principal, action == Action::\"tool.execute/process.run\", resource);"}]}
 	SimulatePolicy(context.Context, *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error)
-	// TestPolicy runs test cases and measures what they cover.
+	// TestPolicy runs YAML test files against `sources`, or against the sources in force, and
+	// measures their coverage. A failing case is part of the answer and is not an error.
+	//
+	// Example: {"tests":[{"name":"team.test.yaml","text":
+	// "principal: agent:coder\ntests:\n  - name: reading is free\n    call: {tool: fs.read, args: {path: a}}\n    expect: {verdict: deny}\n"}]}
 	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
-	// ListPolicyVersions lists the versions that were in force, newest first.
+	// ListPolicyVersions lists the versions that have been in force, newest first, with who loaded
+	// each one and which one is in force now.
+	//
+	// Example: {"page_size":20}
 	ListPolicyVersions(context.Context, *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error)
-	// ActivatePolicy puts a kept version in force. It stays, also over a
-	// restart, until ReloadPolicy returns to the policy directory.
+	// ActivatePolicy puts an earlier version in force again, named by its digest or the beginning of
+	// it. It stays in force until ReloadPolicy, also after a restart and after changes in the policy
+	// directory. It must load with the current tools, members and built-in policies, which can give
+	// the set another version.
+	//
+	// Example: {"version":"sha256:9f86d081884c"}
 	ActivatePolicy(context.Context, *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error)
 }
 
@@ -259,28 +299,68 @@ func (c *policyServiceClient) ActivatePolicy(ctx context.Context, req *v1.Activa
 
 // PolicyServiceHandler is an implementation of the palyra.v1.PolicyService service.
 type PolicyServiceHandler interface {
-	// ValidatePolicy checks sources against the running schema; nothing changes.
+	// ValidatePolicy checks policy sources against the running schema, tools and members, and returns
+	// findings with file, line and column. Nothing is loaded.
+	//
+	// Example: {"sources":[{"name":"20-team.cedar","text":
+	// "@id(\"team.no-sleep\") forbid(principal, action == Action::\"tool.execute/sleep\", resource);"}]}
 	ValidatePolicy(context.Context, *v1.ValidatePolicyRequest) (*v1.ValidatePolicyResponse, error)
-	// GetPolicy returns the policy set in force, or a version that was.
+	// GetPolicy returns the set in force: its version, its digests, the Cedar schema, and every
+	// source including the defaults. With `version`, a digest or the beginning of one, it returns the
+	// files of an earlier version.
+	//
+	// Example: {}
 	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
-	// ReloadPolicy reads the policy directory again and ends an activation. A set
-	// that does not load, or whose tests fail, changes nothing and is an error.
+	// ReloadPolicy reads the policy directory again, runs its tests, and ends an activation. A set
+	// that does not load, or whose tests fail, changes nothing and returns `POLICY_INVALID`.
+	//
+	// Example: {}
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
-	// GetSnapshot returns the exact configuration behind a snapshot digest.
+	// GetSnapshot returns the exact configuration behind the `snapshot_digest` of a decision.
+	//
+	// Example: {"snapshot_digest":
+	// "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)
-	// ExplainPolicy says why a call is or was decided as it is: every policy
-	// that applies, its conditions with their values, the nearest permit, and
-	// the smallest change that would turn the verdict.
+	// ExplainPolicy explains the verdict on a call: the policies in scope with their conditions and
+	// values, the nearest permit, and the smallest changes that change the verdict. `call` describes
+	// a call. `decision_id` names a past call, or the commit of its changes, by the id of a decision,
+	// a proposal or an approval. It is explained with the policies, settings and members that were in
+	// force for it.
+	//
+	// A described call of another principal also requires `policy.simulate`. A past call of another
+	// principal requires `journal.read`; without it, the error is `NOT_FOUND`. If the facts contain
+	// data of files that the caller may not read, the reply has only the decision and a note. Secrets
+	// in arguments are displayed as `[redacted]`.
+	//
+	// Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0=",
+	// "facts_json":"eyJleGVjIjp7ImJhc2VuYW1lIjoibWFrZSJ9fQ=="}}
 	ExplainPolicy(context.Context, *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error)
-	// SimulatePolicy evaluates one described call, under the policy in force or
-	// under sources that are not. Nothing runs and nobody is asked.
+	// SimulatePolicy explains a described call under policies that need not be in force. `sources`
+	// are added to the sources in force, and replace a source of the same name. With `replace` they
+	// replace all sources except the built-in policies. Nothing runs, no approver is asked, and
+	// nothing is journaled.
+	//
+	// Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0="},
+	// "sources":[{"name":"20-team.cedar","text":
+	// "@id(\"team.no-programs\") forbid(principal, action == Action::\"tool.execute/process.run\", resource);"}]}
 	SimulatePolicy(context.Context, *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error)
-	// TestPolicy runs test cases and measures what they cover.
+	// TestPolicy runs YAML test files against `sources`, or against the sources in force, and
+	// measures their coverage. A failing case is part of the answer and is not an error.
+	//
+	// Example: {"tests":[{"name":"team.test.yaml","text":
+	// "principal: agent:coder\ntests:\n  - name: reading is free\n    call: {tool: fs.read, args: {path: a}}\n    expect: {verdict: deny}\n"}]}
 	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
-	// ListPolicyVersions lists the versions that were in force, newest first.
+	// ListPolicyVersions lists the versions that have been in force, newest first, with who loaded
+	// each one and which one is in force now.
+	//
+	// Example: {"page_size":20}
 	ListPolicyVersions(context.Context, *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error)
-	// ActivatePolicy puts a kept version in force. It stays, also over a
-	// restart, until ReloadPolicy returns to the policy directory.
+	// ActivatePolicy puts an earlier version in force again, named by its digest or the beginning of
+	// it. It stays in force until ReloadPolicy, also after a restart and after changes in the policy
+	// directory. It must load with the current tools, members and built-in policies, which can give
+	// the set another version.
+	//
+	// Example: {"version":"sha256:9f86d081884c"}
 	ActivatePolicy(context.Context, *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error)
 }
 

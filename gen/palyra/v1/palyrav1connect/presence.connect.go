@@ -45,6 +45,9 @@ const (
 	// PresenceServiceResetPresenceKeyProcedure is the fully-qualified name of the PresenceService's
 	// ResetPresenceKey RPC.
 	PresenceServiceResetPresenceKeyProcedure = "/palyra.v1.PresenceService/ResetPresenceKey"
+	// PresenceServiceConfirmMembersProcedure is the fully-qualified name of the PresenceService's
+	// ConfirmMembers RPC.
+	PresenceServiceConfirmMembersProcedure = "/palyra.v1.PresenceService/ConfirmMembers"
 	// PresenceServiceBeginPasskeyEnrolmentProcedure is the fully-qualified name of the
 	// PresenceService's BeginPasskeyEnrolment RPC.
 	PresenceServiceBeginPasskeyEnrolmentProcedure = "/palyra.v1.PresenceService/BeginPasskeyEnrolment"
@@ -67,33 +70,117 @@ const (
 
 // PresenceServiceClient is a client for the palyra.v1.PresenceService service.
 type PresenceServiceClient interface {
-	// ChallengePresence gives the caller's device a number for one proof.
+	// ChallengePresence returns a nonce for one proof by the caller's device: for a vote on the named
+	// approval or, without `approval_id`, for a presence key or ConfirmMembers. The caller must
+	// present a client certificate. The nonce is valid for two minutes, for one use, for the device
+	// and the approval it was issued for.
+	//
+	// A proof is an Ed25519 signature over a line that names its purpose, a line feed, and a JSON
+	// object in the form of RFC 8785. A vote signs the line `palyra presence vote v1` and the members
+	// `gateway`, `device`, `approval`, `call_digest`, `allow`, `scope`, `match`, `ttl_ns`, `uses`,
+	// `reason`, `surface` and `nonce`. A new key of the device signs `palyra presence key v1` and
+	// `gateway`, `device`, `public_key` and `nonce`. A confirmation of another device's key signs
+	// `palyra presence confirm v1` and `gateway`, `by` (the signing device), `device`, `key_sha256`
+	// and `nonce`. A proof for ConfirmMembers signs `palyra presence members v1` and `gateway`, `by`,
+	// `members` (as in the request) and `nonce`.
+	//
+	// `gateway` is `sha256:` and the hex digest of the root certificate (DER). `scope` and `match`
+	// are the names of the request's values. `ttl_ns` and `uses` are decimal numbers as strings, and
+	// bytes are in base64.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
 	ChallengePresence(context.Context, *v1.ChallengePresenceRequest) (*v1.ChallengePresenceResponse, error)
-	// RegisterPresenceKey gives the caller's device its presence key, or another in its
-	// place, which the one before has to sign.
+	// RegisterPresenceKey sets the presence key of the caller's device, or replaces it. The caller
+	// must present the client certificate of a person's device; a login session is refused. The new
+	// key and, for a replacement, the previous key sign the same object (ChallengePresence). If the
+	// gateway already has a presence key, the key of another device has no effect until it is
+	// confirmed (`waits`).
+	//
+	// Example: {"public_key":"MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=",
+	// "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+	// "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
 	RegisterPresenceKey(context.Context, *v1.RegisterPresenceKeyRequest) (*v1.RegisterPresenceKeyResponse, error)
-	// ConfirmPresenceKey makes a presence key count that waits for it. It takes a proof by
-	// the presence key of the caller's device, or the local operator's socket.
+	// ConfirmPresenceKey confirms a presence key that waits. It requires a proof by the presence key
+	// of the caller's device and permission to revoke the other device, or a connection over the
+	// local operator's socket.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000",
+	// "key_sha256":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	// "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+	// "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
 	ConfirmPresenceKey(context.Context, *v1.ConfirmPresenceKeyRequest) (*v1.ConfirmPresenceKeyResponse, error)
-	// ResetPresenceKey takes the presence key from a device. It is for the gateway's host:
-	// it comes over the local operator's socket, and no certificate is enough.
+	// ResetPresenceKey removes the presence key of a device. It requires a connection over the local
+	// operator's socket, like `palyrad presence reset`. A certificate is not sufficient, even the
+	// certificate of the gateway's own host.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000"}
 	ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error)
-	// BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+	// ConfirmMembers confirms, on behalf of the gateway's host, that members are separate persons;
+	// without `members`, all of them. Either all are confirmed or none. The request may come over the
+	// local operator's socket: from root, which needs no permission, or from palyrad's own user if
+	// that is a service user that runs no agents. Any other request requires the certificate of the
+	// local operator's device and a proof by its presence key over these members.
+	//
+	// Example: {"members":["bob"]}
+	ConfirmMembers(context.Context, *v1.ConfirmMembersRequest) (*v1.ConfirmMembersResponse, error)
+	// BeginPasskeyEnrolment begins the enrolment of a passkey for the caller, who must be a person
+	// with a session or a device of their own. `options_json` is the input of
+	// `navigator.credentials.create` (`PublicKeyCredential.parseCreationOptionsFromJSON`). Send
+	// `nonce` with the new credential to FinishPasskeyEnrolment within two minutes. Passkeys work
+	// only on the pages of the console, at its canonical origin, and verify their user for each use.
+	//
+	// Example: {}
 	BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error)
-	// FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
-	// it is the member's first and no agent was connected to the gateway yet.
+	// FinishPasskeyEnrolment enrols the new credential of the browser: `credential_json` is the
+	// result of `PublicKeyCredential.toJSON()`. The first passkey of a member is valid at once if no
+	// agent has connected to the gateway yet; every other one has no effect until it is confirmed
+	// (`waits`).
+	//
+	// Example: {"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","name":"laptop",
+	// "credential_json":"{}"}
 	FinishPasskeyEnrolment(context.Context, *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error)
-	// ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
-	// local operator's socket; a later one that, another passkey of the member's, or another
-	// admin.
+	// ConfirmPasskey confirms a passkey that waits. The first passkey of a member requires the local
+	// operator's socket, like `palyrad presence passkey confirm`. A later one requires the socket, a
+	// `proof` by another passkey of the member, or the approval of another admin who is independent
+	// of the member; for an owner's passkey it must be an owner. An admin who has a passkey must add
+	// a `proof` by it.
+	//
+	// Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
 	ConfirmPasskey(context.Context, *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error)
-	// RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
-	// the socket.
+	// RemovePasskey removes a passkey permanently. It requires a `proof` by a valid passkey of the
+	// member, an admin, or the local operator's socket. A waiting passkey of the caller requires no
+	// proof.
+	//
+	// Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
 	RemovePasskey(context.Context, *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error)
-	// ListPasskeys lists the passkeys of a member that were not removed.
+	// ListPasskeys lists the caller's passkeys that have not been removed, oldest first. The passkeys
+	// of another member, or of all members (`"*"`), require `access.read`. `lost` marks a passkey
+	// that was created for another origin than the current one of the console: browsers do not offer
+	// it.
+	//
+	// Example: {}
 	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
-	// ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
-	// change of a passkey.
+	// ChallengePasskey returns the challenge that a passkey must sign for a vote, or to confirm or
+	// remove a passkey. `vote` is the request of DecideApproval without its proofs. `options_json` is
+	// the input of `navigator.credentials.get` (`PublicKeyCredential.parseRequestOptionsFromJSON`).
+	// Send the result as `PasskeyAssertion`, with `nonce` and `version`, within two minutes and once.
+	//
+	// The challenge is the SHA-256 of the object `{"kind":...,"statement":...}` in the form of RFC
+	// 8785. The request must match the signed statement; if another vote was cast in between, it is
+	// refused with `APPROVAL_CONFLICT`.
+	//
+	// The kind `palyra passkey vote v1` has a statement with the members `gateway`, `voter`
+	// (`user:ada`), `approval`, `version` (of the approval), `call_digest`, `decision` (`allow` or
+	// `deny`), `scope`, `match`, `ttl_ns`, `uses`, `reason`, `surface` and `nonce`. The kind `palyra
+	// passkey change v1` has `gateway`, `by`, `what` (`confirm` or `remove`), `credential` (the id of
+	// the passkey) and `nonce`.
+	//
+	// `scope` and `match` are `once`, `session`, `timeboxed`, `exact`, `subject` and `tool`, with
+	// defaults filled in, as in the journal. `version`, `ttl_ns` and `uses` are decimal numbers as
+	// strings, and bytes are in base64.
+	//
+	// Example: {"vote":{"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}}
 	ChallengePasskey(context.Context, *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error)
 }
 
@@ -130,6 +217,12 @@ func NewPresenceServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+PresenceServiceResetPresenceKeyProcedure,
 			connect.WithSchema(presenceServiceMethods.ByName("ResetPresenceKey")),
+			connect.WithClientOptions(opts...),
+		),
+		confirmMembers: connect.NewClient[v1.ConfirmMembersRequest, v1.ConfirmMembersResponse](
+			httpClient,
+			baseURL+PresenceServiceConfirmMembersProcedure,
+			connect.WithSchema(presenceServiceMethods.ByName("ConfirmMembers")),
 			connect.WithClientOptions(opts...),
 		),
 		beginPasskeyEnrolment: connect.NewClient[v1.BeginPasskeyEnrolmentRequest, v1.BeginPasskeyEnrolmentResponse](
@@ -178,6 +271,7 @@ type presenceServiceClient struct {
 	registerPresenceKey    *connect.Client[v1.RegisterPresenceKeyRequest, v1.RegisterPresenceKeyResponse]
 	confirmPresenceKey     *connect.Client[v1.ConfirmPresenceKeyRequest, v1.ConfirmPresenceKeyResponse]
 	resetPresenceKey       *connect.Client[v1.ResetPresenceKeyRequest, v1.ResetPresenceKeyResponse]
+	confirmMembers         *connect.Client[v1.ConfirmMembersRequest, v1.ConfirmMembersResponse]
 	beginPasskeyEnrolment  *connect.Client[v1.BeginPasskeyEnrolmentRequest, v1.BeginPasskeyEnrolmentResponse]
 	finishPasskeyEnrolment *connect.Client[v1.FinishPasskeyEnrolmentRequest, v1.FinishPasskeyEnrolmentResponse]
 	confirmPasskey         *connect.Client[v1.ConfirmPasskeyRequest, v1.ConfirmPasskeyResponse]
@@ -216,6 +310,15 @@ func (c *presenceServiceClient) ConfirmPresenceKey(ctx context.Context, req *v1.
 // ResetPresenceKey calls palyra.v1.PresenceService.ResetPresenceKey.
 func (c *presenceServiceClient) ResetPresenceKey(ctx context.Context, req *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error) {
 	response, err := c.resetPresenceKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ConfirmMembers calls palyra.v1.PresenceService.ConfirmMembers.
+func (c *presenceServiceClient) ConfirmMembers(ctx context.Context, req *v1.ConfirmMembersRequest) (*v1.ConfirmMembersResponse, error) {
+	response, err := c.confirmMembers.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -278,33 +381,117 @@ func (c *presenceServiceClient) ChallengePasskey(ctx context.Context, req *v1.Ch
 
 // PresenceServiceHandler is an implementation of the palyra.v1.PresenceService service.
 type PresenceServiceHandler interface {
-	// ChallengePresence gives the caller's device a number for one proof.
+	// ChallengePresence returns a nonce for one proof by the caller's device: for a vote on the named
+	// approval or, without `approval_id`, for a presence key or ConfirmMembers. The caller must
+	// present a client certificate. The nonce is valid for two minutes, for one use, for the device
+	// and the approval it was issued for.
+	//
+	// A proof is an Ed25519 signature over a line that names its purpose, a line feed, and a JSON
+	// object in the form of RFC 8785. A vote signs the line `palyra presence vote v1` and the members
+	// `gateway`, `device`, `approval`, `call_digest`, `allow`, `scope`, `match`, `ttl_ns`, `uses`,
+	// `reason`, `surface` and `nonce`. A new key of the device signs `palyra presence key v1` and
+	// `gateway`, `device`, `public_key` and `nonce`. A confirmation of another device's key signs
+	// `palyra presence confirm v1` and `gateway`, `by` (the signing device), `device`, `key_sha256`
+	// and `nonce`. A proof for ConfirmMembers signs `palyra presence members v1` and `gateway`, `by`,
+	// `members` (as in the request) and `nonce`.
+	//
+	// `gateway` is `sha256:` and the hex digest of the root certificate (DER). `scope` and `match`
+	// are the names of the request's values. `ttl_ns` and `uses` are decimal numbers as strings, and
+	// bytes are in base64.
+	//
+	// Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
 	ChallengePresence(context.Context, *v1.ChallengePresenceRequest) (*v1.ChallengePresenceResponse, error)
-	// RegisterPresenceKey gives the caller's device its presence key, or another in its
-	// place, which the one before has to sign.
+	// RegisterPresenceKey sets the presence key of the caller's device, or replaces it. The caller
+	// must present the client certificate of a person's device; a login session is refused. The new
+	// key and, for a replacement, the previous key sign the same object (ChallengePresence). If the
+	// gateway already has a presence key, the key of another device has no effect until it is
+	// confirmed (`waits`).
+	//
+	// Example: {"public_key":"MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=",
+	// "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+	// "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
 	RegisterPresenceKey(context.Context, *v1.RegisterPresenceKeyRequest) (*v1.RegisterPresenceKeyResponse, error)
-	// ConfirmPresenceKey makes a presence key count that waits for it. It takes a proof by
-	// the presence key of the caller's device, or the local operator's socket.
+	// ConfirmPresenceKey confirms a presence key that waits. It requires a proof by the presence key
+	// of the caller's device and permission to revoke the other device, or a connection over the
+	// local operator's socket.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000",
+	// "key_sha256":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	// "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+	// "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
 	ConfirmPresenceKey(context.Context, *v1.ConfirmPresenceKeyRequest) (*v1.ConfirmPresenceKeyResponse, error)
-	// ResetPresenceKey takes the presence key from a device. It is for the gateway's host:
-	// it comes over the local operator's socket, and no certificate is enough.
+	// ResetPresenceKey removes the presence key of a device. It requires a connection over the local
+	// operator's socket, like `palyrad presence reset`. A certificate is not sufficient, even the
+	// certificate of the gateway's own host.
+	//
+	// Example: {"device_id":"01JZ8Q4T2M0000000000000000"}
 	ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error)
-	// BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+	// ConfirmMembers confirms, on behalf of the gateway's host, that members are separate persons;
+	// without `members`, all of them. Either all are confirmed or none. The request may come over the
+	// local operator's socket: from root, which needs no permission, or from palyrad's own user if
+	// that is a service user that runs no agents. Any other request requires the certificate of the
+	// local operator's device and a proof by its presence key over these members.
+	//
+	// Example: {"members":["bob"]}
+	ConfirmMembers(context.Context, *v1.ConfirmMembersRequest) (*v1.ConfirmMembersResponse, error)
+	// BeginPasskeyEnrolment begins the enrolment of a passkey for the caller, who must be a person
+	// with a session or a device of their own. `options_json` is the input of
+	// `navigator.credentials.create` (`PublicKeyCredential.parseCreationOptionsFromJSON`). Send
+	// `nonce` with the new credential to FinishPasskeyEnrolment within two minutes. Passkeys work
+	// only on the pages of the console, at its canonical origin, and verify their user for each use.
+	//
+	// Example: {}
 	BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error)
-	// FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
-	// it is the member's first and no agent was connected to the gateway yet.
+	// FinishPasskeyEnrolment enrols the new credential of the browser: `credential_json` is the
+	// result of `PublicKeyCredential.toJSON()`. The first passkey of a member is valid at once if no
+	// agent has connected to the gateway yet; every other one has no effect until it is confirmed
+	// (`waits`).
+	//
+	// Example: {"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","name":"laptop",
+	// "credential_json":"{}"}
 	FinishPasskeyEnrolment(context.Context, *v1.FinishPasskeyEnrolmentRequest) (*v1.FinishPasskeyEnrolmentResponse, error)
-	// ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
-	// local operator's socket; a later one that, another passkey of the member's, or another
-	// admin.
+	// ConfirmPasskey confirms a passkey that waits. The first passkey of a member requires the local
+	// operator's socket, like `palyrad presence passkey confirm`. A later one requires the socket, a
+	// `proof` by another passkey of the member, or the approval of another admin who is independent
+	// of the member; for an owner's passkey it must be an owner. An admin who has a passkey must add
+	// a `proof` by it.
+	//
+	// Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
 	ConfirmPasskey(context.Context, *v1.ConfirmPasskeyRequest) (*v1.ConfirmPasskeyResponse, error)
-	// RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
-	// the socket.
+	// RemovePasskey removes a passkey permanently. It requires a `proof` by a valid passkey of the
+	// member, an admin, or the local operator's socket. A waiting passkey of the caller requires no
+	// proof.
+	//
+	// Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
 	RemovePasskey(context.Context, *v1.RemovePasskeyRequest) (*v1.RemovePasskeyResponse, error)
-	// ListPasskeys lists the passkeys of a member that were not removed.
+	// ListPasskeys lists the caller's passkeys that have not been removed, oldest first. The passkeys
+	// of another member, or of all members (`"*"`), require `access.read`. `lost` marks a passkey
+	// that was created for another origin than the current one of the console: browsers do not offer
+	// it.
+	//
+	// Example: {}
 	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
-	// ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
-	// change of a passkey.
+	// ChallengePasskey returns the challenge that a passkey must sign for a vote, or to confirm or
+	// remove a passkey. `vote` is the request of DecideApproval without its proofs. `options_json` is
+	// the input of `navigator.credentials.get` (`PublicKeyCredential.parseRequestOptionsFromJSON`).
+	// Send the result as `PasskeyAssertion`, with `nonce` and `version`, within two minutes and once.
+	//
+	// The challenge is the SHA-256 of the object `{"kind":...,"statement":...}` in the form of RFC
+	// 8785. The request must match the signed statement; if another vote was cast in between, it is
+	// refused with `APPROVAL_CONFLICT`.
+	//
+	// The kind `palyra passkey vote v1` has a statement with the members `gateway`, `voter`
+	// (`user:ada`), `approval`, `version` (of the approval), `call_digest`, `decision` (`allow` or
+	// `deny`), `scope`, `match`, `ttl_ns`, `uses`, `reason`, `surface` and `nonce`. The kind `palyra
+	// passkey change v1` has `gateway`, `by`, `what` (`confirm` or `remove`), `credential` (the id of
+	// the passkey) and `nonce`.
+	//
+	// `scope` and `match` are `once`, `session`, `timeboxed`, `exact`, `subject` and `tool`, with
+	// defaults filled in, as in the journal. `version`, `ttl_ns` and `uses` are decimal numbers as
+	// strings, and bytes are in base64.
+	//
+	// Example: {"vote":{"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+	// "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}}
 	ChallengePasskey(context.Context, *v1.ChallengePasskeyRequest) (*v1.ChallengePasskeyResponse, error)
 }
 
@@ -337,6 +524,12 @@ func NewPresenceServiceHandler(svc PresenceServiceHandler, opts ...connect.Handl
 		PresenceServiceResetPresenceKeyProcedure,
 		svc.ResetPresenceKey,
 		connect.WithSchema(presenceServiceMethods.ByName("ResetPresenceKey")),
+		connect.WithHandlerOptions(opts...),
+	)
+	presenceServiceConfirmMembersHandler := connect.NewUnaryHandlerSimple(
+		PresenceServiceConfirmMembersProcedure,
+		svc.ConfirmMembers,
+		connect.WithSchema(presenceServiceMethods.ByName("ConfirmMembers")),
 		connect.WithHandlerOptions(opts...),
 	)
 	presenceServiceBeginPasskeyEnrolmentHandler := connect.NewUnaryHandlerSimple(
@@ -386,6 +579,8 @@ func NewPresenceServiceHandler(svc PresenceServiceHandler, opts ...connect.Handl
 			presenceServiceConfirmPresenceKeyHandler.ServeHTTP(w, r)
 		case PresenceServiceResetPresenceKeyProcedure:
 			presenceServiceResetPresenceKeyHandler.ServeHTTP(w, r)
+		case PresenceServiceConfirmMembersProcedure:
+			presenceServiceConfirmMembersHandler.ServeHTTP(w, r)
 		case PresenceServiceBeginPasskeyEnrolmentProcedure:
 			presenceServiceBeginPasskeyEnrolmentHandler.ServeHTTP(w, r)
 		case PresenceServiceFinishPasskeyEnrolmentProcedure:
@@ -421,6 +616,10 @@ func (UnimplementedPresenceServiceHandler) ConfirmPresenceKey(context.Context, *
 
 func (UnimplementedPresenceServiceHandler) ResetPresenceKey(context.Context, *v1.ResetPresenceKeyRequest) (*v1.ResetPresenceKeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ResetPresenceKey is not implemented"))
+}
+
+func (UnimplementedPresenceServiceHandler) ConfirmMembers(context.Context, *v1.ConfirmMembersRequest) (*v1.ConfirmMembersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PresenceService.ConfirmMembers is not implemented"))
 }
 
 func (UnimplementedPresenceServiceHandler) BeginPasskeyEnrolment(context.Context, *v1.BeginPasskeyEnrolmentRequest) (*v1.BeginPasskeyEnrolmentResponse, error) {

@@ -46,15 +46,23 @@ const (
 
 // SessionServiceClient is a client for the palyra.v1.SessionService service.
 type SessionServiceClient interface {
-	// Sessions, newest first: those of the caller and of its agents, or all for
-	// callers with journal.read.
+	// ListSessions lists sessions, newest first: the sessions of the caller and of its agents, or all
+	// for callers with `journal.read`. `all` adds the ended sessions. `calls` and `run_calls` count
+	// proposals. Agents are refused, with any permissions.
+	//
+	// Example: {"principal":"agent:coder","all":true}
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
-	// One session, with what is counted of it.
+	// GetSession returns one session with the facts about its past that policy reads. A session of
+	// another user is `NOT_FOUND`, unless the caller has `journal.read`. Agents are refused.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
 	GetSession(context.Context, *v1.GetSessionRequest) (*v1.GetSessionResponse, error)
-	// Ends a session: the next call of its caller begins another, in which taint,
-	// budget and everything else that policy reads of the past start anew. Calls
-	// under way end in the one that they are counted in. Its own user may, and
-	// whoever has gateway.freeze; an agent may not.
+	// EndSession ends a session. The next call of the same client begins a new session, in which
+	// taint, the call budget and all other facts about the past are reset. Active calls stay in the
+	// old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
+	// are refused.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
 	EndSession(context.Context, *v1.SessionServiceEndSessionRequest) (*v1.SessionServiceEndSessionResponse, error)
 }
 
@@ -128,15 +136,23 @@ func (c *sessionServiceClient) EndSession(ctx context.Context, req *v1.SessionSe
 
 // SessionServiceHandler is an implementation of the palyra.v1.SessionService service.
 type SessionServiceHandler interface {
-	// Sessions, newest first: those of the caller and of its agents, or all for
-	// callers with journal.read.
+	// ListSessions lists sessions, newest first: the sessions of the caller and of its agents, or all
+	// for callers with `journal.read`. `all` adds the ended sessions. `calls` and `run_calls` count
+	// proposals. Agents are refused, with any permissions.
+	//
+	// Example: {"principal":"agent:coder","all":true}
 	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
-	// One session, with what is counted of it.
+	// GetSession returns one session with the facts about its past that policy reads. A session of
+	// another user is `NOT_FOUND`, unless the caller has `journal.read`. Agents are refused.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
 	GetSession(context.Context, *v1.GetSessionRequest) (*v1.GetSessionResponse, error)
-	// Ends a session: the next call of its caller begins another, in which taint,
-	// budget and everything else that policy reads of the past start anew. Calls
-	// under way end in the one that they are counted in. Its own user may, and
-	// whoever has gateway.freeze; an agent may not.
+	// EndSession ends a session. The next call of the same client begins a new session, in which
+	// taint, the call budget and all other facts about the past are reset. Active calls stay in the
+	// old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
+	// are refused.
+	//
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
 	EndSession(context.Context, *v1.SessionServiceEndSessionRequest) (*v1.SessionServiceEndSessionResponse, error)
 }
 

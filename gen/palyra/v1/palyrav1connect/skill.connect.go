@@ -64,31 +64,65 @@ const (
 
 // SkillServiceClient is a client for the palyra.v1.SkillService service.
 type SkillServiceClient interface {
-	// Brings a part of a package to the gateway. Parts come one after the other; what is
-	// not installed soon is thrown away.
+	// StageSkill uploads a part of a package, at most 1 MiB, in order. `digest` and `size` describe
+	// the whole file, and `offset` is the number of bytes received before. The last part completes
+	// the staged package if its digest matches. An incomplete upload is kept for 10 minutes, a staged
+	// package for an hour. Repeating a part changes nothing.
+	//
+	// Example: {"digest":"sha256:cd5d4935a48c0672cb06407bb443bc0087aff947c6b864bac886982c73b3027f",
+	// "size":"4","offset":"0","data":"AGFzbQ=="}
 	StageSkill(context.Context, *v1.StageSkillRequest) (*v1.StageSkillResponse, error)
-	// What a staged package is: who signed it, what it asks for, and what an audit found.
+	// InspectSkill returns a staged package: its manifest, who signed it, the capabilities that its
+	// tools request beyond the current version, and the findings of an audit. `problem` explains why
+	// it cannot be installed.
+	//
+	// Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	InspectSkill(context.Context, *v1.InspectSkillRequest) (*v1.InspectSkillResponse, error)
-	// Installs a staged package and makes it the skill's current version. The key of a new
-	// publisher is pinned; another key than the pinned one is refused. It takes a second
-	// person where changes do, unless it is an update that asks for nothing more.
+	// InstallSkill installs a staged package and makes it the current version of its skill. The key
+	// of a new publisher is pinned. Another key than the pinned one, an older version, and the same
+	// version with another digest are refused. The request requires a second person if there are two,
+	// except for an update that requests no further capabilities. The current version stays in use
+	// until the approval.
+	//
+	// Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	InstallSkill(context.Context, *v1.InstallSkillRequest) (*v1.InstallSkillResponse, error)
-	// All versions of all skills, by skill and then the newest version first.
+	// ListSkills lists all versions of all skills, by skill and newest first, without the schemas of
+	// their tools. `problem` reports that the package or its record was modified.
+	//
+	// Example: {}
 	ListSkills(context.Context, *v1.ListSkillsRequest) (*v1.ListSkillsResponse, error)
-	// One version of a skill, looked at anew.
+	// GetSkill returns one version of a skill, or the current one. Its package is read, verified and
+	// audited again. `problem` explains why its tools cannot be called.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0"}
 	GetSkill(context.Context, *v1.GetSkillRequest) (*v1.GetSkillResponse, error)
-	// Enables, disables or quarantines a version, at once, also for calls that wait for
-	// people. To enable takes a second person where changes do, and makes the version the
-	// current one.
+	// SetSkillStatus enables (`SKILL_STATUS_ACTIVE`), disables or quarantines a version, or the
+	// current one. Enabling makes the version the current one, and requires a second person if there
+	// are two. Disabling and quarantining apply at once, also to calls that wait for approval, and
+	// require no second person.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0","status":"SKILL_STATUS_QUARANTINED",
+	// "reason":"its publisher lost the key"}
 	SetSkillStatus(context.Context, *v1.SetSkillStatusRequest) (*v1.SetSkillStatusResponse, error)
-	// Takes a version, or all of them, away. With the last one goes what the skill stored.
+	// RemoveSkill removes a version, or all versions if none is named. Removing the last version
+	// deletes the data that the skill stored. It requires no second person.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0"}
 	RemoveSkill(context.Context, *v1.RemoveSkillRequest) (*v1.RemoveSkillResponse, error)
-	// The publishers whose keys are known, by name, with those that are distrusted.
+	// ListPublishers lists the publishers with known keys by name, including distrusted ones.
+	//
+	// Example: {}
 	ListPublishers(context.Context, *v1.ListPublishersRequest) (*v1.ListPublishersResponse, error)
-	// Trusts a publisher's key before there is a package of theirs. A key that is pinned
-	// is not replaced.
+	// TrustPublisher trusts the key of a publisher before any of its packages is staged. A pinned key
+	// is not replaced: distrust the publisher first. The request requires a second person if there
+	// are two.
+	//
+	// Example: {"name":"example.org","public_key":"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}
 	TrustPublisher(context.Context, *v1.TrustPublisherRequest) (*v1.TrustPublisherResponse, error)
-	// Ends the trust in a publisher: all their skills are quarantined.
+	// DistrustPublisher distrusts a publisher. All its skills are quarantined at once, and no package
+	// of it can be installed until one of its keys is trusted again.
+	//
+	// Example: {"name":"example.org"}
 	DistrustPublisher(context.Context, *v1.DistrustPublisherRequest) (*v1.DistrustPublisherResponse, error)
 }
 
@@ -281,31 +315,65 @@ func (c *skillServiceClient) DistrustPublisher(ctx context.Context, req *v1.Dist
 
 // SkillServiceHandler is an implementation of the palyra.v1.SkillService service.
 type SkillServiceHandler interface {
-	// Brings a part of a package to the gateway. Parts come one after the other; what is
-	// not installed soon is thrown away.
+	// StageSkill uploads a part of a package, at most 1 MiB, in order. `digest` and `size` describe
+	// the whole file, and `offset` is the number of bytes received before. The last part completes
+	// the staged package if its digest matches. An incomplete upload is kept for 10 minutes, a staged
+	// package for an hour. Repeating a part changes nothing.
+	//
+	// Example: {"digest":"sha256:cd5d4935a48c0672cb06407bb443bc0087aff947c6b864bac886982c73b3027f",
+	// "size":"4","offset":"0","data":"AGFzbQ=="}
 	StageSkill(context.Context, *v1.StageSkillRequest) (*v1.StageSkillResponse, error)
-	// What a staged package is: who signed it, what it asks for, and what an audit found.
+	// InspectSkill returns a staged package: its manifest, who signed it, the capabilities that its
+	// tools request beyond the current version, and the findings of an audit. `problem` explains why
+	// it cannot be installed.
+	//
+	// Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	InspectSkill(context.Context, *v1.InspectSkillRequest) (*v1.InspectSkillResponse, error)
-	// Installs a staged package and makes it the skill's current version. The key of a new
-	// publisher is pinned; another key than the pinned one is refused. It takes a second
-	// person where changes do, unless it is an update that asks for nothing more.
+	// InstallSkill installs a staged package and makes it the current version of its skill. The key
+	// of a new publisher is pinned. Another key than the pinned one, an older version, and the same
+	// version with another digest are refused. The request requires a second person if there are two,
+	// except for an update that requests no further capabilities. The current version stays in use
+	// until the approval.
+	//
+	// Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
 	InstallSkill(context.Context, *v1.InstallSkillRequest) (*v1.InstallSkillResponse, error)
-	// All versions of all skills, by skill and then the newest version first.
+	// ListSkills lists all versions of all skills, by skill and newest first, without the schemas of
+	// their tools. `problem` reports that the package or its record was modified.
+	//
+	// Example: {}
 	ListSkills(context.Context, *v1.ListSkillsRequest) (*v1.ListSkillsResponse, error)
-	// One version of a skill, looked at anew.
+	// GetSkill returns one version of a skill, or the current one. Its package is read, verified and
+	// audited again. `problem` explains why its tools cannot be called.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0"}
 	GetSkill(context.Context, *v1.GetSkillRequest) (*v1.GetSkillResponse, error)
-	// Enables, disables or quarantines a version, at once, also for calls that wait for
-	// people. To enable takes a second person where changes do, and makes the version the
-	// current one.
+	// SetSkillStatus enables (`SKILL_STATUS_ACTIVE`), disables or quarantines a version, or the
+	// current one. Enabling makes the version the current one, and requires a second person if there
+	// are two. Disabling and quarantining apply at once, also to calls that wait for approval, and
+	// require no second person.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0","status":"SKILL_STATUS_QUARANTINED",
+	// "reason":"its publisher lost the key"}
 	SetSkillStatus(context.Context, *v1.SetSkillStatusRequest) (*v1.SetSkillStatusResponse, error)
-	// Takes a version, or all of them, away. With the last one goes what the skill stored.
+	// RemoveSkill removes a version, or all versions if none is named. Removing the last version
+	// deletes the data that the skill stored. It requires no second person.
+	//
+	// Example: {"skill":"notebook","version":"1.2.0"}
 	RemoveSkill(context.Context, *v1.RemoveSkillRequest) (*v1.RemoveSkillResponse, error)
-	// The publishers whose keys are known, by name, with those that are distrusted.
+	// ListPublishers lists the publishers with known keys by name, including distrusted ones.
+	//
+	// Example: {}
 	ListPublishers(context.Context, *v1.ListPublishersRequest) (*v1.ListPublishersResponse, error)
-	// Trusts a publisher's key before there is a package of theirs. A key that is pinned
-	// is not replaced.
+	// TrustPublisher trusts the key of a publisher before any of its packages is staged. A pinned key
+	// is not replaced: distrust the publisher first. The request requires a second person if there
+	// are two.
+	//
+	// Example: {"name":"example.org","public_key":"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}
 	TrustPublisher(context.Context, *v1.TrustPublisherRequest) (*v1.TrustPublisherResponse, error)
-	// Ends the trust in a publisher: all their skills are quarantined.
+	// DistrustPublisher distrusts a publisher. All its skills are quarantined at once, and no package
+	// of it can be installed until one of its keys is trusted again.
+	//
+	// Example: {"name":"example.org"}
 	DistrustPublisher(context.Context, *v1.DistrustPublisherRequest) (*v1.DistrustPublisherResponse, error)
 }
 

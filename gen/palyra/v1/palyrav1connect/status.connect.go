@@ -43,10 +43,24 @@ const (
 
 // StatusServiceClient is a client for the palyra.v1.StatusService service.
 type StatusServiceClient interface {
+	// GetStatus returns the status of the gateway: its problems if it is not ready, the number of
+	// active calls and runs, and the identity of the caller. It also lists the configured models,
+	// each with the reason if it is unavailable.
+	//
+	// Callers without `workspace.read`, such as agents, receive no paths of the gateway's host. For
+	// them, workspaces are listed by name, one general sentence replaces the problems, and the policy
+	// directory, the keys and the vault are empty.
+	//
+	// Example: {}
 	GetStatus(context.Context, *v1.GetStatusRequest) (*v1.GetStatusResponse, error)
-	// Freeze stops all dispatch, kills running sandboxes and suspends grants;
-	// it survives a restart.
+	// Freeze stops all dispatch at once: no call starts, running sandboxes are killed, and grants are
+	// suspended. The freeze survives a restart.
+	//
+	// Example: {"reason":"investigating"}
 	Freeze(context.Context, *v1.FreezeRequest) (*v1.FreezeResponse, error)
+	// Thaw resumes dispatch. The request requires a second person if there are two.
+	//
+	// Example: {}
 	Thaw(context.Context, *v1.ThawRequest) (*v1.ThawResponse, error)
 }
 
@@ -119,10 +133,24 @@ func (c *statusServiceClient) Thaw(ctx context.Context, req *v1.ThawRequest) (*v
 
 // StatusServiceHandler is an implementation of the palyra.v1.StatusService service.
 type StatusServiceHandler interface {
+	// GetStatus returns the status of the gateway: its problems if it is not ready, the number of
+	// active calls and runs, and the identity of the caller. It also lists the configured models,
+	// each with the reason if it is unavailable.
+	//
+	// Callers without `workspace.read`, such as agents, receive no paths of the gateway's host. For
+	// them, workspaces are listed by name, one general sentence replaces the problems, and the policy
+	// directory, the keys and the vault are empty.
+	//
+	// Example: {}
 	GetStatus(context.Context, *v1.GetStatusRequest) (*v1.GetStatusResponse, error)
-	// Freeze stops all dispatch, kills running sandboxes and suspends grants;
-	// it survives a restart.
+	// Freeze stops all dispatch at once: no call starts, running sandboxes are killed, and grants are
+	// suspended. The freeze survives a restart.
+	//
+	// Example: {"reason":"investigating"}
 	Freeze(context.Context, *v1.FreezeRequest) (*v1.FreezeResponse, error)
+	// Thaw resumes dispatch. The request requires a second person if there are two.
+	//
+	// Example: {}
 	Thaw(context.Context, *v1.ThawRequest) (*v1.ThawResponse, error)
 }
 

@@ -45,14 +45,25 @@ const (
 
 // TokenServiceClient is a client for the palyra.v1.TokenService service.
 type TokenServiceClient interface {
-	// CreateToken makes a token for the caller, or for an agent of the caller. Its
-	// text is returned here and never again.
+	// CreateToken creates a token for the caller, or for an agent of the caller. Both must have all
+	// its `scopes`. Only this reply contains the text of the token: the gateway stores the SHA-256 of
+	// the secret. `addresses` are CIDR ranges; without any, the token may be used from anywhere.
+	// `life` is 1 minute to 366 days, by default 90 days. A token cannot answer approvals, change
+	// permissions, create tokens, activate policies or thaw.
+	//
+	// Example: {"name":"ci","principal":"agent:coder","scopes":["tool.call","tool.list"],
+	// "addresses":["10.0.0.0/8"],"life":"86400s"}
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
-	// The tokens of the caller and of its agents, newest first, or all for callers
-	// with access.read.
+	// ListTokens lists the tokens of the caller and of its agents, newest first, or all for callers
+	// with `access.read`. `all` adds expired and revoked tokens. `made_with_device_id` selects the
+	// tokens that were created with one device.
+	//
+	// Example: {"all":true}
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
-	// RevokeToken ends a token, and what is under way with it. Those to whom it
-	// belongs may, and callers with access.write.
+	// RevokeToken ends a token permanently, with its active requests, streams and runs. A token that
+	// does not belong to the caller requires `access.write`.
+	//
+	// Example: {"token_id":"01JZ8Q4T2M0000000000000000"}
 	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 }
 
@@ -125,14 +136,25 @@ func (c *tokenServiceClient) RevokeToken(ctx context.Context, req *v1.RevokeToke
 
 // TokenServiceHandler is an implementation of the palyra.v1.TokenService service.
 type TokenServiceHandler interface {
-	// CreateToken makes a token for the caller, or for an agent of the caller. Its
-	// text is returned here and never again.
+	// CreateToken creates a token for the caller, or for an agent of the caller. Both must have all
+	// its `scopes`. Only this reply contains the text of the token: the gateway stores the SHA-256 of
+	// the secret. `addresses` are CIDR ranges; without any, the token may be used from anywhere.
+	// `life` is 1 minute to 366 days, by default 90 days. A token cannot answer approvals, change
+	// permissions, create tokens, activate policies or thaw.
+	//
+	// Example: {"name":"ci","principal":"agent:coder","scopes":["tool.call","tool.list"],
+	// "addresses":["10.0.0.0/8"],"life":"86400s"}
 	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
-	// The tokens of the caller and of its agents, newest first, or all for callers
-	// with access.read.
+	// ListTokens lists the tokens of the caller and of its agents, newest first, or all for callers
+	// with `access.read`. `all` adds expired and revoked tokens. `made_with_device_id` selects the
+	// tokens that were created with one device.
+	//
+	// Example: {"all":true}
 	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
-	// RevokeToken ends a token, and what is under way with it. Those to whom it
-	// belongs may, and callers with access.write.
+	// RevokeToken ends a token permanently, with its active requests, streams and runs. A token that
+	// does not belong to the caller requires `access.write`.
+	//
+	// Example: {"token_id":"01JZ8Q4T2M0000000000000000"}
 	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 }
 

@@ -61,24 +61,57 @@ const (
 
 // VaultServiceClient is a client for the palyra.v1.VaultService service.
 type VaultServiceClient interface {
-	// PutSecret keeps a value as the next version of a secret, or changes what is known
-	// of it beside the value.
+	// PutSecret stores a value (base64 in JSON, 1 byte to 64 KiB) as the next version of a secret or,
+	// without `value`, changes its metadata. Unset fields stay unchanged. The value of a secret with
+	// hosts must be a valid header value.
+	//
+	// A method that names a secret is authorized twice: for the vault as a whole, which is permitted
+	// to all users, and then by the vault for the named secret. The secrets of a user are read and
+	// written by that user alone. In a reference, the prefix `vault://` is optional.
+	//
+	// Example: {"ref":"vault://global/github","value":"Z2hwX2V4YW1wbGU=","note":"deploys",
+	// "hosts":{"hosts":["api.github.com:443"]}}
 	PutSecret(context.Context, *v1.PutSecretRequest) (*v1.PutSecretResponse, error)
-	// GetSecret is what is known of a secret beside its values, with its history.
+	// GetSecret returns the metadata of a secret and its stored versions, without values.
+	//
+	// Example: {"ref":"vault://global/github"}
 	GetSecret(context.Context, *v1.GetSecretRequest) (*v1.GetSecretResponse, error)
-	// RevealSecret gives a value out. It takes a permission of its own.
+	// RevealSecret returns a value of a secret: the newest one, or `version`. It is the only method
+	// that returns a value, and it requires a permission of its own. The release is journaled first,
+	// as `PAL-S201` with the recipient; if the event cannot be written, no value is returned. An
+	// expired secret returns `SECRET_EXPIRED`.
+	//
+	// Example: {"ref":"vault://global/github"}
 	RevealSecret(context.Context, *v1.RevealSecretRequest) (*v1.RevealSecretResponse, error)
-	// Secrets by scope and key, of those that the caller may see.
+	// ListSecrets lists the secrets that the caller may see, by scope and key. A secret that cannot
+	// be read has a `problem` and no other fields except its reference. While the keys are locked,
+	// the list is not available.
+	//
+	// Example: {"scope":"global","page_size":100}
 	ListSecrets(context.Context, *v1.ListSecretsRequest) (*v1.ListSecretsResponse, error)
-	// RemoveSecret drops a secret with all its versions, and ends its leases.
+	// RemoveSecret deletes a secret with all its versions, and ends its leases.
+	//
+	// Example: {"ref":"vault://global/github"}
 	RemoveSecret(context.Context, *v1.RemoveSecretRequest) (*v1.RemoveSecretResponse, error)
-	// RekeyVault replaces the key that wraps the keys of all secrets.
+	// RekeyVault creates a new key-encryption key, wraps the data keys of all secrets with it, and
+	// destroys the old one. It continues if the caller disconnects. If any secret is `unreadable`,
+	// the old keys are kept.
+	//
+	// Example: {}
 	RekeyVault(context.Context, *v1.RekeyVaultRequest) (*v1.RekeyVaultResponse, error)
-	// ExportRecovery gives out the keys of the vault, encrypted to a recovery key.
+	// ExportRecovery returns the key-encryption keys of the vault, encrypted to an age recipient. If
+	// the keys have already been exported, the error is `ALREADY_EXISTS` unless `again` is set.
+	//
+	// Example: {"recipient":"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}
 	ExportRecovery(context.Context, *v1.ExportRecoveryRequest) (*v1.ExportRecoveryResponse, error)
-	// UnlockVault opens the keys with their passphrase.
+	// UnlockVault opens the keys with their passphrase, until palyrad stops.
+	//
+	// Example: {"passphrase":"Y29ycmVjdCBob3JzZQ=="}
 	UnlockVault(context.Context, *v1.UnlockVaultRequest) (*v1.UnlockVaultResponse, error)
-	// GetVaultStatus says where the keys are and what is leased.
+	// GetVaultStatus returns the location of the keys, whether they can be used, and the leases that
+	// the caller may see.
+	//
+	// Example: {}
 	GetVaultStatus(context.Context, *v1.GetVaultStatusRequest) (*v1.GetVaultStatusResponse, error)
 }
 
@@ -249,24 +282,57 @@ func (c *vaultServiceClient) GetVaultStatus(ctx context.Context, req *v1.GetVaul
 
 // VaultServiceHandler is an implementation of the palyra.v1.VaultService service.
 type VaultServiceHandler interface {
-	// PutSecret keeps a value as the next version of a secret, or changes what is known
-	// of it beside the value.
+	// PutSecret stores a value (base64 in JSON, 1 byte to 64 KiB) as the next version of a secret or,
+	// without `value`, changes its metadata. Unset fields stay unchanged. The value of a secret with
+	// hosts must be a valid header value.
+	//
+	// A method that names a secret is authorized twice: for the vault as a whole, which is permitted
+	// to all users, and then by the vault for the named secret. The secrets of a user are read and
+	// written by that user alone. In a reference, the prefix `vault://` is optional.
+	//
+	// Example: {"ref":"vault://global/github","value":"Z2hwX2V4YW1wbGU=","note":"deploys",
+	// "hosts":{"hosts":["api.github.com:443"]}}
 	PutSecret(context.Context, *v1.PutSecretRequest) (*v1.PutSecretResponse, error)
-	// GetSecret is what is known of a secret beside its values, with its history.
+	// GetSecret returns the metadata of a secret and its stored versions, without values.
+	//
+	// Example: {"ref":"vault://global/github"}
 	GetSecret(context.Context, *v1.GetSecretRequest) (*v1.GetSecretResponse, error)
-	// RevealSecret gives a value out. It takes a permission of its own.
+	// RevealSecret returns a value of a secret: the newest one, or `version`. It is the only method
+	// that returns a value, and it requires a permission of its own. The release is journaled first,
+	// as `PAL-S201` with the recipient; if the event cannot be written, no value is returned. An
+	// expired secret returns `SECRET_EXPIRED`.
+	//
+	// Example: {"ref":"vault://global/github"}
 	RevealSecret(context.Context, *v1.RevealSecretRequest) (*v1.RevealSecretResponse, error)
-	// Secrets by scope and key, of those that the caller may see.
+	// ListSecrets lists the secrets that the caller may see, by scope and key. A secret that cannot
+	// be read has a `problem` and no other fields except its reference. While the keys are locked,
+	// the list is not available.
+	//
+	// Example: {"scope":"global","page_size":100}
 	ListSecrets(context.Context, *v1.ListSecretsRequest) (*v1.ListSecretsResponse, error)
-	// RemoveSecret drops a secret with all its versions, and ends its leases.
+	// RemoveSecret deletes a secret with all its versions, and ends its leases.
+	//
+	// Example: {"ref":"vault://global/github"}
 	RemoveSecret(context.Context, *v1.RemoveSecretRequest) (*v1.RemoveSecretResponse, error)
-	// RekeyVault replaces the key that wraps the keys of all secrets.
+	// RekeyVault creates a new key-encryption key, wraps the data keys of all secrets with it, and
+	// destroys the old one. It continues if the caller disconnects. If any secret is `unreadable`,
+	// the old keys are kept.
+	//
+	// Example: {}
 	RekeyVault(context.Context, *v1.RekeyVaultRequest) (*v1.RekeyVaultResponse, error)
-	// ExportRecovery gives out the keys of the vault, encrypted to a recovery key.
+	// ExportRecovery returns the key-encryption keys of the vault, encrypted to an age recipient. If
+	// the keys have already been exported, the error is `ALREADY_EXISTS` unless `again` is set.
+	//
+	// Example: {"recipient":"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}
 	ExportRecovery(context.Context, *v1.ExportRecoveryRequest) (*v1.ExportRecoveryResponse, error)
-	// UnlockVault opens the keys with their passphrase.
+	// UnlockVault opens the keys with their passphrase, until palyrad stops.
+	//
+	// Example: {"passphrase":"Y29ycmVjdCBob3JzZQ=="}
 	UnlockVault(context.Context, *v1.UnlockVaultRequest) (*v1.UnlockVaultResponse, error)
-	// GetVaultStatus says where the keys are and what is leased.
+	// GetVaultStatus returns the location of the keys, whether they can be used, and the leases that
+	// the caller may see.
+	//
+	// Example: {}
 	GetVaultStatus(context.Context, *v1.GetVaultStatusRequest) (*v1.GetVaultStatusResponse, error)
 }
 

@@ -49,14 +49,31 @@ const (
 
 // WorkspaceServiceClient is a client for the palyra.v1.WorkspaceService service.
 type WorkspaceServiceClient interface {
-	// The declared workspaces.
+	// ListWorkspaces lists the declared workspaces.
+	//
+	// Example: {}
 	ListWorkspaces(context.Context, *v1.ListWorkspacesRequest) (*v1.ListWorkspacesResponse, error)
-	// The change sets of a workspace that are kept, newest first.
+	// ListChangeSets lists the change sets of a workspace that are kept, newest first: the last 20,
+	// as long as the replaced files are no larger than 1 GiB.
+	//
+	// Example: {"workspace":"default"}
 	ListChangeSets(context.Context, *v1.ListChangeSetsRequest) (*v1.ListChangeSetsResponse, error)
-	// One change set, with a page of its changes and its diff.
+	// GetChangeSet returns one change set with a page of its changes, in the order of paths. The
+	// first page contains the diff.
+	//
+	// Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000","page_size":100}
 	GetChangeSet(context.Context, *v1.GetChangeSetRequest) (*v1.GetChangeSetResponse, error)
-	// Takes a change set back, all of it or nothing: everything must still be as
-	// the change set left it. A change set that was undone already stays so.
+	// UndoChangeSet undoes a change set, completely or not at all, and returns the new change set
+	// that undid it. If a file has changed since, nothing is done and the error is `COMMIT_CONFLICT`.
+	// A change set that was already undone stays so, and the answer is the same as the first time.
+	//
+	// The request is a call of the tool `workspace.undo`, and waits while people are asked about the
+	// changes. If policy denies it, the error is `COMMIT_REFUSED`. While the gateway is frozen, only
+	// an owner or admin may undo; other callers are refused with `GATEWAY_FROZEN`. Tokens are
+	// refused.
+	//
+	// Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000",
+	// "reason":"the wrong branch"}
 	UndoChangeSet(context.Context, *v1.UndoChangeSetRequest) (*v1.UndoChangeSetResponse, error)
 }
 
@@ -148,14 +165,31 @@ func (c *workspaceServiceClient) UndoChangeSet(ctx context.Context, req *v1.Undo
 
 // WorkspaceServiceHandler is an implementation of the palyra.v1.WorkspaceService service.
 type WorkspaceServiceHandler interface {
-	// The declared workspaces.
+	// ListWorkspaces lists the declared workspaces.
+	//
+	// Example: {}
 	ListWorkspaces(context.Context, *v1.ListWorkspacesRequest) (*v1.ListWorkspacesResponse, error)
-	// The change sets of a workspace that are kept, newest first.
+	// ListChangeSets lists the change sets of a workspace that are kept, newest first: the last 20,
+	// as long as the replaced files are no larger than 1 GiB.
+	//
+	// Example: {"workspace":"default"}
 	ListChangeSets(context.Context, *v1.ListChangeSetsRequest) (*v1.ListChangeSetsResponse, error)
-	// One change set, with a page of its changes and its diff.
+	// GetChangeSet returns one change set with a page of its changes, in the order of paths. The
+	// first page contains the diff.
+	//
+	// Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000","page_size":100}
 	GetChangeSet(context.Context, *v1.GetChangeSetRequest) (*v1.GetChangeSetResponse, error)
-	// Takes a change set back, all of it or nothing: everything must still be as
-	// the change set left it. A change set that was undone already stays so.
+	// UndoChangeSet undoes a change set, completely or not at all, and returns the new change set
+	// that undid it. If a file has changed since, nothing is done and the error is `COMMIT_CONFLICT`.
+	// A change set that was already undone stays so, and the answer is the same as the first time.
+	//
+	// The request is a call of the tool `workspace.undo`, and waits while people are asked about the
+	// changes. If policy denies it, the error is `COMMIT_REFUSED`. While the gateway is frozen, only
+	// an owner or admin may undo; other callers are refused with `GATEWAY_FROZEN`. Tokens are
+	// refused.
+	//
+	// Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000",
+	// "reason":"the wrong branch"}
 	UndoChangeSet(context.Context, *v1.UndoChangeSetRequest) (*v1.UndoChangeSetResponse, error)
 }
 

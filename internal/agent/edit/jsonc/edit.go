@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Step is one step of a path: the key of a member, or the place of an element.
+// Step is one step of a path: the key of a member, or the index of an element.
 type Step struct {
 	key   string
 	index int
 }
 
-// Key is the step to a member.
+// Key returns the step to a member.
 func Key(name string) Step { return Step{key: name, index: -1} }
 
-// Index is the step to an element, from 0.
+// Index returns the step to an element, from 0.
 func Index(i int) Step { return Step{index: i} }
 
-// End is the step to a new element behind the last one; only Insert takes it.
+// End returns the step to a new element after the last one; only Insert accepts it.
 func End() Step { return Step{index: behind} }
 
 // behind is the index of End.
@@ -31,7 +31,7 @@ func (s Step) isKey() bool { return s.index == -1 }
 // Path leads from the root to a value.
 type Path []Step
 
-// Keys is the path of these keys.
+// Keys returns the path of these keys.
 func Keys(names ...string) Path {
 	p := make(Path, len(names))
 	for i, n := range names {
@@ -40,10 +40,10 @@ func Keys(names ...string) Path {
 	return p
 }
 
-// With is the path with further steps.
+// With returns the path with further steps.
 func (p Path) With(steps ...Step) Path { return append(p[:len(p):len(p)], steps...) }
 
-// String is the path for people: setup.PreToolUse[0].
+// String returns the path for display: setup.PreToolUse[0].
 func (p Path) String() string {
 	var b strings.Builder
 	for _, s := range p {
@@ -63,13 +63,13 @@ func (p Path) String() string {
 
 // Errors of edits.
 var (
-	ErrNotFound = errors.New("there is nothing of that name")
-	ErrExists   = errors.New("there is something of that name already")
-	// ErrOtherKind is a path that leads through a value of another kind.
-	ErrOtherKind = errors.New("there is a value of another kind in the way")
+	ErrNotFound = errors.New("the name does not exist")
+	ErrExists   = errors.New("the name already exists")
+	// ErrOtherKind is returned for a path through a value of the wrong kind.
+	ErrOtherKind = errors.New("a value on the path has the wrong kind")
 )
 
-// child is the member or element at a step, or nil.
+// child returns the member or element at a step, or nil.
 func (n *node) child(s Step) *node {
 	if s.isKey() {
 		for _, c := range n.children {
@@ -85,13 +85,13 @@ func (n *node) child(s Step) *node {
 	return nil
 }
 
-// holds reports whether a value may have what a step leads to.
+// holds reports whether a value can contain the target of a step.
 func (n *node) holds(s Step) bool {
 	return s.isKey() && n.kind == '{' || !s.isKey() && n.kind == '['
 }
 
-// walk goes as far along a path as the document does: to the last value that is there,
-// with how many steps led to it.
+// walk follows a path as far as it exists: it returns the last existing value and the number of
+// steps to it.
 func (d *document) walk(path Path) (at *node, steps int, err error) {
 	at = d.root
 	for i, s := range path {
@@ -107,7 +107,7 @@ func (d *document) walk(path Path) (at *node, steps int, err error) {
 	return at, len(path), nil
 }
 
-// find is the value at a path, with what holds it.
+// find returns the value at a path, with its container.
 func (d *document) find(path Path) (parent, n *node, err error) {
 	n, steps, err := d.walk(path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (d *document) find(path Path) (parent, n *node, err error) {
 	return parent, n, nil
 }
 
-// Raw is the text of the value at a path; nil where there is none.
+// Raw returns the text of the value at a path, or nil if the path does not exist.
 func Raw(text []byte, path Path) ([]byte, error) {
 	d, _, err := parse(text)
 	if err != nil {
@@ -138,7 +138,7 @@ func Raw(text []byte, path Path) ([]byte, error) {
 	return bytes.Clone(text[n.start:n.end]), nil
 }
 
-// Replace puts a value in the place of the one at a path.
+// Replace replaces the value at a path.
 func Replace(text []byte, path Path, value any) ([]byte, error) {
 	d, _, err := parse(text)
 	if err != nil {
@@ -155,10 +155,10 @@ func Replace(text []byte, path Path, value any) ([]byte, error) {
 	return splice(text, n.start, n.end, written), nil
 }
 
-// Insert adds a value at a path where there is none, as the last one of what holds it.
-// Objects and lists on the way are made; made is the path of the first thing that was,
-// and Remove of it gives the text of before.
-func Insert(text []byte, path Path, value any) (edited []byte, made Path, err error) {
+// Insert adds a value at a path that does not exist, as the last value of its container. Missing
+// objects and lists on the path are created; created is the path of the first new value, and removing
+// it restores the previous text.
+func Insert(text []byte, path Path, value any) (edited []byte, created Path, err error) {
 	d, _, err := parse(text)
 	if err != nil {
 		return nil, nil, err
@@ -181,15 +181,15 @@ func Insert(text []byte, path Path, value any) (edited []byte, made Path, err er
 	if !step.isKey() && step.index != behind && step.index != len(parent.children) {
 		return nil, nil, fmt.Errorf("%s: %w", path[:steps+1], ErrNotFound)
 	}
-	made = path[:steps:steps].With(step)
+	created = path[:steps:steps].With(step)
 	if !step.isKey() {
-		made[steps] = Index(len(parent.children))
+		created[steps] = Index(len(parent.children))
 	}
 	edited, err = d.insert(parent, step, value)
-	return edited, made, err
+	return edited, created, err
 }
 
-// insert adds a value behind the last one of a container.
+// insert adds a value after the last one of a container.
 func (d *document) insert(parent *node, step Step, value any) ([]byte, error) {
 	s := d.style()
 	closing := d.lineIndent(parent.start)
@@ -223,8 +223,7 @@ func (d *document) insert(parent *node, step Step, value any) ([]byte, error) {
 	return splice(edited, last.end, last.end, []byte(",")), nil
 }
 
-// separator is what stands before a new child of a container, and how far that child is
-// indented.
+// separator returns the text before a new child of a container, and the indentation of that child.
 func (d *document) separator(parent *node, s style) (before, indent string) {
 	deeper := d.lineIndent(parent.start) + s.unit
 	if len(parent.children) == 0 {
@@ -253,7 +252,7 @@ func (d *document) separator(parent *node, s style) (before, indent string) {
 	return string(space), d.lineIndent(parent.start)
 }
 
-// Remove takes the value at a path out, with the comma that it needs no more.
+// Remove removes the value at a path, with the comma that becomes superfluous.
 func Remove(text []byte, path Path) ([]byte, error) {
 	d, _, err := parse(text)
 	if err != nil {
@@ -264,7 +263,7 @@ func Remove(text []byte, path Path) ([]byte, error) {
 		return nil, err
 	}
 	if parent == nil {
-		return nil, fmt.Errorf("%w: the root stays", ErrNotFound)
+		return nil, fmt.Errorf("%w: the root cannot be removed", ErrNotFound)
 	}
 	from, comment := d.gapBefore(parent, n)
 	to := n.end
@@ -278,7 +277,7 @@ func Remove(text []byte, path Path) ([]byte, error) {
 		}
 	}
 	if comment && !startsLine(text[to:]) {
-		from = n.from // what follows would become part of the comment
+		from = n.from // the following text would become part of the comment
 	}
 	edited := splice(text, from, to, nil)
 	if last := parent.children[len(parent.children)-1]; n == last && n.comma < 0 && len(parent.children) > 1 {
@@ -294,7 +293,7 @@ func startsLine(text []byte) bool {
 	return len(text) == 0 || text[0] == '\n' || text[0] == '\r'
 }
 
-// spaceBefore is where the whitespace before a byte begins.
+// spaceBefore returns where the whitespace before a byte begins.
 func (d *document) spaceBefore(at int) int {
 	for at > 0 && isSpace(d.text[at-1]) {
 		at--
@@ -302,8 +301,8 @@ func (d *document) spaceBefore(at int) int {
 	return at
 }
 
-// comments calls do with the range of each comment in a range of trivia; line is that it
-// goes to the end of its line.
+// comments calls do with the range of each comment in a range of trivia; line is true for a comment
+// that extends to the end of its line.
 func (d *document) comments(from, to int, do func(from, to int, line bool)) {
 	for at := from; at < to; {
 		if d.text[at] != '/' {
@@ -321,16 +320,15 @@ func (d *document) comments(from, to int, do func(from, to int, line bool)) {
 	}
 }
 
-// lastComment is where the last comment of a range of trivia ends, or where the range
-// begins; line is that it goes to the end of its line.
+// lastComment returns the end of the last comment in a range of trivia, or the start of the range;
+// line is true if the comment extends to the end of its line.
 func (d *document) lastComment(from, to int) (at int, line bool) {
 	at = from
 	d.comments(from, to, func(_, end int, isLine bool) { at, line = end, isLine })
 	return at, line
 }
 
-// sameLine is where the last comment ends that stands in the line in which a range of
-// trivia begins.
+// sameLine returns the end of the last comment on the line in which a range of trivia begins.
 func (d *document) sameLine(from, to int) (at int, line bool) {
 	at = from
 	d.comments(from, to, func(start, end int, isLine bool) {
@@ -341,8 +339,8 @@ func (d *document) sameLine(from, to int) (at int, line bool) {
 	return at, line
 }
 
-// gapBefore is where the whitespace before a child begins; comment is that it follows a
-// comment that goes to the end of its line.
+// gapBefore returns where the whitespace before a child begins; comment is true if a line comment
+// precedes it.
 func (d *document) gapBefore(parent, n *node) (at int, comment bool) {
 	from := parent.start + 1
 	for _, c := range parent.children {
@@ -355,17 +353,17 @@ func (d *document) gapBefore(parent, n *node) (at int, comment bool) {
 	return at, line && end == at
 }
 
-// lineIndent is the whitespace with which the line of a byte begins.
+// lineIndent returns the indentation of a byte's line.
 func (d *document) lineIndent(at int) string {
 	line := d.text[bytes.LastIndexByte(d.text[:at], '\n')+1 : at]
 	line = bytes.TrimPrefix(line, byteOrderMark)
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// style is how a document is written.
+// style is the formatting of a document.
 type style struct {
 	eol, unit, colon string
-	// oneLine is that the document has no line breaks between its values.
+	// oneLine is true if the document has no line breaks between its values.
 	oneLine bool
 }
 
@@ -388,7 +386,7 @@ func (d *document) style() style {
 	return s
 }
 
-// write is a value as the document would have it.
+// write formats a value in the style of the document.
 func (s style) write(value any, indent string) ([]byte, error) {
 	if s.oneLine {
 		return encode(value, "", "")
@@ -397,8 +395,8 @@ func (s style) write(value any, indent string) ([]byte, error) {
 	return bytes.ReplaceAll(text, []byte("\n"), []byte(s.eol)), err
 }
 
-// encode writes a value as JSON, without the escapes of HTML. A json.RawMessage is
-// written as it is where nothing is indented.
+// encode writes a value as JSON, without HTML escapes. A json.RawMessage is written unchanged if
+// there is no indentation.
 func encode(value any, prefix, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -416,7 +414,7 @@ func concat(before string, text []byte, after string) []byte {
 	return append(append([]byte(before), text...), after...)
 }
 
-// splice puts a text in place of a range.
+// splice replaces a range with a text.
 func splice(text []byte, from, to int, with []byte) []byte {
 	out := make([]byte, 0, len(text)-(to-from)+len(with))
 	return append(append(append(out, text[:from]...), with...), text[to:]...)

@@ -1,7 +1,6 @@
-// Package jsonc reads JSON with comments and trailing commas, as agents and editors
-// write their settings, and edits it in place: one member or element is inserted,
-// replaced or removed, and every other byte stays as it is. What was inserted and is
-// removed again leaves the text of before.
+// Package jsonc parses JSON with comments and trailing commas, the format of agents' and editors'
+// settings, and edits it in place: one member or element is inserted, replaced or removed, and
+// every other byte is unchanged. Removing an inserted value restores the previous text.
 package jsonc
 
 import (
@@ -12,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error is a text that is no JSON, and where.
+// Error is a syntax error and its position.
 type Error struct {
 	// Line and Column count from 1; a column is a byte.
 	Line, Column int
@@ -22,19 +21,19 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message) }
 
-// maxDepth bounds how deep values may stand in each other.
+// maxDepth bounds the nesting of values.
 const maxDepth = 200
 
-// node is a value and where it stands.
+// node is a value and its position.
 type node struct {
 	// kind is the first byte of the value: '{', '[', '"', or another for the rest.
 	kind byte
-	// start and end are the range of the value; from is where the member or element
-	// begins, which is its key in an object.
+	// start and end are the range of the value; from is the start of the member or element, which
+	// is its key in an object.
 	from, start, end int
 	key              string
 	children         []*node
-	// comma is where the comma after it stands, -1 for none.
+	// comma is the position of the comma after it, -1 for none.
 	comma int
 }
 
@@ -47,7 +46,7 @@ type document struct {
 type parser struct {
 	text []byte
 	at   int
-	// plain is the text as plain JSON: comments and trailing commas are spaces.
+	// plain is the text as plain JSON: comments and trailing commas are replaced by spaces.
 	plain []byte
 }
 
@@ -60,7 +59,7 @@ func parse(text []byte) (*document, []byte, error) {
 		p.at = len(byteOrderMark)
 	}
 	if at := invalidUTF8(text); at >= 0 {
-		return nil, nil, p.wrong(at, "this is no UTF-8")
+		return nil, nil, p.wrong(at, "the text is not valid UTF-8")
 	}
 	root, err := p.value(0)
 	if err != nil {
@@ -70,7 +69,7 @@ func parse(text []byte) (*document, []byte, error) {
 		return nil, nil, err
 	}
 	if p.at < len(text) {
-		return nil, nil, p.wrong(p.at, "there is something after the end")
+		return nil, nil, p.wrong(p.at, "unexpected data after the end")
 	}
 	root.from, root.comma = root.start, -1
 	return &document{text: text, root: root}, p.plain, nil
@@ -87,7 +86,7 @@ func invalidUTF8(text []byte) int {
 	return -1
 }
 
-// wrong is an error at a byte.
+// wrong returns an error at a byte.
 func (p *parser) wrong(at int, format string, args ...any) error {
 	before := p.text[:at]
 	return &Error{
@@ -96,7 +95,7 @@ func (p *parser) wrong(at int, format string, args ...any) error {
 	}
 }
 
-// blank makes a range of the plain text spaces, and keeps its line breaks.
+// blank replaces a range of the plain text with spaces, but keeps its line breaks.
 func (p *parser) blank(from, to int) {
 	for i := from; i < to; i++ {
 		if p.plain[i] != '\n' && p.plain[i] != '\r' {
@@ -105,7 +104,7 @@ func (p *parser) blank(from, to int) {
 	}
 }
 
-// trivia passes whitespace and comments.
+// trivia skips whitespace and comments.
 func (p *parser) trivia() error {
 	for p.at < len(p.text) {
 		rest := p.text[p.at:]
@@ -122,7 +121,7 @@ func (p *parser) trivia() error {
 		case bytes.HasPrefix(rest, []byte("/*")):
 			end := bytes.Index(rest[2:], []byte("*/"))
 			if end < 0 {
-				return p.wrong(p.at, "this comment does not end")
+				return p.wrong(p.at, "the comment is not terminated")
 			}
 			p.blank(p.at, p.at+end+4)
 			p.at += end + 4
@@ -135,7 +134,7 @@ func (p *parser) trivia() error {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// value reads a value after what stands before it.
+// value parses a value after its trivia.
 func (p *parser) value(depth int) (*node, error) {
 	if err := p.trivia(); err != nil {
 		return nil, err
@@ -144,7 +143,7 @@ func (p *parser) value(depth int) (*node, error) {
 		return nil, p.wrong(p.at, "a value is missing")
 	}
 	if depth > maxDepth {
-		return nil, p.wrong(p.at, "values stand more than %d deep in each other", maxDepth)
+		return nil, p.wrong(p.at, "values are nested more than %d deep", maxDepth)
 	}
 	n := &node{kind: p.text[p.at], from: p.at, start: p.at, comma: -1}
 	switch n.kind {
@@ -159,12 +158,12 @@ func (p *parser) value(depth int) (*node, error) {
 		p.at++
 	}
 	if n.end = p.at; !json.Valid(p.text[n.start:n.end]) {
-		return nil, p.wrong(n.start, "this is no value")
+		return nil, p.wrong(n.start, "this is not a value")
 	}
 	return n, nil
 }
 
-// container reads what stands in an object or a list.
+// container parses the content of an object or a list.
 func (p *parser) container(n *node, depth int) error {
 	object := n.kind == '{'
 	end, keys := byte(']'), map[string]bool{}
@@ -202,7 +201,7 @@ func (p *parser) container(n *node, depth int) error {
 	}
 }
 
-// child reads a member or an element.
+// child parses a member or an element.
 func (p *parser) child(object bool, keys map[string]bool, depth int) (*node, error) {
 	if !object {
 		return p.value(depth + 1)
@@ -216,7 +215,7 @@ func (p *parser) child(object bool, keys map[string]bool, depth int) (*node, err
 		return nil, err
 	}
 	if keys[key] {
-		return nil, p.wrong(from, "the key %q stands here twice", key)
+		return nil, p.wrong(from, "the key %q is duplicated", key)
 	}
 	keys[key] = true
 	if err := p.trivia(); err != nil {
@@ -234,7 +233,7 @@ func (p *parser) child(object bool, keys map[string]bool, depth int) (*node, err
 	return n, nil
 }
 
-// str reads a string.
+// str parses a string.
 func (p *parser) str() (string, error) {
 	from := p.at
 	for p.at++; p.at < len(p.text); p.at++ {
@@ -245,18 +244,18 @@ func (p *parser) str() (string, error) {
 			p.at++
 			var s string
 			if err := json.Unmarshal(p.text[from:p.at], &s); err != nil {
-				return "", p.wrong(from, "this string is not written as JSON has it")
+				return "", p.wrong(from, "the string is not valid JSON")
 			}
 			return s, nil
 		case c < ' ':
-			return "", p.wrong(p.at, "this string is not written as JSON has it")
+			return "", p.wrong(p.at, "the string is not valid JSON")
 		}
 	}
 	p.at = len(p.text)
-	return "", p.wrong(from, "this string does not end")
+	return "", p.wrong(from, "the string is not terminated")
 }
 
-// Decode reads a text into v, as encoding/json does with plain JSON.
+// Decode decodes a text into v, as encoding/json does with plain JSON.
 func Decode(text []byte, v any) error {
 	_, plain, err := parse(text)
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 
 	"palyra/internal/call/approval"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
 
-// Desk is a running desk on a store in memory.
+// Desk is a running desk on an in-memory store.
 type Desk struct {
 	*approval.Desk
 	Store *Memory
@@ -32,7 +33,7 @@ func NewDesk(t testing.TB) *Desk {
 	return NewDeskOn(t, NewMemory(), approval.Limits{})
 }
 
-// NewDeskOn is NewDesk on a store that may hold something already, with limits.
+// NewDeskOn is NewDesk on a store with existing data, with limits.
 func NewDeskOn(t testing.TB, store *Memory, limits approval.Limits) *Desk {
 	t.Helper()
 	judge := &Judge{Need: 1}
@@ -41,17 +42,17 @@ func NewDeskOn(t testing.TB, store *Memory, limits approval.Limits) *Desk {
 	return d
 }
 
-// Open returns a desk that does not run yet.
+// Open returns a desk that is not running yet.
 func Open(t testing.TB, store approval.Store, judge approval.Judge, limits approval.Limits) *approval.Desk {
 	t.Helper()
-	d, err := approval.NewDesk(approval.Config{Store: store, Judge: judge, Limits: limits})
+	d, err := approval.NewDesk(approval.Config{Guard: change.Unguarded, Store: store, Judge: judge, Limits: limits})
 	if err != nil {
 		t.Fatalf("opening the desk: %v", err)
 	}
 	return d
 }
 
-// Start runs the desk until the test ends or the function it returns is called.
+// Start runs the desk until the test ends or the returned function is called.
 func Start(t testing.TB, d *approval.Desk) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -67,8 +68,8 @@ func Start(t testing.TB, d *approval.Desk) (stop func()) {
 	return stop
 }
 
-// Judge is an approval.Judge that counts: Need users have to allow, every user
-// may decide but the requester, and only members of Broad may grant broadly.
+// Judge is an approval.Judge that counts votes: Need users must allow, every user except the
+// requester may decide, and only members of Broad may grant broadly.
 type Judge struct {
 	mu   sync.Mutex
 	Need int
@@ -88,17 +89,17 @@ func (j *Judge) Set(change func(*Judge)) {
 	change(j)
 }
 
-// Fail makes every later ruling fail with err; nil mends it.
+// Fail makes every later ruling fail with err; nil restores it.
 func (j *Judge) Fail(err error) { j.Set(func(j *Judge) { j.err = err }) }
 
-// Calls returns how many rulings were asked for.
+// Calls returns the number of rulings.
 func (j *Judge) Calls() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.calls
 }
 
-// Judge allows when enough different users voted.
+// Judge allows if enough different users voted.
 func (j *Judge) Judge(_ context.Context, _ approval.Record, votes []approval.Vote) (approval.Ruling, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,7 +119,7 @@ func (j *Judge) Judge(_ context.Context, _ approval.Record, votes []approval.Vot
 	return approval.Ruling{Allowed: true}, nil
 }
 
-// MayDecide lets everybody but the requester decide.
+// MayDecide lets every caller except the requester decide.
 func (j *Judge) MayDecide(_ context.Context, c access.Caller, r approval.Record) error {
 	if c.Principal == r.RequestedBy || c.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not decide approval %s", c.Principal, r.ID)
@@ -144,9 +145,9 @@ func Caller(name string, roles ...access.Role) access.Caller {
 	}
 }
 
-// Ask returns an ask of agent:builder, on behalf of user:owner, to run a
-// program in session s1 and run r1. The changes are made to its binding and
-// proposal before the digest is taken.
+// Ask returns an ask of agent:builder, on behalf of user:owner, to run a program in session s1
+// and run r1. The changes are applied to its binding and proposal before the digest is
+// computed.
 func Ask(t testing.TB, changes ...func(*approval.Ask)) approval.Ask {
 	t.Helper()
 	ask := approval.Ask{
@@ -192,7 +193,7 @@ func Ask(t testing.TB, changes ...func(*approval.Ask)) approval.Ask {
 
 // Pending is a call that waits at a desk.
 type Pending struct {
-	// Records receives every record that the observer is shown; it holds 64.
+	// Records receives every record passed to the observer; it holds 64.
 	Records chan approval.Record
 	// Done receives the outcome.
 	Done chan Outcome
@@ -206,7 +207,7 @@ type Outcome struct {
 	Err    error
 }
 
-// Resolve begins to wait for an ask on a goroutine of its own.
+// Resolve starts to wait for an ask in its own goroutine.
 func Resolve(d *approval.Desk, ask approval.Ask) *Pending {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Pending{Records: make(chan approval.Record, 64), Done: make(chan Outcome, 1), Leave: cancel}

@@ -1,5 +1,5 @@
-// Package approvaltest has the real desk on a store in memory, a judge that
-// counts votes, and the conformance suite of stores.
+// Package approvaltest provides an approval.Desk on an in-memory store, a judge that counts votes,
+// and the conformance suite of stores.
 package approvaltest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Memory is a Store in memory. Its units behave as those of a real store:
-// they run one after the other, and one that fails leaves nothing behind.
+// Memory is an in-memory Store. Its units behave like those of a real store: they are
+// serialized, and one that fails leaves no data.
 type Memory struct {
 	mu     sync.Mutex
 	rows   rows
@@ -25,7 +25,7 @@ type Memory struct {
 	fail   []error
 }
 
-// row is a stored record, and the columns that LastAllowed and Lately look at.
+// row is a stored record with the columns that LastAllowed and Lately read.
 type row struct {
 	text, request                []byte
 	allowed                      bool
@@ -49,8 +49,7 @@ func NewMemory() *Memory {
 	return &Memory{rows: rows{records: map[string]row{}, grants: map[string][]byte{}}}
 }
 
-// FailNext makes the next Update fail with err. When it is called several times, as
-// many fail.
+// FailNext makes the next Update fail with err. Each call makes one more Update fail.
 func (m *Memory) FailNext(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +122,7 @@ func (m *Memory) Tallied(_ context.Context, f approval.Filter) (t approval.Talli
 	return t, err
 }
 
-// Lately counts what was asked before, and all that ran without.
+// Lately counts earlier approval requests, and all calls that ran without one.
 func (m *Memory) Lately(_ context.Context, q approval.LatelyQuery) (n approval.Lately, _ error) {
 	for _, r := range m.view().records {
 		if r.requestedBy != q.RequestedBy || r.onBehalfOf != q.OnBehalfOf || r.tool != q.ComparedAs || r.createdAt.Before(q.Since) {
@@ -156,12 +155,12 @@ func (m *Memory) Grants(_ context.Context, f approval.GrantFilter) ([]approval.G
 }
 
 func pageOf[T any](all []T, size int, token string, ascending bool, id func(T) string) ([]T, string) {
-	way := -1
+	direction := -1
 	if ascending {
-		way = 1
+		direction = 1
 	}
-	slices.SortFunc(all, func(a, b T) int { return way * cmp.Compare(id(a), id(b)) })
-	all = slices.DeleteFunc(all, func(v T) bool { return token != "" && way*cmp.Compare(id(v), token) <= 0 })
+	slices.SortFunc(all, func(a, b T) int { return direction * cmp.Compare(id(a), id(b)) })
+	all = slices.DeleteFunc(all, func(v T) bool { return token != "" && direction*cmp.Compare(id(v), token) <= 0 })
 	if n := approval.PageSize(size); len(all) > n {
 		return all[:n], id(all[n-1])
 	}
@@ -243,7 +242,7 @@ func (t *memoryTx) Grant(id string) (approval.Grant, error) { return t.grant(id)
 
 // InsertRecord stores a new record.
 func (t *memoryTx) InsertRecord(r *approval.Record) error {
-	if _, there := t.records[r.ID]; there {
+	if _, exists := t.records[r.ID]; exists {
 		return approval.ErrStale
 	}
 	return t.put(r)
@@ -258,7 +257,7 @@ func (t *memoryTx) ReplaceRecord(r *approval.Record, state approval.State, versi
 	return t.put(r)
 }
 
-// RewriteRecord is ReplaceRecord: nothing is kept apart here.
+// RewriteRecord is ReplaceRecord, because memory stores all parts together.
 func (t *memoryTx) RewriteRecord(r *approval.Record, state approval.State, version int64) error {
 	return t.ReplaceRecord(r, state, version)
 }
@@ -280,7 +279,7 @@ func (t *memoryTx) put(r *approval.Record) error {
 
 // InsertGrant stores a new grant.
 func (t *memoryTx) InsertGrant(g approval.Grant) error {
-	if _, there := t.grants[g.ID]; there {
+	if _, exists := t.grants[g.ID]; exists {
 		return approval.ErrStale
 	}
 	return t.putGrant(g)

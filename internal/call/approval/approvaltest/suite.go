@@ -353,8 +353,7 @@ func sums(t approval.Tallies) (n [4]int64) {
 	return n
 }
 
-// lately counts what was asked before, and what ran without, by how a grant would match
-// it.
+// lately counts earlier approval requests, and calls that ran without one, by grant matcher.
 func lately(t *testing.T, f Fixture) {
 	subject := func(name string) func(*approval.Record) { return func(r *approval.Record) { r.Subject = name } }
 	insert(t, f.Store,
@@ -389,7 +388,7 @@ func lately(t *testing.T, f Fixture) {
 	if got.Asked != asked {
 		t.Errorf("asked %+v, want %+v", got.Asked, asked)
 	}
-	q.Since = epoch.AddDate(-30, 0, 0) // what ran has the store's own time
+	q.Since = epoch.AddDate(-30, 0, 0) // calls without a request have the store's own time
 	unasked := approval.Counted{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 2, Tool: 2}}
 	if got = must.Get(f.Store.Lately(t.Context(), q))(t); got.Unasked != unasked {
 		t.Errorf("unasked %+v, want %+v", got.Unasked, unasked)

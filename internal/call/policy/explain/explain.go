@@ -1,6 +1,5 @@
-// Package explain says why a call is decided as it is, and what a person could
-// change to have it decided otherwise. It reads a policy.View: what it offers was
-// tried, and nothing of it is a verdict.
+// Package explain describes why a call is decided as it is, and which changes would alter the
+// decision. It reads a policy.View: its proposals have been tried, but are not verdicts.
 package explain
 
 import (
@@ -14,41 +13,39 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Explanation says why a call is decided as it is, and what would decide it
-// otherwise. What tool.Redact hides in the arguments is hidden here, too:
-// tool.Redaction stands in its place.
+// Explanation describes the reason of a decision and the changes that would alter it. Arguments
+// that tool.Redact hides are replaced by tool.Redaction here, too.
 type Explanation struct {
 	Effect policy.Effect
-	// Reason, Remedy and Missing are those of the verdict. Errors say which
-	// expression of which policy failed, and why.
+	// Reason, Remedy and Missing are copied from the verdict. Errors name the policies and
+	// expressions that failed, with the error.
 	Reason  reason.Code
 	Remedy  string
 	Missing string
 	Errors  []string
-	// Gate is what was said of running the skill whose tool is called, nil for none. If
-	// it does not let the call pass, Context and Policies are those of that question.
+	// Gate is the decision on running the skill whose tool is called, nil without a skill. If
+	// it is closed, Context and Policies describe the gate.
 	Gate *policy.SkillGate
-	// Summary says in one sentence what decided and what to change.
+	// Summary names the deciding policies and the best change in one sentence.
 	Summary string
 
 	PolicyVersion  string
 	SnapshotDigest string
 	Tool           string
 	Principal      access.Principal
-	// Path is the file that is explained when the call changes several: the
-	// first that denies, else the first that asks.
+	// Path is the file that is explained if the call changes several: the first that is denied,
+	// or else the first that needs an approval.
 	Path string
-	// Context is what policy saw, as canonical JSON; nil when the call could
-	// not be put into Cedar's terms.
+	// Context is the context that policy evaluated, as canonical JSON; nil if the call has no
+	// Cedar form.
 	Context json.RawMessage
 
-	// Policies are those whose scope matches, the determining ones first.
+	// Policies are the policies with a matching scope, the determining ones first.
 	Policies []Policy
-	// Nearest is the permit closest to allowing the call. It is nil for what
-	// is allowed, and when no permit is about the tool.
+	// Nearest is the permit closest to allowing the call. It is nil for allowed calls, and if
+	// no permit covers the tool.
 	Nearest *Nearest
-	// Flips are changes that turn the verdict, the best first: fewest steps,
-	// then those that are easiest to make.
+	// Flips are changes that alter the verdict, the best first: fewest steps, then the easiest.
 	Flips []Flip
 }
 
@@ -59,8 +56,8 @@ const (
 	OutcomeError        = "error"
 	OutcomeTrue         = "true"
 	OutcomeFalse        = "false"
-	// OutcomeSkipped is of what was not reached, as Cedar stops where the
-	// result is settled.
+	// OutcomeSkipped marks an expression that Cedar did not evaluate because the result was
+	// determined before.
 	OutcomeSkipped = "skipped"
 )
 
@@ -71,7 +68,7 @@ type Policy struct {
 	Line int
 	// Effect is "permit" or "forbid".
 	Effect string
-	// Determining is true when the verdict rests on it.
+	// Determining is true if the verdict rests on it.
 	Determining bool
 	// Outcome is satisfied, not_satisfied or error.
 	Outcome   string
@@ -82,47 +79,45 @@ type Policy struct {
 
 // Conjunct is one conjunct of a condition, or a part of one.
 type Conjunct struct {
-	// Text is the expression as it is written, on one line.
+	// Text is the source text of the expression, on one line.
 	Text string
 	Line int
 	// Column counts characters from 1.
 	Column int
 	// Clause is "when" or "unless".
 	Clause string
-	// Outcome is true, false, error or skipped. It is that of the expression:
-	// all true satisfies a when and fails an unless.
+	// Outcome is true, false, error or skipped. It is the outcome of the expression: if all are
+	// true, a when is satisfied and an unless is not.
 	Outcome string
-	// Values are what the expression reads.
+	// Values are the values that the expression reads.
 	Values []Value
-	// Parts are those of a disjunction, a negation or an if.
+	// Parts are the parts of a disjunction, a negation or an if.
 	Parts []Conjunct
-	// Error is why it failed.
+	// Error is the reason of a failure.
 	Error string
 }
 
-// Value is one place that an expression reads, such as
-// context.exec.basename, and what stands there.
+// Value is one place that an expression reads, such as context.exec.basename, with its value.
 type Value struct {
 	Path string
-	// Value is as Cedar writes it, at most maxShownValue characters;
-	// ValueAbsent when there is none.
+	// Value is in Cedar syntax, at most maxShownValue characters; ValueAbsent if it is missing.
 	Value string
 }
 
 // ValueAbsent stands for an optional attribute that a call does not have.
 const ValueAbsent = "(absent)"
 
-// Nearest is a permit for the tool that does not hold.
+// Nearest is a permit for the tool that is not satisfied.
 type Nearest struct {
 	ID   string
 	File string
 	Line int
-	// False is what is not as the permit wants it: parts of its scope in
-	// words, then conjuncts of its conditions.
+	// False lists the unsatisfied parts of the permit: parts of its scope in words, then
+	// conjuncts of its conditions.
 	False []string
 }
 
-// String returns "id (file:line): what is false".
+// String returns "id (file:line): unsatisfied parts".
 func (n *Nearest) String() string {
 	if n == nil {
 		return ""
@@ -130,8 +125,8 @@ func (n *Nearest) String() string {
 	return fmt.Sprintf("%s (%s:%d): %s", n.ID, n.File, n.Line, strings.Join(n.False, "; "))
 }
 
-// Verdict explains the verdict on a call: that of Judge if the votes of the
-// approval allow it, else that of Evaluate.
+// Verdict explains the verdict on a call: of Judge if the votes of the approval allow it,
+// otherwise of Evaluate.
 func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant) Explanation {
 	v := s.Simulate(r, a, grants)
 	out := Explanation{
@@ -159,8 +154,8 @@ func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy
 	return out
 }
 
-// Policies explains the policies of a call alone, without the search for what
-// would turn the verdict, with those by which its skill may run; none for a call that has no Cedar form.
+// Policies explains only the policies of a call, including those of its skill gate, without the
+// search for changes. It returns none for a call without a Cedar form.
 func Policies(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant, v policy.Verdict) []Policy {
 	seen, one := look(s, r, a, grants, v)
 	if seen == nil {
@@ -175,19 +170,18 @@ func Policies(s *policy.Set, r policy.Request, a policy.Approval, grants []polic
 	return out
 }
 
-// look shows the call for the one file that settles the verdict, nil when it
-// has no Cedar form.
+// look returns the call for the file that determines the verdict, nil if it has no Cedar form.
 func look(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant, v policy.Verdict) (*sight, policy.Request) {
 	one := decisive(s, r)
-	shown := approvalShown(v, a, grants)
-	c, ok := s.View().Call(one, shown)
+	displayed := approvalShown(v, a, grants)
+	c, ok := s.View().Call(one, displayed)
 	if !ok {
 		return nil, one
 	}
 	return newSight(s, c, one, r.Facts.Paths), one
 }
 
-// failuresIn lists what failed, by policy and expression.
+// failuresIn lists the failures by policy and expression.
 func failuresIn(policies []Policy) []string {
 	var out []string
 	for _, p := range policies {
@@ -200,7 +194,7 @@ func failuresIn(policies []Policy) []string {
 	return out
 }
 
-// decisive returns the call for the one file that settles the verdict.
+// decisive returns the call for the file that determines the verdict.
 func decisive(s *policy.Set, r policy.Request) policy.Request {
 	list := r.PerPath()
 	best := list[0]
@@ -222,17 +216,17 @@ func decisive(s *policy.Set, r policy.Request) policy.Request {
 	return best
 }
 
-// approvalShown is the approval under which the policies are shown: the votes
-// cast, else the grant that decided or was not enough, else none.
+// approvalShown returns the approval for displaying the policies: the votes cast, else the
+// grant that decided or did not suffice, else none.
 func approvalShown(v policy.Verdict, a policy.Approval, grants []policy.Grant) policy.Approval {
 	if len(a.Votes) > 0 && v.GrantID() == "" {
 		return a
 	}
 	for _, g := range grants {
 		if v.Effect() != policy.Allow || g.ID == v.GrantID() {
-			shown := g.Approval
-			shown.Standing = true
-			return shown
+			displayed := g.Approval
+			displayed.Standing = true
+			return displayed
 		}
 	}
 	return policy.Approval{}

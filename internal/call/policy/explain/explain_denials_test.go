@@ -193,9 +193,9 @@ func effectOf(t testing.TB, sc explain.Scenario) policy.Effect {
 	return set.Evaluate(sc.Request, nil).Effect()
 }
 
-// TestDenialsNameTheOneThing holds every denial against the one change that
-// its explanation puts first, makes the change, and decides again.
-func TestDenialsNameTheOneThing(t *testing.T) {
+// TestDenialsNameTheDecidingCondition applies, for every denial, the change that its explanation
+// lists first, and decides again.
+func TestDenialsNameTheDecidingCondition(t *testing.T) {
 	t.Parallel()
 	for _, d := range denials() {
 		t.Run(d.name, func(t *testing.T) {

@@ -253,20 +253,20 @@ func TestExplainIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	for _, d := range denials() {
 		set := must.Get(policy.Load(d.config(t)))(t)
-		shown := func() any {
+		displayed := func() any {
 			e := explain.Verdict(set, d.request, policytest.Approval(d.votes...), d.grants)
 			out := must.Get(json.Marshal(e))(t)
 			return string(out)
 		}
-		if first := shown(); !reflect.DeepEqual(first, shown()) {
+		if first := displayed(); !reflect.DeepEqual(first, displayed()) {
 			t.Errorf("%s: explained in two ways", d.name)
 		}
 	}
 }
 
-// TestChangedCallHasNoVotes applies a step that makes another call: the votes
+// TestChangedCallDropsVotes applies a step that makes another call: the votes
 // were for the first one.
-func TestChangedCallHasNoVotes(t *testing.T) {
+func TestChangedCallDropsVotes(t *testing.T) {
 	t.Parallel()
 	from := explain.Scenario{
 		Config:   policytest.Config(policytest.Options{Policies: `forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.args has timeout_ms && context.args.timeout_ms > 50 };`}),
@@ -284,8 +284,8 @@ func TestChangedCallHasNoVotes(t *testing.T) {
 	}
 }
 
-// TestFlipKeepsWhatItIsGiven applies flips and looks at what they began with.
-func TestFlipKeepsWhatItIsGiven(t *testing.T) {
+// TestFlipKeepsItsInput: applying a flip does not modify its input.
+func TestFlipKeepsItsInput(t *testing.T) {
 	t.Parallel()
 	for _, d := range denials() {
 		from := explain.Scenario{Config: d.config(t), Request: d.request, Approval: policytest.Approval(d.votes...)}

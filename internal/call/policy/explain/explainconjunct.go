@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// policies explains every policy in scope, those of the verdict first.
+// policies explains every policy in scope, starting with the determining ones.
 func (v *sight) policies(determining []policy.Determining) []Policy {
 	rests := make(map[string]bool, len(determining))
 	for _, d := range determining {
@@ -56,7 +56,7 @@ func (v *sight) policy(p *expr.Policy) Policy {
 	return out
 }
 
-// unreadText says what a permit that waives an approval lacks to cover the call.
+// unreadText names the fact that a permit without an approval must read to cover the call.
 func unreadText(name string) string {
 	if name == "exec.inline_code" {
 		return "the permit reads context.exec.inline_code, which is true"
@@ -64,8 +64,7 @@ func unreadText(name string) string {
 	return fmt.Sprintf("the permit reads context.%s, which is not empty", name)
 }
 
-// clause explains the conjuncts of one when or unless and returns the outcome
-// of all together.
+// clause explains the conjuncts of one when or unless and returns their combined outcome.
 func (v *sight) clause(p *expr.Policy, cond expr.Condition, reached bool, into *[]Conjunct) string {
 	held := OutcomeTrue
 	for _, t := range expr.SplitTree(cond.Body) {
@@ -86,7 +85,7 @@ func clauseWord(when bool) string {
 	return "unless"
 }
 
-// explain evaluates an expression and, of a composite one, its parts.
+// explain evaluates an expression and the parts of a composite one.
 func (v *sight) explain(p *expr.Policy, t *expr.Tree, reached bool) Conjunct {
 	out := Conjunct{Text: p.TextOf(t), Outcome: OutcomeSkipped}
 	out.Line, out.Column = p.PlaceOf(t)
@@ -105,8 +104,8 @@ func (v *sight) explain(p *expr.Policy, t *expr.Tree, reached bool) Conjunct {
 	return out
 }
 
-// reaches reports whether Cedar would look at part i of t, after the outcomes
-// of the parts before it.
+// reaches reports whether Cedar would evaluate part i of t, given the outcomes of the parts
+// before it.
 func (e *Conjunct) reaches(t *expr.Tree, i int) bool {
 	if i == 0 {
 		return true
@@ -132,7 +131,7 @@ func (v *sight) explainLeaf(p *expr.Policy, t *expr.Tree, reached bool, out *Con
 	}
 }
 
-// outcome evaluates a condition; of an error it says which part failed.
+// outcome evaluates a condition; after an error, failure names the failed part.
 func (v *sight) outcome(p *expr.Policy, t *expr.Tree) (outcome, failure string) {
 	value, err := expr.Eval(t.Node, v.env)
 	if err != nil {

@@ -10,21 +10,21 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// effort is how hard something is to change, the easiest first. It orders
-// permits that are equally near, and flips with equally many steps.
+// effort ranks changes by difficulty, the easiest first. It orders permits that are equally
+// near, and flips with equally many steps.
 type effort int
 
 const (
-	effortApproval effort = iota + 1 // a person says yes
-	effortCaller                     // the caller calls with something else
-	effortWorld                      // the world around the call is another
+	effortApproval effort = iota + 1 // a person approves
+	effortCaller                     // the caller changes the call
+	effortWorld                      // the environment of the call changes
 	effortEntity                     // an operator changes a list, a role or a tool
-	effortOrigin                     // somebody else calls, or from elsewhere
+	effortOrigin                     // another caller, or another origin
 	effortPolicy                     // an operator changes a policy
 )
 
-// nearest returns the permit for the tool of which the fewest parts are false,
-// among equals the one whose parts are easiest to change, then the first.
+// nearest returns the permit for the tool with the fewest false parts. Among equals it prefers
+// the one whose parts are easiest to change, then the first.
 func (v *sight) nearest() *Nearest { return v.nearestOf(v.view.Policies()) }
 
 func (v *sight) nearestOf(policies []*expr.Policy) *Nearest {
@@ -43,8 +43,8 @@ func (v *sight) nearestOf(policies []*expr.Policy) *Nearest {
 	return best
 }
 
-// falseParts lists what is not as a permit wants it, with the sum of efforts.
-// A conjunct that Cedar would not reach counts as well.
+// falseParts lists the unsatisfied parts of a permit, with the sum of efforts. Conjuncts that
+// Cedar would not reach count as well.
 func (v *sight) falseParts(p *expr.Policy) (parts []string, hard int) {
 	if !v.view.InScope(uidIn(v.env.Principal), p.AST.Principal) {
 		parts = append(parts, scopeFault("principal", p.AST.Principal))
@@ -87,13 +87,13 @@ func (v *sight) clauseFaults(p *expr.Policy, cond expr.Condition) (parts []strin
 	return parts, hard
 }
 
-// holds reports whether a condition is true; one that fails is.
+// holds reports whether a condition is true; a condition that fails counts as true.
 func (v *sight) holds(t *expr.Tree) bool {
 	value, err := expr.Eval(t.Node, v.env)
 	return err != nil || value == types.Boolean(true)
 }
 
-// scopeFault says in words that a variable does not match its scope.
+// scopeFault describes the mismatch of a variable and its scope.
 func scopeFault(variable string, scope expr.ScopeNode) string {
 	switch s := scope.(type) {
 	case expr.ScopeEq:
@@ -116,7 +116,7 @@ func scopeEffort(scope expr.ScopeNode) effort {
 	return effortOrigin
 }
 
-// effortOf is that of the easiest place that an expression reads.
+// effortOf returns the effort of the easiest place that an expression reads.
 func effortOf(t *expr.Tree) effort {
 	least := effortPolicy
 	for _, chain := range expr.Reads(t) {
@@ -125,7 +125,7 @@ func effortOf(t *expr.Tree) effort {
 	return least
 }
 
-// effortOfPlace sorts the places of a request by who can change them.
+// effortOfPlace ranks the places of a request by the people who can change them.
 func effortOfPlace(chain []string) effort {
 	if len(chain) < 2 || chain[0] != "context" {
 		return effortEntity
@@ -148,7 +148,7 @@ func effortOfPlace(chain []string) effort {
 	}
 }
 
-// summarize says in one sentence what decided and what to change.
+// summarize names the deciding policies and the best change in one sentence.
 func summarize(e *Explanation, v policy.Verdict) string {
 	why := e.cause(v)
 	if len(e.Flips) > 0 {
@@ -157,7 +157,7 @@ func summarize(e *Explanation, v policy.Verdict) string {
 	return why + "."
 }
 
-// cause says what the verdict rests on.
+// cause describes the policies that the verdict rests on.
 func (e *Explanation) cause(v policy.Verdict) string {
 	var names []string
 	for _, d := range v.Determining() {
@@ -186,7 +186,7 @@ func (e *Explanation) cause(v policy.Verdict) string {
 	}
 }
 
-// uidIn is the entity that a variable stands for.
+// uidIn returns the entity of a variable.
 func uidIn(v types.Value) types.EntityUID {
 	uid, _ := v.(types.EntityUID)
 	return uid

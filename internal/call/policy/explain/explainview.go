@@ -14,8 +14,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// sight is one call as an explanation shows it: what policies evaluate, and
-// the same without secrets.
+// sight is one call for an explanation: the evaluated request, and the same without secrets.
 type sight struct {
 	set  *policy.Set
 	view policy.View
@@ -23,9 +22,10 @@ type sight struct {
 	env  expr.Env
 	// request is the call for one file.
 	request policy.Request
-	// context is what policy sees, shown the same without what tool.Redact hides.
-	context, shown types.Record
-	// files are those of a call that changes several.
+	// context is the context that policy evaluates; redacted is the same without the values that
+	// tool.Redact hides.
+	context, displayed types.Record
+	// files are the files of a call that changes several.
 	files []string
 }
 
@@ -36,13 +36,13 @@ func newSight(s *policy.Set, c policy.Call, r policy.Request, files []string) *s
 	if _, ok := clean["args"]; ok {
 		clean["args"], clean["args_rest"] = argsWithoutSecrets(v.view, r)
 	}
-	v.shown = types.NewRecord(clean)
+	v.displayed = types.NewRecord(clean)
 	return v
 }
 
-// argsWithoutSecrets returns context.args and context.args_rest without
-// secrets. A secret that is no text leaves arguments that do not fit their
-// types: then all of them are hidden.
+// argsWithoutSecrets returns context.args and context.args_rest without secrets. Redacting a secret
+// that is not a text can leave arguments that do not fit their types. In that case all arguments
+// are hidden.
 func argsWithoutSecrets(v policy.View, r policy.Request) (types.Record, types.String) {
 	declared := v.Arguments(r.Tool)
 	clean, _, err := tool.Redact(r.Args, descriptor(v, r.Tool).SecretPaths)
@@ -68,7 +68,7 @@ func descriptor(v policy.View, name string) tool.Descriptor {
 }
 
 func (v *sight) contextJSON() json.RawMessage {
-	text, err := canonical.Marshal(v.shown)
+	text, err := canonical.Marshal(v.displayed)
 	if err != nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (v *sight) contextJSON() json.RawMessage {
 // characters.
 const maxShownValue = 200
 
-// valueText writes a value as Cedar does, bounded and without secrets.
+// valueText formats a value in Cedar syntax, bounded and without secrets.
 func valueText(v types.Value) string {
 	if v == nil {
 		return ValueAbsent
@@ -95,7 +95,7 @@ func valueText(v types.Value) string {
 	return string(text)
 }
 
-// cedarText writes a value as Cedar does, with the elements of a set sorted.
+// cedarText formats a value in Cedar syntax, with the elements of a set sorted.
 func cedarText(v types.Value) string {
 	set, ok := v.(types.Set)
 	if !ok {
@@ -109,8 +109,8 @@ func cedarText(v types.Value) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// valueAt returns what stands at a variable and attributes, without secrets;
-// nil when nothing does.
+// valueAt returns the value at a variable and attributes, without secrets; nil if it is
+// missing.
 func (v *sight) valueAt(chain []string) types.Value {
 	var at types.Value
 	switch chain[0] {
@@ -121,7 +121,7 @@ func (v *sight) valueAt(chain []string) types.Value {
 	case "resource":
 		at = v.env.Resource
 	default:
-		at = v.shown
+		at = v.displayed
 	}
 	for _, name := range chain[1:] {
 		at = attributeOf(at, types.String(name), v.env.Entities)

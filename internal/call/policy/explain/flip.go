@@ -12,14 +12,14 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// StepKind is where a change is made.
+// StepKind is the kind of a change.
 type StepKind string
 
 // The kinds of steps.
 const (
-	// StepApproval is a person's yes.
+	// StepApproval is an approval.
 	StepApproval StepKind = "approval"
-	// StepContext is another call: another argument, or a later time.
+	// StepContext is a different call: another argument, or a later time.
 	StepContext StepKind = "context"
 	// StepEntity is a role, a member or a list of the configuration.
 	StepEntity StepKind = "entity"
@@ -30,45 +30,42 @@ const (
 // Step is one change.
 type Step struct {
 	Kind StepKind
-	// Path is what changes: a place in the context, who approves, an entity,
-	// or the id of a policy.
+	// Path names the changed item: a place in the context, the approvers, an entity, or the id
+	// of a policy.
 	Path string
-	// Was and Becomes are the values as Cedar writes them; ValueAbsent for
-	// none.
+	// Was and Becomes are the values in Cedar syntax; ValueAbsent if missing.
 	Was, Becomes string
-	// File and Line are of a policy that changes.
+	// File and Line locate a policy that changes.
 	File string
 	Line int
 }
 
-// Flip is a change that turns the verdict, and that a person can make. Each one
-// was tried before it is given: after it, Judge allows the call or Evaluate gives
-// the verdict.
+// Flip is a change that alters the verdict and that a person can make. Each flip has been
+// tried: after it, Judge allows the call or Evaluate returns the verdict.
 type Flip struct {
-	// Verdict is what the call gets after all steps.
+	// Verdict is the verdict after all steps.
 	Verdict policy.Effect
-	// Summary says what to do, in one sentence.
+	// Summary describes the change in one sentence.
 	Summary string
 	Steps   []Step
-	// PolicyID is the policy that changes, else the first that stood in the
-	// way, else the first that decides afterwards.
+	// PolicyID is the policy that changes, else the first blocking policy, else the first that
+	// decides afterwards.
 	PolicyID string
 
 	changes []change
-	// advice is Summary inside of another sentence.
+	// advice is Summary for use inside another sentence.
 	advice string
 }
 
-// scenario is everything that a verdict depends on but the text of policies.
+// scenario has all inputs of a verdict except the text of policies.
 type scenario struct {
 	Config   policy.Config
 	Request  policy.Request
 	Approval policy.Approval
 }
 
-// applied makes changes and returns what comes of them. What it is given stays as
-// it is. A step in the context makes another call, so the votes cast for the first
-// one are dropped.
+// applied returns a scenario with the changes; the given scenario is not modified. A step in
+// the context makes it a different call, so the votes cast for the original call are dropped.
 func applied(to scenario, changes []change) (scenario, error) {
 	to.Approval.Votes = slices.Clone(to.Approval.Votes)
 	for _, c := range changes {
@@ -88,14 +85,12 @@ func applied(to scenario, changes []change) (scenario, error) {
 // change is one step of a flip.
 type change struct {
 	step Step
-	// say tells somebody to make it, as an infinitive: "add fs.read to
-	// allowed_tools".
+	// say is the instruction to make it, as an infinitive: "add fs.read to allowed_tools".
 	say    string
 	effort effort
-	// edit makes the change, unless it is one of policies. It copies what it
-	// writes to.
+	// edit applies the change, unless it changes policies. It copies the data that it modifies.
 	edit func(*scenario) error
-	// drop and add are the policies that a change of policies is about.
+	// drop and add are the policies that are removed and added.
 	drop, add *expr.Policy
 }
 
@@ -106,30 +101,30 @@ const (
 	maxDrops  = 20 // policies that one flip changes
 )
 
-// search looks for what a person could change that turns a verdict: one thing
-// at a time, each tried by evaluating the changed call.
+// search finds changes that alter a verdict: one at a time, each tried by evaluating the
+// changed call.
 type search struct {
 	set  *policy.Set
 	view policy.View
 	from scenario
-	// verdict is that of the call as it is.
+	// verdict is the verdict on the original call.
 	verdict policy.Verdict
-	// goal is Ask when a deny shall become anything else, or Allow.
+	// goal is Ask if any change of a denial suffices, otherwise Allow.
 	goal   policy.Effect
 	trials int
 	found  []Flip
-	// seen is the call as policy sees it, nil when it has no Cedar form.
+	// seen is the call in the form that policy evaluates, nil if it has no Cedar form.
 	seen *sight
-	// schema checks changed arguments; made when first needed.
+	// schema checks changed arguments; compiled on first use.
 	schema *tool.Schema
 }
 
-// now is what the verdict says of the call as it is.
+// now returns the result for the original call.
 func (f *search) now() policy.Tried {
 	return policy.Tried{Effect: f.verdict.Effect(), Determining: f.verdict.Determining(), Errors: f.verdict.Errors()}
 }
 
-// flips finds what turns a verdict on a call, the easiest first.
+// flips finds changes that alter the verdict on a call, the easiest first.
 func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict, seen *sight) []Flip {
 	view := s.View()
 	f := &search{set: s, view: view, from: scenario{Config: view.Config(), Request: r, Approval: a}, verdict: v, goal: policy.Ask, seen: seen}
@@ -160,15 +155,14 @@ func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict,
 	return f.found[:min(len(f.found), maxFlips)]
 }
 
-// offer keeps a change if it turns the verdict.
+// offer keeps a change if it alters the verdict.
 func (f *search) offer(c change, ok bool) {
 	if ok {
 		f.try(c)
 	}
 }
 
-// try evaluates the call after some changes, and keeps them as a flip if they
-// lead to the goal.
+// try evaluates the call after some changes, and keeps them as a flip if they reach the goal.
 func (f *search) try(changes ...change) bool {
 	v, err := f.after(changes)
 	if err != nil || !f.reached(v) {
@@ -182,7 +176,7 @@ func (f *search) reached(v policy.Tried) bool {
 	return v.Effect == policy.Allow || v.Effect == f.goal
 }
 
-// after is what a verdict says after some changes.
+// after returns the result after some changes.
 func (f *search) after(changes []change) (policy.Tried, error) {
 	f.trials++
 	to, err := applied(f.from, changes)
@@ -207,8 +201,7 @@ func (f *search) after(changes []change) (policy.Tried, error) {
 	return f.view.Try(other, to.Request, to.Approval), nil
 }
 
-// blockers are the policies that stand in the way of a verdict: forbids that
-// hold, and what fails.
+// blockers returns the policies that prevent the goal: satisfied forbids, and failing policies.
 func (f *search) blockers(v policy.Tried) []*expr.Policy {
 	return slices.DeleteFunc(f.view.Policies(), func(p *expr.Policy) bool {
 		forbids := !p.Permits() && slices.ContainsFunc(v.Determining, func(d policy.Determining) bool { return d.ID == p.ID })
@@ -217,8 +210,8 @@ func (f *search) blockers(v policy.Tried) []*expr.Policy {
 	})
 }
 
-// together is for a call in whose way stands more than one thing: everything
-// that an operator has to change, down to the policies.
+// together handles a call with several blockers: it combines all changes that an operator must
+// make, down to the policies.
 func (f *search) together() {
 	changes := f.memberships()
 	for range maxDrops {
@@ -242,7 +235,7 @@ func (f *search) together() {
 	}
 }
 
-// dropsOf removes every policy of an operator that stands in the way.
+// dropsOf removes every blocking policy of an operator.
 func (f *search) dropsOf(v policy.Tried) []change {
 	var out []change
 	for _, p := range f.blockers(v) {
@@ -253,7 +246,7 @@ func (f *search) dropsOf(v policy.Tried) []change {
 	return out
 }
 
-// leastOf leaves out every change without which the goal is reached as well.
+// leastOf removes every change that is not needed to reach the goal.
 func (f *search) leastOf(changes []change) []change {
 	for i := 0; i < len(changes); {
 		fewer := slices.Delete(slices.Clone(changes), i, i+1)
@@ -266,8 +259,8 @@ func (f *search) leastOf(changes []change) []change {
 	return changes
 }
 
-// about is the policy that a flip is about: the one that it changes, else the
-// first that stood in the way, else the first that decides after it.
+// about returns the policy of a flip: the one that it changes, else the first blocking policy,
+// else the first that decides after it.
 func (f *search) about(changes []change, after policy.Tried) string {
 	for _, c := range changes {
 		if c.step.Kind == StepPolicy {
@@ -286,21 +279,21 @@ func (f *search) about(changes []change, after policy.Tried) string {
 // flipOf describes changes that lead to a verdict.
 func flipOf(changes []change, verdict policy.Effect, policyID string) Flip {
 	f := Flip{Verdict: verdict, PolicyID: policyID, changes: changes}
-	says := make([]string, len(changes))
+	clauses := make([]string, len(changes))
 	for i, c := range changes {
 		f.Steps = append(f.Steps, c.step)
-		says[i] = c.say
+		clauses[i] = c.say
 	}
 	then := "the call is allowed"
 	if verdict == policy.Ask {
 		then = "a person is asked"
 	}
-	f.advice = fmt.Sprintf("%s, and %s.", strings.Join(says, ", "), then)
+	f.advice = fmt.Sprintf("%s, and %s.", strings.Join(clauses, ", "), then)
 	f.Summary = strings.ToUpper(f.advice[:1]) + f.advice[1:]
 	return f
 }
 
-// otherTool proposes the tool of the nearest name for one that nobody pinned.
+// otherTool proposes the tool with the nearest name for one that is not pinned.
 func (f *search) otherTool() (change, bool) {
 	var names []string
 	for _, d := range f.view.Config().Tools {

@@ -41,7 +41,7 @@ func (f *search) argument(chain []string) []place {
 	return []place{p}
 }
 
-// checkedArgs is the canonical form of arguments that the tool's schema takes.
+// checkedArgs returns the canonical form of arguments that fit the tool's schema.
 func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 	if f.schema == nil {
 		d := descriptor(f.view, f.from.Request.Tool)
@@ -57,7 +57,7 @@ func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 	return f.schema.Check(args)
 }
 
-// withArgument returns arguments with another value at a place, nil for none.
+// withArgument returns arguments with another value at a place; nil removes it.
 func withArgument(args []byte, chain []string, kind args.Kind, v types.Value) ([]byte, error) {
 	all := map[string]any{}
 	if err := decodeExact(args, &all); err != nil && len(args) > 0 {
@@ -82,15 +82,14 @@ func withArgument(args []byte, chain []string, kind args.Kind, v types.Value) ([
 	return canonical.Marshal(all)
 }
 
-// decodeExact keeps numbers as they are written.
+// decodeExact keeps numbers in their original notation.
 func decodeExact(text []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	return dec.Decode(into)
 }
 
-// jsonOf is the JSON of a Cedar value; a set becomes a list that keeps the
-// order of the one before.
+// jsonOf converts a Cedar value to JSON; a set becomes a list that keeps the order of before.
 func jsonOf(kind args.Kind, v types.Value, before any) (any, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -111,8 +110,8 @@ func jsonOf(kind args.Kind, v types.Value, before any) (any, error) {
 	}
 }
 
-// listOf is a set of scalars as a list: what stays in its old order, then what
-// is new.
+// listOf converts a set of scalars to a list: retained elements in their old order, then the
+// new ones.
 func listOf(set types.Set, before any) []any {
 	old, _ := before.([]any)
 	out := []any{}

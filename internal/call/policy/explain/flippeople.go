@@ -13,9 +13,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// vote is the yes of the fewest people that allows a call that asks. Each group
-// is tried on one surface after the other, and is left no more role or proof
-// than it needs.
+// vote finds the smallest group whose approval allows a call that asks. Each group is tried on
+// one surface after the other, and roles and proofs that are not needed are removed.
 func (f *search) vote() (change, bool) {
 	if f.verdict.Effect() != policy.Ask {
 		return change{}, false
@@ -31,7 +30,7 @@ func (f *search) vote() (change, bool) {
 	return change{}, false
 }
 
-// deciders are the users who may decide this call's record.
+// deciders returns the users who may decide this call's record.
 func (f *search) deciders() []access.Member {
 	on, present := f.view.Voting()
 	about := &policy.ApprovalResource{Severity: f.verdict.Severity(), Requester: f.set.Requester(f.from.Request.Caller)}
@@ -43,7 +42,7 @@ func (f *search) deciders() []access.Member {
 	})
 }
 
-// users are those who could vote, by name.
+// users returns the users who could vote, by name.
 func (f *search) users() []access.Member {
 	var out []access.Member
 	for _, m := range f.from.Config.Members {
@@ -69,8 +68,7 @@ func groups(people []access.Member, n int) [][]access.Member {
 	return out
 }
 
-// voteOf tries the yes of some people, beside the votes that were cast and in
-// their place.
+// voteOf tries the approval of a group, in addition to the cast votes and in their place.
 func (f *search) voteOf(crowd []access.Member) (change, bool) {
 	at := f.from.Approval.Now
 	if at.IsZero() {
@@ -113,10 +111,10 @@ func (f *search) voteOf(crowd []access.Member) (change, bool) {
 	return change{}, false
 }
 
-// needed takes from votes the proofs that they do not need, and says in words
-// whose they are and what they have to be.
+// needed removes the unnecessary proofs from votes, and describes the voters and their required
+// properties.
 func (f *search) needed(votes []policy.Vote, judged func([]policy.Vote) bool, anywhere bool) string {
-	says := make([]string, len(votes))
+	clauses := make([]string, len(votes))
 	for i := range votes {
 		one := &votes[i]
 		without := func(take func()) {
@@ -133,22 +131,22 @@ func (f *search) needed(votes []policy.Vote, judged func([]policy.Vote) bool, an
 				one.Roles = slices.DeleteFunc(slices.Clone(one.Roles), func(other access.Role) bool { return other == r })
 			})
 		}
-		says[i] = one.User.Name
+		clauses[i] = one.User.Name
 		if len(one.Roles) > 0 {
-			says[i] += " with " + rolesText(one.Roles)
+			clauses[i] += " with " + rolesText(one.Roles)
 		}
 		if !anywhere {
-			says[i] += " on " + string(one.Surface)
+			clauses[i] += " on " + string(one.Surface)
 		}
 		if one.Present {
-			says[i] += ", with presence proven"
+			clauses[i] += ", with presence proven"
 		}
 		if one.Paired {
-			says[i] += ", from a paired device"
+			clauses[i] += ", from a paired device"
 		}
 		one.Roles = all
 	}
-	return strings.Join(says, " and of ")
+	return strings.Join(clauses, " and of ")
 }
 
 func votesText(votes []policy.Vote) string {
@@ -173,8 +171,8 @@ func rolesText(roles []access.Role) string {
 	return "roles " + strings.Join(names, " and ")
 }
 
-// memberships are the lists and roles of an operator that the call is not in,
-// though the default policies or one that it meets want it.
+// memberships returns changes that add the call to an operator's lists and roles if the default
+// policies, or a policy in scope, require it.
 func (f *search) memberships() []change {
 	r, caller := f.from.Request, uidIn(f.seen.env.Principal)
 	var out []change
@@ -195,7 +193,7 @@ func (f *search) memberships() []change {
 	} else if m.AwaitsConsent {
 		say = fmt.Sprintf("have %s consent to %s (`palyra members consent %s`)", m.Owner, who, who)
 	}
-	// Nobody can bring a removed member back.
+	// A removed member cannot be restored.
 	if m, _ := f.from.Config.Member(who); !m.Removed() {
 		list(caller, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), say, func(to *scenario) error { return admit(to, who) })
 	}
@@ -229,7 +227,7 @@ func (f *search) in(uid, group types.EntityUID) bool {
 	return slices.Contains(f.view.Above(uid), group)
 }
 
-// rolesNamed are the roles that policies about the call's action ask for.
+// rolesNamed returns the roles that policies about the call's action require.
 func (f *search) rolesNamed() []access.Role {
 	var out []access.Role
 	add := func(uid types.EntityUID) {
@@ -281,15 +279,15 @@ func roleChange(who access.Principal, role access.Role, in bool) change {
 func changeMember(to *scenario, who access.Principal, edit func(*access.Member)) error {
 	i := slices.IndexFunc(to.Config.Members, func(m access.Member) bool { return m.Principal == who })
 	if i < 0 {
-		return fmt.Errorf("%s is no member", who)
+		return fmt.Errorf("%s is not a member", who)
 	}
 	to.Config.Members = slices.Clone(to.Config.Members)
 	edit(&to.Config.Members[i])
 	return nil
 }
 
-// admit makes a principal one of the allowed: registered, enabled as its owner
-// is, and on the list if there is one.
+// admit makes a principal one of the allowed: registered, enabled like its owner, and on the
+// list if there is one.
 func admit(to *scenario, who access.Principal) error {
 	enable := func(m *access.Member) { m.Disabled, m.AwaitsConsent = false, false }
 	if err := changeMember(to, who, enable); err != nil {
@@ -312,8 +310,8 @@ func admit(to *scenario, who access.Principal) error {
 	return nil
 }
 
-// morePeople offers roles for people that are there, or people, where nobody
-// could give the approval that policy wants.
+// morePeople offers roles for existing members, or new members, if no existing user can give
+// the required approval.
 func (f *search) morePeople() {
 	if f.verdict.Effect() != policy.Deny || f.verdict.Missing() == "" {
 		return
@@ -333,7 +331,7 @@ func (f *search) morePeople() {
 	}
 }
 
-// promote offers a role to people, last of all to the one whose call it is.
+// promote offers a role to members; the requester comes last.
 func (f *search) promote(role access.Role, n int) bool {
 	requester := f.set.Requester(f.from.Request.Caller)
 	var out, own []change
@@ -350,7 +348,7 @@ func (f *search) promote(role access.Role, n int) bool {
 	return len(out) >= n && f.try(out[:n]...)
 }
 
-// newcomers adds people who may decide.
+// newcomers adds members who may decide.
 func (f *search) newcomers(role access.Role, n int) []change {
 	roles := []access.Role{access.RoleOperator}
 	if role != "" && role != access.RoleOperator {

@@ -14,24 +14,24 @@ import (
 	"palyra/internal/egress"
 )
 
-// place is a place of a call's context that a person can change, by calling
-// with something else or later.
+// place is a place of a call's context that a person can change, by another argument or a later
+// call.
 type place struct {
 	chain []string
-	// optional is true when the caller can leave it out.
+	// optional is true if the caller can omit it.
 	optional bool
-	// usual are values that such a place has in practice, the plainest first.
+	// usual are common values of such a place, the plainest first.
 	usual []string
-	// file is, of a call that changes several files, the number of one, from 1.
+	// file is the number of the file, from 1, for a call that changes several.
 	file int
-	// set writes a value into a request, nil for none.
+	// set writes a value into a request; nil removes it.
 	set func(*policy.Request, types.Value) error
 }
 
 func (p *place) path() string { return strings.Join(p.chain, ".") }
 
-// places tries other values at every place that a policy in scope reads and a
-// person can change. At each, the first that does is kept.
+// places tries other values at every place that a policy in scope reads and a person can
+// change. At each place, the first successful value is kept.
 func (f *search) places() {
 	for _, chain := range f.placesRead() {
 		for _, p := range f.placesAt(chain) {
@@ -44,9 +44,8 @@ func (f *search) places() {
 	}
 }
 
-// placesRead lists the places of the context that policies in scope read:
-// arguments before what follows from them, and first what those read that stand
-// in the way.
+// placesRead lists the places of the context that policies in scope read: arguments before
+// facts derived from them, and those of blocking policies first.
 func (f *search) placesRead() [][]string {
 	var out [][]string
 	for _, p := range append(f.blockers(f.now()), f.seen.call.Policies...) {
@@ -69,8 +68,8 @@ func (f *search) placesRead() [][]string {
 	return append(arguments, others...)
 }
 
-// placesAt returns the place of a chain, of a path one for each file; none for
-// what no person changes.
+// placesAt returns the places of a chain (one for each file for a path); none for places that
+// people cannot change.
 func (f *search) placesAt(chain []string) []place {
 	if len(chain) > 1 && chain[1] == "args" {
 		return f.argument(chain)
@@ -98,15 +97,15 @@ func (f *search) placesAt(chain []string) []place {
 	return out
 }
 
-// examples are values that facts have in practice, the plainest first.
+// examples are common values of facts, the plainest first.
 var examples = map[string][]string{
 	"path": {"file.txt", "other.txt"}, "path_folded": {"file.txt", "other.txt"},
 	"host": {"www", "example.com", "example.org"}, "domain": {"example.com", "example.org"},
 	"method": {"GET", "HEAD", "POST", "PUT", "DELETE"}, "exec.basename": {"ls", "true"},
 }
 
-// setFact writes the value of a fact into a request, and what follows from it. It
-// copies what it writes to.
+// setFact writes the value of a fact and its derived facts into a request. It copies the data
+// that it modifies.
 func setFact(f *policy.Fact, r *policy.Request, v types.Value) error {
 	if f.Name == "path_folded" {
 		f = policy.FactNamed("path")
@@ -137,8 +136,7 @@ func setFact(f *policy.Fact, r *policy.Request, v types.Value) error {
 	return errors.Join(unless(ok), follow(f, r))
 }
 
-// follow gives a request what follows from a fact: the spelling of a path, the
-// domain of a host.
+// follow sets the facts derived from a fact: the folded form of a path, the domain of a host.
 func follow(f *policy.Fact, r *policy.Request) error {
 	switch f.Name {
 	case "path":

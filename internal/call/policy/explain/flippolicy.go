@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// dropPolicy is the change that removes a policy of an operator. The embedded
-// ones stay whatever anybody writes.
+// dropPolicy returns the change that removes a policy of an operator. Embedded policies cannot
+// be removed.
 func dropPolicy(p *expr.Policy) (change, bool) {
 	return change{
 		effort: effortPolicy, drop: p,
@@ -27,12 +27,12 @@ func dropPolicy(p *expr.Policy) (change, bool) {
 	}, !p.Builtin
 }
 
-// suggestedName is the source of a permit that an explanation adds.
+// suggestedName is the source name of a permit that an explanation adds.
 const suggestedName = "(suggested)"
 
-// addPermit is the change that permits the caller this tool, or to commit: what
-// is sensitive with a person's yes, unless the call has to do without. A permit
-// for a program says which network it may have.
+// addPermit returns the change that permits the caller this tool, or the commit. A sensitive
+// tool is permitted with an approval, unless the call must run without one. A permit for a
+// program names its network.
 func (f *search) addPermit() (change, bool) {
 	r, uid := f.from.Request, names.UID(f.from.Request.Caller.Principal)
 	action, what := types.String(names.ToolPrefix+r.Tool), "this tool may run"

@@ -15,9 +15,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// witnesses proposes values for a place, made of what stands there and of what
-// policies in scope compare it with, the closest first. Whoever asks tries
-// them.
+// witnesses proposes values for a place, derived from its value and from the values that
+// policies in scope compare it with, the closest first. The caller tries them.
 func (v *sight) witnesses(p place) []types.Value {
 	now := v.real(p)
 	near, patterns := v.comparedWith(p.chain)
@@ -74,7 +73,7 @@ func (v *sight) comparedWith(chain []string) (near []types.Value, patterns []typ
 	return near, patterns
 }
 
-// dottedAnd lets a walk go into "x has a.b".
+// dottedAnd lets a walk descend into "x has a.b".
 func dottedAnd(t *expr.Tree) bool {
 	_, and := t.Node.(expr.NodeAnd)
 	return and
@@ -97,8 +96,8 @@ func longs(now types.Long, near []types.Value) []types.Value {
 	return out
 }
 
-// texts proposes constants, texts of the patterns, usual values, and what is
-// there with something added.
+// texts proposes constants, texts of the patterns, usual values, and extensions of the current
+// text.
 func texts(p place, old string, near []types.Value, patterns []types.Pattern) []types.Value {
 	var out []types.Value
 	for _, v := range near {
@@ -123,8 +122,8 @@ func texts(p place, old string, near []types.Value, patterns []types.Pattern) []
 	return out
 }
 
-// fitting returns the texts that match a pattern with a filler for each of its
-// wildcards, and for the last alone.
+// fitting returns the texts that match a pattern with a filler for each of its wildcards, and
+// for the last alone.
 func fitting(pattern types.Pattern, filler string) []string {
 	var all, last strings.Builder
 	parts := expr.PatternParts(pattern)
@@ -142,8 +141,8 @@ func fitting(pattern types.Pattern, filler string) []string {
 	return []string{all.String(), last.String()}
 }
 
-// sets proposes what is there with one element more or less, or with all of a
-// constant, and constants.
+// sets proposes the current set with one element more or less, or with all of a constant, and
+// constants.
 func sets(now types.Set, near []types.Value) []types.Value {
 	var out, whole []types.Value
 	without := func(drop func(types.Value) bool) types.Value {
@@ -176,7 +175,7 @@ func times(now types.Datetime) []types.Value {
 	return out
 }
 
-// setPlace is the change that sets a place to a value.
+// setPlace returns the change that sets a place to a value.
 func (v *sight) setPlace(p place, value types.Value) change {
 	place, was, becomes := p.path(), v.masked(p, v.real(p)), v.masked(p, value)
 	c := change{
@@ -196,7 +195,7 @@ func (v *sight) setPlace(p place, value types.Value) change {
 	return c
 }
 
-// real is what stands at a place, nil for nothing.
+// real returns the value of a place, nil if missing.
 func (v *sight) real(p place) types.Value { return v.standsAt(p, v.context) }
 
 func (v *sight) standsAt(p place, context types.Record) types.Value {
@@ -217,14 +216,14 @@ func (v *sight) standsAt(p place, context types.Record) types.Value {
 // masked is the text of a proposed value. What it takes over from a value that
 // is hidden, in whole or in part, is hidden as well.
 func (v *sight) masked(p place, value types.Value) string {
-	real, shown := v.real(p), v.standsAt(p, v.shown)
-	if value == nil || real == nil || shown != nil && real.Equal(shown) {
+	real, displayed := v.real(p), v.standsAt(p, v.displayed)
+	if value == nil || real == nil || displayed != nil && real.Equal(displayed) {
 		return valueText(value)
 	}
 	switch value := value.(type) {
 	case types.Set:
 		old, _ := real.(types.Set)
-		open, _ := shown.(types.Set)
+		open, _ := displayed.(types.Set)
 		elements := expr.SortedElements(value)
 		for i, e := range elements {
 			if old.Contains(e) && !open.Contains(e) {
@@ -238,7 +237,7 @@ func (v *sight) masked(p place, value types.Value) string {
 		}
 	}
 	if value.Equal(real) {
-		return valueText(shown)
+		return valueText(displayed)
 	}
 	return valueText(value)
 }

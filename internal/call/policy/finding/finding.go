@@ -1,6 +1,5 @@
-// Package finding is what is wrong, or what somebody should look at, in a set of
-// policies or in what it is built from: with its place, the line it stands in
-// and what to do about it. Loading, lint and tests of policies all find such.
+// Package finding describes errors and warnings in a set of policies or in its inputs, with
+// position, source line and help. Loading, lint and policy tests all return findings.
 package finding
 
 import (
@@ -13,7 +12,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Severity says whether a finding keeps a set from loading.
+// Severity states whether a finding prevents a set from loading.
 type Severity string
 
 // The severities of findings.
@@ -53,25 +52,24 @@ const (
 	CodeTest           = "test"
 )
 
-// Finding is one thing that is wrong, or that somebody should look at, in a
-// set of policies or what it is built from.
+// Finding is one error or warning in a set of policies or in its inputs.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Code     string   `json:"code"`
-	// File is the name of the source, "" for what has no place in one.
+	// File is the name of the source, "" without a position.
 	File string `json:"file,omitempty"`
-	// Line and Column count from 1, columns in characters; 0 is no place.
+	// Line and Column count from 1, columns in characters; 0 means no position.
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Message string `json:"message"`
-	// SourceLine is the line that the finding points into.
+	// SourceLine is the line that contains the position.
 	SourceLine string `json:"source_line,omitempty"`
 	Help       string `json:"help,omitempty"`
 	PolicyID   string `json:"policy_id,omitempty"`
 }
 
-// String renders the finding for people: place, severity, code and message,
-// then the source line with a caret, then the help.
+// String formats the finding: position, severity, code and message, then the source line with a
+// caret, then the help.
 func (f Finding) String() string {
 	var b strings.Builder
 	if f.File != "" {
@@ -87,8 +85,8 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// caretIndent is the text before the caret: tabs stay tabs, so that the caret
-// stands under its character whatever the width of a tab.
+// caretIndent returns the text before the caret: tabs are kept, so that the caret is below its
+// character for every tab width.
 func caretIndent(line string, column int) string {
 	var b strings.Builder
 	n := 1
@@ -109,7 +107,7 @@ func caretIndent(line string, column int) string {
 	return b.String()
 }
 
-// LoadError says why a set of policies does not load.
+// LoadError describes why a set of policies does not load.
 type LoadError struct {
 	// Findings holds at least one of severity error.
 	Findings []Finding
@@ -126,7 +124,7 @@ func (e *LoadError) Error() string {
 	return fmt.Sprintf("the policy set does not load: %s\n%s", text.Plural(len(lines), "error"), strings.Join(lines, "\n"))
 }
 
-// Unwrap gives the error its reason code, PolicyInvalid.
+// Unwrap returns the reason code, PolicyInvalid.
 func (e *LoadError) Unwrap() error {
 	return reason.Errorf(reason.PolicyInvalid, "%s", e.Error())
 }
@@ -136,8 +134,7 @@ func HasErrors(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == SeverityError })
 }
 
-// Sort puts findings in the order of the sources, those without a
-// place first.
+// Sort orders findings by source; those without a position come first.
 func Sort(findings []Finding, order map[string]int) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(

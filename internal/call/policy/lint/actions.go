@@ -10,9 +10,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// checkActions finds policies about actions that the vocabulary has and nothing
-// in this release performs, such as Action::"channel.send": whoever writes a
-// forbid for one may believe that something is guarded.
+// checkActions finds policies about actions of the vocabulary that this release never performs,
+// such as Action::"channel.send": the author of a forbid for one may rely on it.
 func checkActions(p *expr.Policy) []finding.Finding {
 	if p.Builtin {
 		return nil
@@ -29,8 +28,8 @@ func checkActions(p *expr.Policy) []finding.Finding {
 	return findings
 }
 
-// performed reports whether an action, or one of a group such as "journal.*", is
-// ever asked about.
+// performed reports whether an action, or a member of a group such as "journal.*", is ever
+// evaluated.
 func performed(action string) bool {
 	family, group := strings.CutSuffix(action, "*")
 	return action == "tool.execute" || strings.HasPrefix(action, "tool.execute/") || action == names.CommitAction || action == names.InjectAction || action == names.SkillAction ||

@@ -77,13 +77,13 @@ var wrong = []struct{ text, want, under, help string }{
 	{`permit(principal, action in Action::"tool.execute", resource) when { context.approval.granted && context.approval.standing };`,
 		"error not_monotone 1:115", "standing", "only refuse standing"},
 	{`permit(principal, action in Action::"tool.execute", resource) when { context.approval.granted && context.approval.approvers < 5 };`,
-		"error not_monotone 1:115", "approvers", "at least so many"},
+		"error not_monotone 1:115", "approvers", "require a minimum"},
 	{`forbid(principal, action in Action::"tool.execute", resource) unless { context.approval.approvers == 2 };`,
-		"error not_monotone 1:89", "approvers", "at least so many"},
+		"error not_monotone 1:89", "approvers", "require a minimum"},
 	{`forbid(principal, action in Action::"tool.execute", resource) unless { context.approval.granted && context.approval.age_seconds > 60 };`,
 		"error not_monotone 1:117", "age_seconds", "from above"},
 	{`forbid(principal, action in Action::"tool.execute", resource) when { context.approval.votes.contains({role: "*", surface: "cli", paired: false, present: false}) };`,
-		"error not_monotone 1:87", "votes", "only demand votes"},
+		"error not_monotone 1:87", "votes", "only require votes"},
 	{`forbid(principal, action in Action::"tool.execute", resource) when { context.approval.granted };`,
 		"error not_monotone 1:87", "granted", "unless"},
 	{`forbid(principal, action in Action::"tool.execute", resource) when { context == context };`,
@@ -125,11 +125,11 @@ var wrong = []struct{ text, want, under, help string }{
 	{`permit(principal, action == Action::"tool.execute/process.run", resource) when { context has exec.line && context.exec.line like "npm test*" && context.approval.granted && context.egress.mode != "none" };`,
 		"warning command_line 1:125", "like", "a whole line"},
 	{`forbid(principal, action == Action::"tool.execute/process.run", resource) when { context has exec.line && context.exec.line == "git push" };`,
-		"warning command_line 1:125", "==", "permit what may run"},
+		"warning command_line 1:125", "==", "permit the commands that may run"},
 	{`forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context has exec.line && context.exec.line like "npm test*" };`,
 		"warning command_line 1:127", "like", "a whole line"},
 	{`permit(principal, action == Action::"tool.execute/process.run", resource) when { context has exec.line && !(context.exec.line like "git push*") && context.approval.granted && context.egress.mode != "none" };`,
-		"warning command_line 1:127", "like", "permit what may run"},
+		"warning command_line 1:127", "like", "permit the commands that may run"},
 	{`forbid(principal, action in [Action::"journal.*", Action::"journal.verify"], resource);`,
 		"warning not_performed 1:1", "forbid", "written ahead"},
 	{`forbid(principal, action == Action::"channel.send", resource);`, "warning not_performed 1:1", "forbid", ""},
@@ -265,7 +265,7 @@ when { [".claude/settings.json"].containsAll(context.changes.protected) };`,
 	`forbid(principal, action == Action::"approval.decide", resource) when { resource.severity == "critical" } unless { principal in Role::"owner" };`,
 }
 
-func TestFineLoads(t *testing.T) {
+func TestCleanPoliciesHaveNoFindings(t *testing.T) {
 	t.Parallel()
 	for _, text := range fine {
 		for _, f := range lint.Check(policytest.Config(policytest.Options{Policies: text})) {

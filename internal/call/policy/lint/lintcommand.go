@@ -9,9 +9,8 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// checkCommandLine finds comparisons of command lines that hold for more, or for
-// less, than they seem to. Only one that allows, and names a whole line, says
-// what runs.
+// checkCommandLine finds comparisons of command lines that match more, or less, than they seem
+// to. Only a comparison that allows, and that names a whole line, restricts the program.
 func checkCommandLine(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	walkSenses(p, func(t *expr.Tree, s sense) {
@@ -26,8 +25,8 @@ func checkCommandLine(p *expr.Policy) []finding.Finding {
 	return findings
 }
 
-// commandLineTrouble returns what is wrong with a comparison of a command line,
-// and what to write instead, "" when nothing is.
+// commandLineTrouble returns the problem of a comparison of a command line and the remedy, or
+// "".
 func commandLineTrouble(t *expr.Tree, s sense) (message, help string) {
 	like, isLike := t.Node.(expr.NodeLike)
 	switch t.Node.(type) {
@@ -42,11 +41,11 @@ func commandLineTrouble(t *expr.Tree, s sense) (message, help string) {
 	switch {
 	case s.refuses:
 		return "another line escapes this: an option more, another name for the program, or a script does the same",
-			"permit what may run in place of forbidding what may not: what nobody permits asks"
+			"permit the commands that may run instead of forbidding others: a command without a permit needs approval"
 	case isLike && startsWild(like.Value):
 		return "this holds for any program, also for a shell that has the text in its code: bash -c 'npm test; rm -rf src'", whole
 	case isLike && hasWild(like.Value):
-		return "the wildcard stands for more arguments, too, and for what is in quotes: npm test --script-shell=./x", whole
+		return "the wildcard also matches further arguments and quoted text: npm test --script-shell=./x", whole
 	}
 	return "", ""
 }

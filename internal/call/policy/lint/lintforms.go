@@ -13,12 +13,13 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// form says how the texts of a fact are written, where that follows from what the fact is. A
-// comparison with another text holds for no call, so that a forbid with it forbids nothing.
+// form describes the format of a fact's texts. A comparison with a text in another format never
+// holds, so that a forbid with it forbids nothing.
 type form struct {
-	// fits reports whether a call can have the text; begins whether one can begin with it.
+	// fits reports whether a call can have the text; begins whether a call's text can begin
+	// with it.
 	fits, begins func(string) bool
-	// help says how such texts are written.
+	// help describes the format.
 	help string
 }
 
@@ -26,8 +27,8 @@ var (
 	hexDigest = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
 	variable  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	withPort  = lazyregexp.New(`:([0-9]+|\*)$`)
-	// scripts are the ends of names that people give to files of a project, and hardly to programs
-	// of a machine. Those of Node are left out: npm is npm-cli.js.
+	// scripts are file suffixes that are common for project files and rare for installed
+	// programs. Those of Node are excluded: npm is npm-cli.js.
 	scripts = lazyregexp.New(`\.(sh|bash|zsh|py|rb|pl|php|ps1|bat|cmd)$`)
 
 	absolute = form{
@@ -53,7 +54,7 @@ var (
 	}
 )
 
-// forms are those of the facts that have one, but closed lists of values, which loading checks.
+// forms are the formats of facts, except closed lists of values, which loading checks.
 var forms = map[string]form{
 	"exec.basename": {
 		fits:   func(s string) bool { return !strings.Contains(s, "/") || ownProgram(s) },
@@ -62,8 +63,8 @@ var forms = map[string]form{
 	},
 	"exec.path":   absolute,
 	"exec.sha256": {fits: func(s string) bool { return s == "" || hexDigest.MatchString(s) }, help: "write sha256: and 64 hexadecimal digits in small letters"},
-	"exec.arg1":   {fits: notBefore("-"), begins: notBefore("-"), help: "options are no arg1; compare context.exec.line, or look for the option in context.args.argv"},
-	"exec.arg2":   {fits: notBefore("-"), begins: notBefore("-"), help: "options are no arg2; compare context.exec.line, or look for the option in context.args.argv"},
+	"exec.arg1":   {fits: notBefore("-"), begins: notBefore("-"), help: "options are not arg1; compare context.exec.line, or look for the option in context.args.argv"},
+	"exec.arg2":   {fits: notBefore("-"), begins: notBefore("-"), help: "options are not arg2; compare context.exec.line, or look for the option in context.args.argv"},
 	"exec.env":    {fits: func(s string) bool { return s == "?" || variable.MatchString(s) }, help: "it holds names of variables, without = and a value"},
 	"path":        relative,
 	"path_folded": {fits: relative.fits, begins: relative.begins, help: relative.help},
@@ -87,15 +88,15 @@ var forms = map[string]form{
 
 const ownName = "a program of the workspace has its path, such as \"./deploy/release.sh\", and every other one its name alone; `context.exec.basename like \"./*release.sh\"` is for any directory"
 
-// numbers are the least and the greatest that a fact can be.
+// numbers are the minimum and maximum of numeric facts.
 var numbers = map[string][2]int64{
 	"risk": {0, 100}, "port": {1, 65535}, "sandbox.landlock_abi": {0, 1 << 31}, "hard_links": {0, 1 << 31},
 	"changes.added": {0, 1 << 31}, "changes.modified": {0, 1 << 31}, "changes.deleted": {0, 1 << 31}, "changes.bytes": {0, 1 << 62}, "exit_code": {-1, 1 << 32},
 	"session.calls_in_run": {0, 1 << 31}, "session.in_flight": {0, 1 << 31}, "session.bytes_out": {0, 1 << 62}, "approval.approvers": {0, 1 << 31}, "approval.age_seconds": {0, 1 << 62},
 }
 
-// checkForms finds comparisons that hold for no call whatever: with a text that the fact never is,
-// or a number out of its range.
+// checkForms finds comparisons that hold for no call: with a text that the fact never has, or a
+// number out of its range.
 func checkForms(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	say := func(at expr.Token, help, format string, args ...any) {
@@ -137,7 +138,8 @@ func checkForms(p *expr.Policy) []finding.Finding {
 	return findings
 }
 
-// likely reports whether a text before the first wildcard, or a whole one, can be of that form.
+// likely reports whether a text before the first wildcard, or a whole one, can have that
+// format.
 func (f form) likely(text string, whole bool) bool {
 	if whole {
 		return f.fits(text)
@@ -145,7 +147,7 @@ func (f form) likely(text string, whole bool) bool {
 	return f.begins == nil || f.begins(text)
 }
 
-// firstText is what a pattern begins with, false where it begins with a wildcard.
+// firstText returns the text at the start of a pattern, false if it starts with a wildcard.
 func firstText(parts []any) (string, bool) {
 	if len(parts) == 0 {
 		return "", false
@@ -154,7 +156,7 @@ func firstText(parts []any) (string, bool) {
 	return string(text), is
 }
 
-// factsOf names the attributes of the context that an expression is, or has as elements.
+// factsOf names the attributes of the context that an expression reads, or has as elements.
 func factsOf(t *expr.Tree) []string {
 	if chain := t.Chain(); len(chain) > 1 && chain[0] == "context" {
 		return []string{strings.Join(chain[1:], ".")}
@@ -166,7 +168,8 @@ func factsOf(t *expr.Tree) []string {
 	return out
 }
 
-// outOfRange names the fact of a comparison of numbers that every value of its range answers alike.
+// outOfRange returns the fact of a numeric comparison with the same result for every value in
+// its range.
 func outOfRange(t *expr.Tree) (name, help string) {
 	if len(t.Kids) != 2 {
 		return "", ""
@@ -203,7 +206,7 @@ func outOfRange(t *expr.Tree) (name, help string) {
 	return "", ""
 }
 
-// compare answers a comparison of two numbers, known is false for another operation.
+// compare evaluates a comparison of two numbers; known is false for other operations.
 func compare(t *expr.Tree, left, right int64) (answer, known bool) {
 	switch t.Node.(type) {
 	case expr.NodeEqual:
@@ -240,7 +243,7 @@ func ownProgram(s string) bool {
 	return own && relative.fits(rest) && rest != "" && rest != "."
 }
 
-// canonicalHost reports whether a text may be (the beginning of) a host as facts have it.
+// canonicalHost reports whether a text may be (the beginning of) a host in the format of facts.
 func canonicalHost(s string) bool {
 	return strings.ToLower(s) == s && !strings.ContainsAny(s, "/ @?#") && !strings.HasSuffix(s, "..")
 }

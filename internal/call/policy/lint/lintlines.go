@@ -11,14 +11,14 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// The tools that run programs: one that is named, and those of a line for a shell.
+// The tools that run programs: one named program, or the programs of a shell line.
 const (
 	runsOne   = "process.run"
 	runsLines = "shell.run"
 )
 
-// checkLines finds rules that hold programs of process.run back where nothing is said
-// about lines for a shell: the same program runs from there.
+// checkLines finds rules that restrict programs of process.run without covering shell lines,
+// which can run the same program.
 func checkLines(view policy.View) []finding.Finding {
 	if !slices.ContainsFunc(view.Config().Tools, func(d tool.Descriptor) bool { return d.Name == runsLines }) {
 		return nil
@@ -38,15 +38,15 @@ func checkLines(view policy.View) []finding.Finding {
 	return findings
 }
 
-// among are the sets of a call that a rule which allows something has to list, with an
-// example of the others that it lets through.
+// among are the sets of a call that an allowing rule must list completely, with an example of
+// further elements that it would let through.
 var among = map[string]string{
 	"context.shell.commands": "ls; rm -r src", "context.shell.subcommands": "ls; rm -r src", "context.shell.lines": "ls; rm -r src", "context.shell.origins": "ls; rm -r src",
 	"context.exec.env": "GOOS=linux GOROOT=./go", "context.exec.starts": "find . -exec ls {} + -exec rm {} +",
 }
 
-// checkAmong finds rules that let a call run because something is among its commands or
-// variables, whatever else is.
+// checkAmong finds rules that allow a call because its commands or variables include a value,
+// regardless of the other elements.
 func checkAmong(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	walkSenses(p, func(t *expr.Tree, s sense) {

@@ -12,11 +12,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// checkSpelling finds comparisons of paths that do not do what they seem to: one
-// that refuses, and that another spelling of the same file escapes, and a text
-// that is not as context.path_folded is, so that none equals it. A list of what
-// is allowed is right as it is, also in the unless of a forbid: another spelling
-// is not on it.
+// checkSpelling finds ineffective path comparisons: a refusing one that another spelling of the
+// same file evades, and a text that is not in the folded form of context.path_folded, so that
+// it never matches. A list of allowed paths is correct, also in the unless of a forbid: another
+// spelling is not on it.
 func checkSpelling(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	add := func(t *expr.Tree, message string) {
@@ -37,16 +36,15 @@ func checkSpelling(p *expr.Policy) []finding.Finding {
 
 func unfolded(content string) bool { return text.FoldCase(content) != content }
 
-// hasLetters reports whether a text has anything of which there can be another
-// spelling.
+// hasLetters reports whether a text has characters with alternative spellings.
 func hasLetters(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.SimpleFold(r) != r
 	})
 }
 
-// comparedTexts returns the literal texts with which an operation compares an
-// attribute of the context, of a pattern the parts between its wildcards.
+// comparedTexts returns the literal texts that an operation compares with an attribute of the
+// context; for a pattern, the parts between its wildcards.
 func comparedTexts(t *expr.Tree, name string) []string {
 	switch n := t.Node.(type) {
 	case expr.NodeLike:
@@ -76,7 +74,7 @@ func textsOf(literals []expr.Literal) []string {
 	return out
 }
 
-// patternTexts returns what stands between the wildcards of a pattern.
+// patternTexts returns the texts between the wildcards of a pattern.
 func patternTexts(pattern types.Pattern) []string {
 	var out []string
 	for _, part := range expr.PatternParts(pattern) {
@@ -87,8 +85,7 @@ func patternTexts(pattern types.Pattern) []string {
 	return out
 }
 
-// spellingHelp is the comparison as it has to be written: with the folded path,
-// and folded texts.
+// spellingHelp returns the corrected comparison: with the folded path, and folded texts.
 func spellingHelp(c *expr.Policy, t *expr.Tree) string {
 	if t.To == 0 {
 		return "compare context.path_folded with a text in small letters"
@@ -116,8 +113,7 @@ func spellingHelp(c *expr.Policy, t *expr.Tree) string {
 	return "write `context has path_folded && " + expr.Clip(b.String()) + "`"
 }
 
-// namesPath reports whether the last of some tokens names context.path, in
-// either way to write it.
+// namesPath reports whether the last of some tokens names context.path, in either notation.
 func namesPath(tokens []expr.Token) bool {
 	if len(tokens) < 3 {
 		return false
@@ -126,8 +122,7 @@ func namesPath(tokens []expr.Token) bool {
 	return last[0].Text == "context" && last[2].Unquoted() == "path" && (last[1].Text == "." || last[1].Text == "[")
 }
 
-// foldedTexts returns the literal texts of a comparison as they have to be
-// written, by where they stand in the source.
+// foldedTexts returns the folded literal texts of a comparison by their source position.
 func foldedTexts(t *expr.Tree) map[int]string {
 	out := make(map[int]string)
 	t.Walk(func(k *expr.Tree) bool {

@@ -2,11 +2,11 @@ package lint
 
 import "palyra/internal/call/policy/internal/expr"
 
-// sense is what becomes of a decision when an expression turns true. Both are set
-// where that depends on other expressions.
+// sense is the effect on a decision when an expression becomes true. Both are set if that
+// depends on other expressions.
 type sense struct {
-	// grants: it may then allow more. refuses: it may then allow less, so that
-	// what makes the expression false escapes the policy.
+	// grants: the decision may allow more. refuses: it may allow less, so that a call for which
+	// the expression is false evades the policy.
 	grants, refuses bool
 }
 
@@ -14,8 +14,8 @@ func (s sense) not() sense { return sense{grants: s.refuses, refuses: s.grants} 
 
 var eitherSense = sense{grants: true, refuses: true}
 
-// walkSenses visits the expressions of a policy's conditions, parents first,
-// each with its sense: in a forbid's when the opposite of the one in its unless.
+// walkSenses visits the expressions of a policy's conditions, parents first, each with its
+// sense. The sense in a forbid's when is the opposite of that in its unless.
 func walkSenses(p *expr.Policy, visit func(*expr.Tree, sense)) {
 	for _, cond := range p.Conditions() {
 		grants := p.Permits() == cond.When

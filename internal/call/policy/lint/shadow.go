@@ -10,9 +10,8 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// checkShadows finds policies that another policy leaves without effect: one
-// of the same effect that holds whenever it holds, or a forbid that does so
-// over a permit.
+// checkShadows finds policies without effect because of another policy: one of the same effect
+// that holds whenever they hold, or a forbid that does so over a permit.
 func checkShadows(view policy.View) []finding.Finding {
 	search := newShadows(view)
 	var findings []finding.Finding
@@ -30,20 +29,20 @@ func checkShadows(view policy.View) []finding.Finding {
 	return findings
 }
 
-// shadows finds the policies that cover others. To cover another, all conjuncts of
-// a policy have to be among the other's. So each is filed under its scope and the
-// conjunct that the fewest policies have, and looked for under each conjunct of the
-// other: the work grows with the number of policies and not with its square.
+// shadows finds the policies that cover others. A policy covers another if all its conjuncts
+// are among the other's. Each policy is therefore indexed under its scope and its rarest
+// conjunct, and looked up under each conjunct of the other: the work grows with the number of
+// policies instead of its square.
 type shadows struct {
 	view  policy.View
 	order map[*expr.Policy]int
 	parts map[*expr.Policy][]conjunct
 	filed map[shadowKey][]*expr.Policy
-	// compared counts the pairs that were looked at.
+	// compared counts the compared pairs.
 	compared int
 }
 
-// shadowKey is where a policy is filed; part is "" for one without conditions.
+// shadowKey is the index key of a policy; part is "" for a policy without conditions.
 type shadowKey struct {
 	scope, part string
 	permits     bool
@@ -81,7 +80,7 @@ func scopeText(principal types.EntityUID, action expr.ScopeNode, resource types.
 	return principal.String() + "|" + key + "|" + resource.String()
 }
 
-// of looks for a policy that covers p, under every scope that contains p's.
+// of returns a policy that covers p, searched under every scope that contains p's.
 func (s *shadows) of(p *expr.Policy) *expr.Policy {
 	principals, actions, resources := widerEntities(s.view, p.AST.Principal), widerActions(s.view, p.AST.Action), widerEntities(s.view, p.AST.Resource)
 	for _, principal := range principals {
@@ -96,7 +95,7 @@ func (s *shadows) of(p *expr.Policy) *expr.Policy {
 	return nil
 }
 
-// under looks for a policy that covers p under one scope.
+// under returns a policy under one scope that covers p.
 func (s *shadows) under(scope string, p *expr.Policy) *expr.Policy {
 	parts := []string{""}
 	for _, c := range s.parts[p] {
@@ -119,7 +118,7 @@ func (s *shadows) under(scope string, p *expr.Policy) *expr.Policy {
 	return nil
 }
 
-// widerEntities lists the scope keys that contain a scope's.
+// widerEntities lists the scope keys that contain a scope's key.
 func widerEntities(view policy.View, scope expr.ScopeNode) []string {
 	out := []string{expr.AnyEntity.String()}
 	add := func(uid types.EntityUID) {
@@ -158,9 +157,9 @@ func widerActions(view policy.View, scope expr.ScopeNode) []string {
 	return out
 }
 
-// covers reports whether a holds whenever b holds and leaves it without
-// effect. The scopes are known to fit by their keys; equal keys of different
-// operators (== and in, is and is in) are told apart here.
+// covers reports whether a holds whenever b holds and leaves it without effect. The scopes
+// match by their keys; equal keys of different operators (== and in, is and is in) are
+// distinguished here.
 func (s *shadows) covers(a, b *expr.Policy) bool {
 	if a == b || a.Permits() && !b.Permits() {
 		return false
@@ -178,13 +177,12 @@ func (s *shadows) covers(a, b *expr.Policy) bool {
 			return false
 		}
 	}
-	// Of two policies that say the same, only the later has no effect.
+	// Of two equivalent policies, only the later has no effect.
 	same := a.Permits() == b.Permits() && len(s.parts[a]) == len(theirs)
 	return !same || s.order[a] < s.order[b]
 }
 
-// scopeWider rules out an == or "is in" that stands under a key as wide as
-// the other's "in".
+// scopeWider excludes an == or "is in" whose key is as wide as the other's "in".
 func scopeWider(a, b expr.ScopeNode) bool {
 	switch a := a.(type) {
 	case expr.ScopeEq:
@@ -203,7 +201,7 @@ func scopeWider(a, b expr.ScopeNode) bool {
 type conjunct struct {
 	when bool
 	node expr.Node
-	// text is the same for those that are the same, and may be for others.
+	// text is equal for equal conjuncts, and may be equal for others.
 	text string
 }
 

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/call/policy/policytest"
 )
 
-// TestShadowsAreFoundInLinearWork: pairs that are looked at grow with the number of
+// TestShadowedPoliciesAreFoundInLinearTime: pairs that are looked at grow with the number of
 // policies, and not with its square. The control has as many policies that say the
 // same, each of which is found all the same.
-func TestShadowsAreFoundInLinearWork(t *testing.T) {
+func TestShadowedPoliciesAreFoundInLinearTime(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	distinct, same := &strings.Builder{}, &strings.Builder{}

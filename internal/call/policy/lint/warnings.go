@@ -1,7 +1,7 @@
-// Package lint warns of policies that load and do not do what they seem to: that
-// can err, that another spelling of a path escapes, that another policy leaves
-// without effect. It reads a policy.View. What has to keep a set from loading is
-// not here: package policy finds that itself.
+// Package lint warns of policies that load but do not have the apparent effect: policies that
+// can fail at run time, that another spelling of a path evades, or that another policy leaves
+// without effect. It reads a policy.View. Errors that prevent loading are found by package
+// policy.
 package lint
 
 import (
@@ -14,10 +14,10 @@ import (
 // the order of the sources.
 func Check(cfg policy.Config) []finding.Finding { return Add(policy.Examine(cfg)) }
 
-// Set returns the warnings about a set that loaded.
+// Set returns the warnings about a loaded set.
 func Set(s *policy.Set) []finding.Finding { return Add(s.View(), s.Findings()) }
 
-// Add adds warnings to what was found so far, in the order of the sources.
+// Add adds warnings to earlier findings, in the order of the sources.
 func Add(view policy.View, found []finding.Finding) []finding.Finding {
 	found = append(found, warningsOf(view, found)...)
 	order := map[string]int{}
@@ -28,8 +28,7 @@ func Add(view policy.View, found []finding.Finding) []finding.Finding {
 	return found
 }
 
-// warningsOf looks at policies of which nothing is wrong so far: a first
-// mistake would only be named twice.
+// warningsOf checks only policies without findings: a first mistake would be reported twice.
 func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 	wrong := map[string]bool{}
 	for _, f := range found {
@@ -56,8 +55,8 @@ func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 	return out
 }
 
-// checkRisks finds what can fail at run time although it validates. A policy
-// that errs denies every call that it is considered for.
+// checkRisks finds expressions that can fail at run time although they validate. A policy that
+// fails denies every call for which it is evaluated.
 func checkRisks(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	for _, cond := range p.Conditions() {

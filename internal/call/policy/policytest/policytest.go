@@ -1,6 +1,5 @@
-// Package policytest builds real policy sets for the tests of other rooms: a
-// few tools and members, the embedded default policies, and whatever the test
-// adds.
+// Package policytest builds real policy sets for the tests of other packages: a few tools and
+// members, the embedded default policies, and the test's additions.
 package policytest
 
 import (
@@ -14,9 +13,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// The tools of every set made here.
+// The tools of every set in this package.
 var (
-	// Read is not sensitive: it runs with no human.
+	// Read is not sensitive: it runs without an approval.
 	Read = tool.Descriptor{
 		Name: "fs.read", Title: "Read a file", Executor: tool.Builtin, ReadOnly: true,
 		Capabilities: []tool.Capability{tool.FilesystemRead},
@@ -40,14 +39,14 @@ var (
 	}
 )
 
-// The members of every set made here.
+// The members of every set in this package.
 var (
 	Alice = access.User("alice") // owner
 	Bob   = access.User("bob")   // operator, only with Options.TwoUsers
 	Agent = access.Agent("coder")
 )
 
-// Now is the time that requests of this package carry.
+// Now is the time of requests in this package.
 var Now = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
 // Options changes a set. The zero value is one user, alice, owner, with one
@@ -57,16 +56,16 @@ type Options struct {
 	Policies string
 	// TwoUsers adds bob, who is an operator.
 	TwoUsers bool
-	// Members and Tools are added to the usual ones.
+	// Members and Tools are added to the default ones.
 	Members []access.Member
 	Tools   []tool.Descriptor
-	// Provenance is who made whom; nil means that nobody did.
+	// Provenance records who created whom; nil means an empty history.
 	Provenance provenance.History
-	// Roles are declared beside the built-in ones.
+	// Roles are declared in addition to the built-in ones.
 	Roles      []access.Role
 	Workspaces []string
 	Snapshot   policy.Snapshot
-	// Surfaces and NoPresence are those of policy.Config.
+	// Surfaces and NoPresence are fields of policy.Config.
 	Surfaces   []access.Surface
 	NoPresence bool
 }
@@ -81,13 +80,13 @@ func Config(o Options) policy.Config {
 		members = append(members, access.Member{Principal: Bob, Roles: []access.Role{access.RoleOperator}, CreatedAt: Now})
 	}
 	cfg := policy.Config{
-		Tools:      append([]tool.Descriptor{Read, Run, Fetch}, o.Tools...),
-		Members:    append(members, o.Members...),
-		Hands:      o.Provenance.Hands(),
-		Roles:      o.Roles,
-		Workspaces: append([]string{"default"}, o.Workspaces...),
-		Snapshot:   o.Snapshot,
-		Surfaces:   o.Surfaces, NoPresence: o.NoPresence,
+		Tools:       append([]tool.Descriptor{Read, Run, Fetch}, o.Tools...),
+		Members:     append(members, o.Members...),
+		Controllers: o.Provenance.Controllers(),
+		Roles:       o.Roles,
+		Workspaces:  append([]string{"default"}, o.Workspaces...),
+		Snapshot:    o.Snapshot,
+		Surfaces:    o.Surfaces, NoPresence: o.NoPresence,
 	}
 	if cfg.Snapshot.MaxCallsPerRun == 0 {
 		cfg.Snapshot.MaxCallsPerRun = 200
@@ -127,7 +126,7 @@ func Request(name, args string) policy.Request {
 	}
 }
 
-// Vote is a yes of a user with the given roles, on the CLI, just before Now.
+// Vote is an approving vote of a user with the given roles, on the CLI, just before Now.
 func Vote(user access.Principal, roles ...access.Role) policy.Vote {
 	return policy.Vote{User: user, Roles: roles, Surface: access.SurfaceCLI, Paired: true, At: Now}
 }
@@ -137,8 +136,8 @@ func Approval(votes ...policy.Vote) policy.Approval {
 	return policy.Approval{Votes: votes, Now: Now}
 }
 
-// ManyMembers are the options of a set with four users: alice, bob and two of role security, carol and
-// dave.
+// ManyMembers are the options of a set with four users: alice, bob and two of role security,
+// carol and dave.
 func ManyMembers(policies string) Options {
 	security := []access.Role{access.RoleOperator, "security"}
 	return Options{

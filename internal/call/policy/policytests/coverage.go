@@ -8,21 +8,20 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// Coverage is what tests covered of one policy.
+// Coverage is the test coverage of one policy.
 type Coverage struct {
 	PolicyID string
 	File     string
 	Line     int
-	// Applied counts the cases that its scope and its conditions matched, and
-	// Determined those whose verdict rests on it, or which it kept a grant from
-	// covering.
+	// Applied counts the cases that its scope and conditions matched, and Determined the cases
+	// whose verdict it determined, or for which it made a grant insufficient.
 	Applied    int
 	Determined int
 	Conditions []ConditionCoverage
 }
 
-// ConditionCoverage is what tests covered of one conjunct: in how many cases it
-// was true, and in how many false.
+// ConditionCoverage is the test coverage of one conjunct: the number of cases in which it was
+// true, and in which it was false.
 type ConditionCoverage struct {
 	Text     string
 	Line     int
@@ -31,9 +30,9 @@ type ConditionCoverage struct {
 	WasFalse int
 }
 
-// CoveredPercent is how much of the policies was covered, from 0 to 100,
-// rounded down: each policy counts once for having determined a verdict, and
-// each of its conjuncts twice, for having been true and for having been false.
+// CoveredPercent is the covered share of the policies, from 0 to 100, rounded down: each policy
+// counts once for having determined a verdict, and each of its conjuncts twice, for having been
+// true and for having been false.
 func CoveredPercent(list []Coverage) int {
 	all, covered := 0, 0
 	count := func(cases int) {
@@ -55,11 +54,11 @@ func CoveredPercent(list []Coverage) int {
 	return 100 * covered / all
 }
 
-// coverage counts over the cases of one run. The embedded defaults are not
-// counted: they are tested where they are made.
+// coverage counts over the cases of one run. Embedded defaults are not counted: they have their
+// own tests.
 type coverage struct {
 	policies []Coverage
-	// place is where a policy stands in policies.
+	// place is the index of a policy in policies.
 	place map[string]int
 }
 
@@ -76,14 +75,14 @@ func newCoverage(v policy.View) *coverage {
 }
 
 // add counts one case.
-func (c *coverage) add(v policy.Verdict, shown []explain.Policy) {
+func (c *coverage) add(v policy.Verdict, policies []explain.Policy) {
 	rests := determiningIDs(v)
 	if gate := v.SkillGate(); gate != nil {
 		for _, d := range gate.Determining {
 			rests = append(rests, d.ID)
 		}
 	}
-	for _, p := range shown {
+	for _, p := range policies {
 		i, ok := c.place[p.ID]
 		if !ok {
 			continue
@@ -96,7 +95,7 @@ func (c *coverage) add(v policy.Verdict, shown []explain.Policy) {
 		if slices.Contains(rests, p.ID) || applied && p.Effect == expr.EffectWord(false) {
 			at.Determined++
 		}
-		// An explanation can go on with what the gateway requires of the policy.
+		// An explanation may have additional conditions that the gateway requires.
 		for n := range at.Conditions {
 			at.Conditions[n].count(p.Conjuncts[n].Outcome)
 		}
@@ -114,8 +113,7 @@ func (c *ConditionCoverage) count(outcome string) {
 
 func (c *coverage) list() []Coverage { return c.policies }
 
-// conjunctPlaces lists the conjuncts of a policy's conditions, as an
-// explanation does.
+// conjunctPlaces lists the conjuncts of a policy's conditions in the order of an explanation.
 func conjunctPlaces(c *expr.Policy) []ConditionCoverage {
 	var out []ConditionCoverage
 	for _, cond := range c.Conditions() {

@@ -16,15 +16,16 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Every recipe of docs/policy.md loads, and every code of a finding is there.
+// TestDocs: every recipe of the documents loads, and every code of a finding is described.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../../../docs/policy.md"))(t)
 	var recipes []string
-	for _, m := range regexp.MustCompile("(?s)```cedar\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		recipes = append(recipes, m[1])
+	for _, name := range []string{"../../../../docs/policy-recipes.md", "../../../../docs/policy-recipes-tested.md"} {
+		for _, m := range regexp.MustCompile("(?s)```cedar\n(.*?)```").FindAllStringSubmatch(document(t, name), -1) {
+			recipes = append(recipes, m[1])
+		}
 	}
-	if len(recipes) < 5 {
+	if len(recipes) < 24 {
 		t.Fatalf("found %d recipes", len(recipes))
 	}
 	o := policytest.ManyMembers(strings.Join(recipes, "\n"))
@@ -34,24 +35,24 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s", f)
 		}
 	}
+	text := document(t, "../../../../docs/policy-testing.md")
 	for _, code := range []string{
 		finding.CodeSyntax, finding.CodeTooLarge, finding.CodeAnnotation, finding.CodeDuplicateID, finding.CodeUnknownName,
 		finding.CodeUnknownEntity, finding.CodeUnknownValue, finding.CodeType, finding.CodeUnguarded, finding.CodeNeverApplies, finding.CodeShadowed,
 		finding.CodePermitsAll, finding.CodeWaives, finding.CodeHostNetwork, finding.CodeMayError, finding.CodePathSpelling, finding.CodeCommandLine, finding.CodeShellLeftOut, finding.CodeNotMonotone, finding.CodeOpaque,
 		finding.CodeSensitiveTools, finding.CodeConfig, finding.CodeSample, finding.CodeTestFile, finding.CodeTest,
 	} {
-		if !strings.Contains(string(text), "`"+code+"`") {
-			t.Errorf("docs/policy.md does not have the code %s", code)
+		if !strings.Contains(text, "`"+code+"`") {
+			t.Errorf("docs/policy-testing.md does not have the code %s", code)
 		}
 	}
 }
 
-// The test file of docs/policy.md passes, and not without the policy that it is
-// about.
+// TestDocsTestFile: the test file of docs/policy-testing.md passes with the policy that it tests,
+// and fails without it.
 func TestDocsTestFile(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../../../docs/policy.md"))(t)
-	_, tests, found := strings.Cut(string(text), "\n## Tests\n")
+	_, tests, found := strings.Cut(document(t, "../../../../docs/policy-testing.md"), "\n## Tests\n")
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(tests)
 	if !found || m == nil {
 		t.Fatal("there is no test file")
@@ -65,15 +66,13 @@ func TestDocsTestFile(t *testing.T) {
 	}
 }
 
-// Each recipe of docs/policy.md that has tests passes them, and not without its
-// policies.
+// TestDocsRecipesWithTests: each recipe of docs/policy-recipes-tested.md passes its tests, which
+// fail without its policies.
 func TestDocsRecipesWithTests(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../../../docs/policy.md"))(t)
-	_, section, _ := strings.Cut(string(text), "\n### Recipes with their tests\n")
-	section, _, found := strings.Cut(section, "\n### ")
-	recipes := regexp.MustCompile("(?s)```cedar\n(.*?)```\n+```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !found || len(recipes) != 7 {
+	text := document(t, "../../../../docs/policy-recipes-tested.md")
+	recipes := regexp.MustCompile("(?s)```cedar\n(.*?)```\n+```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(recipes) != 7 {
 		t.Fatalf("found %d recipes", len(recipes))
 	}
 	for _, m := range recipes {
@@ -92,6 +91,12 @@ func TestDocsRecipesWithTests(t *testing.T) {
 			t.Errorf("the tests pass without\n%s", m[1])
 		}
 	}
+}
+
+// document returns the text of a file.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	return string(must.Get(os.ReadFile(name))(t))
 }
 
 // withBuiltinTools is a configuration with the daemon's own tools, from the copy

@@ -17,9 +17,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// CallerFor is a principal as it would come in from a paired device on the
-// command line, with the roles and the owner that the set knows. One that is
-// no member has neither.
+// CallerFor returns a principal as a caller from a paired device on the command line, with the
+// roles and the owner in the set. A principal that is not a member has neither.
 func CallerFor(s *policy.Set, p access.Principal) access.Caller {
 	m, _ := s.View().Config().Member(p)
 	return access.Caller{
@@ -28,14 +27,13 @@ func CallerFor(s *policy.Set, p access.Principal) access.Caller {
 	}
 }
 
-// VoteFor completes a described vote: without roles it has all that the user
-// holds, without a surface it is of the command line. A vote of somebody who is
-// no user would never count, so that it is an error.
+// VoteFor completes a described vote: roles default to all roles of the user, the surface to
+// the command line. A vote of an unknown user would never count and is an error.
 func VoteFor(s *policy.Set, v policy.Vote, at time.Time) (policy.Vote, error) {
 	m, known := s.View().Config().Member(v.User)
 	if !known || v.User.Kind != access.KindUser {
-		return v, reason.Errorf(reason.InvalidInput, "a vote of %s: there is no such user", v.User).
-			WithRemedy("`palyra members list` shows the members.")
+		return v, reason.Errorf(reason.InvalidInput, "a vote of %s: the user does not exist", v.User).
+			WithRemedy("List members with `palyra members list`.")
 	}
 	if len(v.Roles) == 0 {
 		v.Roles = slices.Clone(m.Roles)
@@ -49,15 +47,15 @@ func VoteFor(s *policy.Set, v policy.Vote, at time.Time) (policy.Vote, error) {
 		v.Surface = access.SurfaceCLI
 	}
 	if !slices.Contains(policy.FactNamed("surface").Values, string(v.Surface)) {
-		return v, reason.Errorf(reason.InvalidInput, "a vote on %q: there is no such surface", v.Surface)
+		return v, reason.Errorf(reason.InvalidInput, "a vote on %q: unknown surface", v.Surface)
 	}
 	v.At = at
 	return v, nil
 }
 
-// ReplaceFacts puts described facts in the place of those of a request. text is
-// a JSON object of context attributes, such as {"exec": {"basename": "git"}};
-// what it does not name stays, and null takes an optional one away.
+// ReplaceFacts replaces facts of a request by described ones. text is a JSON object of context
+// attributes, such as {"exec": {"basename": "git"}}; other facts stay, and null removes an
+// optional fact.
 func ReplaceFacts(r *policy.Request, text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -68,24 +66,23 @@ func ReplaceFacts(r *policy.Request, text []byte) error {
 	}
 	was := r.Facts
 	if r.Commit != nil {
-		changes := *r.Commit // that of the request that was copied stays as it is
+		changes := *r.Commit // the original request stays unchanged
 		r.Commit, r.Facts.Workspace = &changes, changes.Workspace
 	}
 	if err := replaceIn(r, "", text); err != nil {
 		return reason.Errorf(reason.InvalidInput, "facts: %s", strings.TrimPrefix(err.Error(), "json: ")).
-			WithRemedy("Name facts as policies do, without \"context.\": exec, host, path, session, ... (docs/policy.md).")
+			WithRemedy("Name facts as policies do, without \"context.\": exec, host, path, session, ... (docs/reference/facts.md).")
 	}
 	if r.Commit != nil {
 		r.Commit.Workspace = r.Facts.Workspace
 	}
 	if r.Facts.Path != was.Path && slices.Equal(r.Facts.Paths, was.Paths) {
-		r.Facts.Paths = nil // the one path takes the place of the many
+		r.Facts.Paths = nil // the single path replaces the list
 	}
 	return foldGiven(r, was)
 }
 
-// replaceIn puts the members of a JSON object in the place of the facts of a
-// record, "" for the context.
+// replaceIn replaces facts of a record ("" for the context) by the members of a JSON object.
 func replaceIn(r *policy.Request, record string, text []byte) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil {
@@ -108,7 +105,7 @@ func replaceIn(r *policy.Request, record string, text []byte) error {
 }
 
 func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
-	if name == "paths" { // no attribute: a call that changes several files is evaluated for each
+	if name == "paths" { // not an attribute: a call that changes several files is evaluated for each
 		r.Facts.Paths = nil
 		return json.Unmarshal(text, &r.Facts.Paths)
 	}
@@ -140,7 +137,7 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 	at := fact.At(r)
 	list := reflect.ValueOf(at).Elem()
 	if list.Kind() == reflect.Slice {
-		list.SetZero() // no element goes where the copied request has it
+		list.SetZero() // new elements must not overwrite the original request's
 	}
 	if err := json.Unmarshal(text, at); err != nil {
 		return err
@@ -151,8 +148,8 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 	return nil
 }
 
-// foldGiven lets the folded path follow from the path, unless both stay as they
-// were. A call can have no other.
+// foldGiven derives the folded path from the path, unless both are unchanged. A real call
+// cannot have another one.
 func foldGiven(r *policy.Request, was tool.Facts) error {
 	g := &r.Facts
 	if g.Path == was.Path && g.PathFolded == was.PathFolded {

@@ -1,6 +1,6 @@
-// Package policytests runs the tests that operators write for their policies, and
-// measures what they cover. A call that somebody describes, for a test or to see
-// what would be said of it, gets its facts, its caller and its votes here.
+// Package policytests runs the policy tests of operators and measures their coverage. It also
+// completes the facts, the caller and the votes of described calls, for tests and for
+// simulations.
 package policytests
 
 import (
@@ -20,36 +20,36 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Bounds of one run of tests, whose files come from whoever may test policies.
+// Bounds of one run of tests, whose files come from every user who may test policies.
 const (
 	maxTestCases = 10_000
-	// maxTestSets is how many sets with members of their own are kept at a time.
+	// maxTestSets bounds the cached sets with their own members.
 	maxTestSets = 32
-	// maxTestsExplained is how many of the cases that failed say what to change:
-	// the search for that takes far longer than the case.
+	// maxTestsExplained bounds the failed cases with proposed changes: the search for these
+	// takes far longer than the case.
 	maxTestsExplained = 100
 )
 
-// Result is how one case ended.
+// Result is the result of one case.
 type Result struct {
 	File string
-	// Line is where the case begins, from 1.
+	// Line is the line of the case, from 1.
 	Line   int
 	Name   string
 	Passed bool
-	// Message says what was expected, what came out and why; "" when passed.
+	// Message describes the expectation, the result and the reason; "" if passed.
 	Message string
 	// Verdict is allow, ask or deny.
 	Verdict     string
 	Determining []string
 }
 
-// Report is what a run of tests found.
+// Report is the result of a run of tests.
 type Report struct {
 	Results  []Result
 	Coverage []Coverage
-	// Findings are what is wrong with the sources or the tests; with one of
-	// severity error nothing was run.
+	// Findings are errors and warnings in the sources or the tests; with an error, no case was
+	// run.
 	Findings []finding.Finding
 }
 
@@ -64,8 +64,8 @@ func (r Report) Failed() int {
 	return n
 }
 
-// Failures are the findings of a report that keep a set from loading: errors,
-// and one for each case that failed.
+// Failures returns the findings of a report that prevent a set from loading: errors, and one
+// for each failed case.
 func (r Report) Failures() []finding.Finding {
 	var out []finding.Finding
 	for _, f := range r.Findings {
@@ -84,8 +84,8 @@ func (r Report) Failures() []finding.Finding {
 	return out
 }
 
-// Run runs the cases of test files against the set that cfg makes, and
-// measures what they cover of its sources. Its error is that of ctx.
+// Run runs the cases of test files against the set of cfg, and measures their coverage of its
+// sources. It returns the error of ctx.
 func Run(ctx context.Context, cfg policy.Config, files []policy.Source) (Report, error) {
 	set, findings := policy.Examine(cfg)
 	cases, found := parseTests(files)
@@ -104,17 +104,17 @@ func Run(ctx context.Context, cfg policy.Config, files []policy.Source) (Report,
 	return report, nil
 }
 
-// describedGrant is the id of the grant that a case describes.
+// describedGrant is the id of the grant in a case.
 const describedGrant = "described"
 
 // testRun is one run of tests.
 type testRun struct {
 	cfg policy.Config
-	// sets are by the members that they were built with.
+	// sets are cached by their declared members.
 	sets     map[string]*policy.Set
 	schemas  map[string]*tool.Schema
 	coverage *coverage
-	// explained counts the cases that say what to change.
+	// explained counts the cases with proposed changes.
 	explained int
 }
 
@@ -141,7 +141,7 @@ func (t *testRun) one(c testCase) Result {
 	return result
 }
 
-// prepare makes the set and the request of a case.
+// prepare builds the set and the request of a case.
 func (t *testRun) prepare(c testCase) (*policy.Set, policy.Request, []policy.Vote, error) {
 	set, err := t.setFor(c)
 	if err != nil {
@@ -169,8 +169,8 @@ func (t *testRun) prepare(c testCase) (*policy.Set, policy.Request, []policy.Vot
 	return set, r, votes, nil
 }
 
-// complete adds what the definition of the tool says. A tool that is not known
-// policy denies as UNKNOWN_TOOL.
+// complete adds the data of the tool's definition. Policy denies an unknown tool as
+// UNKNOWN_TOOL.
 func (t *testRun) complete(r *policy.Request) (d tool.Descriptor, known bool) {
 	i := slices.IndexFunc(t.cfg.Tools, func(d tool.Descriptor) bool { return d.Name == r.Tool })
 	if i < 0 {
@@ -181,7 +181,7 @@ func (t *testRun) complete(r *policy.Request) (d tool.Descriptor, known bool) {
 	return d, true
 }
 
-// checkArgs checks the arguments as a real call's are.
+// checkArgs checks the arguments as for a real call.
 func (t *testRun) checkArgs(r *policy.Request, d tool.Descriptor) error {
 	schema := t.schemas[d.Name]
 	if schema == nil {
@@ -205,7 +205,7 @@ func (t *testRun) setFor(c testCase) (*policy.Set, error) {
 	if c.call.roles != nil {
 		i := slices.IndexFunc(members, func(m access.Member) bool { return m.Principal == c.call.principal })
 		if i < 0 {
-			return nil, reason.Errorf(reason.InvalidInput, "roles are given for %s, who is no member", c.call.principal)
+			return nil, reason.Errorf(reason.InvalidInput, "roles are given for %s, which is not a member", c.call.principal)
 		}
 		members = slices.Clone(members)
 		members[i].Roles = c.call.roles
@@ -238,18 +238,18 @@ func determiningIDs(v policy.Verdict) []string {
 	return ids
 }
 
-// expectation is what a case wants; what is empty may be anything.
+// expectation is the expected result of a case; empty fields match anything.
 type expectation struct {
 	verdict string
 	reason  reason.Code
-	// exact are all determining policies, nil when only includes counts.
+	// exact are all determining policies, nil if only includes counts.
 	exact    []string
 	includes []string
-	// missing is a part of what the approval lacks.
+	// missing is a part of the expected Missing text.
 	missing string
 }
 
-// differs says in what a verdict is not as expected, "" when it is.
+// differs describes the difference of a verdict from the expectation, or returns "".
 func (e expectation) differs(v policy.Verdict) string {
 	var wrong []string
 	differ := func(what, want, got string) {
@@ -291,7 +291,7 @@ type testCase struct {
 	file string
 	line int
 	name string
-	// members are those that the file declares, nil for the running ones.
+	// members are the members that the file declares, nil for the running ones.
 	members []access.Member
 	call    testCall
 	expect  expectation
@@ -300,7 +300,7 @@ type testCase struct {
 // testCall is the call of a case.
 type testCall struct {
 	principal access.Principal
-	// roles take the place of the principal's, unless nil.
+	// roles replace the principal's roles, unless nil.
 	roles   []access.Role
 	tool    string
 	args    []byte
@@ -308,7 +308,7 @@ type testCall struct {
 	session string
 	channel string
 	votes   []policy.Vote
-	// standing says that the votes stand in a grant.
+	// standing is true if the votes belong to a grant.
 	standing bool
 	at       time.Time
 }

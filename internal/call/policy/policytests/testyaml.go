@@ -25,8 +25,8 @@ const (
 	maxYAMLColumn  = 256
 )
 
-// The layout of a test file (docs/policy.md). Values that need a look at more
-// than their type are read as texts.
+// The layout of a test file (docs/policy-testing.md). Values that need more validation than their type
+// are read as texts.
 type (
 	testFile struct {
 		Members   map[string]testMember `yaml:"members"`
@@ -73,16 +73,16 @@ type (
 	}
 )
 
-// SetPlace notes where the entry stands.
+// SetPlace stores the position of the entry.
 func (e *testEntry) SetPlace(line, column int) { e.line, e.column = line, column }
 
-// Check reads test files and returns what is wrong with them. It runs nothing.
+// Check reads test files and returns their errors. It runs nothing.
 func Check(files []policy.Source) []finding.Finding {
 	_, findings := parseTests(files)
 	return findings
 }
 
-// parseTests reads test files. An unknown key is an error, with its place.
+// parseTests reads test files. An unknown key is an error with its position.
 func parseTests(files []policy.Source) (cases []testCase, findings []finding.Finding) {
 	for _, f := range files {
 		src := testText{expr.NewSourceText(f.Name, f.Text)}
@@ -96,7 +96,7 @@ func parseTests(files []policy.Source) (cases []testCase, findings []finding.Fin
 	}
 	if len(cases) > maxTestCases {
 		findings = append(findings, finding.Finding{Severity: finding.SeverityError, Code: finding.CodeConfig,
-			Message: fmt.Sprintf("there are %d test cases; the limit is %d", len(cases), maxTestCases)})
+			Message: fmt.Sprintf("the files have %d test cases; the limit is %d", len(cases), maxTestCases)})
 	}
 	return cases, findings
 }
@@ -104,8 +104,8 @@ func parseTests(files []policy.Source) (cases []testCase, findings []finding.Fin
 // testText is a test file, for findings.
 type testText struct{ *expr.Source }
 
-// testFinding is an error in a test file. What YAML has no place for, such as an
-// entry that is not there, is put at the beginning.
+// testFinding is an error in a test file. An error without a YAML position, such as a missing
+// entry, is reported at the beginning of the file.
 func (s testText) testFinding(line, column int, format string, args ...any) *finding.Finding {
 	f := s.Finding(finding.SeverityError, finding.CodeTestFile, max(line, 1), max(column, 1), format, args...)
 	return &f
@@ -117,7 +117,7 @@ func (s testText) testFile() (file testFile, found *finding.Finding) {
 	}
 	root, err := strictyaml.Parse([]byte(s.Text), strictyaml.Options{Brackets: maxYAMLNesting, Indented: maxYAMLColumn, Plain: true})
 	if errors.Is(err, strictyaml.ErrDocuments) || err == nil && root == nil {
-		return file, s.testFinding(1, 1, "the file has to be one YAML document with a list of tests")
+		return file, s.testFinding(1, 1, "the file must be one YAML document with a list of tests")
 	}
 	if err == nil {
 		err = strictyaml.Decode(root, &file)
@@ -131,7 +131,7 @@ func (s testText) testFile() (file testFile, found *finding.Finding) {
 	return file, nil
 }
 
-// yamlFinding gives an error in the YAML its place.
+// yamlFinding adds the position to a YAML error.
 func (s testText) yamlFinding(err error) *finding.Finding {
 	var known *strictyaml.Error
 	if !errors.As(err, &known) {
@@ -187,14 +187,14 @@ func membersOf(declared map[string]testMember) ([]access.Member, error) {
 			}
 		}
 		if (p.Kind == access.KindAgent) == m.Owner.IsZero() {
-			return nil, fmt.Errorf("members: %s: an agent has an owner, and nobody else has", name)
+			return nil, fmt.Errorf("members: %s: an agent must have an owner, other members must not", name)
 		}
 		list = append(list, m)
 	}
 	return list, nil
 }
 
-// principalNamed reads "kind:name"; a bare name is a user's.
+// principalNamed parses "kind:name"; a name without a kind is the name of a user.
 func principalNamed(text string) (access.Principal, error) {
 	if !strings.Contains(text, ":") {
 		text = string(access.KindUser) + ":" + text
@@ -214,8 +214,7 @@ func rolesOf(names []string) ([]access.Role, error) {
 	return roles, nil
 }
 
-// testTime is when a call of a test is made unless it says otherwise: tests
-// have to give the same result every day.
+// testTime is the default time of a test's call: tests must give the same result every day.
 var testTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
 func (c testEntryCall) read(principal string) (call testCall, err error) {
@@ -223,7 +222,7 @@ func (c testEntryCall) read(principal string) (call testCall, err error) {
 		principal = c.Principal
 	}
 	if principal == "" || c.Tool == "" {
-		return call, errors.New("a call needs a tool, and a principal here or for the file")
+		return call, errors.New("a call needs a tool, and a principal in the call or in the file")
 	}
 	call = testCall{tool: c.Tool, session: c.Session, channel: c.Channel, standing: c.Standing, at: testTime}
 	if call.principal, err = principalNamed(principal); err != nil {
@@ -240,7 +239,7 @@ func (c testEntryCall) read(principal string) (call testCall, err error) {
 	}
 	if c.At != "" {
 		if call.at, err = time.Parse(time.RFC3339, c.At); err != nil {
-			return call, fmt.Errorf("at: %q is no time such as 2026-01-05T12:00:00Z", c.At)
+			return call, fmt.Errorf("at: %q is not a valid time; use a form such as 2026-01-05T12:00:00Z", c.At)
 		}
 	}
 	for _, v := range c.Votes {
@@ -259,7 +258,7 @@ func objectText(what string, value map[string]any) ([]byte, error) {
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("%s: no JSON can be made of it: %w", what, err)
+		return nil, fmt.Errorf("%s: converting it to JSON: %w", what, err)
 	}
 	return text, nil
 }

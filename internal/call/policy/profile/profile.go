@@ -1,4 +1,12 @@
-// Package profile has sets of policies to start from, with their tests.
+// Package profile provides initial sets of policies, with tests.
+//
+// Key files below node_modules, vendor, .venv, site-packages and .cargo/registry are readable,
+// because they are test data of public packages and prompts about them would train users to
+// approve. A .env file is not part of a package and is protected there, too. target and .cargo are
+// excluded only from the rule about hard links: builds copy an application's keys into target, and
+// .cargo has the credentials of its registries. A user who can link a file of the machine into
+// node_modules can have it read; a sandboxed program cannot, because a link does not cross its
+// mounts.
 package profile
 
 import (
@@ -11,10 +19,10 @@ import (
 //go:embed profiles
 var profileFiles embed.FS
 
-// Profile is a set of policies to start from, with its tests.
+// Profile is an initial set of policies, with its tests.
 type Profile struct {
 	Name string
-	// About says in plain words what it is for.
+	// About describes its purpose.
 	About string
 	Files []policy.Source
 }
@@ -24,9 +32,9 @@ func All() []Profile {
 	return []Profile{
 		{"laptop", "A developer alone with an agent: reading is free, writing and the network ask, " +
 			"a few harmless programs run unattended, files that look like secrets or have other names ask.", filesOf("laptop")},
-		{"ci", "A pipeline with nobody to ask: listed tools and programs run unattended in the " +
+		{"ci", "A pipeline without people to ask: listed tools and programs run unattended in the " +
 			"sandbox, everything else is denied at once; files that look like secrets are not read.", filesOf("ci")},
-		{"locked", "A team: two people approve what may destroy something, each time anew; no " +
+		{"locked", "A team: two people approve each call that may destroy something; no " +
 			"grants, no interpreters, only listed hosts; two read files that look like secrets.", filesOf("locked")},
 	}
 }

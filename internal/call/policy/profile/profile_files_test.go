@@ -35,7 +35,7 @@ func profileSet(t *testing.T, tools []tool.Descriptor, name string, change func(
 		}))(t)
 		return set
 	}
-	t.Fatalf("there is no profile %s", name)
+	t.Fatalf("profile %s not found", name)
 	return nil
 }
 

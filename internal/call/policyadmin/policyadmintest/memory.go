@@ -1,5 +1,5 @@
-// Package policyadmintest has a store of policy sets in memory, and the
-// conformance suite of such stores.
+// Package policyadmintest provides an in-memory store of policy sets and the conformance suite
+// of such stores.
 package policyadmintest
 
 import (
@@ -45,7 +45,7 @@ func (m *Memory) update(events []event.Draft, change func(now time.Time)) error 
 	return err
 }
 
-// PutPolicySet keeps a set and its snapshot.
+// PutPolicySet stores a set and its snapshot.
 func (m *Memory) PutPolicySet(_ context.Context, s policyadmin.KeptSet, loaded event.Draft) error {
 	return m.update([]event.Draft{loaded}, func(now time.Time) {
 		if !slices.ContainsFunc(m.versions, func(v policyadmin.KeptVersion) bool { return v.Version == s.Version }) {
@@ -63,7 +63,7 @@ func (m *Memory) PutPolicySet(_ context.Context, s policyadmin.KeptSet, loaded e
 	})
 }
 
-// PolicyVersion finds a version by its digest or the beginning of it.
+// PolicyVersion finds a version by its digest or a prefix of it.
 func (m *Memory) PolicyVersion(_ context.Context, beginning string) (policyadmin.KeptVersion, error) {
 	m.Lock()
 	defer m.Unlock()
@@ -92,12 +92,12 @@ func (m *Memory) PolicyVersions(_ context.Context, before int64, limit int) ([]p
 	return list[:min(limit, len(list))], nil
 }
 
-// ActivatedPolicy is the version that an operator put in force, if any.
+// ActivatedPolicy returns the version that an operator activated, if any.
 func (m *Memory) ActivatedPolicy(ctx context.Context) (policyadmin.KeptVersion, bool, error) {
 	return m.one(ctx, &m.activated)
 }
 
-// LastPolicy is the version that was put in force last, if any was.
+// LastPolicy returns the version that was put in force last, if any.
 func (m *Memory) LastPolicy(ctx context.Context) (policyadmin.KeptVersion, bool, error) {
 	return m.one(ctx, &m.last)
 }
@@ -113,12 +113,12 @@ func (m *Memory) one(ctx context.Context, which *string) (policyadmin.KeptVersio
 	return v, true, err
 }
 
-// ResetPolicy lets the policy directory count again.
+// ResetPolicy makes the policy directory effective again.
 func (m *Memory) ResetPolicy(_ context.Context, reset event.Draft) error {
 	return m.update([]event.Draft{reset}, func(time.Time) { m.activated, m.last = "", "" })
 }
 
-// SnapshotInputs is what the set with a snapshot digest was built from.
+// SnapshotInputs returns the inputs of the set with a snapshot digest.
 func (m *Memory) SnapshotInputs(_ context.Context, digest string) ([]byte, error) {
 	m.Lock()
 	defer m.Unlock()
@@ -129,14 +129,14 @@ func (m *Memory) SnapshotInputs(_ context.Context, digest string) ([]byte, error
 	return s.Inputs, nil
 }
 
-// Ceilings lists what commands set, by name.
+// Ceilings lists the ceilings set by commands, by name.
 func (m *Memory) Ceilings(context.Context) ([]policyadmin.Ceiling, error) {
 	m.Lock()
 	defer m.Unlock()
 	return slices.SortedFunc(maps.Values(m.ceilings), func(a, b policyadmin.Ceiling) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// PutCeiling keeps a ceiling in place of that of the same name.
+// PutCeiling stores a ceiling and replaces one with the same name.
 func (m *Memory) PutCeiling(_ context.Context, c policyadmin.Ceiling, set event.Draft) (policyadmin.Ceiling, error) {
 	err := m.update([]event.Draft{set}, func(now time.Time) {
 		c.At = now
@@ -157,7 +157,7 @@ func (m *Memory) Pins(context.Context) ([]policyadmin.Pin, error) {
 	return list, nil
 }
 
-// PutPins stores pins in place of those of the same tools.
+// PutPins stores pins, and replaces existing pins of the same tools.
 func (m *Memory) PutPins(_ context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
 	return m.update(events, func(now time.Time) {
 		for _, p := range pins {

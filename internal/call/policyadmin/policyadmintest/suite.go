@@ -40,7 +40,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T) Fixture) {
 	}
 }
 
-// Journaled makes a Fixture of a store that keeps a journal.
+// Journaled returns a Fixture for a store with a journal.
 func Journaled(s policyadmin.Store, events func(context.Context, journal.Filter) ([]journal.Event, error), appendTo func(context.Context, event.Draft) error) Fixture {
 	return Fixture{
 		Store: s,
@@ -60,10 +60,10 @@ func draft(code event.Code) event.Draft {
 	return event.Draft{Code: code, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}
 }
 
-// unwritable is an event that no journal takes.
+// unwritable is an event that every journal rejects.
 var unwritable = event.Draft{Code: "PAL-?", Payload: []byte(`no JSON`)}
 
-// Keep keeps a set of a version.
+// Keep stores a set of a version.
 func Keep(t *testing.T, s policyadmin.Store, version, by string, activated bool) policyadmin.KeptSet {
 	t.Helper()
 	snapshot := []byte(`{"version":"` + version + `"}`)
@@ -86,7 +86,7 @@ func WantActivated(t *testing.T, s policyadmin.Store, version string) {
 
 func setComesBack(t *testing.T, s Fixture) {
 	for i := range 3 {
-		p := Keep(t, s, fmt.Sprintf("sha256:v%d", i%2), "user:a", false) // the first comes back
+		p := Keep(t, s, fmt.Sprintf("sha256:v%d", i%2), "user:a", false) // the first version is put in force again
 		if got, err := s.SnapshotInputs(t.Context(), p.SnapshotDigest); err != nil || string(got) != string(p.Inputs) {
 			t.Errorf("inputs of %s: %s, %v", p.Version, got, err)
 		}
@@ -102,8 +102,8 @@ func setComesBack(t *testing.T, s Fixture) {
 	}
 }
 
-// A snapshot that was kept without its inputs gets them when its set comes
-// back, and has none until then.
+// A snapshot stored without its inputs gets them when its set is stored again, and has none
+// until then.
 func inputsOnce(t *testing.T, s Fixture) {
 	p := policyadmin.KeptSet{Version: "sha256:v", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`)}
 	for _, inputs := range []string{"", "{}", "other"} {
@@ -113,7 +113,7 @@ func inputsOnce(t *testing.T, s Fixture) {
 		must.Do(t, s.PutPolicySet(t.Context(), p, draft(event.PolicyLoaded)))
 		want := inputs
 		if inputs == "other" {
-			want = "{}" // what is kept stays
+			want = "{}" // the stored value is unchanged
 		}
 		if got, err := s.SnapshotInputs(t.Context(), "sha256:s"); err != nil || string(got) != want || (got == nil) != (want == "") {
 			t.Errorf("inputs %q, want %q: %v", got, want, err)
@@ -181,7 +181,7 @@ func activations(t *testing.T, s Fixture) {
 	if n := s.Events(t, event.PolicyReset); n != 1 {
 		t.Errorf("%d events", n)
 	}
-	// What cannot be journaled does not happen.
+	// A change whose event cannot be journaled is not made.
 	p := policyadmin.KeptSet{Version: "sha256:d", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`), Activated: true}
 	if err := s.PutPolicySet(t.Context(), p, unwritable); err == nil {
 		t.Error("an event that is no JSON was appended")
@@ -217,7 +217,7 @@ func pins(t *testing.T, s Fixture) {
 	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
 	must.Do(t, put(nil, a))
 	want(a, b)
-	// An event that cannot be appended takes its pins with it.
+	// If an event cannot be appended, its pins are not stored.
 	if err := put([]event.Draft{unwritable}, policyadmin.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}); err == nil {
 		t.Fatal("an event that is no JSON was appended")
 	}

@@ -1,5 +1,5 @@
-// Package verify compares attestations with the events of their calls. Every reader of a journal
-// does it in one way: the CLI for an export, for a gateway and for a state directory.
+// Package verify compares attestations with the events of their calls. Every reader of a
+// journal uses it: the CLI for an export, for a gateway and for a state directory.
 package verify
 
 import (
@@ -19,47 +19,45 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Calls follows the events of calls while an export is read, so that each
-// attestation is held against what was journaled before it. It keeps what is
-// open: calls that have no end, approvals that were not used.
+// Calls tracks the events of calls while an export is read, so that each attestation is
+// compared with the events before it. It holds open items only: calls without an end, and
+// unused approvals.
 type Calls struct {
-	// whole is true when the export begins at the first event: what is missing
-	// then was never there.
+	// whole is true if the export begins at the first event: missing events then never existed.
 	whole     bool
 	open      map[string]*callFacts
 	approvals map[string]*approvalFacts
 	heads     heads
-	// grantsErased is true once it cannot be told any more who used a grant.
+	// grantsErased is true once the users of grants cannot be determined any more.
 	grantsErased bool
 }
 
-// callFacts is what the events say of one call. What is nil was not read, or
-// was erased.
+// callFacts is the state of one call from its events. A nil member was not read, or was erased.
 type callFacts struct {
 	session, run string
 	proposed     *record.Proposed
 	evaluated    *record.Evaluated
-	// edited are the calls that people made of it, by call digest.
+	// edited maps call digests to the edited versions.
 	edited   map[string]editFacts
 	verdicts []stage
 	decided  *decision.Record
 	gated    *record.Gated
-	// seqs are the sequence numbers of these. The approvals are those that the
-	// decision and the ruling used up.
+	// seqs are the sequence numbers of these. The approvals are the ones that the decision and
+	// the ruling consumed.
 	seqs                   map[event.Code]int64
 	decidedWith, gatedWith *approvalFacts
 	grants                 []grantFacts
 	erased                 bool
 }
 
-// stage is a verdict with where it stands.
+// stage is a verdict with its position.
 type stage struct {
 	*record.Evaluated
 	seq int64
 }
 
-// verdict is the last one on the call with a digest, or the last one of all: a call that
-// people edited has verdicts on each call that they made of it.
+// verdict returns the last verdict on the call with a digest, or the last one of all: an edited
+// call has verdicts on each version.
 func (c *callFacts) verdict(digest string) (*record.Evaluated, int64) {
 	for i := len(c.verdicts) - 1; i >= 0; i-- {
 		if v := c.verdicts[i]; v.CallDigest == digest {
@@ -69,7 +67,7 @@ func (c *callFacts) verdict(digest string) (*record.Evaluated, int64) {
 	return c.evaluated, c.seqs[event.Evaluated]
 }
 
-// editFacts is an edit with where it stands.
+// editFacts is an edit with its position.
 type editFacts struct {
 	*record.Edited
 	seq int64
@@ -81,22 +79,22 @@ type grantFacts struct {
 	CallDigest string `json:"call_digest"`
 }
 
-// approvalFacts is what the events say of one approval.
+// approvalFacts is the state of one approval from its events.
 type approvalFacts struct {
 	seq int64
-	// allowed and consumed are the call digests that it was answered and used
-	// for, "" until then.
+	// allowed and consumed are the call digests for which it was granted and consumed, "" until
+	// then.
 	allowed, consumed string
 	lastVote          time.Time
 	erased            bool
 }
 
-// New follows the events after one with a number; 0 for all events of a journal.
+// New tracks the events after the one with a number; 0 for all events of a journal.
 func New(after int64) *Calls {
 	return &Calls{whole: after == 0, open: map[string]*callFacts{}, approvals: map[string]*approvalFacts{}}
 }
 
-// Note takes in one event. Its error is about the event itself.
+// Note processes one event. Its error is about the event itself.
 func (c *Calls) Note(e *journal.Event) error {
 	defer c.heads.push(e.Seq, e.Hash)
 	switch e.Code {
@@ -144,7 +142,7 @@ func (c *Calls) noteStage(call *callFacts, e *journal.Event) error {
 		return nil
 	}
 	if e.Code == event.Evaluated && call.decided != nil {
-		return nil // what comes after the decision is about the changes
+		return nil // evaluations after the decision are about the changes
 	}
 	payload, err := record.Decode(e)
 	if err != nil {
@@ -155,7 +153,7 @@ func (c *Calls) noteStage(call *callFacts, e *journal.Event) error {
 	}
 	switch p := payload.(type) {
 	case *record.Evaluated:
-		if p.Request.Injection == nil { // else it is about a secret of the call
+		if p.Request.Injection == nil { // otherwise it is about a secret of the call
 			call.evaluated, call.seqs[e.Code] = p, e.Seq
 			call.verdicts = append(call.verdicts, stage{p, e.Seq})
 		}
@@ -175,7 +173,7 @@ func (c *Calls) noteStage(call *callFacts, e *journal.Event) error {
 	return nil
 }
 
-// use takes an approval that was used up: it serves one decision.
+// use consumes an approval: it serves one decision.
 func (c *Calls) use(approvalID, grantID string) *approvalFacts {
 	a := c.approvals[approvalID]
 	if a == nil || grantID != "" || a.consumed == "" && !a.erased {
@@ -245,9 +243,9 @@ type contradiction struct {
 	what string
 }
 
-func (d *contradiction) same(field, statement, said string, seq int64, code event.Code) {
-	if d.what == "" && statement != said {
-		d.what = fmt.Sprintf("its %s is %q, event %d (%s) says %q", field, statement, seq, code.Words(), said)
+func (d *contradiction) same(field, statement, recorded string, seq int64, code event.Code) {
+	if d.what == "" && statement != recorded {
+		d.what = fmt.Sprintf("its %s is %q, event %d (%s) says %q", field, statement, seq, code.Words(), recorded)
 	}
 }
 
@@ -257,10 +255,9 @@ func (d *contradiction) unless(ok bool, format string, args ...any) {
 	}
 }
 
-// Check holds a verified statement against the events before it and the one
-// that it is in, and ends the call. It returns the first contradiction, and
-// whether there was anything to compare with: an export that begins later
-// lacks the beginning of some calls.
+// Check compares a verified statement with the events before it and with its own event, and
+// ends the call. It returns the first contradiction, and whether a comparison was possible: an
+// export that begins later lacks the beginning of some calls.
 func (c *Calls) Check(e *journal.Event, p attest.Predicate, a *record.Attested) (why string, compared bool) {
 	call := c.open[e.Subject]
 	delete(c.open, e.Subject)
@@ -282,7 +279,7 @@ func (c *Calls) Check(e *journal.Event, p attest.Predicate, a *record.Attested) 
 	return d.what, true
 }
 
-// report compares with the report in the same event.
+// report compares the statement with the report in the same event.
 func (d *contradiction) report(p attest.Predicate, a *record.Attested, e *journal.Event) {
 	d.same("result.outcome", p.Result.Outcome, string(a.Report.Outcome), e.Seq, e.Code)
 	d.same("result.reason", p.Result.Reason, a.Report.Reason, e.Seq, e.Code)
@@ -301,7 +298,7 @@ func number(n *int) string {
 	return fmt.Sprint(*n)
 }
 
-// stages compares with what was journaled of the stages before.
+// stages compares the statement with the journaled earlier stages.
 func (d *contradiction) stages(c *Calls, call *callFacts, p attest.Predicate) {
 	in := p.Invocation
 	if f := call.proposed; f != nil {
@@ -351,7 +348,7 @@ func (d *contradiction) decided(c *Calls, call *callFacts, p attest.Predicate) {
 	}
 }
 
-// answer proves that the approval or grant was used for exactly this digest.
+// answer verifies that the approval or grant was used for exactly this digest.
 func (d *contradiction) answer(c *Calls, call *callFacts, of, approvalID, grantID, digest string, used *approvalFacts) {
 	switch {
 	case grantID != "":
@@ -367,7 +364,7 @@ func (d *contradiction) answer(c *Calls, call *callFacts, of, approvalID, grantI
 	}
 }
 
-// gated compares what became of the changes with the ruling on them.
+// gated compares the outcome of the changes with the ruling on them.
 func (d *contradiction) gated(c *Calls, call *callFacts, p attest.Predicate) {
 	f, seq := call.gated, call.seqs[event.Gated]
 	if p.Changes == nil {
@@ -388,8 +385,8 @@ func (d *contradiction) gated(c *Calls, call *callFacts, p attest.Predicate) {
 	}
 }
 
-// head compares the place in the journal that the statement follows. A
-// statement, or an event, of an older gateway has none.
+// head compares the journal position that the statement names. Statements and events of older
+// gateways have none.
 func (d *contradiction) head(c *Calls, call *callFacts, p attest.Predicate) {
 	if p.Journal == nil || call.proposed == nil || d.what != "" {
 		return
@@ -411,17 +408,17 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// mostHeads is how many hashes of events are kept for comparison, 32 MiB. A
-// call is proposed within seconds of the head that it states.
+// mostHeads is the number of stored event hashes, 32 MiB. A call is proposed within seconds of
+// the head that it states.
 const mostHeads = 1 << 20
 
-// heads remembers the hashes of the newest events.
+// heads stores the hashes of the newest events.
 type heads struct {
 	first, last int64
 	hashes      [][32]byte
 }
 
-// push takes the next event; the place of one is its number modulo the room.
+// push adds the next event; its index is its number modulo the capacity.
 func (h *heads) push(seq int64, hash [32]byte) {
 	if h.first == 0 {
 		h.first = seq
@@ -434,7 +431,7 @@ func (h *heads) push(seq int64, hash [32]byte) {
 	h.last = seq
 }
 
-// at is the hash of an event, if it is kept.
+// at returns the hash of an event if it is stored.
 func (h *heads) at(seq int64) (hash [32]byte, kept bool) {
 	if h.first == 0 || seq < h.first || seq > h.last || seq <= h.last-mostHeads {
 		return hash, false
@@ -442,8 +439,8 @@ func (h *heads) at(seq int64) (hash [32]byte, kept bool) {
 	return h.hashes[(seq-h.first)%mostHeads], true
 }
 
-// contradicts says why a call that was proposed as an event cannot have seen
-// the journal so, "" when it can.
+// contradicts returns the reason why a call with this proposal event cannot have seen this
+// journal head, or "".
 func (h *heads) contradicts(j *attest.Journal, proposed int64) string {
 	switch {
 	case j == nil:

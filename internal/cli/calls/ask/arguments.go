@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Summary is the input of a call in a list: the command line of a program, as the
-// question had it, and what else is given, as key=value.
+// Summary returns the input of a call for a list: the command line of a program, as displayed for
+// approval, and other members as key=value.
 func Summary(input []byte) string {
 	var members map[string]json.RawMessage
 	var argv []string
@@ -26,7 +26,7 @@ func Summary(input []byte) string {
 	return line
 }
 
-// Arguments is the input of a call as key=value.
+// Arguments returns the input of a call as key=value.
 func Arguments(input []byte) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(input, &members) != nil {
@@ -45,7 +45,7 @@ func joined(members map[string]json.RawMessage) string {
 
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_./:@%+,-]+$`)
 
-// argumentValue leaves the quotes off a string that needs none.
+// argumentValue removes the quotes of a string that does not need them.
 func argumentValue(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil && plainWord.MatchString(text) {

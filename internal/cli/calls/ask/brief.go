@@ -12,55 +12,54 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// terminalLines is the height of a terminal that an ordinary question fits, with
-// the ways to answer it; leastBrief is what the question has of it at least.
+// terminalLines is the height of a terminal that must fit a typical approval with its answers;
+// leastBrief is the minimum height of the approval itself.
 const (
 	terminalLines = 24
 	leastBrief    = 8
 )
 
-// The lines of reasons, where something would change and where nothing does, and
-// of differences; what would change has the rest.
+// The maximum number of lines for reasons, with and without changes, and for differences; changes
+// use the remaining lines.
 const (
 	whyRoom        = 2
 	whyAlone       = 5
 	differenceRoom = 2
 )
 
-// Brief is what a person needs for most answers: who asks and why, what is new
-// about it, and what would change. What does not fit is counted, and a question
-// mark shows everything.
+// Brief returns the information that is needed for most answers: requester, reason, differences and
+// changes. Omitted lines are counted, and a question mark shows everything.
 func Brief(a *client.App, v *palyrav1.Approval) string {
 	prompt := v.GetPrompt()
 	p := &printer.Page{Style: a.ErrStyle()}
 	p.Gap()
 	p.Heading("%s", cmp.Or(prompt.GetTitle(), v.GetSubjectId()))
 	p.Field("asked by", cell(askedBy(v)))
-	p.Field("they say", cell(prompt.GetRequesterReason()))
+	p.Field("reason given", cell(prompt.GetRequesterReason()))
 	p.Field("severity", severity(v)+", "+strings.TrimPrefix(a.Relative(v.GetExpiresAt()), "in ")+" left")
 	p.Field("not shown", cell(strings.Join(prompt.GetRedacted(), " ")))
 	why := whyRoom
 	if prompt.GetDiff() == "" {
 		why = whyAlone
 	}
-	p.Block("why it asks", briefly(whyLines(prompt), why))
+	p.Block("why approval is needed", briefly(whyLines(prompt), why))
 	if !aboutChanges(v) {
 		p.Block("differs from the last allowed call", briefly(differencesInBrief(prompt), differenceRoom))
 	}
-	// Below it stand the answers, the summary, and the line that is typed.
+	// Below are the answers, the summary, and the input line.
 	below := strings.Count(answers(v), "\n") + strings.Count(SummaryLines(v), "\n") + 1
 	room := max(terminalLines-below, leastBrief) - strings.Count(p.String(), "\n") - 1
 	switch {
 	case prompt.GetDiff() != "":
 		p.Diff("change", briefly(strings.Split(strings.TrimSuffix(prompt.GetDiff(), "\n"), "\n"), room))
-	case len(prompt.GetArgv()) == 0: // of a program the command line says it
+	case len(prompt.GetArgv()) == 0: // for a program the command line is sufficient
 		p.Block("arguments", briefly(argumentLines(prompt), room))
 	}
 	return p.String()
 }
 
-// differencesInBrief has a line for each, such as
-// "argv: ["git","push"], was ["git","status"]".
+// differencesInBrief returns one line for each difference, such as "argv: ["git","push"], was
+// ["git","status"]".
 func differencesInBrief(prompt *palyrav1.ApprovalPrompt) []string {
 	var lines []string
 	for _, d := range prompt.GetDiffersFromLast() {
@@ -69,8 +68,7 @@ func differencesInBrief(prompt *palyrav1.ApprovalPrompt) []string {
 	return lines
 }
 
-// argumentLines are the arguments in one line where they fit it, else as indented
-// JSON.
+// argumentLines returns the arguments on one line if they fit, otherwise as indented JSON.
 func argumentLines(prompt *palyrav1.ApprovalPrompt) []string {
 	if text := string(printer.VisibleJSON(argumentsOf(prompt))); len(text) <= printer.PageWidth-2 {
 		return []string{text}
@@ -86,8 +84,7 @@ func severity(v *palyrav1.Approval) string {
 	return cmp.Or(v.GetPrompt().GetSeverity(), v.GetSeverity(), "no severity")
 }
 
-// briefly keeps the first lines, each cut to the width of a page, and says how
-// many it leaves out.
+// briefly keeps the first lines, each cut to the page width, and counts the omitted ones.
 func briefly(lines []string, room int) string {
 	kept := lines
 	if len(lines) > room {
@@ -103,7 +100,7 @@ func briefly(lines []string, room int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// cell cuts a line to what stands beside a label.
+// cell cuts a line to the width next to a label.
 func cell(line string) string {
 	return printer.Clip(printer.VisibleLine(line), printer.PageWidth-printer.LabelWidth)
 }

@@ -74,7 +74,7 @@ func TestQuestionHasNoForgedLines(t *testing.T) {
 			w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
 			r := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
 			w.Want(r, 0)
-			_, below, found := strings.Cut(r.Err, "show all of it\n")
+			_, below, found := strings.Cut(r.Err, "show everything\n")
 			below, _, asked := strings.Cut(below, "\nanswer> ")
 			if !found || !asked {
 				t.Fatalf("there is no question:\n%s", r.Err)
@@ -104,11 +104,11 @@ func TestQuestionSaysWhatAYesCovers(t *testing.T) {
 		{
 			"any arguments", func(v *palyrav1.Approval) *palyrav1.Approval { return v },
 			[]string{"8h00m at most: by this run alone", "by all runs and calls of agent:claude for user:ada", "subject  " + clitest.AnyGit, "tool     any call of process.run", "x3       for 3 more calls"},
-			[]string{"only this very call:"},
+			[]string{"only this exact call:"},
 		},
 		{
 			"an interpreter", clitest.OnlyExactly,
-			[]string{"cover only this very call: python3 runs whatever code it is given"}, []string{"subject", "any call of"},
+			[]string{"cover only this exact call: python3 runs any code that it is given"}, []string{"subject", "any call of"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 )
 
-// GrantUses is how often a grant was used, and of how many times.
+// GrantUses returns how often a grant was used, and its limit.
 func GrantUses(g *palyrav1.Grant) string {
 	if g.GetMostUses() > 0 {
 		return fmt.Sprintf("%d of %d", g.GetUses(), g.GetMostUses())
@@ -16,8 +16,8 @@ func GrantUses(g *palyrav1.Grant) string {
 	return fmt.Sprint(g.GetUses())
 }
 
-// GrantCovers says which calls a grant covers. Those of before have no words of their
-// own.
+// GrantCovers describes the calls that a grant covers. Grants of older releases have no
+// description.
 func GrantCovers(g *palyrav1.Grant) string {
 	if g.GetCovers() != "" {
 		return g.GetCovers()

@@ -19,7 +19,7 @@ import (
 // MaxInput is the API's limit on a tool's input in bytes.
 const MaxInput = 1 << 20
 
-// GivenInput checks how the input of a call was given and reads --input.
+// GivenInput checks the flags and arguments for the input of a call, and reads --input.
 func GivenInput(a *client.App, flag string, members []string) ([]byte, error) {
 	if flag == "-" && a.InTerminal {
 		a.Say("reading the input from the terminal; end it with Ctrl-D")
@@ -33,8 +33,8 @@ func GivenInput(a *client.App, flag string, members []string) ([]byte, error) {
 	return readInput(a, flag)
 }
 
-// readInput reads --input: JSON, @FILE, or - for stdin. What it means is for
-// the gateway to judge; only the size is checked here.
+// readInput reads --input: JSON, @FILE, or - for stdin. Only the size is checked here; the gateway
+// validates the content.
 func readInput(a *client.App, arg string) ([]byte, error) {
 	var data []byte
 	var err error
@@ -61,7 +61,7 @@ func checkSize(input []byte) error {
 	return nil
 }
 
-// checkMembers refuses arguments that are no key=value.
+// checkMembers refuses arguments that are not key=value.
 func checkMembers(members []string) error {
 	for _, m := range members {
 		if key, _, ok := strings.Cut(m, "="); !ok || strings.TrimSuffix(key, ":") == "" {
@@ -71,8 +71,8 @@ func checkMembers(members []string) error {
 	return nil
 }
 
-// inputFrom builds the input from key=value and key:=JSON. The schema of the
-// tool says how a value is read; without one it is a string.
+// inputFrom builds the input from key=value and key:=JSON. The tool's schema determines the type of
+// a value; without one it is a string.
 func inputFrom(members []string, schema map[string]Property) ([]byte, error) {
 	var keys []string
 	values := map[string][]string{}
@@ -116,13 +116,13 @@ func inputFrom(members []string, schema map[string]Property) ([]byte, error) {
 	return input, checkSize(input)
 }
 
-// Property is what a schema says of one member of the input.
+// Property is a schema's description of one member of the input.
 type Property struct {
 	Type  JSONType  `json:"type"`
 	Items *Property `json:"items"`
 }
 
-// JSONType is the type keyword; of several types only "string or not" counts.
+// JSONType is the type keyword; for several types only "string or not" matters.
 type JSONType string
 
 // UnmarshalJSON reads one type or a list of types.
@@ -139,7 +139,7 @@ func (t *JSONType) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(t))
 }
 
-// Read turns the texts given for a member into its JSON value.
+// Read converts the texts of a member to its JSON value.
 func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 	if p.Type == "array" && (len(texts) > 1 || !strings.HasPrefix(strings.TrimSpace(texts[0]), "[")) {
 		items := make([]json.RawMessage, len(texts))
@@ -157,10 +157,10 @@ func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 		return printer.Marshal(items)
 	}
 	if len(texts) > 1 && p.Type == "" {
-		return printer.Marshal(texts) // of what is not known here, the gateway says what is wrong
+		return printer.Marshal(texts) // the gateway reports what is wrong with an unknown member
 	}
 	if len(texts) > 1 {
-		return nil, reason.Errorf(reason.DuplicateKey, "%q is given twice, and is no list", name)
+		return nil, reason.Errorf(reason.DuplicateKey, "%q is specified twice but is not a list", name)
 	}
 	switch p.Type {
 	case "", "string":
@@ -172,7 +172,7 @@ func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 	return json.RawMessage(texts[0]), nil
 }
 
-// schema is what is read of a tool's input schema.
+// schema contains the used parts of a tool's input schema.
 type schema struct {
 	Properties map[string]Property `json:"properties"`
 	Required   []string            `json:"required"`
@@ -180,11 +180,10 @@ type schema struct {
 	takesWorkspace bool
 }
 
-// schemaOf returns a tool's input schema, also that of a hidden tool that the
-// caller may know of. It is empty for a tool that is not listed, and for a caller
-// who may not list tools: then the gateway will say what is wrong. A gateway that
-// cannot be asked is an error, and not a tool without a schema, whose arguments
-// would be read wrongly.
+// schemaOf returns a tool's input schema, also of a hidden tool that the caller may list. It is
+// empty for a tool that is not listed, and for a caller that may not list tools: the gateway then
+// reports the error. An unreachable gateway is an error, because without a schema the arguments
+// would be read incorrectly.
 func schemaOf(ctx context.Context, g *client.Gateway, name string) (schema, error) {
 	reply, err := g.Calls.ListTools(ctx, &palyrav1.ListToolsRequest{})
 	if err != nil {
@@ -207,7 +206,7 @@ func schemaOf(ctx context.Context, g *client.Gateway, name string) (schema, erro
 	return schema{}, nil
 }
 
-// NewKey is an idempotency key that nobody used.
+// NewKey returns a new idempotency key.
 func NewKey() string {
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw) // crypto/rand.Read never fails

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Ledger says what a call could and did reach: a line for each connection, at
-// most so many; 0 means all.
+// Ledger writes the possible and actual connections of a call, one per line, at most the given
+// number; 0 means all.
 func Ledger(p *printer.Page, e tool.Egress, most int) {
 	p.Field("egress", egressWord(e))
 	if len(e.Observed) == 0 && e.Missed == 0 {
@@ -31,11 +31,11 @@ func Ledger(p *printer.Page, e tool.Egress, most int) {
 		p.Item(fmt.Sprintf("and %d more; `palyra attest show` lists all", more))
 	}
 	if e.Missed > 0 {
-		p.Item(fmt.Sprintf("%d were not recorded one by one, and are added up", e.Missed))
+		p.Item(fmt.Sprintf("%d were not recorded individually, only in total", e.Missed))
 	}
 }
 
-// egressWord is the mode and what may be reached in it.
+// egressWord describes the egress mode and its allowed destinations.
 func egressWord(e tool.Egress) string {
 	if len(e.Allowed) > 0 {
 		return e.Mode + ", " + strings.Join(e.Allowed, ", ")
@@ -51,7 +51,7 @@ func connectionRows(list []tool.Connection) [][]string {
 	return rows
 }
 
-// targetOf is the target of a connection, or says how many a sum is of.
+// targetOf returns the target of a connection, or the number of summed connections.
 func targetOf(c tool.Connection) string {
 	target := c.Host
 	if c.Host != "" && c.Port != 0 {
@@ -66,8 +66,7 @@ func targetOf(c tool.Connection) string {
 	return fmt.Sprintf("%d to %s", c.Count, target)
 }
 
-// LedgerOf is the egress of an event that says how a call ended; false for
-// others.
+// LedgerOf returns the egress of a call's final event; false for other events.
 func LedgerOf(e *palyrav1.Event) (tool.Egress, bool) {
 	payload, _ := record.Decode(&journal.Event{Code: event.Code(e.GetCode()), Payload: e.GetPayloadJson()})
 	if p, ok := payload.(*record.Attested); ok {

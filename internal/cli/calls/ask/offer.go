@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// answers are the ways to answer an approval, with what each standing yes would
-// cover in words, so that this is read before it is given.
+// answers lists the possible answers to an approval, with the coverage of each standing approval,
+// so that it is read before it is given.
 func answers(about *palyrav1.Approval) string {
 	p := &printer.Page{}
 	p.Gap()
@@ -26,21 +26,20 @@ func answers(about *palyrav1.Approval) string {
 	if t := offer(about, palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED); t != nil {
 		p.Hang(2, "t 30m      ", "also for a time: "+t.GetBy())
 		if why := about.GetPrompt().GetExactOnly(); why != "" {
-			p.Hang(4, "", "s and t cover only this very call: "+why)
+			p.Hang(4, "", "s and t cover only this exact call: "+why)
 		} else {
-			p.Hang(4, "", "s and t cover this very call again; a word behind them, more:")
+			p.Hang(4, "", "s and t cover this exact call; an additional word covers more:")
 		}
 		for _, one := range wider(about) {
 			p.Hang(4, fmt.Sprintf("%-9s", printer.Enum(one.GetMatch())), one.GetWhat())
 		}
 		p.Hang(4, "x3       ", "for 3 more calls and no others")
 	}
-	p.Line("  d REASON   deny        l  leave it pending        ?  show all of it")
+	p.Line("  d REASON   deny        l  leave it pending        ?  show everything")
 	return p.String()
 }
 
-// offer is the first answer of a scope that is on offer, the narrowest; nil where
-// there is none.
+// offer returns the narrowest offered answer with a scope; nil if none exists.
 func offer(about *palyrav1.Approval, scope palyrav1.ApprovalScope) *palyrav1.ApprovalScopeOffer {
 	for _, one := range about.GetPrompt().GetScopes() {
 		if one.GetScope() == scope {
@@ -50,7 +49,7 @@ func offer(about *palyrav1.Approval, scope palyrav1.ApprovalScope) *palyrav1.App
 	return nil
 }
 
-// wider are the offers for a time that cover more than the very same call.
+// wider returns the timed offers that cover more than the exact call.
 func wider(about *palyrav1.Approval) []*palyrav1.ApprovalScopeOffer {
 	var list []*palyrav1.ApprovalScopeOffer
 	for _, one := range about.GetPrompt().GetScopes() {
@@ -61,10 +60,9 @@ func wider(about *palyrav1.Approval) []*palyrav1.ApprovalScopeOffer {
 	return list
 }
 
-// Covers says what a yes would cover, and for how long: "this call, and after it
-// any git command, any arguments, in workspace here, by all runs and calls of
-// user:ada, for up to 30m, 3 times". It is "" for once, and where the gateway
-// offers no such yes.
+// Covers describes the coverage and duration of an approval: "this call, and after it any git
+// command, any arguments, in workspace here, by all runs and calls of user:ada, for up to 30m, 3
+// times". It is "" for a single approval, and if the gateway does not offer it.
 func (v Vote) Covers(about *palyrav1.Approval) string {
 	match := cmp.Or(v.Match, palyrav1.GrantMatch_GRANT_MATCH_EXACT)
 	for _, one := range about.GetPrompt().GetScopes() {
@@ -87,16 +85,16 @@ func times(n int64) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// CheckOffered refuses a yes that is wider than the gateway takes for this call.
+// CheckOffered refuses an approval that is wider than the gateway offers for this call.
 func (v Vote) CheckOffered(about *palyrav1.Approval) error {
 	if why := about.GetPrompt().GetExactOnly(); v.Allow && why != "" && v.Match > palyrav1.GrantMatch_GRANT_MATCH_EXACT {
-		return command.Usage("a standing yes to this call covers that very call and no other: %s", why).
-			WithRemedy("Leave %s away.", printer.Enum(v.Match))
+		return command.Usage("a standing approval of this call covers only the exact call: %s", why).
+			WithRemedy("Omit %s.", printer.Enum(v.Match))
 	}
 	return nil
 }
 
-// parseUses reads "x3".
+// parseUses parses "x3".
 func parseUses(word string) (n int64, ok bool) {
 	digits, found := strings.CutPrefix(word, "x")
 	if !found || digits == "" || strings.Trim(digits, "0123456789") != "" {

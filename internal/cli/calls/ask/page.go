@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Page writes all that a person must see before they answer. Nothing
-// is cut, and nothing that came from a model is markup.
+// Page writes everything that must be reviewed before an answer. Nothing is truncated, and no text
+// of a model is interpreted as markup.
 func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	prompt := v.GetPrompt()
 	p.Heading("%s", cmp.Or(prompt.GetTitle(), v.GetSubjectId()))
@@ -25,12 +25,12 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	p.Field("state", printer.Enum(v.GetState()))
 	p.Field("severity", cmp.Or(prompt.GetSeverity(), v.GetSeverity()))
 	p.Field("asked by", askedBy(v))
-	p.Wrapped("they say", prompt.GetRequesterReason())
+	p.Wrapped("reason given", prompt.GetRequesterReason())
 	p.Field("subject", strings.TrimSpace(printer.Enum(v.GetSubjectType())+" "+v.GetSubjectId()))
 	p.Field("digest", v.GetCallDigest())
 	approvalTimes(a, p, v)
 	p.Gap()
-	if aboutChanges(v) { // what the program did comes before the program
+	if aboutChanges(v) { // the changes of the program come before the program
 		p.Diff("change", prompt.GetDiff())
 		p.Block("notes", strings.Join(prompt.GetNotes(), "\n"))
 		p.Gap()
@@ -41,15 +41,15 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	if !aboutChanges(v) {
 		p.Diff("change", prompt.GetDiff())
 	}
-	p.Block("why it asks", strings.Join(whyLines(prompt), "\n"))
+	p.Block("why approval is needed", strings.Join(whyLines(prompt), "\n"))
 	p.Block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
 	p.Field("asked before", askedBefore(prompt))
-	p.Block("a yes can cover", strings.Join(scopeLines(prompt), "\n"))
+	p.Block("an approval can cover", strings.Join(scopeLines(prompt), "\n"))
 	p.Wrapped("only this call", prompt.GetExactOnly())
 	if !aboutChanges(v) {
 		p.Block("notes", strings.Join(prompt.GetNotes(), "\n"))
 	}
-	p.Block("edited, in place of what was proposed", strings.Join(changedLines(v), "\n"))
+	p.Block("edited, instead of the proposal", strings.Join(changedLines(v), "\n"))
 	p.Block("votes", strings.Join(voteLines(v), "\n"))
 	p.Wrapped("ended because", endedBecause(v))
 	p.Field("missing", v.GetMissing())
@@ -57,11 +57,11 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	p.Field("you", standing(v))
 	p.Field("grant", v.GetGrantId())
 	if v.GetRunGone() {
-		p.Field("note", "nobody waits for this answer any more")
+		p.Field("note", "this answer is no longer awaited")
 	}
 }
 
-// endedBecause is why an approval ended without being used, and by whom.
+// endedBecause returns why and by whom an approval ended without being used.
 func endedBecause(v *palyrav1.Approval) string {
 	if v.GetEndedBecause() == "" || v.GetEndedBy() == "" {
 		return v.GetEndedBecause()
@@ -69,13 +69,12 @@ func endedBecause(v *palyrav1.Approval) string {
 	return v.GetEndedBecause() + " (" + v.GetEndedBy() + ")"
 }
 
-// aboutChanges reports whether an approval asks about what a program changed in
-// its copy of a workspace.
+// aboutChanges reports whether an approval is for changes of a program in its copy of a workspace.
 func aboutChanges(v *palyrav1.Approval) bool {
 	return strings.HasPrefix(v.GetSubjectId(), "commit:")
 }
 
-// aboutGateway reports whether an approval asks about the gateway itself.
+// aboutGateway reports whether an approval is for a change of the gateway itself.
 func aboutGateway(v *palyrav1.Approval) bool {
 	switch v.GetSubjectType() {
 	case palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_GATEWAY_CHANGE, palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_DEVICE_PAIRING:
@@ -85,12 +84,12 @@ func aboutGateway(v *palyrav1.Approval) bool {
 	}
 }
 
-// ApprovalSummary is what an approval is about, in one line.
+// ApprovalSummary describes an approval on one line.
 func ApprovalSummary(v *palyrav1.Approval) string {
 	return cmp.Or(v.GetPrompt().GetSummary(), v.GetPrompt().GetTitle(), v.GetSubjectId())
 }
 
-// SummaryLines is Summary as it stands right above an answer.
+// SummaryLines is ApprovalSummary as displayed directly above an answer.
 func SummaryLines(v *palyrav1.Approval) string { return printer.Hanging(ApprovalSummary(v)) + "\n" }
 
 func askedBy(v *palyrav1.Approval) string {
@@ -129,7 +128,7 @@ func whatRuns(p *printer.Page, prompt *palyrav1.ApprovalPrompt) {
 	p.List("files bound", operandLines(prompt))
 }
 
-// operandLines name the files that the approval is bound to, by content.
+// operandLines lists the files that the approval is bound to, by content.
 func operandLines(prompt *palyrav1.ApprovalPrompt) []string {
 	var lines []string
 	for _, o := range prompt.GetOperands() {
@@ -198,7 +197,7 @@ func calls(n int64) string {
 	return text.Plural(n, "call")
 }
 
-// changedLines say how the call was changed since it was proposed.
+// changedLines lists the edits of the call since it was proposed.
 func changedLines(v *palyrav1.Approval) []string {
 	var lines []string
 	for _, d := range v.GetPrompt().GetChanged() {
@@ -214,7 +213,7 @@ func changedLines(v *palyrav1.Approval) []string {
 	return lines
 }
 
-// askedBefore says how often the same was asked lately.
+// askedBefore returns how often the same was requested recently.
 func askedBefore(prompt *palyrav1.ApprovalPrompt) string {
 	if prompt.GetAskedLastWeek() == 0 {
 		return ""
@@ -222,7 +221,7 @@ func askedBefore(prompt *palyrav1.ApprovalPrompt) string {
 	return times(prompt.GetAskedLastWeek()) + " in the 7 days before"
 }
 
-// Needs says who is still needed: "1 of 2, with role security, on console".
+// Needs describes the missing votes: "1 of 2, with role security, on console".
 func Needs(v *palyrav1.Approval) string {
 	n := v.GetNeeds()
 	if n == nil {
@@ -236,7 +235,7 @@ func Needs(v *palyrav1.Approval) string {
 		text += ", on " + strings.Join(n.GetSurfaces(), " or ")
 	}
 	if n.GetPresence() {
-		text += ", who prove to be present"
+		text += ", with proof of presence"
 	}
 	if n.GetPaired() {
 		text += ", from a paired device"
@@ -244,7 +243,7 @@ func Needs(v *palyrav1.Approval) string {
 	return text
 }
 
-// standing says before an answer what the caller's would meet.
+// standing describes the effect of the caller's answer in advance.
 func standing(v *palyrav1.Approval) string {
 	you := v.GetYou()
 	switch {
@@ -280,8 +279,7 @@ func voteLines(v *palyrav1.Approval) []string {
 	return lines
 }
 
-// Show prints an approval to stderr in full, for somebody who is about
-// to answer it.
+// Show prints an approval to stderr in full, before it is answered.
 func Show(a *client.App, v *palyrav1.Approval) {
 	p := &printer.Page{Style: a.ErrStyle()}
 	p.Gap()

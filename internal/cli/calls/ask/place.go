@@ -14,14 +14,15 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// fileArguments are the arguments that name one file or directory of the
-// workspace, of every tool that has a workspace. Patterns and patches are not
-// among them: they speak of the whole workspace.
+// fileArguments are the arguments that name one file or directory of the workspace, for every tool
+// with a workspace. Patterns and patches are not included, because they refer to the whole
+// workspace.
 var fileArguments = []string{"path", "cwd"}
 
-// Typed builds the input of a call from key=value and key:=JSON. A call that
-// names no workspace is in the one that holds the current directory, and what it
-// says of files is meant from there.
+// Typed builds the input of a call from key=value and key:=JSON. A call that names no workspace
+// uses the one that contains the current directory, and its file names are relative to that
+// directory. The gateway does not receive the directory: it would be an unverified claim. The input
+// contains the workspace and the names, so that policy, approvers and journal see the whole call.
 func Typed(ctx context.Context, g *client.Gateway, name string, members []string) ([]byte, error) {
 	schema, err := schemaOf(ctx, g, name)
 	if err != nil {
@@ -38,7 +39,7 @@ func Typed(ctx context.Context, g *client.Gateway, name string, members []string
 	return inputFrom(members, schema.Properties)
 }
 
-// Here is the workspace that holds the current directory, "" for none.
+// Here returns the workspace that contains the current directory, "" for none.
 func Here(ctx context.Context, g *client.Gateway) (string, error) {
 	list, err := declared(ctx, g)
 	if err != nil {
@@ -48,7 +49,7 @@ func Here(ctx context.Context, g *client.Gateway) (string, error) {
 	return at.name, nil
 }
 
-// names reports whether a member is given, as text or as JSON.
+// names reports whether a member is specified, as text or as JSON.
 func names(members []string, name string) bool {
 	return slices.ContainsFunc(members, func(m string) bool {
 		key, _, _ := strings.Cut(m, "=")
@@ -56,9 +57,9 @@ func names(members []string, name string) bool {
 	})
 }
 
-// placed are the members of a call that names no workspace. Where none holds the
-// current directory, the gateway knows which one is meant, or says which there
-// are; absolute names are understood when there is only one.
+// placed returns the members of a call that names no workspace. If no workspace contains the
+// current directory, the gateway selects it or lists the workspaces; absolute names are supported
+// if there is only one.
 func placed(ctx context.Context, g *client.Gateway, schema schema, members []string) ([]string, error) {
 	list, err := declared(ctx, g)
 	if err != nil {
@@ -76,8 +77,7 @@ func placed(ctx context.Context, g *client.Gateway, schema schema, members []str
 	return at.files(schema, members), nil
 }
 
-// declared are the workspaces of the gateway; none for a caller who may not list
-// them.
+// declared returns the workspaces of the gateway; none for a caller that may not list them.
 func declared(ctx context.Context, g *client.Gateway) ([]*palyrav1.WorkspaceStatus, error) {
 	reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
 	if err != nil && client.Explain(nil, err).Code == reason.PermissionDenied {
@@ -89,14 +89,14 @@ func declared(ctx context.Context, g *client.Gateway) ([]*palyrav1.WorkspaceStat
 // place is a directory of a workspace.
 type place struct {
 	name string
-	// roots are the spellings of the workspace's own directory.
+	// roots are the spellings of the workspace's directory.
 	roots []string
-	// below is the directory in it, with slashes; "" at its top.
+	// below is the path within the workspace, with slashes; "" for its root.
 	below string
 }
 
-// holding is the workspace that holds a directory, the innermost one of several.
-// One directory under two names is none: which one is meant, the caller says.
+// holding returns the innermost workspace that contains a directory. If two workspaces have the
+// same directory, none is returned, and the caller must specify one.
 func holding(list []*palyrav1.WorkspaceStatus, dir string) (place, bool) {
 	var at place
 	longest, twice := 0, false
@@ -116,13 +116,12 @@ func holding(list []*palyrav1.WorkspaceStatus, dir string) (place, bool) {
 	return at, true
 }
 
-// rootsOf are the spellings of a workspace's directory, the resolved one last.
+// rootsOf returns the spellings of a workspace's directory, the resolved one last.
 func rootsOf(declared string) []string {
 	return []string{filepath.Clean(declared), resolved(declared)}
 }
 
-// currentDirectory is where the command runs, with its links resolved; "" where it
-// cannot be told.
+// currentDirectory returns the working directory with resolved links; "" if it is unknown.
 func currentDirectory() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -131,8 +130,7 @@ func currentDirectory() string {
 	return resolved(dir)
 }
 
-// resolved is a name without symbolic links, or the name itself where there is
-// nothing to resolve.
+// resolved returns a name without symbolic links, or the name itself if it cannot be resolved.
 func resolved(name string) string {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		return real
@@ -140,7 +138,7 @@ func resolved(name string) string {
 	return filepath.Clean(name)
 }
 
-// under is what a name is within a directory, "" for the directory itself.
+// under returns the relative path of a name in a directory, "" for the directory itself.
 func under(dir, name string) (string, bool) {
 	rel, err := filepath.Rel(dir, name)
 	if err != nil || dir == "" || name == "" || !filepath.IsLocal(rel) {
@@ -152,8 +150,8 @@ func under(dir, name string) (string, bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// files are the members with their file names as the workspace has them. An
-// argument that may be left out and is means the directory.
+// files converts the file names of the members to names in the workspace. An omitted optional
+// argument means the directory.
 func (p place) files(schema schema, members []string) []string {
 	out := slices.Clone(members)
 	for _, argument := range fileArguments {
@@ -172,7 +170,7 @@ func (p place) files(schema schema, members []string) []string {
 	return out
 }
 
-// file is the name within the workspace of one that was typed in the directory.
+// file converts a name that was typed in the directory to a name in the workspace.
 func (p place) file(name string) string {
 	if filepath.IsAbs(name) {
 		return p.absolute(name)
@@ -180,9 +178,8 @@ func (p place) file(name string) string {
 	return fromTop(p.below, name)
 }
 
-// absolute takes the workspace's own directory off a name; one elsewhere stays as
-// it is, and the gateway refuses it. The last part of it is not followed: a link
-// is named, and not what it leads to.
+// absolute removes the workspace's directory from a name; other names are unchanged, and the
+// gateway refuses them. The last element is not followed, because it may be a link.
 func (p place) absolute(name string) string {
 	asTyped := filepath.Clean(name)
 	for _, spelling := range []string{asTyped, filepath.Join(resolved(filepath.Dir(asTyped)), filepath.Base(asTyped)), resolved(asTyped)} {
@@ -197,9 +194,8 @@ func (p place) absolute(name string) string {
 	return name
 }
 
-// fromTop joins a directory and a name. Only what leads up from the directory
-// itself is taken together, since it has no links: what LINK/.. is, the gateway
-// finds out.
+// fromTop joins a directory and a name. Only leading ".." elements are resolved, because the
+// directory has no links: the gateway resolves LINK/...
 func fromTop(below, name string) string {
 	rest := filepath.ToSlash(name)
 	for below != "" {

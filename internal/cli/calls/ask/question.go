@@ -1,6 +1,10 @@
-// Package ask is what the commands about calls share: one call as it is typed and read (its
-// input as JSON or key=value, its result as text, the policies that decided it, the
-// connections that it made), and an approval as a person at the terminal sees and answers it.
+// Package ask has the shared parts of the commands for calls: input as JSON or key=value, results
+// as text, determining policies, connections, and the display and answering of an approval in a
+// terminal.
+//
+// Prompts are plain lines over a cancellable reader and not huh: a prompt is withdrawn when the
+// approval is answered elsewhere, does not accept keys typed before it was displayed, and shows
+// arguments of any length.
 package ask
 
 import (
@@ -18,8 +22,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// Question is an approval that is put to the person at the terminal while the
-// call waits for whoever answers first.
+// Question asks the user at the terminal for an answer to an approval while the call waits for the
+// first answer.
 type Question struct {
 	a     *client.App
 	g     *client.Gateway
@@ -28,14 +32,14 @@ type Question struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// asking is true while the line of the answer is begun.
+	// asking is true while the input line is incomplete.
 	asking atomic.Bool
 }
 
-// Cast sends a vote and returns the approval after it.
+// Cast sends a vote and returns the resulting approval.
 type Cast func(context.Context, *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error)
 
-// Unary casts votes by calls of their own.
+// Unary casts votes by separate requests.
 func Unary(g *client.Gateway) Cast {
 	return func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
 		reply, err := g.Approvals.DecideApproval(ctx, vote)
@@ -43,8 +47,8 @@ func Unary(g *client.Gateway) Cast {
 	}
 }
 
-// New is one about an approval; put asks it. Where policy wants a proof of presence and
-// this device can give one, a yes takes it.
+// New returns a question about an approval; Put asks it. If policy requires a proof of presence and
+// this device can give one, an approval includes it.
 func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) *Question {
 	return &Question{a: a, g: g, about: about, cast: func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
 		if about.GetPresenceWanted() && vote.GetAllow() && HasPresence(a) {
@@ -56,7 +60,7 @@ func New(a *client.App, g *client.Gateway, about *palyrav1.Approval, cast Cast) 
 	}}
 }
 
-// Prove adds a proof that the person at the terminal is there to a vote.
+// Prove adds a proof of presence to a vote.
 func Prove(ctx context.Context, a *client.App, g *client.Gateway, vote *palyrav1.DecideApprovalRequest) error {
 	prover, err := a.Prover(g)
 	if err != nil {
@@ -65,7 +69,7 @@ func Prove(ctx context.Context, a *client.App, g *client.Gateway, vote *palyrav1
 	return prover.Vote(ctx, vote)
 }
 
-// HasPresence reports whether the credential in use has a presence key.
+// HasPresence reports whether the current credential has a presence key.
 func HasPresence(a *client.App) bool {
 	dir, err := a.BundleInUse()
 	if err != nil {
@@ -75,13 +79,13 @@ func HasPresence(a *client.App) bool {
 	return err == nil && kept != nil
 }
 
-// ApprovalID is the id of what is asked about.
+// ApprovalID returns the id of the approval.
 func (q *Question) ApprovalID() string { return q.about.GetApprovalId() }
 
-// Done is closed once a vote was taken, or the approval is left to others.
+// Done is closed once a vote was accepted, or the approval is left pending.
 func (q *Question) Done() <-chan struct{} { return q.done }
 
-// Put shows the approval in brief and asks in the background; Close ends it.
+// Put displays the approval in brief and asks in the background; Close ends it.
 func (q *Question) Put(ctx context.Context) {
 	ctx, q.cancel = context.WithCancel(ctx)
 	q.done = make(chan struct{})
@@ -101,8 +105,7 @@ func (q *Question) Close() {
 	<-q.done
 }
 
-// answer asks until a vote was taken, or the person leaves the approval
-// pending for others.
+// answer asks until a vote was accepted, or the user leaves the approval pending.
 func (q *Question) answer(ctx context.Context) {
 	a, v := q.a, q.about
 	for ctx.Err() == nil {
@@ -126,7 +129,7 @@ func (q *Question) answer(ctx context.Context) {
 		}
 		if err == nil {
 			if after.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-				a.Say("your vote counts; still missing: %s", after.GetMissing())
+				a.Say("your vote was recorded; still missing: %s", after.GetMissing())
 				SayPresence(a, after, &palyrav1.DecideApprovalRequest{Allow: true})
 			}
 			return
@@ -134,9 +137,9 @@ func (q *Question) answer(ctx context.Context) {
 		e := client.Explain(nil, err)
 		a.PrintError(e)
 		switch e.Code {
-		case reason.InvalidInput, reason.PresenceNotProven: // another answer may be taken
+		case reason.InvalidInput, reason.PresenceNotProven: // another answer may be accepted
 		case reason.PermissionDenied, reason.NotConnected:
-			SayHowToAnswer(ctx, a, q.g, v) // this way, no answer of this person is taken
+			SayHowToAnswer(ctx, a, q.g, v) // no answer of this user is accepted here
 			return
 		default:
 			return
@@ -144,9 +147,8 @@ func (q *Question) answer(ctx context.Context) {
 	}
 }
 
-// Answerer is the person at the terminal if it makes sense to ask them: they
-// answer approvals, and this one is not about a call of their own that another
-// user has to answer.
+// Answerer returns the user at the terminal if the user may answer approvals, and this one is not
+// for a call of their own that another user must answer.
 func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) (principal string, ok bool) {
 	if !a.Interactive() {
 		return "", false
@@ -159,12 +161,12 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 	if !asksFor(v, principal) || !severalDecide(ctx, g) {
 		return principal, true
 	}
-	a.Say("another user has to answer: nobody answers for a call of their own")
+	a.Say("another user must answer: users cannot answer their own calls")
 	return "", false
 }
 
-// callerTries is how often the gateway is asked who the caller is. A connection
-// that breaks right after a question came takes this request with it.
+// callerTries is how often the caller's identity is queried. The query fails as well if the
+// connection breaks right after the approval arrived.
 const callerTries = 4
 
 func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.Identity, error) {
@@ -181,8 +183,8 @@ func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.
 	}
 }
 
-// othersAnswer reports whether the gateway would refuse an answer of this caller. What the
-// gateway does not say is left to it.
+// othersAnswer reports whether the gateway would refuse an answer of this caller. If unknown, it
+// returns false and the gateway decides.
 func othersAnswer(ctx context.Context, g *client.Gateway, v *palyrav1.Approval) bool {
 	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: v.GetApprovalId()})
 	if err != nil {
@@ -192,27 +194,27 @@ func othersAnswer(ctx context.Context, g *client.Gateway, v *palyrav1.Approval) 
 	return you != nil && !you.GetMayDecide()
 }
 
-// SayPresence says after a yes without a proof of presence that policy wants one, and
-// how it is given.
+// SayPresence prints, after an approval without a proof of presence, that policy requires one and
+// how to give it.
 func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideApprovalRequest) {
 	if !after.GetPresenceWanted() || !vote.GetAllow() || vote.GetPresence() != nil {
 		return
 	}
-	a.Say("policy wants whoever says yes to prove that they are there; say yes again with it:")
+	a.Say("policy requires a proof of presence; approve again with:")
 	a.Say("  palyra approve %s --present --digest %s", after.GetApprovalId(), after.GetCallDigest())
 	if !HasPresence(a) {
-		a.Say("  this device has no presence key yet; first: palyra key presence --passphrase")
+		a.Say("  this device has no presence key yet; create one first: palyra key presence --passphrase")
 	}
 }
 
-// SayHowToAnswer names the commands that answer an approval. It says so where they are for
-// others: an agent that ran them would be refused.
+// SayHowToAnswer prints the commands that answer an approval. If the caller may not use them it
+// prints that, because the gateway would refuse an agent that runs them.
 func SayHowToAnswer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) {
 	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(ApprovalSummary(v)))
 	if othersAnswer(ctx, g, v) {
-		a.Say("  you cannot answer it: a person who may decide it runs one of these commands")
+		a.Say("  you cannot answer it: ask a user who may decide it to run one of these commands")
 	}
-	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
+	a.Say("  show it: palyra approvals show %s", v.GetApprovalId())
 	a.Say("  allow:   %s", Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}.Command(v))
 	a.Say("  deny:    %s", Vote{Reason: "TEXT"}.Command(v))
 }

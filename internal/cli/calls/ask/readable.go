@@ -8,9 +8,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// toolResult is what people read of the results of files and of the web, by
-// their shape: a text, entries of a directory, matches of a search, or files
-// that were changed.
+// toolResult has the displayed members of results for files and the web: a text, directory entries,
+// search matches, or changed files.
 type toolResult struct {
 	Content   *string `json:"content"`
 	Encoding  string  `json:"encoding"`
@@ -33,8 +32,7 @@ type toolResult struct {
 	} `json:"files"`
 }
 
-// Readable writes a result as text for a person; ok is false for one of another
-// shape, of which JSON says more.
+// Readable formats a result as text; ok is false for other shapes, which are better shown as JSON.
 func Readable(result []byte) (text string, ok bool) {
 	var r toolResult
 	if json.Unmarshal(result, &r) != nil {
@@ -64,17 +62,16 @@ func Readable(result []byte) (text string, ok bool) {
 		return "", false
 	}
 	if r.Truncated {
-		b.WriteString("(there is more; -o json says how much)\n")
+		b.WriteString("(truncated; use -o json for details)\n")
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(&b, "(%d left out: policy does not let this caller see them)\n", r.LeftOut)
+		fmt.Fprintf(&b, "(%d omitted: policy does not let this caller see them)\n", r.LeftOut)
 	}
 	return b.String(), true
 }
 
-// Ending says how a call ended and, of a program, with what. Whether a program
-// did what was wanted is not the gateway's to say: one that failed has not
-// succeeded.
+// Ending describes the outcome of a call and the exit of its program. The gateway cannot determine
+// whether a program had the intended effect; a failing program is not called a success.
 func Ending(outcome string, r ProcessResult) (word, rest string) {
 	if r.ExitCode != nil {
 		rest = fmt.Sprintf(", exit code %d", *r.ExitCode)

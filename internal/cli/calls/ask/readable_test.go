@@ -6,9 +6,9 @@ func TestReadable(t *testing.T) {
 	t.Parallel()
 	for result, want := range map[string]string{
 		`{"path":"a","content":"one\ntwo","encoding":"utf-8","truncated":false}`:            "one\ntwo\n",
-		`{"path":"a","content":"one","encoding":"utf-8","truncated":true}`:                  "one\n(there is more; -o json says how much)\n",
+		`{"path":"a","content":"one","encoding":"utf-8","truncated":true}`:                  "one\n(truncated; use -o json for details)\n",
 		`{"entries":[{"path":"a","kind":"file","size":3},{"path":"d","kind":"directory"}]}`: "file               3  a\ndirectory             d\n",
-		`{"matches":[{"path":"a","line":7,"text":"x := 1"}],"left_out":2}`:                  "a:7: x := 1\n(2 left out: policy does not let this caller see them)\n",
+		`{"matches":[{"path":"a","line":7,"text":"x := 1"}],"left_out":2}`:                  "a:7: x := 1\n(2 omitted: policy does not let this caller see them)\n",
 		`{"files":[{"path":"a","action":"create","bytes":4}]}`:                              "create a, 4 bytes\n",
 		`{"entries":[]}`: "",
 	} {

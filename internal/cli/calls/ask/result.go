@@ -10,42 +10,41 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// ProcessResult is the part of process.run's result that people read.
+// ProcessResult has the displayed members of a process.run result.
 type ProcessResult struct {
 	ExitCode *int           `json:"exit_code"`
 	Signal   string         `json:"signal"`
 	Stdout   *processStream `json:"stdout"`
 	Stderr   *processStream `json:"stderr"`
-	// Notes are what there is to know of the run, such as hosts that it could not
-	// reach.
+	// Notes are remarks about the execution, such as unreachable hosts.
 	Notes []string `json:"notes"`
 }
 
 type processStream struct {
 	Content  string `json:"content"`
 	Encoding string `json:"encoding"`
-	// Tail is the end of what is missing in the middle.
+	// Tail is the end of a text whose middle is missing.
 	Tail       string `json:"tail"`
 	TotalBytes int64  `json:"total_bytes"`
 	Truncated  bool   `json:"truncated"`
 }
 
-// IsProcess reports whether the result is that of a program.
+// IsProcess reports whether the result is from a program.
 func (r ProcessResult) IsProcess() bool { return r.Stdout != nil && r.Stderr != nil }
 
-// text is what the program wrote, with a line where something is missing.
+// Text returns the output of the program, with a line where a part is missing.
 func (s *processStream) Text() string {
 	if s.Encoding != "utf-8" && s.Content != "" {
-		return fmt.Sprintf("(%d bytes that are no text; -o json has them)\n", s.TotalBytes)
+		return fmt.Sprintf("(%d bytes of binary data; use -o json to show them)\n", s.TotalBytes)
 	}
 	text := printer.WithNewline(s.Content)
 	if s.Truncated {
-		text += fmt.Sprintf("(... %d bytes in all, cut here ...)\n", s.TotalBytes)
+		text += fmt.Sprintf("(... truncated, %d bytes in total ...)\n", s.TotalBytes)
 	}
 	return text + printer.WithNewline(s.Tail)
 }
 
-// WholeRunes is the length of data without an incomplete last character.
+// WholeRunes returns the length of data without an incomplete last character.
 func WholeRunes(data []byte) int {
 	for back := 1; back < utf8.UTFMax && back <= len(data); back++ {
 		i := len(data) - back
@@ -60,7 +59,7 @@ func WholeRunes(data []byte) int {
 	return len(data)
 }
 
-// DeterminingLines are the policies that decided, one a line.
+// DeterminingLines returns the policies that determined a decision, one per line.
 func DeterminingLines(list []*palyrav1.Determining) []string {
 	var lines []string
 	for _, d := range list {
@@ -76,7 +75,7 @@ func DeterminingLines(list []*palyrav1.Determining) []string {
 	return lines
 }
 
-// ByGrant says that a grant let a call through, and what it covers.
+// ByGrant describes the grant that allowed a call, with its coverage.
 func ByGrant(d *palyrav1.ToolDecision) string {
 	text := "allowed by grant " + d.GetGrantId()
 	if d.GetGrantCovers() != "" {
@@ -85,8 +84,7 @@ func ByGrant(d *palyrav1.ToolDecision) string {
 	return text
 }
 
-// Posture says in one line what held a call while it ran, "" when the gateway
-// does not say it.
+// Posture describes on one line how a call was isolated, "" if unknown.
 func Posture(p *palyrav1.ExecutionPosture) string {
 	if p == nil {
 		return ""
@@ -106,7 +104,7 @@ func Posture(p *palyrav1.ExecutionPosture) string {
 	return text
 }
 
-// ResolvedWord is how an approval of a call ended.
+// ResolvedWord describes how an approval of a call ended.
 func ResolvedWord(r *palyrav1.ApprovalResolved) string {
 	word := printer.Enum(r.GetState())
 	if r.GetGrantId() != "" {
@@ -115,17 +113,17 @@ func ResolvedWord(r *palyrav1.ApprovalResolved) string {
 	return word
 }
 
-// EditedLines say first of a result that people changed the call before they approved it.
+// EditedLines returns the notice that approvers changed the call before they approved it.
 func EditedLines(e *palyrav1.ExecutedAsEdited) []string {
 	if e == nil {
 		return nil
 	}
-	lines := []string{"executed as edited by " + printer.VisibleLine(strings.Join(e.GetBy(), ", ")) + ": what ran is not what was proposed"}
+	lines := []string{"executed as edited by " + printer.VisibleLine(strings.Join(e.GetBy(), ", ")) + ": it ran with other arguments than proposed"}
 	for _, c := range e.GetChanges() {
-		lines = append(lines, printer.VisibleLine("  "+c.GetField()+": "+cmp.Or(c.GetIs(), "left away")+", was "+cmp.Or(c.GetWas(), "not there")))
+		lines = append(lines, printer.VisibleLine("  "+c.GetField()+": "+cmp.Or(c.GetIs(), "omitted")+", was "+cmp.Or(c.GetWas(), "not there")))
 	}
 	if e.GetReason() != "" {
-		lines = append(lines, "  they say: "+printer.VisibleLine(e.GetReason()))
+		lines = append(lines, "  reason: "+printer.VisibleLine(e.GetReason()))
 	}
 	return lines
 }

@@ -20,25 +20,24 @@ import (
 
 // Vote is one answer to an approval.
 type Vote struct {
-	// Leave is true when the person gave none.
+	// Leave is true if the user gave no answer.
 	Leave bool
 	Allow bool
 	Scope palyrav1.ApprovalScope
 	Match palyrav1.GrantMatch
 	TTL   time.Duration
-	// Uses bounds how many more calls a standing yes lets through; 0 does not.
+	// Uses limits the further calls of a standing approval; 0 means no limit.
 	Uses   int64
 	Reason string
 }
 
-// The limits of a timeboxed yes; the gateway holds them too.
+// The limits of a timeboxed approval, which the gateway also checks.
 const (
 	shortestGrant = time.Minute
 	longestGrant  = 7 * 24 * time.Hour
 )
 
-// Request is the vote as the gateway takes it. digest is that of the call that
-// was shown to the person.
+// Request returns the vote as an API request. digest is the digest of the displayed call.
 func (v Vote) Request(approvalID, digest string) *palyrav1.DecideApprovalRequest {
 	req := &palyrav1.DecideApprovalRequest{
 		ApprovalId: approvalID, Allow: v.Allow, Reason: v.Reason,
@@ -54,7 +53,7 @@ func (v Vote) Request(approvalID, digest string) *palyrav1.DecideApprovalRequest
 	return req
 }
 
-// Command is the command line that casts the vote on the call of an approval.
+// Command returns the command line that casts the vote on the call of an approval.
 func (v Vote) Command(about *palyrav1.Approval) string {
 	words := []string{"palyra", "approvals", "decide", about.GetApprovalId()}
 	if v.Allow {
@@ -74,7 +73,7 @@ func (v Vote) Command(about *palyrav1.Approval) string {
 	return text.ShellQuote(append(words, "--digest", about.GetCallDigest()))
 }
 
-// typedSpan is a duration as somebody would type it: 30m.
+// typedSpan formats a duration as typed on a command line: 30m.
 func typedSpan(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:
@@ -85,27 +84,27 @@ func typedSpan(d time.Duration) string {
 	return d.String()
 }
 
-// Check refuses what the gateway would refuse, with the flag to mend.
+// Check refuses votes that the gateway would refuse, with the flag to correct.
 func (v Vote) Check() error {
 	switch {
 	case !v.Allow && strings.TrimSpace(v.Reason) == "":
-		return command.Usage("a no needs a reason").WithRemedy("Say why with --reason TEXT.")
+		return command.Usage("a denial requires a reason").WithRemedy("Add --reason TEXT.")
 	case !v.Allow:
 		return nil
 	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED && (v.TTL < shortestGrant || v.TTL > longestGrant):
-		return command.Usage("a timeboxed yes needs a time from 1m to 7d").WithRemedy("Say how long: --allow timeboxed --for 30m.")
+		return command.Usage("a timeboxed approval requires a duration from 1m to 7d").WithRemedy("Add a duration: --allow timeboxed --for 30m.")
 	case v.Scope != palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED && v.TTL != 0:
-		return command.Usage("a time belongs to a timeboxed yes only").WithRemedy("Use --allow timeboxed --for %s.", printer.Span(v.TTL))
+		return command.Usage("a duration applies only to a timeboxed approval").WithRemedy("Use --allow timeboxed --for %s.", printer.Span(v.TTL))
 	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE && v.Match > palyrav1.GrantMatch_GRANT_MATCH_EXACT:
-		return command.Usage("a yes for once covers this exact call").WithRemedy("Leave --match away, or use --allow session.")
+		return command.Usage("a single approval covers only this exact call").WithRemedy("Omit --match, or use --allow session.")
 	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE && v.Uses != 0:
-		return command.Usage("a yes for once has one use").WithRemedy("Add a time, such as --for 30m, or use --allow session.")
+		return command.Usage("a single approval has one use").WithRemedy("Add a duration, such as --for 30m, or use --allow session.")
 	}
 	return nil
 }
 
-// ReadVote asks until the answer can be read. The call stands once more right
-// above the answer, since what was shown before may have scrolled away.
+// ReadVote asks until the answer is valid. It prints the summary of the call directly above the
+// prompt, because the display may have scrolled away.
 func ReadVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote, error) {
 	question := answers(about) + SummaryLines(about) + "answer> "
 	for {
@@ -138,7 +137,7 @@ func (v Vote) checkUnlessLeft(about *palyrav1.Approval) error {
 	return v.CheckOffered(about)
 }
 
-// ParseVote reads a typed answer. An empty line is none.
+// ParseVote parses a typed answer. An empty line is not an answer.
 func ParseVote(line string) (Vote, error) {
 	words := strings.Fields(line)
 	if len(words) > 0 && words[0] == "allow" {
@@ -155,7 +154,7 @@ func ParseVote(line string) (Vote, error) {
 		return scopeVote(palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION, 0, rest)
 	case "t", "timeboxed":
 		if len(rest) == 0 {
-			return Vote{}, command.Usage("say how long, such as t 30m")
+			return Vote{}, command.Usage("add a duration, such as t 30m")
 		}
 		ttl, err := command.ParseSpan(rest[0])
 		if err != nil {
@@ -165,11 +164,11 @@ func ParseVote(line string) (Vote, error) {
 	case "d", "deny":
 		return Vote{Reason: strings.Join(rest, " ")}, nil
 	case "y", "yes", "n", "no":
-		return Vote{}, command.Usage("%q does not say enough; type o to allow once, s for the session, t TIME for a time, d REASON to deny, l to leave it", words[0])
+		return Vote{}, command.Usage("%q is incomplete; type o to allow once, s for the session, t TIME for a time, d REASON to deny, l to leave it", words[0])
 	case "l", "leave":
 		return Vote{Leave: true}, nil
 	}
-	return Vote{}, command.Usage("%q is no answer; type one of o, s, t, d, l", words[0])
+	return Vote{}, command.Usage("%q is not a valid answer; type one of o, s, t, d, l", words[0])
 }
 
 func scopeVote(scope palyrav1.ApprovalScope, ttl time.Duration, rest []string) (Vote, error) {
@@ -180,7 +179,7 @@ func scopeVote(scope palyrav1.ApprovalScope, ttl time.Duration, rest []string) (
 			continue
 		}
 		if v.Match != 0 {
-			return Vote{}, command.Usage("%q is too much; a matcher and a number of uses such as x3 are all that follows", word)
+			return Vote{}, command.Usage("%q is not expected; only a matcher and a number of uses such as x3 may follow", word)
 		}
 		match, err := printer.ParseEnum[palyrav1.GrantMatch]("match", word)
 		if err != nil {
@@ -191,15 +190,14 @@ func scopeVote(scope palyrav1.ApprovalScope, ttl time.Duration, rest []string) (
 	return v, nil
 }
 
-// asksFor reports whether an approval is about a call of this principal, made
-// by itself or on its behalf.
+// asksFor reports whether an approval is for a call of this principal, made by itself or on its
+// behalf.
 func asksFor(v *palyrav1.Approval, principal string) bool {
 	return v.GetRequestedBy() == principal || v.GetOnBehalfOf() == principal
 }
 
-// severalDecide reports whether more than one user answers approvals. Like
-// mayDecide it only chooses whether to ask; when it cannot be known, a person is
-// asked.
+// severalDecide reports whether more than one user answers approvals. Like mayDecide it only
+// selects whether to ask; if it is unknown, the user is asked.
 func severalDecide(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
 	deciders := 0
@@ -211,8 +209,7 @@ func severalDecide(ctx context.Context, g *client.Gateway) bool {
 	return err == nil && deciders > 1
 }
 
-// mayDecide reports whether it makes sense to ask this caller; the gateway decides
-// who may.
+// mayDecide reports whether this caller may be asked; the gateway checks the actual vote.
 func mayDecide(c *palyrav1.Identity) bool {
 	return strings.HasPrefix(c.GetPrincipal(), "user:") &&
 		slices.ContainsFunc(c.GetRoles(), func(r string) bool { return access.Role(r).Decides() })

@@ -1,5 +1,10 @@
-// Package desktop tells the person at a desktop that calls wait for an answer. It
-// tells and decides nothing: what it shows has no buttons.
+// Package desktop shows desktop notifications about pending calls. It cannot answer them: the
+// notifications have no buttons.
+//
+// The client sends them, because a notification belongs to the session of a person, whose bus
+// accepts that uid only. palyrad may have another uid or machine. The text of a model is in the
+// body, as text without markup, images, links or sounds, and the server's answer is read for the
+// number of the notification only.
 package desktop
 
 import (
@@ -13,30 +18,28 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Desktop is where notifications are shown.
+// Desktop shows notifications.
 type Desktop interface {
-	// Show shows plain text below a title, in the place of what was shown before
-	// where the system can do that.
+	// Show shows plain text below a title, replacing the previous notification if supported.
 	Show(ctx context.Context, title, body string) error
-	// Clear takes away what was shown, where the system can do that.
+	// Clear removes the notification if supported.
 	Clear(ctx context.Context) error
-	// Close ends the connection to the desktop; what is shown stays.
+	// Close ends the connection to the desktop; the notification stays.
 	Close()
 }
 
 const (
-	// gather is how long a call that begins to wait has company: all that come
-	// meanwhile are one notification.
+	// gather is how long calls are collected into one notification.
 	gather = 300 * time.Millisecond
-	// apart is the least time between two notifications.
+	// apart is the minimum interval between notifications.
 	apart = 2 * time.Second
-	// patience bounds what the desktop takes to show one.
+	// patience is the timeout for showing one.
 	patience = 2 * time.Second
-	// mostBody bounds a text in bytes; the rest is in the terminal.
+	// mostBody bounds a text in bytes; the terminal has the rest.
 	mostBody = 240
 )
 
-// Bell notifies a desktop of the calls that begin to wait.
+// Bell notifies a desktop of calls that become pending.
 type Bell struct {
 	desktop Desktop
 	failed  func(error)
@@ -44,21 +47,21 @@ type Bell struct {
 
 	mu      sync.Mutex
 	waiting []waiting
-	// fresh says that one began to wait since the desktop was told.
+	// fresh is true if a call became pending since the last notification.
 	fresh bool
 
-	// shown says that a notification stands; Run alone has it.
+	// shown is true while a notification is shown; only Run accesses it.
 	shown bool
 }
 
 type waiting struct{ id, summary string }
 
-// New is the bell of a desktop. failed is told of the first failure.
+// New returns the bell of a desktop. failed is called for the first failure.
 func New(d Desktop, failed func(error)) *Bell {
 	return &Bell{desktop: d, failed: failed, changed: make(chan struct{}, 1)}
 }
 
-// Saw takes an approval as it is now. It never waits.
+// Saw processes the current state of an approval. It does not block.
 func (b *Bell) Saw(id, summary string, pending bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,8 +81,8 @@ func (b *Bell) Saw(id, summary string, pending bool) {
 	}
 }
 
-// Run tells the desktop until ctx ends. A desktop that fails is tried again when
-// another call begins to wait.
+// Run shows notifications until ctx ends. After a failure it tries again when another call becomes
+// pending.
 func (b *Bell) Run(ctx context.Context) {
 	defer b.desktop.Close()
 	for told := false; ; {
@@ -110,18 +113,18 @@ func (b *Bell) tell(ctx context.Context) error {
 	b.mu.Unlock()
 	switch {
 	case len(list) == 0 && !b.shown:
-		// It was answered before anybody was told.
+		// It was answered before the notification.
 		return nil
 	case len(list) == 0:
 		b.shown = false
 		return b.desktop.Clear(ctx)
 	case !fresh:
-		// An answer to one of several is no news to who gave it.
+		// The user who answered one of several calls needs no new notification.
 		return nil
 	case len(list) == 1:
 		return b.show(ctx, "A call waits for approval", list[0].summary)
 	}
-	return b.show(ctx, strconv.Itoa(len(list))+" calls wait for approval", "palyra approvals list shows them.")
+	return b.show(ctx, strconv.Itoa(len(list))+" calls wait for approval", "Run palyra approvals list.")
 }
 
 func (b *Bell) show(ctx context.Context, title, body string) error {
@@ -130,7 +133,7 @@ func (b *Bell) show(ctx context.Context, title, body string) error {
 	return err
 }
 
-// pause reports whether the time passed before ctx ended.
+// pause waits and reports whether the time passed before ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

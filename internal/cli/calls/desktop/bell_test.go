@@ -49,8 +49,8 @@ func (w *wall) want(t *testing.T, list ...string) {
 	}
 }
 
-// ringing runs a bell for a time of its own.
-func ringing(t *testing.T, do func(t *testing.T, b *desktop.Bell, w *wall)) {
+// runBell runs a bell for a time of its own.
+func runBell(t *testing.T, do func(t *testing.T, b *desktop.Bell, w *wall)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wall{}
@@ -69,7 +69,7 @@ func ringing(t *testing.T, do func(t *testing.T, b *desktop.Bell, w *wall)) {
 
 func TestOneAsk(t *testing.T) {
 	t.Parallel()
-	ringing(t, func(t *testing.T, b *desktop.Bell, w *wall) {
+	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
 		b.Saw("a", "git push", true)
 		time.Sleep(time.Minute)
 		w.want(t, "A call waits for approval: git push")
@@ -86,7 +86,7 @@ func TestOneAsk(t *testing.T) {
 // What ends at once, or ended before the watch began, is no news.
 func TestAnsweredAsk(t *testing.T) {
 	t.Parallel()
-	ringing(t, func(t *testing.T, b *desktop.Bell, w *wall) {
+	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
 		b.Saw("old", "git pull", false)
 		b.Saw("a", "git push", true)
 		b.Saw("a", "git push", false)
@@ -97,22 +97,22 @@ func TestAnsweredAsk(t *testing.T) {
 
 func TestManyAsks(t *testing.T) {
 	t.Parallel()
-	ringing(t, func(t *testing.T, b *desktop.Bell, w *wall) {
+	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
 		for i := range 10 {
 			b.Saw(fmt.Sprint(i), "git push", true)
 		}
 		time.Sleep(time.Minute)
-		w.want(t, "10 calls wait for approval: palyra approvals list shows them.")
+		w.want(t, "10 calls wait for approval: Run palyra approvals list.")
 		b.Saw("3", "git push", false) // no news
 		time.Sleep(time.Minute)
-		w.want(t, "10 calls wait for approval: palyra approvals list shows them.")
+		w.want(t, "10 calls wait for approval: Run palyra approvals list.")
 	})
 }
 
 // However many come, a desktop hears of them every two seconds at most.
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	ringing(t, func(t *testing.T, b *desktop.Bell, w *wall) {
+	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
 		for i := range 10_000 {
 			b.Saw(fmt.Sprint(i), "git push", true)
 			b.Saw(fmt.Sprint(i-5), "git push", false)
@@ -191,7 +191,7 @@ func TestStuckDesktop(t *testing.T) {
 // What a model wrote is one short line that only shows.
 func TestHostileSummary(t *testing.T) {
 	t.Parallel()
-	ringing(t, func(t *testing.T, b *desktop.Bell, w *wall) {
+	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
 		b.Saw("a", "rm \x1b[2J\x07\u202e\u2066\nnext\r"+strings.Repeat("ä", 100_000), true)
 		time.Sleep(time.Minute)
 		w.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/bus"
 )
 
-// The server of notifications on the bus of the session.
+// The notification server on the session bus.
 const (
 	server     = "org.freedesktop.Notifications"
 	serverPath = "/org/freedesktop/Notifications"
@@ -21,15 +21,15 @@ func Here(env func(string) string) bool {
 	return env("DISPLAY") != "" || env("WAYLAND_DISPLAY") != ""
 }
 
-// Find returns the desktop of this user's session, or nil where this system has
-// none. env looks a variable up.
+// Find returns the desktop of this user's session, or nil if this system has none. env returns
+// environment variables.
 func Find(env func(string) string) Desktop { return &session{address: bus.Session(env)} }
 
-// session is a desktop that is told over the bus of its session.
+// session is a desktop on the session bus.
 type session struct {
 	address string
 	conn    *dbus.Conn
-	// shown is the notification that is there, 0 for none.
+	// shown is the id of the current notification, 0 for none.
 	shown uint32
 }
 
@@ -54,7 +54,7 @@ func (s *session) Clear(ctx context.Context) error {
 	}
 	id := s.shown
 	s.shown = 0
-	// A person may have closed it before, which servers call an error.
+	// The user may have closed it before, which servers report as an error.
 	_ = s.call(ctx, "CloseNotification", []any{id})
 	return nil
 }
@@ -67,8 +67,8 @@ func (s *session) Close() {
 	}
 }
 
-// call asks the server. Servers may forget what a client showed that has left the
-// bus, so that the connection is kept while it works.
+// call calls the server. Servers may remove notifications of disconnected clients, so the
+// connection is kept while it works.
 func (s *session) call(ctx context.Context, method string, args []any, answer ...any) error {
 	if s.conn == nil {
 		conn, err := bus.Connect(ctx, s.address)
@@ -84,8 +84,7 @@ func (s *session) call(ctx context.Context, method string, args []any, answer ..
 	return err
 }
 
-// escape makes text of markup: a body may hold a part of HTML where the server
-// says so.
+// escape escapes markup: a body may contain HTML elements if the server supports them.
 func escape(body string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(body)
 }

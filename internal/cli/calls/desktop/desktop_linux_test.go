@@ -81,7 +81,7 @@ func TestMarkup(t *testing.T) {
 	}
 }
 
-func TestNobodyShows(t *testing.T) {
+func TestNotificationServerUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{
 		"no server": bustest.New(t), "no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no address of one": "tcp:host=127.0.0.1,port=1",
@@ -116,8 +116,8 @@ func TestServerComesLater(t *testing.T) {
 	}
 }
 
-// A server that never answers holds nobody up for longer than the caller waits.
-func TestMuteServer(t *testing.T) {
+// TestUnresponsiveServer: an unresponsive server delays a caller only until the caller's timeout.
+func TestUnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	address := bustest.New(t)
 	s := must.Get(desktoptest.Mute(address))(t)
@@ -131,7 +131,7 @@ func TestMuteServer(t *testing.T) {
 	}
 }
 
-func TestHere(t *testing.T) {
+func TestDesktopDetection(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "DBUS_SESSION_BUS_ADDRESS": false} {
 		got := desktop.Here(func(asked string) string {

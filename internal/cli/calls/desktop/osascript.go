@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// osascript is the desktop of macOS, by the program of this name: what is no
-// application with a bundle cannot notify by itself there. Notifications are
-// neither replaced nor taken away.
+// osascript is the desktop of macOS, by the program of this name: only applications with a bundle
+// can notify by themselves there. Notifications can be neither replaced nor removed.
 type osascript struct{ program string }
 
-// Show implements Desktop. The texts are arguments of the script and never part of
-// it. The title comes first and is ours, so that no text is read as an option.
+// Show implements Desktop. The texts are arguments of the script and never part of it. The title is
+// fixed and comes first, so that no text is interpreted as an option.
 func (o osascript) Show(ctx context.Context, title, body string) error {
 	cmd := exec.CommandContext(ctx, o.program,
 		"-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run", title, body)

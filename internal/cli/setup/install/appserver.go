@@ -54,7 +54,7 @@ func codexHooks(ctx context.Context, program, home, cwd string, environ []string
 		return nil, noServer(program, err)
 	}
 	hooks, err := converse(in, bufio.NewReader(out), cwd)
-	cancel() // it would serve for ever
+	cancel() // it would serve forever
 	_ = cmd.Wait()
 	if err != nil {
 		return nil, noServer(program, err)
@@ -64,10 +64,10 @@ func codexHooks(ctx context.Context, program, home, cwd string, environ []string
 
 func noServer(program string, err error) error {
 	return reason.Errorf(reason.NotFound, "asking `%s app-server` for its hooks: %w", program, err).
-		WithRemedy("Codex runs no hook that it was not told to trust, and says nothing about it: update Codex, and run this again. Nothing was installed.")
+		WithRemedy("Codex silently ignores hooks that it does not trust: update Codex, and run this again. Nothing was installed.")
 }
 
-// maxAnswers bounds what is read of the server.
+// maxAnswers bounds the output that is read from the server.
 const maxAnswers = 16 << 20
 
 // converse asks for the hooks and waits for the answer.
@@ -95,7 +95,7 @@ func converse(to io.Writer, from *bufio.Reader, cwd string) ([]listedHook, error
 				} `json:"error"`
 			}
 			if json.Unmarshal(line, &m) != nil || m.ID == nil || *m.ID != id || m.Method != "" {
-				continue // a notification, or something to read for a person
+				continue // a notification, or text for users
 			}
 			if m.Error != nil {
 				return errors.New(m.Error.Message)
@@ -137,9 +137,8 @@ func converse(to io.Writer, from *bufio.Reader, cwd string) ([]listedHook, error
 	return hooks, nil
 }
 
-// copyCodex makes a directory of Codex with what decides about hooks alone: nothing that
-// is asked of Codex there touches the real one. The directory that holds it is its own, and
-// in the configuration it stands in the place of standIn.
+// copyCodex creates a Codex directory with only the configuration of hooks: queries to Codex there
+// do not affect the real one. The directory is private, and replaces standIn in the configuration.
 func copyCodex(config, hooks []byte, standIn string) (home string, err error) {
 	dir, err := os.MkdirTemp("", "palyra-codex-")
 	if err != nil {
@@ -163,8 +162,8 @@ func copyCodex(config, hooks []byte, standIn string) (home string, err error) {
 	return home, os.WriteFile(filepath.Join(home, "hooks.json"), hooks, 0o600)
 }
 
-// environ is the environment of Codex for such a question: nothing that leads it to
-// another directory, or to an account.
+// environ returns the environment of Codex for such a query: without variables that select another
+// directory or an account.
 func environ(getenv func(string) string) []string {
 	var list []string
 	for _, name := range []string{"PATH", "LANG", "TMPDIR", "SystemRoot", "SYSTEMROOT"} {

@@ -118,7 +118,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 func TestCommandWhereHTTPIsWorse(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(s *Site){
-		"nobody holds the port": func(s *Site) { s.Held = false },
+		"the port is free":      func(s *Site) { s.Held = false },
 		"several people":        func(s *Site) { s.People = 2 },
 		"no listener":           func(s *Site) { s.Agents = "" },
 		"other addresses alone": func(s *Site) { put(t, claudePath(*s), `{"allowedHttpHookUrls": ["https://hooks.example/*"]}`) },
@@ -198,7 +198,7 @@ func TestRefusedSettings(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Home, "..", "outside-"+filepath.Base(s.Home))) })
 	must.Do(t, os.Remove(claudePath(s)))
 	must.Do(t, os.Symlink(filepath.Join(s.Home, "..", "outside-"+filepath.Base(s.Home)), claudePath(s)))
-	if _, err := s.Plan(t.Context(), user(), secret); reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "out of") {
+	if _, err := s.Plan(t.Context(), user(), secret); reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), "outside of") {
 		t.Errorf("a link that leads out: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// codexEvents are the events for which Codex asks or tells palyrad.
+// codexEvents are the events for which Codex calls palyrad.
 var codexEvents = []struct {
 	name string
 	asks bool
@@ -62,7 +62,8 @@ func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, err
 	return p, nil
 }
 
-// codexHandler is the handler of an event, which may ask a person or only tells.
+// codexHandler returns the handler of an event. With asks it may wait for approval, otherwise it
+// only reports.
 func (s Site) codexHandler(w Wanted, asks bool) (map[string]any, error) {
 	limit := reportLimit
 	if asks {
@@ -72,7 +73,7 @@ func (s Site) codexHandler(w Wanted, asks bool) (map[string]any, error) {
 	return map[string]any{"type": "command", "command": line, "timeout": limit}, err
 }
 
-// codexConfig is the person's configuration of Codex, in which trust stands.
+// codexConfig returns the user's configuration of Codex, which contains the trust in hooks.
 func (s Site) codexConfig(owner string) (*Edit, error) {
 	path := filepath.Join(s.CodexDir(), "config.toml")
 	config, err := Begin(owner, path, s.root(path, Wanted{Scope: files.User}))
@@ -88,8 +89,8 @@ func (s Site) codexConfig(owner string) (*Edit, error) {
 	return config, nil
 }
 
-// trust adds to the configuration that Codex trusts the hooks which a file will hold, by
-// the hashes that Codex computes, and has Codex say that it does.
+// trust adds to the configuration that Codex trusts the hooks in the future file, by the hashes
+// that Codex computes, and verifies it with Codex.
 func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 	lines := make(map[string]bool)
 	for _, event := range codexEvents {
@@ -153,7 +154,7 @@ func (s Site) codexProgram() (string, error) {
 	return filepath.Abs(program)
 }
 
-// copyHome stands for the directory of the copy, which is another one each time.
+// copyHome stands for the temporary directory of the copy.
 const copyHome = "/copy/.codex"
 
 // listCodex asks Codex for the hooks that it would have with these files.
@@ -171,8 +172,8 @@ func (s Site) listCodex(ctx context.Context, program string, hooks *Edit, config
 	return list, err
 }
 
-// bareCodex is a configuration of Codex with what decides about hooks alone: servers and
-// providers have credentials, and nothing is to be started.
+// bareCodex returns a Codex configuration with only the settings of hooks: servers and providers
+// contain credentials, and nothing must be started.
 func bareCodex(text []byte) []byte {
 	var doc map[string]any
 	if tomledit.Decode(text, &doc) != nil {
@@ -197,15 +198,15 @@ func bareCodex(text []byte) []byte {
 	return bytes.Clone(out)
 }
 
-// planCodexManaged plans the hook in the requirements of Codex, which every person's
-// Codex on this machine keeps to.
+// planCodexManaged plans the hook in the requirements of Codex, which apply to every user of this
+// machine.
 func (s Site) planCodexManaged(p *Plan, w Wanted) error {
 	path := s.codexRequirements()
 	e, err := Begin(p.Hook.Owner(), path, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	e.Mode = 0o644 // every person's Codex reads it
+	e.Mode = 0o644 // readable for every user's Codex
 	for _, event := range codexEvents {
 		handler, err := s.codexHandler(w, event.asks)
 		if err != nil {
@@ -219,7 +220,7 @@ func (s Site) planCodexManaged(p *Plan, w Wanted) error {
 	return nil
 }
 
-// codexRequirements is the file of what every person's Codex on this machine keeps to.
+// codexRequirements returns the file of the requirements for every user's Codex on this machine.
 func (s Site) codexRequirements() string {
 	for _, f := range s.Files(files.Codex, "") {
 		if f.Scope == files.Managed {

@@ -24,14 +24,14 @@ type Edit struct {
 	File *edit.File
 	// Root is where it belongs.
 	Root string
-	// After is what it will hold.
+	// After is the new content.
 	After []byte
-	// Mode is what its permissions will be, 0 as they are.
+	// Mode is the new permissions, 0 to keep them.
 	Mode fs.FileMode
-	// Whole is that the file is Palyra's alone.
+	// Whole is true if only Palyra uses the file.
 	Whole   bool
 	Entries []Entry
-	// secret is that what it holds is shown to nobody.
+	// secret is true if the content must not be displayed.
 	secret bool
 }
 
@@ -55,7 +55,7 @@ func (e *Edit) cannotEdit(err error) error {
 		WithRemedy("Mend the file, or make the change by hand; nothing was written.")
 }
 
-// blank is a document of JSON with nothing in it.
+// blank is an empty JSON document.
 var blank = []byte("{}\n")
 
 // AddToList adds a value to a list in a JSON file, unless it is there already.
@@ -69,7 +69,7 @@ func (e *Edit) AddToList(value any, mark string, keys ...string) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = blank
 	}
-	// One of before, with another address or limit, gives way to this one.
+	// An earlier entry with another address or limit is replaced.
 	if text, err = takeOut(text, entry); err != nil {
 		return e.cannotEdit(err)
 	}
@@ -104,7 +104,7 @@ func (e *Edit) SetTOML(value any, keys ...string) error {
 	return nil
 }
 
-// tomlValue is what a key has, as JSON; "" for nothing.
+// tomlValue returns the value of a key as JSON; "" for none.
 func tomlValue(text []byte, keys []string) (string, error) {
 	raw, err := watch.Lookup(files.TOML, text, keys)
 	return string(raw), err
@@ -132,7 +132,7 @@ func (e *Edit) AppendTOML(mark string, keys []string, pairs ...tomledit.Pair) er
 	return nil
 }
 
-// Apply makes a planned change: it is written down, then made.
+// Apply makes a planned change: it records the change first.
 func (b *Book) Apply(e *Edit) error {
 	if !e.Changes() {
 		return nil
@@ -147,7 +147,7 @@ func (b *Book) Apply(e *Edit) error {
 	return b.Step("wrote "+e.File.Path, func() error { return e.File.Write(e.After, e.Mode) })
 }
 
-// note writes down what is about to be done to a file.
+// note records a planned change of a file.
 func (b *Book) note(e *Edit) {
 	now, is := "", canonical.Digest(e.After)
 	if e.File.Exists() {
@@ -162,7 +162,7 @@ func (b *Book) note(e *Edit) {
 	c := &b.Files[i]
 	switch now {
 	case c.Is:
-	case c.Was: // noted, and not done
+	case c.Was: // recorded, but not done
 		c.Entries = nil
 	default:
 		c.Edited = true
@@ -175,13 +175,13 @@ func (b *Book) note(e *Edit) {
 		switch {
 		case j < 0:
 			c.Entries = append(c.Entries, entry)
-		default: // what it made and replaced, the first one says
+		default: // the first one records what it created and replaced
 			c.Entries[j].Digest = entry.Digest
 		}
 	}
 }
 
-// Undo takes back what was done for an owner.
+// Undo reverts the changes of an owner.
 func (b *Book) Undo(owner string) (done []Undone, err error) {
 	for _, c := range slices.Backward(slices.Clone(b.Files)) {
 		if c.Owner != owner {
@@ -204,20 +204,20 @@ func (b *Book) Undo(owner string) (done []Undone, err error) {
 	return done, nil
 }
 
-// Undone is a file and how it is now.
+// Undone is a file and the result of its revert.
 type Undone struct {
 	Path string
 	How  How
 }
 
-// How is how a file was put back.
+// How is how a file was reverted.
 type How string
 
 // The ways.
 const (
-	// Restored is byte for byte as before, Removed that there was none, Cleaned that it
-	// was changed since and is without Palyra's entries, and Untouched that nothing of
-	// them stood in it.
+	// Restored means byte for byte as before, Removed that the file did not exist before, Cleaned
+	// that it changed since and Palyra's entries were removed, and Untouched that it contained none
+	// of them.
 	Restored  How = "as before"
 	Removed   How = "removed"
 	Cleaned   How = "was changed since, and is without Palyra's entries"
@@ -258,7 +258,7 @@ func (c Change) undo() (How, error) {
 	return Cleaned, f.Write(text, c.Mode)
 }
 
-// mode gives a file whose text is right the mode of before.
+// mode restores the previous mode of a file whose text is already restored.
 func (c Change) mode(f *edit.File, text []byte) error {
 	if !c.Existed || f.Mode() == c.Mode {
 		return nil
@@ -266,13 +266,13 @@ func (c Change) mode(f *edit.File, text []byte) error {
 	return f.Write(text, c.Mode)
 }
 
-// isBlank reports whether nothing is left in a file.
+// isBlank reports whether a file has no content.
 func isBlank(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || bytes.Equal(text, bytes.TrimSpace(blank))
 }
 
-// takeOut takes an entry out of a text, and what was made for it and is empty.
+// takeOut removes an entry from a text, with the containers that were created for it and are empty.
 func takeOut(text []byte, e Entry) ([]byte, error) {
 	if e.Format == files.TOML {
 		return takeOutTOML(text, e)
@@ -286,7 +286,7 @@ func takeOut(text []byte, e Entry) ([]byte, error) {
 	}
 	var list []json.RawMessage
 	if err := jsonc.Decode(raw, &list); err != nil {
-		return text, nil // no list any more: nothing of ours
+		return text, nil // not a list any more, so it contains no entry
 	}
 	for i, one := range slices.Backward(list) {
 		if !e.is(one) {
@@ -319,7 +319,7 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// is reports whether a value is the entry, perhaps changed by somebody.
+// is reports whether a value is the entry, possibly modified.
 func (e Entry) is(value []byte) bool {
 	if e.Mark != "" && bytes.Contains(value, []byte(e.Mark)) {
 		return true
@@ -346,7 +346,7 @@ func takeOutTOML(text []byte, e Entry) ([]byte, error) {
 		return text, nil
 	}
 	if sum, err := canonical.JSON([]byte(now)); err != nil || canonical.Digest(sum) != e.Digest {
-		return text, err // somebody else's by now
+		return text, err // replaced by another program since
 	}
 	if e.Old != "" {
 		var old any
@@ -364,14 +364,14 @@ func takeOutTOML(text []byte, e Entry) ([]byte, error) {
 		}
 		less, err := tomledit.Remove(edited, e.Keys[:n])
 		if err != nil {
-			break // an empty table that stands in another's line stays
+			break // an empty table inside another line stays
 		}
 		edited = less
 	}
 	return edited, err
 }
 
-// SetTOMLIfMissing sets a key of a TOML file that has none.
+// SetTOMLIfMissing sets a key of a TOML file if it is missing.
 func (e *Edit) SetTOMLIfMissing(value any, keys ...string) error {
 	there, err := watch.Lookup(files.TOML, e.After, keys)
 	if err != nil {
@@ -383,7 +383,7 @@ func (e *Edit) SetTOMLIfMissing(value any, keys ...string) error {
 	return e.SetTOML(value, keys...)
 }
 
-// MakeDirs makes a directory with its parents, each noted before it is made.
+// MakeDirs creates a directory with its parents, each recorded before it is created.
 func (b *Book) MakeDirs(dir string) error {
 	return edit.MakeDirs(dir, 0o700, func(dir string) error {
 		b.addDir(dir)

@@ -15,7 +15,7 @@ import (
 
 // Finding is something in the settings of an agent that matters for the hook.
 type Finding struct {
-	// Bad is that it can take the hook's place, switch it off, or let calls by it.
+	// Bad is true if it can replace, disable or bypass the hook.
 	Bad  bool
 	Path string
 	What string
@@ -24,8 +24,8 @@ type Finding struct {
 // String is the finding in a line.
 func (f Finding) String() string { return f.Path + ": " + f.What }
 
-// Findings are the other hooks of an agent, and the settings that can rewrite, disable or
-// bypass a hook of Palyra, those of a project included.
+// Findings returns the other hooks of an agent, and the settings that can rewrite, disable or
+// bypass a hook of Palyra, including those of a project.
 func (s Site) Findings(a files.Agent, project string, h *Hook) ([]Finding, error) {
 	var list []Finding
 	managed := false
@@ -51,19 +51,19 @@ func (s Site) Findings(a files.Agent, project string, h *Hook) ([]Finding, error
 		list = append(list, found...)
 	}
 	if a == files.ClaudeCode && !managed {
-		list = append(list, Finding{false, "managed settings", "none: whoever may write the person's settings may take the hook out (install with --managed, as root)"})
+		list = append(list, Finding{false, "managed settings", "none: any program that can write the person's settings can remove the hook (install with --managed, as root)"})
 	}
 	return list, nil
 }
 
-// look reads one file.
+// look checks one file.
 func (s Site) look(a files.Agent, f files.File, text []byte, h *Hook) ([]Finding, error) {
 	var list []Finding
 	add := func(bad bool, format string, args ...any) {
 		list = append(list, Finding{bad, f.Path, fmt.Sprintf(format, args...)})
 	}
 	if a == files.ClaudeCode && f.Has(files.Settings) && !strictJSON(text) {
-		add(true, "is no plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it, hooks included")
+		add(true, "is not plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it, hooks included")
 	}
 	at := func(keys ...string) (raw json.RawMessage, err error) { return watch.Lookup(f.Format, text, keys) }
 	if f.Has(files.Hooks) || f.Has(files.Settings) {
@@ -116,7 +116,7 @@ func (s Site) look(a files.Agent, f files.File, text []byte, h *Hook) ([]Finding
 	}
 	for name, on := range v.PluginsOn {
 		if on {
-			add(false, "the plugin %s is on: plugins can have hooks, which can rewrite what a tool is called with", name)
+			add(false, "the plugin %s is enabled: plugins can have hooks, which can change the input of a tool", name)
 		}
 	}
 	return list, nil
@@ -157,8 +157,8 @@ type otherHook struct {
 	rewrites bool
 }
 
-// otherHooks are the hooks in the settings that are not Palyra's. One before a tool can
-// change what the tool is called with after Palyra has decided.
+// otherHooks returns the hooks in the settings that are not Palyra's. A hook before a tool can
+// change the tool's input after Palyra has decided.
 func otherHooks(raw json.RawMessage) []otherHook {
 	var events map[string]json.RawMessage
 	if json.Unmarshal(raw, &events) != nil {
@@ -184,7 +184,7 @@ func otherHooks(raw json.RawMessage) []otherHook {
 				rewrites := event == "PreToolUse" || event == "PermissionRequest"
 				say := "another hook of " + event + ": " + what
 				if rewrites {
-					say += " (it can change what a tool is called with, or answer in its place)"
+					say += " (it can change the input of a tool, or answer in its place)"
 				}
 				list = append(list, otherHook{say, rewrites})
 			}
@@ -193,7 +193,7 @@ func otherHooks(raw json.RawMessage) []otherHook {
 	return list
 }
 
-// Strength says what it takes to get by a hook that is installed and alive.
+// Strength describes how an installed and working hook can be bypassed.
 func (s Site) Strength(h Hook) string {
 	switch {
 	case h.Scope == files.Managed:
@@ -201,7 +201,7 @@ func (s Site) Strength(h Hook) string {
 	case h.Transport == TransportHTTP && s.Held:
 		return "http, and the service manager holds the port: a program that runs as you can still edit the settings (palyrad sees it)"
 	case h.Transport == TransportHTTP:
-		return "http, and nobody holds the port while palyrad does not run: another program of this machine could take it"
+		return "http, and the port is free while palyrad does not run: another program of this machine could use it"
 	}
 	return "command: every end but 0 blocks, but for a hook that Claude Code or Codex itself gives up on (see docs/hooks.md); a program that runs as you can edit the settings (palyrad sees it)"
 }

@@ -19,65 +19,65 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// Site is what decides how hooks are installed on this machine.
+// Site has the properties of this machine that determine how hooks are installed.
 type Site struct {
 	files.Machine
-	// Agents is host:port of the listener for agents; "" is that there is none.
+	// Agents is host:port of the listener for agents; "" for none.
 	Agents string
-	// Held is that a service manager holds that port also while palyrad does not run.
+	// Held is true if a service manager holds that port even while palyrad does not run.
 	Held bool
-	// People is how many may log in to this machine.
+	// People is the number of users of this machine.
 	People int
-	// HookProgram is palyra-hook, by its absolute path; "" where there is none.
+	// HookProgram is the absolute path of palyra-hook; "" for none.
 	HookProgram string
 	// StateDir is where palyrad has its state, with the socket for hooks of its own user.
 	StateDir string
-	// SharedSocket is the socket for hooks of other users; "" where there is none.
+	// SharedSocket is the socket for hooks of other users; "" for none.
 	SharedSocket string
-	// Wait is how long a person may take to answer.
+	// Wait is how long an approver may take to answer.
 	Wait time.Duration
-	// Codex is the program of Codex; "" is that of the PATH.
+	// Codex is the program of Codex; "" searches the PATH.
 	Codex string
 }
 
-// margin is how much longer an agent waits for its hook than the hook for a person.
+// margin is how much longer the agent's timeout for its hook is than the hook's wait for approval.
 const margin = 30 * time.Second
 
-// limit is the time limit of a hook that may ask a person.
+// limit is the timeout of a hook that may wait for approval.
 func (s Site) limit() int { return int((s.Wait + margin) / time.Second) }
 
-// reportLimit is the time limit of a hook that only tells palyrad something: seconds.
+// reportLimit is the timeout in seconds of a hook that only reports.
 const reportLimit = 30
 
-// Wanted says which hook somebody wants.
+// Wanted describes the requested hook.
 type Wanted struct {
 	Agent files.Agent
 	Scope files.Scope
 	// Project is the directory of a project.
 	Project string
-	// Transport is one of the transports; "" chooses.
+	// Transport is TransportHTTP or TransportCommand; "" selects one automatically.
 	Transport string
 }
 
-// TokenVariable is the variable from which a hook of a project takes its token.
+// TokenVariable is the environment variable with the token of a project's hook.
 const TokenVariable = "PALYRA_HOOK_TOKEN" //nolint:gosec // the name of a variable
 
-// Plan is what an installation will do.
+// Plan lists the changes of an installation.
 type Plan struct {
 	Hook Hook
 	// Edits are the changes of files, in their order.
 	Edits []*Edit
-	// Notes are what a person should know before it is done.
+	// Notes are remarks for the user before the installation.
 	Notes []string
-	// Token says that the hook has a token; InFile that it will stand in a file.
+	// Token is true if the hook has a token. InFile is true if the token is stored in a file.
 	Token, InFile bool
 }
 
-// placeholder stands for a token that is not made yet.
+// placeholder is displayed instead of a token that is not created yet.
 const placeholder = "pal_..."
 
-// Plan plans the installation of a hook. token is the hook's token, "" while there is
-// none: the plan is then one to show.
+// Plan plans the installation of a hook. token is the hook's token, "" if it does not exist yet:
+// the plan is then for display only.
 func (s Site) Plan(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	switch w.Agent {
 	case files.ClaudeCode:
@@ -88,8 +88,8 @@ func (s Site) Plan(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	return nil, command.Usage("%s takes no hooks", w.Agent.Title()).WithRemedy("Give it Palyra's tools: `palyra mcp config %s`.", w.Agent)
 }
 
-// hookFile is the file of an agent and a scope into which hooks go, and the directory
-// that it may not lead out of.
+// hookFile returns the file for the hooks of an agent and a scope, and the directory that contains
+// it. Edits must not leave that directory.
 func (s Site) hookFile(w Wanted) (path, root string) {
 	for _, f := range s.Files(w.Agent, w.Project) {
 		if f.Scope == w.Scope && f.Has(files.Hooks) {
@@ -99,8 +99,8 @@ func (s Site) hookFile(w Wanted) (path, root string) {
 	return path, s.root(path, w)
 }
 
-// root is the directory that a file belongs to: the home, the project, or where the
-// agent was told to keep its files.
+// root returns the directory that a file belongs to: the home, the project, or the agent's
+// configured directory.
 func (s Site) root(path string, w Wanted) string {
 	switch {
 	case w.Scope == files.Project:
@@ -111,27 +111,26 @@ func (s Site) root(path string, w Wanted) string {
 	return s.Home
 }
 
-// TokenFile is where the token of an agent's command hooks is: a private file of the person,
-// in no repository.
+// TokenFile returns the token file of an agent's command hooks: a private file of the user, outside
+// of repositories.
 func (s Site) TokenFile(a files.Agent) string {
 	return filepath.Join(s.ClientState(), "hooks", string(a)+".token")
 }
 
-// homeState is the directory of the person's state for a shell: what is for several people
-// names no place of one of them.
+// homeState is the user's state directory as a shell expression, for files that several users
+// share.
 const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
 
-// command is the command of the hook, which has so many seconds: every end of palyra-hook
-// but 0 blocks the call, that it is not there included. Something has to be said on
-// standard error: to Codex, exit 2 without a word is a failed hook, after which the call
-// runs.
+// command returns the command of the hook with its timeout in seconds: every exit of palyra-hook
+// except 0 blocks the call, also if the program is missing. It must write to standard error: Codex
+// treats exit 2 without output as a failed hook, after which the call runs.
 func (s Site) command(w Wanted, limit int) (string, error) {
 	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token" //nolint:gosec // the names of files
 	if w.Scope != files.Project {
-		// A project's file is for everybody who has the project, wherever they have it.
+		// A project's file is shared by all users of the project, in any location.
 		if s.HookProgram == "" {
-			return "", reason.Errorf(reason.NotFound, "palyra-hook is not beside palyra and not in the PATH").
-				WithRemedy("Install it beside palyra, and run this again.")
+			return "", reason.Errorf(reason.NotFound, "palyra-hook is neither next to palyra nor in the PATH").
+				WithRemedy("Install it next to palyra, and run this again.")
 		}
 		program = s.HookProgram
 	}
@@ -150,7 +149,7 @@ func (s Site) command(w Wanted, limit int) (string, error) {
 	return fmt.Sprintf(`sh -c '"%s" %s -socket "%s" -token-file "%s" -limit %d || { echo "palyra: the call does not run" >&2; exit 2; }'`, program, w.Agent, socket, token, limit), nil
 }
 
-// mark is how a hook of palyra's is known in an agent's settings.
+// mark identifies a hook of palyra in an agent's settings.
 func mark(w Wanted, transport string) string {
 	if transport == TransportHTTP {
 		return hookPath(w.Agent)
@@ -170,7 +169,7 @@ func inRepository(path, home string) bool {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return true
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return true // what cannot be looked at counts
+			return true // counts if it cannot be checked
 		}
 		if dir == home || dir == filepath.Dir(dir) {
 			return false
@@ -243,22 +242,22 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 		}
 	}
 	if !e.Whole && !strictJSON(e.File.Text) {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s is no plain JSON: Claude Code ignores all of it, a hook in it included", path).
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not plain JSON: Claude Code ignores all of it, a hook in it included", path).
 			WithRemedy("Take the comments and the commas before closing brackets out, and run this again.")
 	}
 	if w.Scope == files.Managed {
-		e.Mode = 0o644 // every person's Claude Code reads it
+		e.Mode = 0o644 // readable for every user's Claude Code
 	}
 	p.Edits = append(p.Edits, e)
 	return p, nil
 }
 
-// strictJSON reports whether Claude Code reads a file of settings: unlike editors, it
-// passes over one that has comments, without a word.
+// strictJSON reports whether Claude Code accepts a settings file: unlike editors, it silently
+// ignores one with comments.
 func strictJSON(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 || json.Valid(text) }
 
-// tokenOwner is whose the change is that makes the token file of an agent: all command
-// hooks of the agent use it.
+// tokenOwner returns the owner of the change that creates an agent's token file. All command hooks
+// of the agent share that file.
 func tokenOwner(a files.Agent) string { return "token/" + string(a) }
 
 // holdToken plans the file with the token of an agent's command hooks.
@@ -278,8 +277,8 @@ func (p *Plan) holdToken(s Site, token string) error {
 	return nil
 }
 
-// transport chooses how Claude Code asks palyrad, and says why where it is not the best
-// way.
+// transport selects how Claude Code connects to palyrad. why explains the selection if it is not
+// the http hook.
 func (s Site) transport(w Wanted, public bool) (transport, why string, err error) {
 	var against string
 	switch {
@@ -317,7 +316,7 @@ func (s Site) transport(w Wanted, public bool) (transport, why string, err error
 	return TransportHTTP, "", nil
 }
 
-// claudeSettings is what of Claude Code's settings decides about hooks.
+// claudeSettings are the settings of Claude Code that concern hooks.
 type claudeSettings struct {
 	AllowedHTTPHookURLs    *[]string                    `json:"allowedHttpHookUrls"`
 	HTTPHookAllowedEnvVars *[]string                    `json:"httpHookAllowedEnvVars"`
@@ -334,7 +333,7 @@ type hookGroup struct {
 	Hooks   []map[string]any `json:"hooks"`
 }
 
-// readClaude reads one settings file; nil where there is none.
+// readClaude reads one settings file; nil if it does not exist.
 func readClaude(path string) (*claudeSettings, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -353,7 +352,7 @@ func readClaude(path string) (*claudeSettings, error) {
 	return v, nil
 }
 
-// httpRefused says what in the settings forbids the http hook; "" for nothing.
+// httpRefused returns the setting that forbids the http hook; "" for none.
 func (s Site) httpRefused(a files.Agent, project string) (string, error) {
 	url := s.HookURL(a)
 	for _, f := range s.Files(a, project) {
@@ -378,7 +377,7 @@ func (s Site) httpRefused(a files.Agent, project string) (string, error) {
 	return "", nil
 }
 
-// wildcard reports whether a pattern in which "*" stands for anything is a text.
+// wildcard reports whether a pattern with "*" matches a text.
 func wildcard(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -398,7 +397,7 @@ func wildcard(pattern, text string) bool {
 	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// Watched are the entries of a plan as palyrad watches them.
+// Watched returns the entries of a plan that palyrad watches.
 func (p *Plan) Watched() []Watched {
 	var list []Watched
 	for _, e := range p.Edits {

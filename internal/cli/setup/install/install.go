@@ -26,23 +26,23 @@ import (
 // sessions.
 const hookScope = "hook.report"
 
-// tokenLife is how long a hook's token lasts, the longest that there is.
+// tokenLife is the lifetime of a hook's token, the maximum.
 const tokenLife = 366 * 24 * time.Hour
 
-// Installer installs hooks for one person.
+// Installer installs hooks for one user.
 type Installer struct {
 	Site
 	Book *Book
-	// Gateway hears of hooks that are installed and taken out; nil is one that does not
-	// answer, with which hooks can be taken out alone.
+	// Gateway receives installed and removed hooks; nil if it is unreachable, in which case hooks
+	// can only be removed.
 	Gateway *client.Gateway
 }
 
-// Installed is what an installation did.
+// Installed is the result of an installation.
 type Installed struct {
 	Hook  Hook
 	Files []string
-	// Token is the text of a token that stands in no file.
+	// Token is the text of a token that is not stored in a file.
 	Token string
 }
 
@@ -95,7 +95,7 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	if err := i.register(ctx, h, p); err != nil {
 		return nil, err
 	}
-	// The tokens of before, unless other hooks have them.
+	// The previous tokens, unless other hooks use them.
 	old := slices.DeleteFunc(slices.Clone(h.OldTokens), func(name string) bool {
 		return i.Book.shares(Hook{Agent: h.Agent, Scope: h.Scope, Project: h.Project, Token: name})
 	})
@@ -111,8 +111,8 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	return out, i.Book.AddHook(h)
 }
 
-// sharedToken is the token that the command hooks of an agent have already; "" for none.
-// It counts while its file is there.
+// sharedToken returns the existing token of an agent's command hooks; "" for none. It is valid
+// while its file exists.
 func (i *Installer) sharedToken(h Hook) string {
 	if h.Transport != TransportCommand {
 		return ""
@@ -128,7 +128,7 @@ func (i *Installer) sharedToken(h Hook) string {
 	return ""
 }
 
-// keepToken leaves the token file as it is.
+// keepToken keeps the token file unchanged.
 func (p *Plan) keepToken() {
 	p.Token = false
 	p.Edits = slices.DeleteFunc(p.Edits, func(e *Edit) bool { return e.secret })
@@ -139,7 +139,7 @@ func (r *Record) shares(h Hook) bool {
 	return slices.ContainsFunc(r.Hooks, func(o Hook) bool { return o.Owner() != h.Owner() && o.Token == h.Token })
 }
 
-// makeToken makes the token of a hook, for the agent that it speaks for.
+// makeToken creates the token of a hook, for its agent.
 func (i *Installer) makeToken(ctx context.Context, h Hook) (string, error) {
 	agent, err := i.agent(ctx, h.Agent)
 	if err != nil {
@@ -156,8 +156,8 @@ func (i *Installer) makeToken(ctx context.Context, h Hook) (string, error) {
 	return text, err
 }
 
-// agent is the member for whom an agent's hook speaks, which is made where it is missing.
-// It acts for the person who installs it.
+// agent returns the member of an agent's hook, and creates it if it is missing. It acts for the
+// user who installs it.
 func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 	status, err := i.Gateway.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {
@@ -183,7 +183,7 @@ func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 		}
 		name = fmt.Sprintf("%s-%d", a, n)
 	}
-	// The member has a device, as all have; nobody keeps its key.
+	// Every member has a device; the key of this one is discarded.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
@@ -194,21 +194,20 @@ func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 	}
 	request, _ := pem.Decode(text)
 	if request == nil {
-		return "", errors.New("the certificate request is no PEM")
+		return "", errors.New("the certificate request is not PEM")
 	}
 	made, err := i.Gateway.Access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: name, Kind: "agent", Roles: []string{"agent"}, Owner: owner, CertificateRequest: request.Bytes})
 	if err != nil {
 		return "", err
 	}
-	// Its one device is revoked: a key that nobody has is no credential, and none is left
-	// that could be mistaken for one.
+	// Its only device is revoked, because its key was discarded.
 	if _, err := i.Gateway.Identity.RevokeDevice(ctx, &palyrav1.RevokeDeviceRequest{DeviceId: made.GetDeviceId()}); err != nil {
 		return "", err
 	}
 	return made.GetMember().GetPrincipal(), nil
 }
 
-// register has palyrad watch what a plan wrote.
+// register registers the written entries at palyrad for monitoring.
 func (i *Installer) register(ctx context.Context, h Hook, p *Plan) error {
 	req := &palyrav1.RegisterInstalledRequest{InstallationId: h.Installation, Agent: string(h.Agent), Scope: string(h.Scope), Transport: h.Transport}
 	for _, w := range p.Watched() {
@@ -245,8 +244,8 @@ func (i *Installer) revoke(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// Uninstall takes a hook out. Where the gateway does not answer, the files are put right
-// and the rest stays noted: the error is then ErrGatewayAway.
+// Uninstall removes a hook. If the gateway is unreachable, the files are restored and the rest
+// stays recorded: the error is then ErrGatewayAway.
 func (i *Installer) Uninstall(ctx context.Context, h Hook) (done []Undone, err error) {
 	if i.Gateway != nil {
 		err := i.Book.Step("unregistered "+h.Owner(), func() error {
@@ -278,5 +277,5 @@ func (i *Installer) Uninstall(ctx context.Context, h Hook) (done []Undone, err e
 	return done, i.Book.DropHook(h)
 }
 
-// ErrGatewayAway is that the files are as before, and the gateway still has to hear of it.
+// ErrGatewayAway means that the files were restored, but the gateway was not notified.
 var ErrGatewayAway = errors.New("the gateway does not answer: it still watches the hook, and its token is not revoked")

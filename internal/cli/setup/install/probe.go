@@ -21,22 +21,22 @@ import (
 	"palyra/internal/agent/watch"
 )
 
-// Proof is what came of a call that has to be denied.
+// Proof is the result of a call that must be denied.
 type Proof struct {
 	// Alive is that the hook denied it.
 	Alive bool
-	// Detail says how, or why not.
+	// Detail explains the result.
 	Detail string
 }
 
-// probeTime bounds such a call. A denial waits for nobody.
+// probeTime is the timeout of such a call. A denial does not wait for approval.
 const probeTime = 15 * time.Second
 
-// maxAnswer bounds what is read of a hook's answer.
+// maxAnswer bounds a hook's answer.
 const maxAnswer = 1 << 20
 
-// probeCall is a call that the default policies forbid to every hooked agent: a write to
-// that agent's own settings. Nothing carries it out.
+// probeCall is a call that the default policies forbid to every hooked agent: a write to that
+// agent's own settings. It is never executed.
 func (s Site) probeCall(a files.Agent) []byte {
 	target, tool := filepath.Join(s.ClaudeDir(), "settings.json"), "Write"
 	input := map[string]any{"file_path": target, "content": "{}"}
@@ -51,8 +51,8 @@ func (s Site) probeCall(a files.Agent) []byte {
 	return text
 }
 
-// Prove makes a call that has to be denied, as the agent would: by what stands in its
-// settings, not by what was meant to.
+// Prove makes a call that must be denied, as the agent would: by its actual settings, not by the
+// intended ones.
 func (s Site) Prove(ctx context.Context, h Hook) Proof {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -70,8 +70,8 @@ func (s Site) Prove(ctx context.Context, h Hook) Proof {
 	return proveCommand(ctx, line, s.Home, s.probeCall(h.Agent))
 }
 
-// installedHandler is the handler of the installed hook before a tool runs, as it stands
-// in the file; nil for none.
+// installedHandler returns the handler of the installed hook before a tool runs, as in the file;
+// nil for none.
 func (s Site) installedHandler(h Hook) (map[string]any, error) {
 	w := Wanted{Agent: h.Agent, Scope: h.Scope, Project: h.Project}
 	path, _ := s.hookFile(w)
@@ -86,7 +86,7 @@ func (s Site) installedHandler(h Hook) (map[string]any, error) {
 		return nil, err
 	}
 	if h.Agent == files.ClaudeCode && !strictJSON(text) {
-		return nil, fmt.Errorf("%s is no plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it", path)
+		return nil, fmt.Errorf("%s is not plain JSON (a comment, or a comma before a closing bracket): Claude Code ignores all of it", path)
 	}
 	raw, err := watch.Lookup(format, text, []string{"hooks", "PreToolUse"})
 	if err != nil || raw == nil {
@@ -146,7 +146,7 @@ func denied(body []byte) Proof {
 		} `json:"hookSpecificOutput"`
 	}
 	if err := json.Unmarshal(body, &v); err != nil {
-		return Proof{Detail: "the answer is no JSON: the agent would run the tool"}
+		return Proof{Detail: "the answer is not JSON: the agent would run the tool"}
 	}
 	if v.Output.Decision != "deny" {
 		return Proof{Detail: fmt.Sprintf("a call that has to be denied was answered %q", v.Output.Decision)}
@@ -169,7 +169,8 @@ func proveCommand(ctx context.Context, line, home string, call []byte) Proof {
 	case err == nil:
 		return Proof{Detail: "a call that has to be denied was let through"}
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		// What says that it could not ask denies as well; that is no proof of life.
+		// A hook that could not reach the gateway denies as well, which does not prove that it
+		// works.
 		if p := denied(out.Bytes()); p.Alive {
 			return p
 		}

@@ -1,7 +1,7 @@
-// Package install changes the files of agents and of the user's service manager, and
-// takes that back. What is about to be done is written down before it is done, so that a
-// stop at any point leaves nothing that cannot be undone: a file that nobody changed since
-// is put back byte for byte, and from any other what was added is taken out.
+// Package install changes the files of agents and of the user's service manager, and reverts the
+// changes. Each change is recorded before it is made, so that it can be reverted even after an
+// interruption. A file that has not changed since then is restored byte for byte; from a file that
+// has changed, only the added entries are removed.
 package install
 
 import (
@@ -23,16 +23,16 @@ import (
 // recordFormat is the version of Record.
 const recordFormat = 1
 
-// Record is what stands on this machine because of Palyra, for one person.
+// Record lists Palyra's changes on this machine, for one user.
 type Record struct {
 	Format int `json:"format"`
-	// Files are the changes of files, in the order in which they were made.
+	// Files are the changes of files, in order.
 	Files []Change `json:"files,omitempty"`
-	// Dirs are the directories that were made, the outermost first.
+	// Dirs are the created directories, the outermost first.
 	Dirs []string `json:"dirs,omitempty"`
 	// Hooks are the hooks that are installed, or were about to be.
 	Hooks []Hook `json:"hooks,omitempty"`
-	// Service is palyrad as a service; nil where it is none of `palyra up`.
+	// Service is the service of palyrad; nil if `palyra up` did not create it.
 	Service *Service `json:"service,omitempty"`
 }
 
@@ -44,73 +44,74 @@ type Hook struct {
 	Project string `json:"project,omitempty"`
 	// Transport is TransportHTTP or TransportCommand.
 	Transport string `json:"transport"`
-	// Token is the name of the hook's token, by which the gateway finds it; "" for none.
+	// Token is the name of the hook's token at the gateway; "" for none.
 	Token string `json:"token,omitempty"`
-	// OldTokens are those of before that are to be revoked.
+	// OldTokens are previous tokens to be revoked.
 	OldTokens []string `json:"old_tokens,omitempty"`
 	// Installation is the id under which palyrad watches it.
 	Installation string `json:"installation"`
-	// Address is that of the hook's endpoint.
+	// Address is the address of the hook's endpoint.
 	Address string `json:"address,omitempty"`
 }
 
-// The ways by which a hook asks palyrad.
+// The transports by which a hook sends requests to palyrad.
 const (
 	TransportHTTP    = "http"
 	TransportCommand = "command"
 )
 
-// Owner is the name under which a hook's changes of files stand.
+// Owner returns the owner name of a hook's file changes.
 func (h Hook) Owner() string {
 	return "hook/" + string(h.Agent) + "/" + string(h.Scope) + "/" + h.Project
 }
 
-// Service is palyrad as it was started.
+// Service describes how palyrad was started.
 type Service struct {
 	// Manager is "systemd", "launchd" or "detached".
 	Manager string `json:"manager"`
 	// Program is the palyrad that is started.
 	Program string `json:"program"`
-	// Run is the directory of the pid file and the log of a detached one.
+	// Run is the directory of the pid file and the log of a detached palyrad.
 	Run string `json:"run,omitempty"`
 }
 
 // Change is a change of a file.
 type Change struct {
-	// Path is where the file really is; it belongs below Root.
+	// Path is the resolved path of the file, which must be below Root.
 	Path string `json:"path"`
 	Root string `json:"root"`
-	// Owner says what the change is for.
+	// Owner is the purpose of the change.
 	Owner string `json:"owner"`
-	// Existed is that there was a file, with these bytes and this mode.
+	// Existed is true if the file existed before the change, with the content Before and the mode
+	// Mode.
 	Existed bool        `json:"existed"`
 	Before  []byte      `json:"before,omitempty"`
 	Mode    fs.FileMode `json:"mode,omitempty"`
-	// Was and Is are the digests of the file before and after; "" is no file.
+	// Was and Is are the digests of the file before and after; "" if it does not exist.
 	Was string `json:"was,omitempty"`
 	Is  string `json:"is"`
-	// Edited is that somebody else changed the file between two changes: it is not put
-	// back whole any more.
+	// Edited is true if another program changed the file between two of Palyra's changes. Such a
+	// file is then not restored byte for byte.
 	Edited bool `json:"edited,omitempty"`
-	// Whole is that the file is Palyra's alone.
+	// Whole is true if only Palyra uses the file.
 	Whole bool `json:"whole,omitempty"`
-	// Entries are what was added.
+	// Entries are the added entries.
 	Entries []Entry `json:"entries,omitempty"`
 }
 
-// Entry is one thing that was added to a file.
+// Entry is one entry that was added to a file.
 type Entry struct {
 	Format files.Format `json:"format"`
-	// Keys lead to the value, or with List to the list that holds it.
+	// Keys are the path of the value or, if List is true, of the list that contains it.
 	Keys []string `json:"keys"`
 	List bool     `json:"list,omitempty"`
-	// Digest is that of the value in canonical JSON.
+	// Digest is the digest of the value in canonical JSON.
 	Digest string `json:"digest"`
-	// Mark is a text in the value by which it is known when somebody changed it.
+	// Mark is a text in the value that identifies it after a modification.
 	Mark string `json:"mark,omitempty"`
-	// Made is how many of Keys were there before: the rest goes when it is empty.
+	// Made is the number of Keys that existed before. The other keys are removed when empty.
 	Made int `json:"made"`
-	// Old is the value that was replaced, as JSON; "" where there was none.
+	// Old is the replaced value, as JSON; "" for none.
 	Old string `json:"old,omitempty"`
 }
 
@@ -119,17 +120,18 @@ type Book struct {
 	Record
 	dir  string
 	lock *os.File
-	// Reached is told of each step; its error is a stop there. Tests set it.
+	// Reached is called after each step. If it returns an error, the operation ends there. Tests
+	// set it.
 	Reached func(step string) error
 }
 
-// name is that of the record's file.
+// name is the name of the record's file.
 const name = "installed.json"
 
 func lockPath(dir string) string { return filepath.Join(dir, "installed.lock") }
 
-// Open opens the record in a directory, which is made for the owner alone. Close gives it
-// back.
+// Open opens the record in a directory, which it creates with private permissions. Close releases
+// it.
 func Open(dir string) (*Book, error) {
 	var made []string
 	if err := makeDirs(dir, &made); err != nil {
@@ -152,8 +154,8 @@ func Open(dir string) (*Book, error) {
 	return b, nil
 }
 
-// holdTime is how long another may hold the record: a child of one that was killed has it
-// until it executes its program.
+// holdTime is the timeout for the lock. A child of a killed process keeps the lock until it
+// executes its program.
 const holdTime = 5 * time.Second
 
 func hold(lock *os.File) error {
@@ -164,7 +166,7 @@ func hold(lock *os.File) error {
 	}
 }
 
-// Read reads the record of a directory; an empty one where there is none.
+// Read reads the record of a directory; an empty one if it does not exist.
 func Read(dir string) (Record, error) {
 	text, err := keyfile.Read(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,8 +180,8 @@ func Read(dir string) (Record, error) {
 		err = fmt.Errorf("its format is %d", r.Format)
 	}
 	if err != nil {
-		return Record{}, reason.Errorf(reason.ConfigInvalid, "the record of what is installed, %s, cannot be read: %w", filepath.Join(dir, name), err).
-			WithRemedy("Mend it, or take what names Palyra out of the agents' settings by hand and remove the file.")
+		return Record{}, reason.Errorf(reason.ConfigInvalid, "reading the record of installations, %s: %w", filepath.Join(dir, name), err).
+			WithRemedy("Repair the file. Or remove all entries of Palyra from the agents' settings by hand, and delete the file.")
 	}
 	return r, nil
 }
@@ -209,8 +211,8 @@ func (b *Book) Save() error {
 	return keyfile.Write(filepath.Join(b.dir, name), append(text, '\n'))
 }
 
-// Close gives the record back. An empty one is removed, with the directories that were
-// made for it.
+// Close releases the record. An empty one is removed, with the directories that were created for
+// it.
 func (b *Book) Close() error {
 	var err error
 	if len(b.Files) == 0 && len(b.Hooks) == 0 && b.Service == nil {
@@ -220,15 +222,15 @@ func (b *Book) Close() error {
 }
 
 func (b *Book) forget() error {
-	// Also what a write of the record left that was cut off.
+	// Temporary files of an interrupted write are removed too.
 	left, _ := filepath.Glob(filepath.Join(b.dir, "."+name+".*"))
 	for _, path := range append(left, filepath.Join(b.dir, name), lockPath(b.dir)) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	// Those that somebody else put something into stay. Its own may have been made by one
-	// that was killed before it could say so.
+	// Directories with other files stay. The record's own directory may have been created by a
+	// process that was killed before it could record that.
 	_ = os.Remove(b.dir)
 	for _, dir := range slices.Backward(b.Dirs) {
 		_ = os.Remove(dir)
@@ -242,7 +244,7 @@ func (b *Book) addDir(dir string) {
 	}
 }
 
-// Hook is the installed hook of an agent and a scope; nil where there is none.
+// Hook returns the installed hook of an agent and a scope; nil for none.
 func (r *Record) Hook(a files.Agent, s files.Scope, project string) *Hook {
 	for i, h := range r.Hooks {
 		if h.Agent == a && h.Scope == s && h.Project == project {
@@ -252,7 +254,7 @@ func (r *Record) Hook(a files.Agent, s files.Scope, project string) *Hook {
 	return nil
 }
 
-// AddHook writes a hook down that is about to be installed.
+// AddHook records a hook that is about to be installed.
 func (b *Book) AddHook(h Hook) error {
 	if have := b.Hook(h.Agent, h.Scope, h.Project); have != nil {
 		*have = h
@@ -262,13 +264,13 @@ func (b *Book) AddHook(h Hook) error {
 	return b.Step("noted "+h.Owner(), b.Save)
 }
 
-// DropHook forgets a hook that is gone.
+// DropHook removes a hook from the record.
 func (b *Book) DropHook(h Hook) error {
 	b.Hooks = slices.DeleteFunc(b.Hooks, func(o Hook) bool { return o.Owner() == h.Owner() })
 	return b.Step("forgot "+h.Owner(), b.Save)
 }
 
-// Step does something and tells Reached of it.
+// Step runs do and calls Reached.
 func (b *Book) Step(step string, do func() error) error {
 	if err := do(); err != nil {
 		return err

@@ -13,7 +13,7 @@ func (e *Edit) Record() printer.Object {
 	return printer.Object{{Name: "path", Value: e.File.Path}, {Name: "diff", Value: e.Diff()}}
 }
 
-// Diff is what changes in the file.
+// Diff returns the changes of the file.
 func (e *Edit) Diff() string {
 	if e.secret {
 		return "(a private file with the token of the hook)\n"
@@ -30,7 +30,7 @@ func (e *Edit) Diff() string {
 
 func gitMode(m fs.FileMode) string { return fmt.Sprintf("100%03o", m) }
 
-// Show writes a plan for a person.
+// Show prints a plan.
 func (p *Plan) Show(page *printer.Page) {
 	for _, e := range p.Edits {
 		if e.Changes() {

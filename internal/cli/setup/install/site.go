@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// MachineOf is this machine, for the person who runs the program.
+// MachineOf returns this machine, for the user who runs the program.
 func MachineOf(a *client.App) (files.Machine, error) {
 	home := a.Getenv("HOME")
 	if home == "" && runtime.GOOS == "windows" {
@@ -41,8 +41,8 @@ const (
 	ManagerDetached = "detached"
 )
 
-// Beside is a program of Palyra by its absolute path: that beside this one, or that of the
-// PATH; "" for none.
+// Beside returns the absolute path of a program of Palyra: next to this one, or in the PATH; "" for
+// none.
 func Beside(name string) string {
 	if runtime.GOOS == "windows" {
 		name += ".exe"
@@ -75,10 +75,10 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && (runtime.GOOS == "windows" || info.Mode()&0o111 != 0)
 }
 
-// firstPerson is the first uid of people: below are those of services.
+// firstPerson is the first uid of regular users: lower ones are for services.
 const firstPerson = 1000
 
-// people is how many may log in to this machine. What cannot be told counts as several.
+// people returns the number of users of this machine. If unknown, it counts as several.
 func people(passwd string, m files.Machine) int {
 	switch m.OS {
 	case "darwin":
@@ -106,7 +106,7 @@ func people(passwd string, m files.Machine) int {
 	return max(n, 1)
 }
 
-// homes is how many home directories there are.
+// homes returns the number of home directories.
 func homes(dir string, except ...string) int {
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,10 +12,10 @@ func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, e
 	return exec.Command(program, args...), func() error { return nil }, nil
 }
 
-// detach has nothing to do: no terminal ends a program here.
+// detach does nothing: a terminal does not end programs on this system.
 func detach(*exec.Cmd) {}
 
-// terminate ends a process: there is no way to ask it here.
+// terminate kills a process, because this system has no termination signal.
 func terminate(p *os.Process) error { return p.Kill() }
 
 // alive reports whether there is a process of an id.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// gated is a program that begins when it is told to. When who started it ends before that,
-// it ends, too: none runs of which nobody knows.
+// gated starts a program that waits for begin. If the parent ends before that, the program ends,
+// too, so that no unrecorded program runs.
 func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, err error) {
 	cmd = exec.Command("sh", append([]string{"-c", `read -r go && exec "$0" "$@" </dev/null`, program}, args...)...)
 	in, err := cmd.StdinPipe()
@@ -23,7 +23,7 @@ func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, e
 	}, nil
 }
 
-// detach gives a program a session of its own, which no terminal ends.
+// detach gives a program its own session, independent of the terminal.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // terminate asks a process to end in order.

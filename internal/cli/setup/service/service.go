@@ -1,6 +1,10 @@
-// Package service starts palyrad for one person: by the service manager of that person
-// (systemd, launchd), or detached with a pid file and a log where there is none. It writes
-// no file of a manager itself: it says which ones it takes.
+// Package service starts palyrad for one user: by the user's service manager (systemd, launchd), or
+// detached with a pid file and a log. It does not write the manager's files; it returns them.
+//
+// systemd holds the port for agents, because Claude Code sends its hooks to an address, and another
+// program could answer there while palyrad does not run. Without systemd, or on a machine with
+// several users, agents use the command hook over a socket in a private directory. A detached
+// palyrad starts to work after its pid is recorded.
 package service
 
 import (
@@ -39,7 +43,7 @@ const (
 	Detached = "detached"
 )
 
-// Palyrad is what is started.
+// Palyrad is the program to start.
 type Palyrad struct {
 	files.Machine
 	// Manager is one of the managers.
@@ -51,11 +55,11 @@ type Palyrad struct {
 	// StateDir is where palyrad has its state, and RunDir where a detached one has its
 	// pid file and its log.
 	StateDir, RunDir string
-	// UID is that of the person.
+	// UID is the user's uid.
 	UID int
 }
 
-// File is a file that a manager takes.
+// File is a file for a service manager.
 type File struct{ Path, Text string }
 
 // commandTime bounds a command of a service manager.
@@ -69,12 +73,12 @@ func (p Palyrad) run(ctx context.Context, name string, args ...string) (string, 
 	text := strings.TrimSpace(string(out))
 	if err != nil {
 		return text, reason.Errorf(reason.ConfigInvalid, "`%s %s`: %w: %s", name, strings.Join(args, " "), err, text).
-			WithRemedy("See what the service manager says, or run palyrad without it: `palyra up --service detached`.")
+			WithRemedy("Check the service manager, or run palyrad without it: `palyra up --service detached`.")
 	}
 	return text, nil
 }
 
-// Detect is the manager that there is for this person.
+// Detect returns the available manager of this user.
 func Detect(ctx context.Context, m files.Machine) string {
 	p := Palyrad{Machine: m}
 	switch m.OS {
@@ -90,8 +94,8 @@ func Detect(ctx context.Context, m files.Machine) string {
 	return Detached
 }
 
-// environment are the variables that say where things are: a service has none of those of
-// a shell.
+// environment returns the variables with locations, because a service does not inherit the
+// variables of a shell.
 func (p Palyrad) environment() []string {
 	var list []string
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "PATH"} {
@@ -102,9 +106,9 @@ func (p Palyrad) environment() []string {
 	return append(list, "HOME="+p.Home)
 }
 
-// session are the variables that a service manager would give palyrad by itself, and the
-// settings of palyrad that are made by variables. The rest of a shell's are nothing for a
-// program that runs on: they hold keys.
+// session returns the variables that a service manager would set, and palyrad's settings in
+// variables. Other variables of the shell are not passed to a long-running program, because they
+// may contain keys.
 func (p Palyrad) session() []string {
 	var list []string
 	for _, v := range os.Environ() {
@@ -150,7 +154,7 @@ func (p Palyrad) Files() ([]File, error) {
 
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
-// unitQuoted is a word of a unit: specifiers and variables are taken as they are.
+// unitQuoted quotes a word for a unit: specifiers and variables are taken literally.
 func unitQuoted(text string) string {
 	text = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `%`, `%%`, `$`, `$$`).Replace(text)
 	return `"` + text + `"`
@@ -162,7 +166,7 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// Dirs are the directories that the manager makes when it starts palyrad.
+// Dirs returns the directories that the manager creates when it starts palyrad.
 func (p Palyrad) Dirs() []string {
 	if p.Manager != Systemd {
 		return nil
@@ -173,10 +177,10 @@ func (p Palyrad) Dirs() []string {
 // Log is the file of palyrad's log, where it is one.
 func (p Palyrad) Log() string { return filepath.Join(p.RunDir, "palyrad.log") }
 
-// PIDFile is that of a detached palyrad.
+// PIDFile returns the pid file of a detached palyrad.
 func (p Palyrad) PIDFile() string { return filepath.Join(p.RunDir, "palyrad.pid") }
 
-// LogHint says how its log is read.
+// LogHint describes how to read its log.
 func (p Palyrad) LogHint() string {
 	if p.Manager == Systemd {
 		return "journalctl --user -u " + files.ServiceName
@@ -184,10 +188,11 @@ func (p Palyrad) LogHint() string {
 	return p.Log()
 }
 
-// lastWords bounds how much of the log an error shows.
+// lastWords bounds the part of the log in an error.
 const lastWords = 1 << 10
 
-// LastWords are the last lines of the log of a detached palyrad, below a sentence; none where a service manager keeps the log.
+// LastWords returns the last lines of the log of a detached palyrad, after an introduction; "" with
+// a service manager, which keeps the log.
 func (p Palyrad) LastWords() string {
 	text, err := os.ReadFile(p.Log())
 	if p.Manager == Systemd || err != nil {
@@ -198,15 +203,14 @@ func (p Palyrad) LastWords() string {
 	return ":\n" + strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// Start starts palyrad, or starts it anew where it runs, so that it reads its
-// configuration.
+// Start starts palyrad, or restarts it so that it reads its configuration.
 func (p Palyrad) Start(ctx context.Context) error {
 	switch p.Manager {
 	case Systemd:
 		for _, args := range [][]string{
 			{"--user", "daemon-reload"},
 			{"--user", "enable", "palyrad.socket", "palyrad.service"},
-			// The socket first: while palyrad runs without it, it cannot be handed over.
+			// The socket first: it cannot be passed to a running palyrad.
 			{"--user", "stop", "palyrad.service"},
 			{"--user", "restart", "palyrad.socket"},
 			{"--user", "start", "palyrad.service"},
@@ -218,7 +222,7 @@ func (p Palyrad) Start(ctx context.Context) error {
 		return nil
 	case Launchd:
 		domain := "gui/" + strconv.Itoa(p.UID)
-		_, _ = p.run(ctx, "launchctl", "bootout", domain+"/"+files.Label) // one of before
+		_, _ = p.run(ctx, "launchctl", "bootout", domain+"/"+files.Label) // an earlier one
 		_, err := p.run(ctx, "launchctl", "bootstrap", domain, p.LaunchAgent())
 		return err
 	}
@@ -232,7 +236,7 @@ func (p Palyrad) Start(ctx context.Context) error {
 func (p Palyrad) Stop(ctx context.Context) error {
 	switch p.Manager {
 	case Systemd:
-		// A unit that was not written any more is none that could be disabled.
+		// A removed unit cannot be disabled.
 		if _, err := os.Stat(filepath.Join(p.UnitDir(), files.ServiceName+".socket")); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -249,7 +253,7 @@ func (p Palyrad) Stop(ctx context.Context) error {
 	return p.stopDetached(ctx)
 }
 
-// Forget has the manager see that its files are gone.
+// Forget makes the manager reload after its files were removed.
 func (p Palyrad) Forget(ctx context.Context) error {
 	if p.Manager == Systemd {
 		_, err := p.run(ctx, "systemctl", "--user", "daemon-reload")
@@ -263,7 +267,7 @@ func (p Palyrad) Forget(ctx context.Context) error {
 	return nil
 }
 
-// startDetached starts palyrad so that it goes on when the terminal is closed.
+// startDetached starts palyrad independent of the terminal.
 func (p Palyrad) startDetached() error {
 	log, err := os.OpenFile(p.Log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -278,7 +282,7 @@ func (p Palyrad) startDetached() error {
 	cmd.Env = append(p.environment(), p.session()...)
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "starting %s: %w", p.Program, err).WithRemedy("Install palyrad beside palyra.")
+		return reason.Errorf(reason.ConfigInvalid, "starting %s: %w", p.Program, err).WithRemedy("Install palyrad next to palyra.")
 	}
 	pid := cmd.Process.Pid
 	if err := os.WriteFile(p.PIDFile(), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
@@ -287,11 +291,11 @@ func (p Palyrad) startDetached() error {
 	return errors.Join(begin(), cmd.Process.Release())
 }
 
-// stopTime bounds how long palyrad may take to end, beyond what it lets calls run.
+// stopTime is how long palyrad may take to end, in addition to the time for running calls.
 const stopTime = time.Minute
 
-// stopDetached ends the palyrad that holds the state directory, and waits for it. The pid
-// file alone is no proof: its process may be another one by now.
+// stopDetached stops the palyrad that holds the state directory, and waits for it. The pid file
+// alone is not sufficient, because the pid may have been reused.
 func (p Palyrad) stopDetached(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -317,12 +321,11 @@ func (p Palyrad) stopDetached(ctx context.Context) error {
 	}
 }
 
-// startTime is how long a palyrad may take from its start to its hold of the state
-// directory.
+// startTime is how long palyrad may take from its start to locking the state directory.
 const startTime = 5 * time.Second
 
-// starting is the process of the palyrad that holds the state directory, 0 for none. One
-// that was just started, and has it not yet, is waited for.
+// starting returns the process of the palyrad that holds the state directory, 0 for none. It waits
+// for one that was just started.
 func (p Palyrad) starting(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -331,7 +334,7 @@ func (p Palyrad) starting(ctx context.Context) (int, error) {
 		if pid != 0 {
 			return pid, nil
 		}
-		if err != nil { // it has the directory, and is about to say which process it is
+		if err != nil { // it holds the directory, and is about to write its pid
 			if pause(ctx, 50*time.Millisecond) != nil {
 				return 0, err
 			}

@@ -23,7 +23,7 @@ type entry struct {
 	Dir     string           `json:"cwd"`
 	URL     string           `json:"url"`
 	Headers map[string]*text `json:"headers"`
-	// Codex: headers, and the names of variables that hold what is sent.
+	// Codex: headers, and the names of variables with their values.
 	HTTPHeaders   map[string]*text  `json:"http_headers"`
 	TokenVariable string            `json:"bearer_token_env_var"`
 	HeaderEnv     map[string]string `json:"env_http_headers"`
@@ -34,9 +34,8 @@ type entry struct {
 	Enabled       *bool  `json:"enabled"`
 }
 
-// text is a value of a configuration: a string, or a number, true, false or null as it is
-// written there. Clients pass those on in this form, too. A variable or header that is null
-// is not set.
+// text is a configuration value: a string, or a number, true, false or null as written. Clients
+// pass those on in this form, too. A variable or header that is null is not set.
 type text string
 
 func (t *text) UnmarshalJSON(raw []byte) error {
@@ -75,8 +74,8 @@ func set(all map[string]*text) map[string]string {
 	return values
 }
 
-// place is an entry and where it stands in its file. why is the reason for which it cannot
-// be read; at is empty if that concerns more than one entry.
+// place is an entry and its location in the file. why is the reason if it cannot be read; at is
+// empty if that concerns more than one entry.
 type place struct {
 	at      []string
 	project string
@@ -109,8 +108,8 @@ func (t *Taker) read(file files.File, project string) (list []Server) {
 	return list
 }
 
-// entries are those of a file, by name, those that always count before those of projects.
-// A part that cannot be read hides no other.
+// entries returns the entries of a file, by name, the general ones before the projects' ones. An
+// unreadable part does not hide others.
 func entries(file files.File, content []byte) (list []place) {
 	doc, err := decode(file.Format, content)
 	if err != nil {
@@ -135,7 +134,7 @@ func entries(file files.File, content []byte) (list []place) {
 	return list
 }
 
-// decode reads a file as an object of JSON. An empty one has nothing in it.
+// decode decodes a file as a JSON object. An empty file is an empty object.
 func decode(format files.Format, content []byte) (doc map[string]json.RawMessage, err error) {
 	content = tomledit.Unmarked(content)
 	if len(bytes.TrimSpace(content)) == 0 {
@@ -160,7 +159,7 @@ func decode(format files.Format, content []byte) (doc map[string]json.RawMessage
 	return doc, nil
 }
 
-// servers are the entries of an object of servers, which stands at a place of its file.
+// servers returns the entries of an object of servers at a location of its file.
 func servers(raw json.RawMessage, project string, at ...string) (list []place) {
 	all, ok := object(raw)
 	if !ok {
@@ -174,7 +173,7 @@ func servers(raw json.RawMessage, project string, at ...string) (list []place) {
 	return list
 }
 
-// decodeEntry reads an entry, or says why it cannot.
+// decodeEntry decodes an entry, or returns why it cannot.
 func decodeEntry(raw json.RawMessage) (e entry, why string) {
 	if _, ok := object(raw); !ok {
 		return e, "it is not an object"
@@ -193,7 +192,7 @@ func decodeEntry(raw json.RawMessage) (e entry, why string) {
 	return e, ""
 }
 
-// object reads an object. null and nothing at all count as an empty one.
+// object decodes an object. null and missing values are empty objects.
 func object(raw json.RawMessage) (members map[string]json.RawMessage, ok bool) {
 	if raw == nil {
 		return nil, true

@@ -31,7 +31,7 @@ func elsewhere(argv []string) string {
 		if program == "uv" {
 			remedy = "name the interpreter of the installed environment, such as .venv/bin/python, and add it with --workspace"
 		}
-		return program + " " + first + " may fetch what it starts, and the sandbox is offline" + more + ": " + remedy
+		return program + " " + first + " may fetch the program that it starts, and the sandbox is offline" + more + ": " + remedy
 	case slices.Contains([]string{"docker", "podman", "nerdctl", "wsl", "ssh"}, program):
 		return program + " starts the server outside of any sandbox of the gateway"
 	case slices.Contains([]string{"sh", "bash", "zsh", "dash", "fish", "cmd", "powershell", "pwsh", "env"}, program):
@@ -42,7 +42,8 @@ func elsewhere(argv []string) string {
 
 var varies = lazyregexp.New(`\$\{|\$[A-Z_]|%[A-Z_]+%`)
 
-// plain is a name in lower case, with '-' for all that is no letter, digit or one of more.
+// plain returns a name in lower case, with '-' for all characters except letters, digits and those
+// in more.
 func plain(name, more string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(more, r) {
@@ -53,7 +54,7 @@ func plain(name, more string) string {
 	return strings.Trim(name, "-_")
 }
 
-// nameFor is the name of a server at the gateway, "" if there is none.
+// nameFor returns the name of a server at the gateway, or "".
 func nameFor(name string) string {
 	name = plain(name, "_-")
 	if name == "" || name[0] < 'a' || name[0] > 'z' || len(name) > 32 {
@@ -62,7 +63,7 @@ func nameFor(name string) string {
 	return name
 }
 
-// judge says what becomes of an entry. hosts are what the person allowed each server.
+// judge decides what to do with an entry. hosts are the hosts that the user allowed each server.
 func judge(agent files.Agent, name string, e entry, t *Taker) Server {
 	s := Server{Agent: string(agent), Entry: name, Name: nameFor(name)}
 	own := strings.TrimSuffix(filepath.Base(e.Command), ".exe") == "palyra" || name == "palyra"
@@ -121,7 +122,7 @@ func (s *Server) program(e entry, hosts []string, inject bool) string {
 			s.keep(one)
 			s.declared.Inject = append(s.declared.Inject, one.Ref)
 		case len(hosts) == 0:
-			return fmt.Sprintf("its variable %s holds a secret, which the vault gives to named hosts alone: say which with --host %s=HOST:PORT, or let the program have it as it is with --inject %s", variable, s.Name, s.Name)
+			return fmt.Sprintf("its variable %s contains a secret, which the vault sends only to named hosts: name them with --host %s=HOST:PORT, or pass the value to the program with --inject %s", variable, s.Name, s.Name)
 		default:
 			s.keep(secret{Ref: ref(s.Name, variable), Hosts: hosts, Env: variable, value: value})
 		}
@@ -175,7 +176,7 @@ func (s *Server) keep(one secret) {
 	s.Secrets = append(s.Secrets, one.Ref)
 }
 
-// ref is where the vault keeps what stood in a configuration.
+// ref returns the vault reference for a secret of a configuration.
 func ref(server, name string) string {
 	return "global/mcp." + server + "." + plain(name, "._-")
 }

@@ -18,13 +18,12 @@ const (
 // at each start.
 type Fetched struct {
 	Ecosystem, Name, Version string
-	// Program is the one that is named, "" for the one that the package means; Args are
-	// what it is started with.
+	// Program is the named program, "" for the package's default; Args are its arguments.
 	Program string
 	Args    []string
 }
 
-// Installed is what the gateway says of an installation: the result of package.install.
+// Installed is the gateway's result of an installation: the result of package.install.
 type Installed struct {
 	Package struct {
 		Prefix string `json:"prefix"`
@@ -41,10 +40,10 @@ func (i Installed) Declared() *palyrav1.UpstreamPackage {
 // runner is a program that fetches packages.
 type runner struct {
 	ecosystem string
-	// words stand behind the program for it to fetch, such as "tool run" of uv.
+	// words follow the program to make it fetch, such as "tool run" of uv.
 	words []string
-	// from are options that name the package, where the program is named by itself,
-	// and silent those that do not matter here.
+	// from are options that name the package if the program is named separately, and silent those
+	// that are irrelevant here.
 	from, silent []string
 }
 
@@ -66,13 +65,13 @@ var runners = map[string][]runner{
 	"pipx": {{ecosystem: pypi, words: []string{"run"}, from: []string{"--spec"}, silent: []string{"-q", "--quiet", "-v", "--verbose", "--no-cache"}}},
 }
 
-// programOf is the name of a program without its directory and what Windows adds.
+// programOf returns the name of a program without its directory and Windows extension.
 func programOf(command string) string {
 	program := strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 	return strings.TrimSuffix(strings.TrimSuffix(program, ".exe"), ".cmd")
 }
 
-// valued are options that stand before the subcommand of a program and have a value.
+// valued are options before the subcommand of a program that have a value.
 var valued = map[string][]string{
 	"uv":   {"--directory", "--project", "--cache-dir", "--config-file", "--color", "--allow-insecure-host", "--python-preference"},
 	"npm":  {"--prefix", "-C", "--registry", "--cache", "--userconfig", "-w", "--workspace", "--loglevel"},
@@ -81,7 +80,7 @@ var valued = map[string][]string{
 	"bun":  {"--cwd", "-c", "--config"},
 }
 
-// front are the options before the subcommand of a program, and what stands behind them.
+// front returns the options before the subcommand of a program, and the rest.
 func front(program string, args []string) (options, rest []string) {
 	at := 0
 	for at < len(args) && strings.HasPrefix(args[at], "-") {
@@ -94,7 +93,7 @@ func front(program string, args []string) (options, rest []string) {
 	return args[:at], args[at:]
 }
 
-// directoryOf is the directory in which options have a program work, "" if none does.
+// directoryOf returns the working directory that options set, "" for none.
 func directoryOf(args []string) string {
 	for i, arg := range args {
 		option, value, joined := strings.Cut(arg, "=")
@@ -109,9 +108,9 @@ func directoryOf(args []string) string {
 	return ""
 }
 
-// Words is a command line whose first word may be a whole line ("npx -y @x/y"), word by
-// word, or why it cannot be: a line for a shell is not taken apart. `cmd /c`, by which
-// clients start scripts on Windows, is left out.
+// Words splits a command line whose first word may be a whole line ("npx -y @x/y"), or returns why
+// it cannot: shell syntax is not parsed. `cmd /c`, by which clients start scripts on Windows, is
+// removed.
 func Words(argv []string) (words []string, why string) {
 	if len(argv) == 0 {
 		return argv, ""
@@ -157,7 +156,7 @@ func Fetch(argv []string) (f Fetched, why string, is bool) {
 	return f, "", false
 }
 
-// read reads what stands behind the runner.
+// read parses the arguments of the runner.
 func (r runner) read(called string, args []string) (f Fetched, why string) {
 	spec := ""
 	for args = apart(args); len(args) > 0 && strings.HasPrefix(args[0], "-"); args = apart(args[1:]) {
@@ -186,13 +185,13 @@ func (r runner) read(called string, args []string) (f Fetched, why string) {
 	f.Ecosystem, f.Args = r.ecosystem, args[1:]
 	f.Name, f.Version = split(r.ecosystem, spec)
 	if strings.ContainsAny(f.Name+f.Version, ":\\ ") || strings.Count(f.Name, "/") > strings.Count(f.Name[:min(1, len(f.Name))], "@") || strings.HasPrefix(f.Name, ".") || strings.Contains(f.Version, "/") || f.Name == "" {
-		return f, spec + " is no package of a registry, which has a digest of it: install it yourself, and name the installed program"
+		return f, spec + " is not a registry package with a digest: install it yourself, and name the installed program"
 	}
 	return f, ""
 }
 
-// apart are arguments whose first may be several in one word ("-y @x/y"): no option and no
-// package has a space in it.
+// apart splits a first argument that contains several words ("-y @x/y"): options and packages
+// contain no spaces.
 func apart(args []string) []string {
 	if len(args) == 0 || !strings.ContainsAny(args[0], " \t") {
 		return args
@@ -200,7 +199,7 @@ func apart(args []string) []string {
 	return append(strings.Fields(args[0]), args[1:]...)
 }
 
-// split takes a version off the name of a package: "@x/y@1.2", "name==1.0", "name@latest".
+// split removes the version from the name of a package: "@x/y@1.2", "name==1.0", "name@latest".
 func split(ecosystem, spec string) (name, version string) {
 	if at := strings.LastIndex(spec, "@"); at > 0 {
 		return spec[:at], spec[at+1:]
@@ -211,8 +210,8 @@ func split(ecosystem, spec string) (name, version string) {
 	return spec, ""
 }
 
-// Started is the command line of what was installed. program is the one that the package
-// means; programs are all that it has.
+// Started returns the command line of the installed program. program is the package's default;
+// programs are all that it has.
 func (f Fetched) Started(program string, programs []string) (argv []string, why string) {
 	if f.Program != "" {
 		program = f.Program
@@ -226,5 +225,5 @@ func (f Fetched) Started(program string, programs []string) (argv []string, why 
 	return append([]string{program}, f.Args...), ""
 }
 
-// Named is the package with the version that is asked for, for people.
+// Named returns the package with the requested version, for display.
 func (f Fetched) Named() string { return strings.TrimSpace(f.Name + " " + f.Version) }

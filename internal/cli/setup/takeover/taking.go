@@ -1,6 +1,8 @@
-// Package takeover takes MCP servers out of the configuration of agents and declares them
-// at the gateway. It keeps a record with the files as they were, so that all of it can be
-// undone; a server that the gateway cannot start or reach stays where it was.
+// Package takeover moves MCP servers from the configuration of agents to the gateway. It keeps a
+// record with the original files, so that everything can be undone; a server that the gateway
+// cannot start or reach stays in its file.
+//
+// It adds each server to the gateway before it removes the entry from the file.
 package takeover
 
 import (
@@ -26,13 +28,12 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// Gateway is the gateway, by its API: policy and the journal see each act.
+// Gateway is the gateway's API: each action is subject to policy and journaled.
 type Gateway interface {
 	Servers(ctx context.Context) ([]string, error)
 	Add(ctx context.Context, s *palyrav1.UpstreamServer) (*palyrav1.Upstream, error)
 	Remove(ctx context.Context, name string) error
-	// Install resolves a package for a server and installs it, when somebody approved
-	// that.
+	// Install resolves a package for a server and installs it after approval.
 	Install(ctx context.Context, server string, f Fetched) (Installed, error)
 	// Has reports whether the vault has a secret.
 	Has(ctx context.Context, ref string) (bool, error)
@@ -40,17 +41,18 @@ type Gateway interface {
 	Forget(ctx context.Context, ref string) error
 }
 
-// Taker takes servers out of files. All fields but Hosts and Reached are required.
+// Taker moves servers from files to the gateway. All fields except Hosts, Inject and Reached are
+// required.
 type Taker struct {
 	Machine files.Machine
-	// Record is the file that remembers what was taken.
+	// Record is the file of the record.
 	Record  string
 	Gateway Gateway
-	// Hosts are what programs of servers may reach, by the servers' names.
+	// Hosts are the hosts that a server's program may connect to, by the server's name.
 	Hosts map[string][]string
-	// Inject are servers whose programs get their secrets as they are.
+	// Inject lists the servers whose programs receive their secrets by value.
 	Inject []string
-	// Reached is told of each step; its error is a stop there.
+	// Reached is called at each step. If it returns an error, the operation stops at that step.
 	Reached func(step string) error
 }
 
@@ -63,47 +65,47 @@ type secret struct {
 	value string
 }
 
-// Server is an entry of a file, and what becomes of it.
+// Server is an entry of a file, and the action for it.
 type Server struct {
 	Agent string `json:"agent"`
-	// Entry is its name in the file, "" for a file or a part of one that cannot be read;
-	// Name is that at the gateway. Project is the directory
-	// for which it counts, "" for one that always does.
+	// Entry is the server's name in the file, "" if the file or a part of it cannot be read. Name
+	// is the server's name at the gateway. Project is the directory in which the entry applies, ""
+	// if it applies everywhere.
 	Entry   string `json:"entry"`
 	Project string `json:"project,omitempty"`
 	Name    string `json:"name"`
 	File    string `json:"file"`
-	// Why is why it stays where it is, "" for one that is taken.
+	// Why is the reason the entry stays in its file, "" if it is moved.
 	Why string `json:"why,omitempty"`
-	// Secrets are references of the vault for what stood in the file.
+	// Secrets are vault references for secrets in the file.
 	Secrets []string `json:"secrets,omitempty"`
-	// Package is what is installed for it, "" for a program of the machine.
+	// Package is the package to install for it, "" for a local program.
 	Package string `json:"package,omitempty"`
-	// Login is that somebody has to log in there (palyra mcp login).
+	// Login is true if a user must log in there (palyra mcp login).
 	Login bool `json:"login,omitempty"`
 
 	declared *palyrav1.UpstreamServer
 	secrets  []secret
 	fetched  *Fetched
 	file     files.File
-	// at is where it stands in the file, and entry what stands there. same is that of
-	// another place which is the same, and is added once for both.
+	// at is the location in the file, and entry the content. same is true if an earlier entry of
+	// the plan is equal: the server is then added once for both.
 	at    []string
 	entry entry
 	same  bool
 }
 
-// saved is a file as it was.
+// saved is the original of an edited file.
 type saved struct {
 	Path string `json:"path"`
 	Root string `json:"root"`
-	// Was and Is are digests of the file before and after, Text what it held.
+	// Was and Is are digests of the file before and after, Text is its previous content.
 	Was  string `json:"was"`
 	Is   string `json:"is"`
 	Text []byte `json:"text"`
 }
 
-// record is what is remembered until it is undone.
+// record lists the changes of an import. It is kept until the import is undone or finished.
 type record struct {
 	Format  int      `json:"format"`
 	Servers []string `json:"servers"`
@@ -111,8 +113,8 @@ type record struct {
 	Files   []saved  `json:"files"`
 }
 
-// Plan reads the files of agents and judges their servers. It changes nothing. A file, or a
-// part of one, that cannot be read is a row with the reason, and hides no other.
+// Plan reads the files of agents and plans the actions for their servers. It changes nothing. An
+// unreadable file, or part of a file, becomes a row with the reason and does not hide other rows.
 func (t *Taker) Plan(ctx context.Context, agents []files.Agent, project string) ([]Server, error) {
 	there, err := t.Gateway.Servers(ctx)
 	if err != nil {
@@ -141,7 +143,7 @@ func (t *Taker) Plan(ctx context.Context, agents []files.Agent, project string) 
 	return list, nil
 }
 
-// root is where a file belongs.
+// root returns the directory that an edit of the file must not leave.
 func (t *Taker) root(file files.File, project string) string {
 	if file.Scope != files.User && project != "" {
 		return project
@@ -152,8 +154,8 @@ func (t *Taker) root(file files.File, project string) string {
 	return filepath.Dir(file.Path)
 }
 
-// Take declares the servers of a plan that can be taken, and takes those out of their
-// files that the gateway reached. It returns the plan with what became of each.
+// Take declares the planned servers, and removes the reachable ones from their files. It returns
+// the plan with the results.
 func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Server, error) {
 	rec, err := t.load()
 	if err != nil {
@@ -182,7 +184,8 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 	return plan, t.edit(rec, plan, project)
 }
 
-// otherwise is why the same server stays at another place, "" if it was taken.
+// otherwise returns the reason an equal server earlier in the plan stays in its file, "" if it was
+// moved.
 func (t *Taker) otherwise(before []Server, s Server) string {
 	for _, o := range before {
 		if o.Name == s.Name && reflect.DeepEqual(o.entry, s.entry) {
@@ -192,21 +195,21 @@ func (t *Taker) otherwise(before []Server, s Server) string {
 	return "it was not added"
 }
 
-// declare adds one server with its secrets. What cannot be reached is taken back.
+// declare adds one server with its secrets. An unreachable server is removed again.
 func (t *Taker) declare(ctx context.Context, rec *record, s *Server) error {
 	for _, ref := range s.Secrets {
 		has, err := t.Gateway.Has(ctx, ref)
 		if err != nil {
 			return err
 		}
-		if has { // somebody else's, which an undo would remove
+		if has { // it belongs to another user, and an undo would remove it
 			s.Why = "the vault has a secret " + ref + " already"
 			return nil
 		}
 	}
 	had := *rec
 	rec.Servers, rec.Secrets = append(rec.Servers, s.Name), append(rec.Secrets, s.Secrets...)
-	// The record comes first: a stop leaves nothing that it does not know.
+	// The record comes first, so that an interruption leaves no unrecorded changes.
 	if err := t.save(rec); err != nil {
 		return err
 	}
@@ -223,7 +226,8 @@ func (t *Taker) declare(ctx context.Context, rec *record, s *Server) error {
 	return errors.Join(err, t.save(rec))
 }
 
-// add returns why a server cannot be taken.
+// add stores the secrets of a server, installs its package and adds it to the gateway. It returns
+// the reason if the server cannot be moved.
 func (t *Taker) add(ctx context.Context, s *Server) (why string, err error) {
 	for _, one := range s.secrets {
 		req := &palyrav1.PutSecretRequest{Ref: one.Ref, Value: []byte(one.value), Hosts: &palyrav1.HostList{Hosts: one.Hosts}}
@@ -259,7 +263,7 @@ func (t *Taker) add(ctx context.Context, s *Server) (why string, err error) {
 	return up.GetProblem(), nil
 }
 
-// install has a server come from its package, if it is of one. It returns why it cannot.
+// install installs the package of a server, if it has one. It returns the reason if that fails.
 func (t *Taker) install(ctx context.Context, s *Server) (why string, err error) {
 	if s.fetched == nil {
 		return "", nil
@@ -273,13 +277,12 @@ func (t *Taker) install(ctx context.Context, s *Server) (why string, err error) 
 	return why, nil
 }
 
-// wantsLogin reports whether a server answered that it wants a login.
+// wantsLogin reports whether a server requires a login.
 func wantsLogin(problem string) bool {
 	return strings.Contains(problem, "Unauthorized") || strings.Contains(problem, "401")
 }
 
-// refusal is why the gateway does not take a server, where that is about the server; a
-// gateway that is away is an error.
+// refusal returns the gateway's reason for refusing a server; an unreachable gateway is an error.
 func refusal(err error) (string, error) {
 	switch reason.Of(err) {
 	case reason.InvalidInput, reason.HostInvalid, reason.AlreadyExists, reason.EgressDenied, reason.ToolFailed, reason.TimedOut, reason.QuotaExceeded, reason.NotFound,
@@ -289,7 +292,7 @@ func refusal(err error) (string, error) {
 	return "", err
 }
 
-// edit takes the entries out of their files.
+// edit removes the entries from their files.
 func (t *Taker) edit(rec *record, plan []Server, project string) error {
 	byFile := map[string][]Server{}
 	for _, s := range plan {
@@ -313,7 +316,7 @@ func (t *Taker) edit(rec *record, plan []Server, project string) error {
 				text, err = jsonc.Remove(text, jsonc.Keys(s.at...))
 			}
 			if err != nil {
-				return reason.Errorf(reason.ConfigInvalid, "%s: %w", path, err).WithRemedy("`palyra mcp import --undo` takes back what was declared.")
+				return reason.Errorf(reason.ConfigInvalid, "%s: %w", path, err).WithRemedy("Run `palyra mcp import --undo` to remove the declared servers.")
 			}
 		}
 		list[path], after[path] = f, text
@@ -333,16 +336,16 @@ func (t *Taker) edit(rec *record, plan []Server, project string) error {
 	return nil
 }
 
-// Undo puts the files back as they were, and takes the servers and secrets back.
+// Undo restores the files, and removes the servers and secrets.
 func (t *Taker) Undo(ctx context.Context) (files []string, err error) {
 	rec, err := t.load()
 	if err != nil {
 		return nil, err
 	}
 	if rec == nil {
-		return nil, reason.Errorf(reason.NotFound, "there is no import of MCP servers to undo").WithRemedy("`palyra mcp import` makes one.")
+		return nil, reason.Errorf(reason.NotFound, "no import of MCP servers can be undone").WithRemedy("`palyra mcp import` makes one.")
 	}
-	// All files are looked at before the first is written.
+	// All files are checked before the first is written.
 	open := make([]*edit.File, len(rec.Files))
 	for i, s := range rec.Files {
 		f, err := edit.Read(s.Path, s.Root)
@@ -351,7 +354,7 @@ func (t *Taker) Undo(ctx context.Context) (files []string, err error) {
 		}
 		if now := canonical.Digest(f.Text); now != s.Is && now != s.Was {
 			return nil, reason.Errorf(reason.FactsChanged, "%s was edited since the import", s.Path).
-				WithRemedy("Bring it together by hand with what it was, which is in %s; then `palyra mcp import --finish`.", t.Record)
+				WithRemedy("Merge it manually with the original, which is in %s; then run `palyra mcp import --finish`.", t.Record)
 		}
 		open[i] = f
 	}
@@ -372,11 +375,12 @@ func (t *Taker) Undo(ctx context.Context) (files []string, err error) {
 	return files, t.forget()
 }
 
-// Finish forgets how the files were: with their secrets, which are in the vault now.
+// Finish deletes the original files from the record, which contain secrets that are now in the
+// vault.
 func (t *Taker) Finish() error {
 	rec, err := t.load()
 	if err == nil && rec == nil {
-		err = reason.Errorf(reason.NotFound, "there is no import of MCP servers to finish")
+		err = reason.Errorf(reason.NotFound, "no import of MCP servers can be finished")
 	}
 	if err != nil {
 		return err
@@ -384,7 +388,7 @@ func (t *Taker) Finish() error {
 	return t.forget()
 }
 
-// back takes servers and secrets back, as far as they are there.
+// back removes servers and secrets that exist.
 func (t *Taker) back(ctx context.Context, servers, secrets []string) error {
 	for _, name := range servers {
 		if err := t.Gateway.Remove(ctx, name); err != nil && reason.Of(err) != reason.NotFound {
@@ -406,7 +410,7 @@ func (t *Taker) reached(step string) error {
 	return t.Reached(step)
 }
 
-// maxRecord bounds what is read of a record.
+// maxRecord bounds the size of a record.
 const maxRecord = 64 << 20
 
 func (t *Taker) load() (*record, error) {

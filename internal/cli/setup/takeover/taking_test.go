@@ -156,8 +156,8 @@ func (w *world) plan(t *testing.T) []takeover.Server {
 	return must.Get(w.Plan(t.Context(), files.All, ""))(t)
 }
 
-// asBefore compares the files with those of before, byte by byte.
-func (w *world) asBefore(t *testing.T) {
+// wantUnchanged compares the files with the original ones, byte by byte.
+func (w *world) wantUnchanged(t *testing.T) {
 	t.Helper()
 	for path, text := range w.files {
 		if got := must.Get(os.ReadFile(path))(t); string(got) != text {
@@ -178,7 +178,7 @@ func TestPlanAndTake(t *testing.T) {
 	}
 	for entry, want := range map[string]string{
 		"Files": "", "github": "", "search": "", "linear": "", "docs": "", "broken": "",
-		"nohosts": "--host nohosts=HOST:PORT", "fetcher": "", "python": "", "gone": "", "git": "no package of a registry", "with": "--with", "boxed": "docker starts", "shell": "may start anything", "old": "SSE",
+		"nohosts": "--host nohosts=HOST:PORT", "fetcher": "", "python": "", "gone": "", "git": "not a registry package", "with": "--with", "boxed": "docker starts", "shell": "may start anything", "old": "SSE",
 		"filled": "fills in", "palyra": "Palyra's own", "tok": "fills in",
 		// Of projects: what is the same twice is one, and what only has the name stays.
 		"/home/me/a notes": "", "/home/me/b notes": "", "/home/me/a github": "has a server of that name",
@@ -187,7 +187,7 @@ func TestPlanAndTake(t *testing.T) {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 	}
-	w.asBefore(t)
+	w.wantUnchanged(t)
 	done := must.Get(w.Take(t.Context(), w.plan(t), ""))(t)
 	for _, s := range done {
 		if s.Entry == "broken" && s.Why != "it does not start" || s.Entry == "linear" && !s.Login {
@@ -232,7 +232,7 @@ func TestPlanAndTake(t *testing.T) {
 		t.Errorf("a second import: %v", err)
 	}
 	must.Get(w.Undo(t.Context()))(t)
-	w.asBefore(t)
+	w.wantUnchanged(t)
 	if len(w.gateway.servers)+len(w.gateway.secrets) > 0 {
 		t.Errorf("left %v, %v", w.gateway.servers, w.gateway.secrets)
 	}
@@ -267,7 +267,7 @@ func TestKeepsSecretsOfOthers(t *testing.T) {
 	if string(w.gateway.secrets[ref].GetValue()) != "other" {
 		t.Error("the secret of somebody else is gone")
 	}
-	w.asBefore(t)
+	w.wantUnchanged(t)
 }
 
 // TestStops: after a stop at any step, the undo leaves everything as it was.
@@ -295,7 +295,7 @@ func TestStops(t *testing.T) {
 		}
 		w.Reached = nil
 		must.Get(w.Undo(t.Context()))(t)
-		w.asBefore(t)
+		w.wantUnchanged(t)
 		if len(w.gateway.servers)+len(w.gateway.secrets) > 0 {
 			t.Errorf("a stop at step %d left %v, %v", at, w.gateway.servers, w.gateway.secrets)
 		}

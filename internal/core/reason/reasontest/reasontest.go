@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Want fails the test unless the error of what was tried has the code.
+// Want fails the test unless the error of the operation has the code.
 func Want(t testing.TB, what string, err error, code reason.Code) {
 	t.Helper()
 	if reason.Of(err) != code {

@@ -10,7 +10,7 @@ import (
 // KeyBlock is the type of the PEM block in which files hold a private key.
 const KeyBlock = "PRIVATE KEY"
 
-// KeyText is what a file holds of a private key: PKCS #8, as PEM.
+// KeyText returns the file content of a private key: PKCS #8, as PEM.
 func KeyText(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

@@ -33,9 +33,8 @@ func MakeDir(dir string) error {
 	return CheckDir(dir)
 }
 
-// CheckDir refuses a directory that others may enter or that belongs to
-// somebody else. On Windows the access list of the user's profile is what
-// protects it, and only the kind is checked.
+// CheckDir refuses a directory that others may enter or that belongs to another user. On Windows
+// the access list of the user's profile protects it, and only the kind is checked.
 func CheckDir(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -108,9 +107,9 @@ func read(path string, check func(path string, info fs.FileInfo, want string) er
 	return nil, fmt.Errorf("reading %s: %w", path, err)
 }
 
-// Write replaces the file whole: a temporary file beside it is written and
-// synced, renamed over it, and the directory synced, so that after a crash
-// there is either the old file or the new one.
+// Write replaces the file atomically: it writes and syncs a temporary file in the same directory,
+// renames it over the file, and syncs the directory. After a crash either the old or the new file
+// exists.
 func Write(path string, data []byte) error {
 	if err := write(path, data, func(string) {}); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -118,8 +117,8 @@ func Write(path string, data []byte) error {
 	return nil
 }
 
-// Sweep removes what a Write or Alias of the named files left beside them that was
-// killed before its rename: nobody ever used it. Call it while nobody writes them.
+// Sweep removes temporary files that a Write or Alias of the named files left when it was killed
+// before its rename. Call it only while no process writes the files.
 func Sweep(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -166,8 +165,8 @@ func write(path string, data []byte, reached func(step string)) error {
 // aliasEnd ends the name of an alias that is being made, where Write has digits.
 const aliasEnd = "link"
 
-// Alias makes path another name of the file called target beside it, in place of
-// what is there. Where the system lets nobody make links, it removes path.
+// Alias makes path another name of the file target in the same directory, replacing an existing
+// file. If the system does not permit links, it removes path.
 func Alias(path, target string) error {
 	if to, err := os.Readlink(path); err == nil && to == target {
 		return nil

@@ -36,3 +36,19 @@ func SyncDir(dir string) error {
 	defer d.Close()
 	return d.Sync()
 }
+
+// KeepOwner gives a new file the owner and group of the file that it replaces.
+func KeepOwner(f *os.File, like fs.FileInfo) error {
+	st, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, ok := info.Sys().(*syscall.Stat_t); ok && now.Uid == st.Uid && now.Gid == st.Gid {
+		return nil
+	}
+	return f.Chown(int(st.Uid), int(st.Gid))
+}

@@ -16,23 +16,22 @@ const (
 	typeAXFR dnsmessage.Type = 252
 )
 
-// ttl is in seconds. Programs are to ask again rather than to keep an address.
+// ttl is in seconds. It is short, so that programs query again and do not cache an address.
 const ttl = 1
 
-// badVersion is the extended code for an EDNS version that is not known (RFC
-// 6891, section 9).
+// badVersion is the extended code for an unknown EDNS version (RFC 6891, section 9).
 const badVersion dnsmessage.RCode = 16
 
-// question is all of a query that matters.
+// question holds the relevant parts of a query.
 type question struct {
 	dnsmessage.Question
-	// edns is true when the client speaks it, and then wants to hear it.
+	// edns is true if the client uses EDNS, and expects it in the reply.
 	edns        bool
 	ednsVersion uint8
 }
 
-// answer returns the reply to a message, nil where none is due. It is always
-// small enough for a datagram of any client.
+// answer returns the reply to a message, or nil if none is due. The reply always fits into a
+// datagram of any client.
 func (s *Service) answer(query []byte) []byte {
 	var p dnsmessage.Parser
 	asked, err := p.Start(query)
@@ -60,7 +59,7 @@ func (s *Service) answer(query []byte) []byte {
 
 var errFormat = errors.New("malformed")
 
-// parse reads a query: one question, and nothing else but the options of EDNS.
+// parse reads a query with one question and at most the options of EDNS.
 func parse(p *dnsmessage.Parser) (question, error) {
 	var q question
 	var err error
@@ -93,8 +92,8 @@ func parse(p *dnsmessage.Parser) (question, error) {
 	}
 }
 
-// fill answers a question. It is repeated letter by letter, for some clients
-// look at the case, and so is the name in the answer.
+// fill answers a question. The question and the name in the answer keep their case, because some
+// clients compare it.
 func (s *Service) fill(reply *dnsmessage.Message, q question) {
 	reply.Questions = []dnsmessage.Question{q.Question}
 	code, body := badVersion, dnsmessage.ResourceBody(nil)
@@ -114,8 +113,7 @@ func (s *Service) fill(reply *dnsmessage.Message, q question) {
 	}
 }
 
-// resolve decides over a question. What there is none of, of a name that there
-// is, has an empty answer.
+// resolve answers a question. A missing record type of an existing name has an empty answer.
 func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.ResourceBody) {
 	host, err := egress.CanonicalHost(q.Name.String())
 	if _, isAddress := host.Addr(); err != nil || isAddress {
@@ -153,8 +151,8 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 	return dnsmessage.RCodeSuccess, &dnsmessage.AAAAResource{AAAA: six.As16()}
 }
 
-// isLocal is true of the names that mean the sandbox itself (RFC 6761, section
-// 6.3). Nobody is asked about them, and nothing leaves by them.
+// isLocal reports names that mean the sandbox itself (RFC 6761, section 6.3). They are never
+// resolved by a server.
 func isLocal(h egress.Host) bool {
 	return h.String() == "localhost" || strings.HasSuffix(h.String(), ".localhost")
 }

@@ -141,7 +141,7 @@ func TestAnswer(t *testing.T) {
 		{"no question", "FormatError", "", query(t, "example.org.", a, none)},
 		{"answer in the query", "FormatError", "", query(t, "example.org.", a, func(m *dnsmessage.Message) { m.Answers = []dnsmessage.Resource{resource} })},
 		{"authority in the query", "FormatError", "", query(t, "example.org.", a, func(m *dnsmessage.Message) { m.Authorities = []dnsmessage.Resource{resource} })},
-		{"address beside the question", "FormatError", "", query(t, "example.org.", a, func(m *dnsmessage.Message) { m.Additionals = []dnsmessage.Resource{resource} })},
+		{"additional address record", "FormatError", "", query(t, "example.org.", a, func(m *dnsmessage.Message) { m.Additionals = []dnsmessage.Resource{resource} })},
 		{"update", "NotImplemented", "", query(t, "example.org.", a, func(m *dnsmessage.Message) { m.OpCode = 5 })},
 		{"header only", "FormatError", "", query(t, "example.org.", a)[:12]},
 		{"cut", "FormatError", "", query(t, "example.org.", a)[:20]},

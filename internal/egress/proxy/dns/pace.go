@@ -14,15 +14,14 @@ const (
 	perSecond  = 2000
 )
 
-// rest is how long nothing is answered when there were too many. It is long
-// enough for sleeping to cost little.
+// rest is the pause after too many queries. It is long enough for sleeping to cost little.
 const rest = 10 * time.Millisecond
 
 // pace holds those up who ask too much.
 type pace struct {
 	mu sync.Mutex
-	// paid is the time for which questions were answered: each takes a part of
-	// a second, and nobody saves up for more than mostAtOnce.
+	// paid is the time up to which queries are accounted for. Each query costs a fraction of a
+	// second, and unused time is saved up only to mostAtOnce queries.
 	paid time.Time
 }
 
@@ -41,7 +40,7 @@ func (p *pace) wait(ctx context.Context) bool {
 	return true
 }
 
-// ahead is true when a question comes too early; otherwise it is counted.
+// ahead reports whether a query exceeds the pace; otherwise it is counted.
 func (p *pace) ahead() bool {
 	const each = time.Second / perSecond
 	p.mu.Lock()

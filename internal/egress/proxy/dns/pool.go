@@ -8,16 +8,15 @@ import (
 	"palyra/internal/egress"
 )
 
-// mostNames is how many names a program may learn addresses of.
+// mostNames limits the names for which a program can get addresses.
 const mostNames = 4096
 
-// pool gives every name one address of either family, for good: the same
-// number in 198.18.0.0/15, which is for tests between networks and routed
-// nowhere (RFC 2544), and in a prefix below fd00::/8 (RFC 4193). The prefix, and
-// where the numbers begin in 198.18.0.0/15, are random, so that no address that
-// is really used somewhere is taken for a name, but by a rare chance.
+// pool permanently assigns every name one address of either family: the same number in
+// 198.18.0.0/15, which is reserved for benchmark tests and not routed (RFC 2544), and in a prefix
+// of fd00::/8 (RFC 4193). The prefix, and the first number in 198.18.0.0/15, are random, so that an
+// address in real use is mistaken for a name only with a small probability.
 type pool struct {
-	// hosts have their index plus one as their number.
+	// hosts are the assigned names; the number of a host is its index plus one.
 	hosts   []egress.Host
 	numbers map[egress.Host]uint32
 
@@ -29,7 +28,7 @@ const bits6 = 96
 
 var prefix4 = netip.MustParsePrefix("198.18.0.0/15")
 
-// most4 is the last number that there is an address for in prefix4, and a mask.
+// most4 is the last number with an address in prefix4; it is also used as a mask.
 const most4 = 1<<17 - 1
 
 func newPool() pool {
@@ -40,8 +39,7 @@ func newPool() pool {
 	return pool{numbers: map[egress.Host]uint32{}, begin: binary.BigEndian.Uint32(random[12:]) & most4, prefix6: prefix}
 }
 
-// number returns that of a host, and whether it is new; 0 when there are too
-// many.
+// number returns the number of a host, and whether it is new; 0 if the limit is reached.
 func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 	if n, ok := p.numbers[h]; ok {
 		return n, false
@@ -55,8 +53,7 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 	return n, true
 }
 
-// addresses returns those of a number. In 198.18.0.0/15 the first follows the
-// last.
+// addresses returns the addresses of a number. In 198.18.0.0/15 the last is followed by the first.
 func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
 	a, b := prefix4.Addr().As4(), p.prefix6.Addr().As16()
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|(p.begin+n)&most4)
@@ -82,16 +79,15 @@ func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
 	return p.hosts[n-1], true
 }
 
-// Lookup returns the name whose address this is, and false for an address that
-// was given to none.
+// Lookup returns the name of an address, and false for an unassigned address.
 func (s *Service) Lookup(addr netip.Addr) (egress.Host, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pool.lookup(addr)
 }
 
-// addresses returns those of a name, new ones for a new name, and false when
-// there are too many names.
+// addresses returns the addresses of a name, new ones for a new name, and false if the limit of
+// names is reached.
 func (s *Service) addresses(h egress.Host) (netip.Addr, netip.Addr, bool) {
 	s.mu.Lock()
 	n, isNew := s.pool.number(h)
@@ -109,9 +105,8 @@ type refusal struct {
 	reason string
 }
 
-// refuse notes that a name was refused, and notes it once: a resolver asks for
-// addresses of both families, and asks again. What is no host has no name in
-// the log.
+// refuse records a refused name once, although a resolver asks for addresses of both families and
+// retries. An invalid host has no name in the log.
 func (s *Service) refuse(h egress.Host, reason string) {
 	s.mu.Lock()
 	r := refusal{h, reason}

@@ -49,7 +49,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-func TestLookupOfOthers(t *testing.T) {
+func TestReverseLookup(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "*.example.org")
 	ask(t, s, query(t, "a.example.org.", dnsmessage.TypeA))
@@ -114,8 +114,8 @@ func TestPoolsDiffer(t *testing.T) {
 	}
 }
 
-// TestPoolGoesRound: after the last address of 198.18.0.0/15 comes the first.
-func TestPoolGoesRound(t *testing.T) {
+// TestPoolWrapsAround: the address after the last one of 198.18.0.0/15 is the first.
+func TestPoolWrapsAround(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "*.example.org")
 	s.pool.begin = most4 - 2

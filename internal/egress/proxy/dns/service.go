@@ -1,7 +1,6 @@
-// Package dns is the name service of one sandboxed program. It asks nobody:
-// a name that the program may reach gets an address that was made up for it, by
-// which the connections to it are told apart later on, and every other name does
-// not exist. So a question carries nothing out.
+// Package dns is the name service of one sandboxed program. It sends no queries: an allowed name
+// gets a synthetic address, by which its connections are later identified, and every other name
+// does not exist. A query therefore carries no data out.
 package dns
 
 import (
@@ -26,23 +25,23 @@ type Service struct {
 	noted map[refusal]bool
 }
 
-// New returns a service that knows the names for which check has no reason
-// against them. The log gets an entry for every name: once when the program
-// first learns an address of it, and once for each reason to refuse it.
+// New returns a service that resolves the names for which check returns no reason. The log gets an
+// entry for every name: once when the program first gets an address of it, and once for each reason
+// of refusal.
 func New(check func(egress.Host) string, log *egress.ConnectionLog) *Service {
 	return &Service{check: check, log: log, pool: newPool(), noted: map[refusal]bool{}}
 }
 
 const (
-	// mostQuery is the size of a question in bytes, with room for options
-	// around the longest name. What is larger is left unanswered.
+	// mostQuery is the size limit of a query in bytes, with room for options with the longest name.
+	// Larger queries are not answered.
 	mostQuery = 1232
 	// patience is how long a connection may take for one question.
 	patience = 10 * time.Second
 )
 
-// ServePackets answers datagrams until ctx ends, and closes conn. Of more than
-// the pace allows, the kernel drops what it has no room for.
+// ServePackets answers datagrams until ctx ends, and closes conn. Above the permitted pace, the
+// kernel drops datagrams that exceed its buffer.
 func (s *Service) ServePackets(ctx context.Context, conn net.PacketConn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -60,13 +59,13 @@ func (s *Service) ServePackets(ctx context.Context, conn net.PacketConn) error {
 			continue
 		}
 		if reply := s.answer(query[:n]); reply != nil {
-			_, _ = conn.WriteTo(reply, from) // who is gone needs no answer
+			_, _ = conn.WriteTo(reply, from) // the client may have disconnected
 		}
 	}
 }
 
-// ServeConn answers on one connection (RFC 7766) until its client is done or
-// too slow, or ctx ends, and closes it.
+// ServeConn answers on one connection (RFC 7766) until its client disconnects or is too slow, or
+// ctx ends. It then closes the connection.
 func (s *Service) ServeConn(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -89,7 +88,7 @@ func (s *Service) ServeConn(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// readQuery reads a message with its length before it.
+// readQuery reads a message that is preceded by its length.
 func readQuery(r io.Reader) ([]byte, error) {
 	var size [2]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -1,7 +1,6 @@
-// Package hello reads the first message of a TLS client, which says in the
-// clear whom the client wants to talk to. It is stricter than a TLS server has
-// to be: where two readers might take different names out of one message,
-// there is none.
+// Package hello reads the first message of a TLS client, which contains the server name in the
+// clear. It is stricter than a TLS server: it rejects a message from which two readers might derive
+// different names.
 package hello
 
 import (
@@ -10,25 +9,24 @@ import (
 	"io"
 )
 
-// Hello is what a client asks for (RFC 8446, section 4.1.2).
+// Hello is the request of a client (RFC 8446, section 4.1.2).
 type Hello struct {
-	// ServerName is as the client wrote it, "" when it named nobody (RFC 6066,
-	// section 3).
+	// ServerName is the name as sent by the client, or "" without one (RFC 6066, section 3).
 	ServerName string
-	// ECH is true when a second message, with perhaps another name, is
-	// encrypted within (RFC 9849), or when the client makes it look so.
+	// ECH is true if the client sends, or pretends to send, an encrypted second hello (RFC 9849),
+	// which may have another name.
 	ECH bool
 }
 
-// Why a stream holds no hello. Any other error is that of reading it.
+// Errors of a stream without a valid hello. Any other error is a read error.
 var (
 	ErrNotTLS    = errors.New("the client does not speak TLS")
 	ErrMalformed = errors.New("the TLS ClientHello is malformed")
 	ErrTooLong   = errors.New("the TLS ClientHello is too long")
 )
 
-// Most is a size, in bytes, that no honest hello comes near: with all its
-// extensions and the keys of post-quantum ciphers it has 2 KiB.
+// Most is a size in bytes far above any ordinary hello. A hello with all its extensions and
+// post-quantum keys has 2 KiB.
 const Most = 16 << 10
 
 // The records and messages of TLS (RFC 8446, sections 4 and 5.1).
@@ -40,12 +38,11 @@ const (
 	messageHeader      = 4
 )
 
-// Read reads the records that hold a hello, of which the whole has at most
-// most bytes, and not a byte beyond them. It returns the bytes that it has read
-// whatever comes of it, for they are to be passed on. What no server takes for
-// TLS is ErrNotTLS after at most six bytes; as long as it may be TLS, more is
-// waited for. What some server might take, and is not a hello as clients send
-// it today, is ErrMalformed.
+// Read reads the records that contain a hello of at most most bytes in total, and not a byte beyond
+// them. It always returns the bytes that it has read, because they must be passed on. A stream that
+// is not TLS to any server returns ErrNotTLS after at most six bytes; while it may be TLS, Read
+// waits for more. A stream that some server might accept, but that is not a hello as sent by
+// current clients, returns ErrMalformed.
 func Read(r io.Reader, most int) (Hello, []byte, error) {
 	in := records{r: r, most: most}
 	err := in.begin()
@@ -64,20 +61,19 @@ func Read(r io.Reader, most int) (Hello, []byte, error) {
 	return h, in.raw, nil
 }
 
-// records puts the handshake message together that lies in the records of a
-// stream.
+// records assembles the handshake message from the records of a stream.
 type records struct {
 	r    io.Reader
 	most int
-	// raw is all that was read, of which at bytes are taken; message is the
-	// content of the records that these were.
+	// raw holds all bytes read, of which at bytes are consumed; message is the content of the
+	// consumed records.
 	raw     []byte
 	at      int
 	message []byte
 }
 
-// begin reads as much as tells whether the stream is TLS. Who says less than
-// that and is not likely to speak TLS waits for an answer.
+// begin reads enough bytes to recognise TLS. A client that sends fewer, and is unlikely to use TLS,
+// is waiting for an answer.
 func (in *records) begin() error {
 	const enough = recordHeader + 1
 	if in.most < enough {
@@ -102,18 +98,17 @@ func (in *records) begin() error {
 	return nil
 }
 
-// today is true for a record of a handshake in SSL 3.0 or TLS. The minor
-// version says nothing.
+// today reports whether a record header belongs to a handshake in SSL 3.0 or TLS. The minor version
+// is not checked.
 func today(header []byte) bool {
 	return len(header) >= 2 && header[0] == recordHandshake && header[1] == 3
 }
 
-// maybeTLS reports whether any server might take a stream for TLS that begins
-// so. Some do not look at the version, or skip alerts, changes of ciphers and
-// empty records that stand before the hello, or know the hello of SSL 2.0 (RFC
-// 5246, appendix E.2). Numbers that other protocols begin with may look like a
-// version; but what a server skips or reads has a 1 as its first byte, be it a
-// hello, a warning, a change of ciphers or a heartbeat.
+// maybeTLS reports whether any server might accept a stream with this beginning as TLS. Some ignore
+// the version; some skip alerts, cipher changes and empty records before the hello; some accept the
+// hello of SSL 2.0 (RFC 5246, appendix E.2). Numbers at the start of other protocols may look like
+// a version. But every message that a server skips or reads has a 1 as its first byte: a hello, a
+// warning, a cipher change or a heartbeat.
 func maybeTLS(b []byte) bool {
 	switch {
 	case b[0]&0xc0 == 0x80: // a length of less than 0x4000
@@ -131,7 +126,7 @@ func maybeTLS(b []byte) bool {
 // recordType is true from change_cipher_spec to heartbeat (RFC 6520).
 func recordType(b byte) bool { return 20 <= b && b <= 24 }
 
-// next takes one more record.
+// next reads one more record.
 func (in *records) next() error {
 	header, err := in.take(recordHeader)
 	if err != nil {
@@ -149,7 +144,7 @@ func (in *records) next() error {
 	return err
 }
 
-// take returns the next n bytes, of which some may have been read.
+// take returns the next n bytes, some of which may already be read.
 func (in *records) take(n int) ([]byte, error) {
 	had, end := len(in.raw), in.at+n
 	if end > in.most {
@@ -170,7 +165,7 @@ func (in *records) take(n int) ([]byte, error) {
 	return taken, nil
 }
 
-// complete reports whether the message is all there.
+// complete reports whether the whole message is read.
 func (in *records) complete() (bool, error) {
 	m := in.message
 	if m[0] != messageClientHello {

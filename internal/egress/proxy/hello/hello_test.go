@@ -164,9 +164,9 @@ func TestNothingBeyondIsRead(t *testing.T) {
 	}
 }
 
-// TestShortWordIsNotWaitedFor: who does not speak TLS may say less than a
-// record's header and wait for an answer, such as telnet.
-func TestShortWordIsNotWaitedFor(t *testing.T) {
+// TestShortInputIsNotAwaited: a client of another protocol, such as telnet, may send less than a
+// TLS record header and wait for a response.
+func TestShortInputIsNotAwaited(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"x", "\xff\xfd\x01", "\x80\x01\x00", "\x16\x10", "\x19\x03"} {
 		synctest.Test(t, func(t *testing.T) {

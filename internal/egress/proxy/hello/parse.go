@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The extensions that say something here.
+// The extensions that are evaluated.
 const (
 	extensionServerName = 0
 	extensionECH        = 0xfe0d
@@ -16,7 +16,7 @@ const (
 func parse(body []byte) (Hello, error) {
 	var h Hello
 	m := message(body)
-	_, ok := m.take(2) // the version, of which TLS 1.3 says elsewhere what it is
+	_, ok := m.take(2) // the version; TLS 1.3 sends it in an extension
 	random, ok1 := m.take(32)
 	session, ok2 := m.vector(1)
 	suites, ok3 := m.vector(2)
@@ -82,8 +82,7 @@ func serverName(m message) (string, error) {
 	return string(name), nil
 }
 
-// message is what is left to read of one. Whatever is taken from it is false
-// when there is too little.
+// message is the unread part of a message. Methods return false if too few bytes are left.
 type message []byte
 
 func (m *message) take(n int) (message, bool) {
@@ -95,7 +94,7 @@ func (m *message) take(n int) (message, bool) {
 	return taken, true
 }
 
-// number takes a number of so many bytes, the highest first.
+// number reads a big-endian number of size bytes.
 func (m *message) number(size int) (int, bool) {
 	b, ok := m.take(size)
 	n := 0
@@ -105,8 +104,7 @@ func (m *message) number(size int) (int, bool) {
 	return n, ok
 }
 
-// vector takes as many bytes as the number before them says, which itself has
-// size bytes.
+// vector reads a vector with a length prefix of size bytes.
 func (m *message) vector(size int) (message, bool) {
 	n, ok := m.number(size)
 	if !ok {

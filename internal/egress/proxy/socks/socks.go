@@ -1,6 +1,5 @@
-// Package socks is the server's side of a SOCKS 5 handshake (RFC 1928), as far
-// as a program needs it that wants to connect: without authentication, for
-// CONNECT alone.
+// Package socks implements the server side of a SOCKS 5 handshake (RFC 1928) for CONNECT without
+// authentication.
 package socks
 
 import (
@@ -33,8 +32,7 @@ const (
 	noSuchAddress  = 8
 )
 
-// refusal is a handshake that ends here, and the word that the client gets for
-// it.
+// refusal is the error of a refused handshake, with the reply code for the client.
 type refusal struct {
 	word byte
 	err  error
@@ -47,11 +45,10 @@ func refuse(word byte, format string, args ...any) error {
 	return &refusal{word, reason.Errorf(reason.InvalidInput, "SOCKS: "+format, args...)}
 }
 
-// Accept goes through the handshake up to the request and returns what the
-// client wants to be connected to; then Reply is due. It reads not a byte
-// beyond. A client that it refuses has got its answer, where there is one.
-// Errors carry reason.InvalidInput or reason.HostInvalid when it is the client
-// that is at fault. The deadline of rw bounds how long a slow client takes.
+// Accept performs the handshake up to the request and returns the requested target; the caller must
+// then call Reply. It reads no byte beyond the request. A refused client has already received its
+// answer, if one is defined. Errors carry reason.InvalidInput or reason.HostInvalid if they are the
+// client's fault. The deadline of rw limits a slow client.
 func Accept(rw io.ReadWriter) (egress.Target, error) {
 	if err := greet(rw); err != nil {
 		return egress.Target{}, err
@@ -86,8 +83,7 @@ func greet(rw io.ReadWriter) error {
 	return errors.Join(refused, err)
 }
 
-// request reads the whole of a request before it judges it, so that the client
-// gets to see the answer.
+// request reads the whole request before it checks it, so that the client receives the answer.
 func request(r io.Reader) (egress.Target, error) {
 	head, err := read(r, 4)
 	if err != nil {
@@ -148,9 +144,9 @@ func read(r io.Reader, n int) ([]byte, error) {
 	return b, err
 }
 
-// Reply tells the client what came of its request; nil is a connection.
+// Reply sends the client the result of its request; nil means connected.
 func Reply(w io.Writer, err error) error {
-	// The address that a server is bound to serves nobody.
+	// Clients do not use the bound address.
 	_, failed := w.Write([]byte{version, word(err), 0, addressIPv4, 0, 0, 0, 0, 0, 0})
 	return failed
 }

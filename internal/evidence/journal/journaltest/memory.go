@@ -16,10 +16,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Memory is events and blobs in memory. What is written is there as a whole or
-// not at all.
+// Memory stores events and blobs in memory. A write is atomic.
 type Memory struct {
-	// Mutex is held by whoever writes; Write needs it.
+	// Mutex is held by the writer; Write requires it.
 	sync.Mutex
 	events []journal.Event
 	blobs  map[string][]byte
@@ -51,7 +50,7 @@ func (m *Memory) Write(drafts []event.Draft, blobs [][]byte) (time.Time, error) 
 	return now, nil
 }
 
-// Time is that of the clock.
+// Time returns the time of the clock.
 func (m *Memory) Time() time.Time {
 	if m.Now == nil {
 		return time.Now().UTC()
@@ -104,12 +103,12 @@ func matches(e *journal.Event, f journal.Filter) bool {
 		!e.At.Before(f.Since) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 
-// Blob returns what is stored under a digest.
+// Blob returns the blob of a digest.
 func (m *Memory) Blob(_ context.Context, digest string) ([]byte, error) {
 	m.Lock()
 	defer m.Unlock()
 	if b, ok := m.blobs[digest]; ok {
 		return b, nil
 	}
-	return nil, reason.Errorf(reason.NotFound, "there is no blob %s", digest)
+	return nil, reason.Errorf(reason.NotFound, "blob %s not found", digest)
 }

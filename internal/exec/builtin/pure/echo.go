@@ -12,11 +12,11 @@ const echoName = "echo"
 
 // Echo returns its input. Its zero value is ready for use.
 type Echo struct {
-	// Version is the daemon's, for reports.
+	// Version is the daemon's version for reports.
 	Version string
 }
 
-// Pure says that a call has no effect.
+// Pure marks a tool whose calls have no effect.
 func (Echo) Pure() {}
 
 // Descriptor describes the tool.
@@ -37,7 +37,7 @@ func (Echo) Descriptor() tool.Descriptor {
 	}
 }
 
-// Plan says what a call would do.
+// Plan describes a call.
 func (Echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	return tool.Plan{
 		Facts:   tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"},
@@ -46,7 +46,7 @@ func (Echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare has nothing to hold.
+// Prepare holds nothing.
 func (e Echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := e.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: e.run}, err

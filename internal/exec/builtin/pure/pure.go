@@ -1,8 +1,11 @@
-// Package pure holds the tools that cannot have an effect: what they return is
-// worked out from the input alone. Their calls may be recorded all at once,
-// when they have ended, because a crash in between loses nothing that happened.
+// Package pure holds the tools without any effect: their result depends only on the input. Their
+// calls may be recorded in a batch after they have ended, because a crash in between loses no
+// effect.
 //
-// Imports guarantee that: internal/archtest forbids this package every import by
-// which code reaches a file, the network, a process or another part of the gateway,
-// and forbids all other packages to implement tool.Pure.
+// The imports guarantee this. internal/archtest forbids this package every import that gives
+// access to files, the network, processes or other parts of the gateway, and forbids all other
+// packages to implement tool.Pure.
+//
+// sleep has no effect either and is not here: it may last for minutes, and such a call must be on
+// record while it runs.
 package pure

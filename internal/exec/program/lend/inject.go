@@ -9,7 +9,8 @@ import (
 	"palyra/internal/vault"
 )
 
-// Injectable is where the program of a proposal would get a secret as it is.
+// Injectable returns the variable or file in which the program of a proposal would receive a
+// secret.
 func (d *Desk) Injectable(ctx context.Context, p tool.Proposal, name string) (tool.Injection, error) {
 	ref, err := vault.ParseRef(name)
 	if err != nil {
@@ -25,7 +26,8 @@ func (d *Desk) Injectable(ctx context.Context, p tool.Proposal, name string) (to
 	return injection(m), nil
 }
 
-// Injectables are all secrets that programs of the proposal's caller could get.
+// Injectables returns all secrets that programs of the proposal's caller can receive as plain
+// values.
 func (d *Desk) Injectables(ctx context.Context, p tool.Proposal) ([]tool.Injection, error) {
 	if d.vault == nil {
 		return nil, nil
@@ -42,15 +44,15 @@ func injection(m vault.Secret) tool.Injection {
 	return tool.Injection{Secret: m.Ref.Name(), Version: m.Version, Env: m.Env, File: m.File, Note: m.Note}
 }
 
-// Inject leases the secrets of a decided call and returns their values, in order. end
-// gives them back and clears them; it is never nil.
+// Inject leases the secrets of a decided call and returns their values, in order. end returns the
+// leases and clears the values; it is never nil.
 func (d *Desk) Inject(ctx context.Context, c tool.Call, list []tool.Injection, program string) (values [][]byte, end func(), err error) {
 	return d.inject(ctx, &loan{desk: d, call: c}, list, program)
 }
 
-// InjectUntil is Inject for a program that goes on when the call that started it has
-// ended. over is called, maybe several times, when a lease has ended: the program may not
-// have the value any longer. It does not wait for anything.
+// InjectUntil is Inject for a program that outlives the call that started it. over is called,
+// possibly several times, after a lease has ended: the program must not keep the value. It must
+// not block.
 func (d *Desk) InjectUntil(ctx context.Context, c tool.Call, list []tool.Injection, program string, until time.Time, over func()) (values [][]byte, end func(), err error) {
 	return d.inject(ctx, &loan{desk: d, call: c, until: until, ended: over}, list, program)
 }
@@ -78,17 +80,17 @@ func (d *Desk) inject(ctx context.Context, l *loan, list []tool.Injection, progr
 		}
 		got = append(got, value)
 		if len(value) < leastInjected {
-			return nil, end, reason.Errorf(reason.InvalidInput, "the value of %s has fewer than %d bytes, so that it cannot be told from other text in what the program writes", ref, leastInjected).
-				WithRemedy("Put a longer value: `palyra vault put %s`.", ref)
+			return nil, end, reason.Errorf(reason.InvalidInput, "the value of %s has fewer than %d bytes, so it cannot be recognized in the output of the program", ref, leastInjected).
+				WithRemedy("Store a longer value: `palyra vault put %s`.", ref)
 		}
 	}
 	return got, end, nil
 }
 
-// leastInjected is the shortest value that is looked for in texts.
+// leastInjected is the minimum length of a value that can be searched for in texts.
 const leastInjected = 8
 
-// purpose is what the journal says that the value is for.
+// purpose is the purpose of the lease in the journal.
 func purpose(i tool.Injection, program string) string {
 	switch {
 	case i.File == "" && i.Env == "":

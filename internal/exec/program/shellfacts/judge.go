@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"palyra/internal/core/tool"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// builtins are the commands that shells carry out themselves, and what each does that
-// its words do not show. Those of "" do nothing of the kind, unless harmful says so.
-// time, which is a word of bash's language and a program elsewhere, is not here.
+// builtins are the shell builtins, each with its effect that is not visible in its words. ""
+// means no such effect unless harmful returns one. time is omitted, because it is a keyword of
+// bash and a program elsewhere.
 var builtins = map[string]string{
 	":": "", "true": "", "false": "", "echo": "", "printf": "", "test": "", "[": "", "pwd": "", "cd": "", "exit": "", "return": "", "break": "",
 	"continue": "", "shift": "", "type": "", "kill": "", "wait": "", "set": "", "command": "", "exec": "",
@@ -36,8 +36,7 @@ func isBuiltin(name string) bool {
 	return is
 }
 
-// harmful says what a builtin does with these arguments that it does not do with
-// others, "" for nothing.
+// harmful returns the additional effect of a builtin with these arguments, "" for none.
 func harmful(words []string) string {
 	args := words[1:]
 	has := func(options ...string) bool {
@@ -64,10 +63,10 @@ func harmful(words []string) string {
 	return ""
 }
 
-// harmlessOptions make a shell stop earlier or tell more.
+// harmlessOptions make a shell stop earlier or print more.
 var harmlessOptions = []string{"-e", "-u", "-x", "-eu", "-ue", "-ex", "-eux", "-o", "-eo", "-euo", "-euxo", "pipefail", "errexit", "nounset", "xtrace"}
 
-// judge says what a command does beside starting the program of its name.
+// judge records the effects of a command other than starting the program of its name.
 func (r *reading) judge(words []string, depth int) {
 	name := words[0]
 	if kind, is := builtins[name]; is {
@@ -88,15 +87,15 @@ func (r *reading) judge(words []string, depth int) {
 			_, text, _ := strings.Cut(word, "=")
 			r.text(text, depth)
 		}
-	case sandbox.IsShell(name):
+	case command.IsShell(name):
 		r.special.add(tool.ShellShell)
 		r.shellCode(words, depth)
-	case sandbox.IsInterpreter(name) && (sandbox.InlineCode(name, words) || sandbox.ReadsCodeFromStdin(name, words)):
+	case command.IsInterpreter(name) && (command.InlineCode(name, words) || command.ReadsCodeFromStdin(name, words)):
 		r.special.add(tool.ShellInlineCode)
 	}
 }
 
-// shellCode reads what stands behind -c, or behind an option that has a c in it.
+// shellCode parses the text after -c, or after an option that contains a c.
 func (r *reading) shellCode(words []string, depth int) {
 	code := false
 	for _, word := range words[1:] {
@@ -109,7 +108,7 @@ func (r *reading) shellCode(words []string, depth int) {
 	}
 }
 
-// wraps reports whether a command starts another one that stands in its arguments.
+// wraps reports whether a command starts another one from its arguments.
 func (r *reading) wraps(words []string) bool {
 	name := words[0]
 	switch name {
@@ -120,13 +119,13 @@ func (r *reading) wraps(words []string) bool {
 	case "exec":
 		return len(words) > 1
 	}
-	return sandbox.StartsOthers(name) || sandbox.InnerOf(name, words).Any()
+	return command.StartsOthers(name) || command.InnerOf(name, words).Any()
 }
 
-// wrapped takes each argument of a wrapper for the beginning of the command that it
-// starts. Which one is, its own options decide.
+// wrapped treats each argument of a wrapper as a possible beginning of the started command. The
+// wrapper's own options determine the actual one.
 func (r *reading) wrapped(words []string, all bool, depth int) {
-	for _, text := range sandbox.InnerOf(words[0], words).Texts {
+	for _, text := range command.InnerOf(words[0], words).Texts {
 		r.text(text, depth)
 	}
 	for i := 1; i < min(len(words), mostWords); i++ {
@@ -137,7 +136,7 @@ func (r *reading) wrapped(words []string, all bool, depth int) {
 		case word != "" && !strings.HasPrefix(word, "-") && !strings.Contains(word, "="):
 			r.start(words[i:], all)
 			r.judge(words[i:], depth)
-			if word != "." || isBuiltin(words[0]) { // no program starts the builtin
+			if word != "." || isBuiltin(words[0]) { // programs do not start builtins
 				r.variablesOf(words[i:], all)
 			}
 		}

@@ -1,8 +1,7 @@
-// Package shellfacts says what policies read of a line for a shell: which commands
-// stand in it, and what in it is not known before it runs. It errs on one side: a
-// name that may be a command is one, so that a rule against a command holds for every
-// line that could run it, and what is not certain makes the line unknown, so that no
-// rule which allows some commands holds for it.
+// Package shellfacts derives the facts of a shell line for policies: its commands, and the parts
+// that are unknown before it runs. It errs on the safe side. A name that may be a command counts
+// as one, so a rule against a command holds for every line that could run it. Anything uncertain
+// makes the line unknown, so a rule that allows some commands does not match it.
 package shellfacts
 
 import (
@@ -14,49 +13,48 @@ import (
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/shellwords"
-	"palyra/internal/exec/sandbox"
 )
 
-// Bounds of what is read beside the line itself.
+// Limits of the derived facts, in addition to the limits of the line.
 const (
-	// longestLines bounds Lines, in bytes: as long as the one command line of
-	// process.run.
+	// longestLines is the maximum size of Lines in bytes, equal to the limit for the command line
+	// of process.run.
 	longestLines = 16 << 10
-	// mostTexts bounds the texts within texts, such as that of sh -c, and deepest how
-	// they are nested.
+	// mostTexts is the maximum number of nested texts, such as the argument of sh -c, and deepest
+	// their maximum nesting.
 	mostTexts, deepest = 64, 4
-	// mostWords bounds the words of a wrapper that are looked at one by one.
+	// mostWords is the maximum number of words of a wrapper that are checked individually.
 	mostWords = 64
 )
 
-// Line is what was read in a line.
+// Line is a parsed line.
 type Line struct {
 	Facts tool.ShellFacts
-	// Problem says why the line cannot be read, "" where it can.
+	// Problem is the reason why the line cannot be parsed, "" if it can.
 	Problem string
-	// Digest is of all that was read: "sha256:<hex>". Form is the line in one form for
-	// all that differ in spaces and comments, "" for one that cannot be read.
+	// Digest covers the whole parse result: "sha256:<hex>". Form is a canonical form without
+	// differences in spaces and comments, "" for a line that cannot be parsed.
 	Digest, Form string
-	// Programs are the commands whose words are all known, for the files that they
-	// name, and Sources the files that redirects read from.
-	Programs []sandbox.Started
+	// Programs are the commands whose words are all known, for the files that they name. Sources
+	// are the files that redirects read.
+	Programs []command.Started
 	Sources  []string
-	// Env are the variables that the line may set for what it runs, and that are not on
-	// the allow list, sorted; tool.EnvUnknown where it may set any.
+	// Env are the variables that the line may set for its commands and that are not on the allow
+	// list, sorted; tool.EnvUnknown if it may set any.
 	Env []string
 }
 
-// Read reads a line that the gateway itself gives to a shell. origin says where a
-// program of that name comes from: one of the origins of tool.ExecFacts, or
-// tool.OriginUnknown.
+// Read parses a line that the gateway itself passes to a shell. origin returns the origin of a
+// program by its name: one of the origins of tool.ExecFacts, or tool.OriginUnknown.
 func Read(dialect shellwords.Dialect, text string, origin func(name string) string) Line {
 	return read(dialect, text, origin, false)
 }
 
-// Claim is what policies read of a line that somebody else runs, by the word of who
-// proposes it: the line that runs, or its shell, may be another. Such a line is never
-// known, so that only rules that tighten rest on it.
+// Claim returns the facts of a line that another process runs. They depend on the proposer's
+// statement: the executed line, or its shell, may differ. Such a line is never known, so only
+// restrictive rules can rely on it.
 func Claim(dialect shellwords.Dialect, text string) *tool.ShellFacts {
 	line := read(dialect, text, func(string) string { return tool.OriginUnknown }, true)
 	return &line.Facts
@@ -76,8 +74,8 @@ func read(dialect shellwords.Dialect, text string, origin func(string) string, c
 		r.script(script)
 	}
 	r.line.Digest, err = digest(script, r.line.Problem)
-	if err != nil { // never: all of it is text, and is UTF-8
-		r.line.Problem = "its digest cannot be made"
+	if err != nil { // impossible: the value is valid UTF-8 text
+		r.line.Problem = "computing its digest failed"
 	}
 	r.conclude(script, claimed)
 	return r.line
@@ -100,7 +98,7 @@ func (s set) add(texts ...string) {
 
 func (s set) sorted() []string { return slices.Sorted(maps.Keys(s)) }
 
-// reading collects what becomes facts.
+// reading collects the facts.
 type reading struct {
 	dialect shellwords.Dialect
 	origin  func(string) string
@@ -110,7 +108,7 @@ type reading struct {
 	lineBytes, texts                                                   int
 }
 
-// conclude says what is known as a whole.
+// conclude derives the facts about the whole line.
 func (r *reading) conclude(script shellwords.Script, claimed bool) {
 	f := &r.line.Facts
 	f.Dialect, f.Claimed, f.Parsed, f.Dynamic = string(r.dialect), claimed, r.line.Problem == "", script.Dynamic
@@ -139,13 +137,13 @@ func (r *reading) conclude(script shellwords.Script, claimed bool) {
 	r.line.Env = r.env.sorted()
 }
 
-// features are what shellwords calls things.
+// features maps the features of shellwords to facts.
 var features = map[shellwords.Feature]string{
 	shellwords.Assignment: tool.ShellAssignment, shellwords.Arithmetic: tool.ShellArithmetic, shellwords.Coprocess: tool.ShellCoprocess,
 	shellwords.Function: tool.ShellFunction, shellwords.Other: tool.ShellOther,
 }
 
-// script is the line itself.
+// script records the facts of the line itself.
 func (r *reading) script(s shellwords.Script) {
 	for _, f := range s.Features {
 		r.special.add(features[f])
@@ -166,7 +164,7 @@ func (r *reading) script(s shellwords.Script) {
 			text := text.ShellQuote(words)
 			r.lineBytes += len(text)
 			r.lines.add(text)
-			r.line.Programs = append(r.line.Programs, sandbox.Started{Argv: words, Basename: path.Base(words[0])})
+			r.line.Programs = append(r.line.Programs, command.Started{Argv: words, Basename: path.Base(words[0])})
 		}
 	}
 }
@@ -178,8 +176,8 @@ func (r *reading) originOf(name string) string {
 	return r.origin(name)
 }
 
-// redirect is a file that is read or written. What stands for nothing, or for a
-// stream that is open anyway, is none.
+// redirect records a file that is read or written. It ignores /dev/null and streams that are open
+// anyway.
 func (r *reading) redirect(redirect shellwords.Redirect) {
 	target, known := redirect.Target.Literal()
 	if known {
@@ -201,11 +199,11 @@ func (r *reading) redirect(redirect shellwords.Redirect) {
 	}
 }
 
-// command is one that the line, or a text within it, runs. words are those that are
-// known, up to the first that is not.
+// command records a command of the line or of a text in it. words are its known words, up to the
+// first unknown one.
 func (r *reading) command(words []string, all bool, depth int) {
 	if len(words) == 0 {
-		return // its name is expanded
+		return // its name is an expansion
 	}
 	r.start(words, all)
 	r.judge(words, depth)
@@ -221,7 +219,7 @@ func (r *reading) start(words []string, all bool) {
 	if base == "" {
 		return
 	}
-	first, _ := sandbox.Subcommand(base, words)
+	first, _ := command.Subcommand(base, words)
 	switch {
 	case first != "":
 		r.subcommands.add(base + " " + first)
@@ -232,8 +230,8 @@ func (r *reading) start(words []string, all bool) {
 	}
 }
 
-// name adds the name of a command without its directory, in small letters too, since
-// some file systems take these for the same, and as it is written.
+// name adds the name of a command without its directory, both unchanged and in lower case,
+// because some file systems ignore case.
 func (r *reading) name(name string) string {
 	if name == "" {
 		r.special.add(tool.ShellOther)
@@ -245,7 +243,7 @@ func (r *reading) name(name string) string {
 	return base
 }
 
-// text reads a text that a command runs as code, in whatever shell.
+// text parses a text that a command runs as code, in any shell.
 func (r *reading) text(text string, depth int) {
 	r.texts++
 	if r.texts > mostTexts || depth >= deepest {
@@ -267,7 +265,7 @@ func (r *reading) text(text string, depth int) {
 	}
 }
 
-// tokens takes every word of a text that cannot be read for a command.
+// tokens treats every word of an unparseable text as a command.
 func (r *reading) tokens(text string) {
 	text = strings.NewReplacer("'", "", `"`, "", `\`, "").Replace(text)
 	words := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" \t\r\n;|&<>(){}$`=,!#", c) })

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/shellwords"
-	"palyra/internal/exec/sandbox"
 )
 
-// system has every program but those of the workspace.
+// system has every program except those of the workspace.
 func system(name string) string {
 	if strings.HasPrefix(name, "./") {
 		return tool.OriginWorkspace
@@ -54,15 +54,15 @@ func TestKnownLines(t *testing.T) {
 	}
 }
 
-// TestUnknownLines: a line that could do anything but run its commands says so, in
-// words that a rule can name, and no list of commands holds for it. What it may run is
-// among its commands all the same.
+// TestUnknownLines: a line with effects other than running its commands is marked with names for
+// rules, and no list of allowed commands matches it. Its possible commands are listed
+// nevertheless.
 func TestUnknownLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text    string
 		special string
-		// runs are names that have to be there.
+		// runs are required names.
 		runs string
 	}{
 		{"ls $A", "", "ls"},
@@ -78,7 +78,7 @@ func TestUnknownLines(t *testing.T) {
 		{"unset a", "assignment", "unset"},
 		{"eval 'r\\m a'", "eval", "eval rm"},
 		{"eval rm a", "eval", "eval rm"},
-		{"eval 'rm a", "", "eval rm"}, // which nothing can read
+		{"eval 'rm a", "", "eval rm"}, // which cannot be parsed
 		{". ./a", "source", "."},
 		{"source a", "source", "source"},
 		{"trap 'rm a' EXIT", "trap", "trap rm"},
@@ -155,8 +155,8 @@ func TestUnknownLines(t *testing.T) {
 	}
 }
 
-// TestEnv: the variables that a line may set for what it runs are known by name, or the
-// line says that it may set any.
+// TestEnv: the variables that a line may set for its commands are known by name, or the line is
+// marked as setting any.
 func TestEnv(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -180,8 +180,8 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-// TestWrappersOfPrograms: a program that its arguments have start another one makes its
-// line unknown, and what may be started is among the commands.
+// TestWrappersOfPrograms: a program that starts another one from its arguments makes its line
+// unknown, and the started program is among the commands.
 func TestWrappersOfPrograms(t *testing.T) {
 	t.Parallel()
 	for text, runs := range map[string]string{
@@ -209,8 +209,8 @@ func TestWrappersOfPrograms(t *testing.T) {
 	}
 }
 
-// TestClaim: a line that somebody else runs is never known, and what it may run is
-// there.
+// TestClaim: a line that another process runs is never known, and its possible commands are
+// listed.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	f := Claim(shellwords.Bash, "ls -la && git push > a")
@@ -225,7 +225,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestRead: what else comes of a line.
+// TestRead: other results of parsing a line.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	asked := []string{}
@@ -250,8 +250,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// FuzzRead: a rule that allows some commands never holds for a line that holds
-// anything else, and a line within another is no less dangerous than by itself.
+// FuzzRead: a rule that allows some commands never matches a line with any other content, and a
+// nested line is treated at least as strictly as a separate one.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{"ls", "ls|rm", "ls;$a", "eval rm", "env rm", "sh -c 'rm a'", "a() { rm; }", "ls > rm", "ls (", "\"rm\" a", "find . -exec rm {} ;", "uv run rm", "sed 1e a", "tar --to-command=rm -xf a", "git -c alias.a=!rm a", "A=b ls", "export A=b; ls", "env A=b ls"} {
 		f.Add(seed)
@@ -283,11 +283,11 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestWrappersOfTheTable: every launcher that process.run refuses is one here.
+// TestWrappersOfTheTable: every launcher that process.run refuses counts as a wrapper here.
 func TestWrappersOfTheTable(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"env", "xargs", "sudo", "nohup", "time", "ssh", "docker", "strace"} {
-		if !sandbox.StartsOthers(name) {
+		if !command.StartsOthers(name) {
 			t.Fatalf("%s is no launcher", name)
 		}
 		if f := Read(shellwords.Posix, name+" a rm b", system).Facts; !slices.Contains(f.Special, tool.ShellWrapper) || !slices.Contains(f.Commands, "rm") {

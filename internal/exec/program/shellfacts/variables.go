@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/program/shellwords"
-	"palyra/internal/exec/sandbox"
 )
 
 // setAny are constructs that may set any variable.
@@ -20,8 +20,8 @@ var passing = []string{
 // exporting are builtins whose arguments are variables, with or without a value.
 var exporting = []string{"export", "readonly", "declare", "typeset", "local"}
 
-// settings are those that the shell itself makes. A variable counts whether or not it is
-// exported: it may be so already.
+// settings records variables that the shell itself sets. A variable counts even without export,
+// because it may already be exported.
 func (r *reading) settings(list []shellwords.Setting) {
 	for _, s := range list {
 		value, known := s.Value.Literal()
@@ -34,26 +34,26 @@ func (r *reading) set(name, value string, known bool) {
 	switch {
 	case name == "":
 		r.env.add(tool.EnvUnknown)
-	case !known || !sandbox.Listed(name, value):
+	case !known || !command.Listed(name, value):
 		r.env.add(name)
 	}
 }
 
-// variables are those that a command sets by its arguments, beside the settings of the
-// script.
+// variables records the variables that a command sets by its arguments, in addition to the
+// settings of the script.
 func (r *reading) variables(c shellwords.Command) {
 	words, all := c.Argv()
 	switch {
 	case c.Declares:
-	case len(words) == 0: // its name is expanded, and may be export
+	case len(words) == 0: // its name is an expansion, and may be export
 		r.env.add(tool.EnvUnknown)
 	default:
 		r.variablesOf(words, all)
 	}
 }
 
-// variablesOf are those of export A=b, of env A=b ls, and of what a program that starts
-// others may give these.
+// variablesOf records the variables of export A=b, of env A=b ls, and of programs that start
+// others with additional variables.
 func (r *reading) variablesOf(words []string, all bool) {
 	name := words[0]
 	kind := builtins[name]
@@ -65,9 +65,9 @@ func (r *reading) variablesOf(words []string, all bool) {
 		r.exported(words, all)
 	case kind == tool.ShellSource:
 		r.env.add(tool.EnvUnknown)
-	case kind == tool.ShellEval, kind == tool.ShellTrap, kind == tool.ShellAlias, sandbox.IsShell(name):
-		// Their text is read where it is known.
-		if !all || sandbox.ReadsCodeFromStdin(name, words) {
+	case kind == tool.ShellEval, kind == tool.ShellTrap, kind == tool.ShellAlias, command.IsShell(name):
+		// A known text is parsed elsewhere.
+		if !all || command.ReadsCodeFromStdin(name, words) {
 			r.env.add(tool.EnvUnknown)
 		}
 	case r.wraps(words):
@@ -75,8 +75,8 @@ func (r *reading) variablesOf(words []string, all bool) {
 	}
 }
 
-// exported are the variables of export and its siblings. Of read and others it is not
-// known which ones they set.
+// exported records the variables of export and similar builtins. The variables set by read and
+// others are unknown.
 func (r *reading) exported(words []string, all bool) {
 	if !all || !slices.Contains(exporting, words[0]) {
 		r.env.add(tool.EnvUnknown)
@@ -91,7 +91,7 @@ func (r *reading) exported(words []string, all bool) {
 	}
 }
 
-// passed are the variables that a launcher gives to what it starts.
+// passed records the variables that a launcher passes to the started command.
 func (r *reading) passed(words []string, all bool) {
 	if !all || !passes(words) {
 		r.env.add(tool.EnvUnknown)
@@ -104,10 +104,9 @@ func (r *reading) passed(words []string, all bool) {
 	}
 }
 
-// passes reports whether a program gives what it starts no variables but those that stand
-// in its arguments as A=b.
+// passes reports whether a launcher passes no variables other than those in its arguments as A=b.
 func passes(words []string) bool {
-	switch family := sandbox.Family(words[0]); family {
+	switch family := command.Family(words[0]); family {
 	case "env":
 		return !slices.ContainsFunc(words[1:], func(word string) bool {
 			return strings.HasPrefix(word, "-") && !slices.Contains(harmlessOfEnv, word)
@@ -119,5 +118,5 @@ func passes(words []string) bool {
 	}
 }
 
-// harmlessOfEnv are options of env that set no variable; -S splits a text that may.
+// harmlessOfEnv are options of env that set no variable; -S splits a text that may set one.
 var harmlessOfEnv = []string{"-i", "--ignore-environment", "-", "-0", "--null", "-v", "--debug"}

@@ -6,7 +6,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// literalOf returns what a shell makes of a word, if that is certain.
+// literalOf returns the value that a shell passes for a word, if that is certain.
 func literalOf(parts []syntax.WordPart) (string, bool) {
 	var u unquoter
 	for _, part := range parts {
@@ -25,18 +25,18 @@ func literalOf(parts []syntax.WordPart) (string, bool) {
 		}
 	}
 	text := u.out.String()
-	// A lone [ is the name of a command and no pattern.
+	// A lone [ is the name of a command, not a pattern.
 	return text, u.pattern == "" || u.pattern == "[" && text == "["
 }
 
-// unquoter takes the quotes off a word.
+// unquoter removes the quotes of a word.
 type unquoter struct {
 	out strings.Builder
-	// pattern holds the characters outside of quotes that begin a pattern.
+	// pattern holds the unquoted characters that begin a pattern.
 	pattern string
 }
 
-// bare takes text outside of quotes. It reports false for what may be expanded.
+// bare processes unquoted text. It returns false for text that may be expanded.
 func (u *unquoter) bare(text string) bool {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -55,7 +55,7 @@ func (u *unquoter) bare(text string) bool {
 		case '$', '`':
 			return false
 		case '{':
-			// {} is no list; find and xargs take it for a place.
+			// {} is not a brace list; find and xargs use it as a placeholder.
 			if i+1 == len(text) || text[i+1] != '}' {
 				return false
 			}
@@ -69,8 +69,7 @@ func (u *unquoter) bare(text string) bool {
 	return true
 }
 
-// double takes what stands in double quotes, where a backslash quotes some
-// characters alone.
+// double processes text in double quotes, where a backslash quotes only some characters.
 func (u *unquoter) double(parts []syntax.WordPart) bool {
 	for _, part := range parts {
 		lit, ok := part.(*syntax.Lit)

@@ -8,20 +8,20 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// reader collects what a parsed text says.
+// reader collects the content of a parsed text.
 type reader struct {
 	script Script
 	text   string
-	// documents are the bodies of here-documents: words to the parser, of which
-	// only expansions count.
+	// documents are the bodies of here-documents: words for the parser, of which only expansions
+	// count.
 	documents map[*syntax.Word]bool
 	nodes     int
 	words     int
 	err       error
 }
 
-// visit looks at one node; Walk goes on to what is in it. What is not named here is
-// not known, and is Other.
+// visit processes one node; Walk continues with its children. An unlisted node is unknown and
+// counts as Other.
 func (r *reader) visit(node syntax.Node) bool {
 	if node == nil || r.err != nil {
 		return false
@@ -63,7 +63,7 @@ func (r *reader) visit(node syntax.Node) bool {
 	return r.err == nil
 }
 
-// structure is what runs, repeats or joins commands, and what words are made of.
+// structure processes nodes that run, repeat or join commands, and the parts of words.
 func (r *reader) structure(node syntax.Node) {
 	switch n := node.(type) {
 	case *syntax.BinaryCmd:
@@ -113,8 +113,8 @@ func (r *reader) set(name string, value Word) {
 	r.script.Settings = append(r.script.Settings, Setting{Name: name, Value: value})
 }
 
-// assign is A=b, or an argument of export and the like, which may be an option or a name
-// that is expanded. What a variable without a value has is not known.
+// assign processes A=b, or an argument of export and similar builtins, which may be an option or
+// an expansion. The value of a variable without an assignment is unknown.
 func (r *reader) assign(n *syntax.Assign) {
 	switch {
 	case n.Name == nil:
@@ -128,7 +128,7 @@ func (r *reader) assign(n *syntax.Assign) {
 	}
 }
 
-// expansion is a parameter, which ${A:=b} gives a value to.
+// expansion processes a parameter, to which ${A:=b} assigns a value.
 func (r *reader) expansion(n *syntax.ParamExp) {
 	if n.Exp == nil || n.Exp.Op != syntax.AssignUnset && n.Exp.Op != syntax.AssignUnsetOrNull {
 		return
@@ -145,8 +145,7 @@ func (r *reader) add(words ...Word) {
 	r.script.Commands = append(r.script.Commands, Command{Words: words})
 }
 
-// command adds a simple command. One of assignments and redirects alone has no
-// words.
+// command adds a simple command. A command of only assignments and redirects has no words.
 func (r *reader) command(args []*syntax.Word) {
 	if len(args) == 0 {
 		return
@@ -165,7 +164,7 @@ func (r *reader) word(w *syntax.Word) Word {
 	return Word{text: r.source(w)}
 }
 
-// source is the text of a node as it stands there.
+// source returns the source text of a node.
 func (r *reader) source(n syntax.Node) string {
 	from, to := n.Pos().Offset(), n.End().Offset()
 	if from > to || to > uint(len(r.text)) {
@@ -174,8 +173,8 @@ func (r *reader) source(n syntax.Node) string {
 	return r.text[from:to]
 }
 
-// declare is export, declare and the like of bash: what they are given is no word
-// that is passed on.
+// declare processes export, declare and similar builtins of bash, whose arguments are not words
+// that are passed on.
 func (r *reader) declare(n *syntax.DeclClause) {
 	words := []Word{Literal(n.Variant.Value)}
 	for _, arg := range n.Args {
@@ -197,7 +196,7 @@ func (r *reader) redirect(n *syntax.Redirect) {
 	target := r.word(n.Word)
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
-		// The word is the end of the document, which is never expanded.
+		// The word is the end marker of the document, which is never expanded.
 		r.documents[n.Word] = true
 	case syntax.WordHdoc:
 	case syntax.DplIn:
@@ -205,7 +204,7 @@ func (r *reader) redirect(n *syntax.Redirect) {
 	case syntax.RdrIn:
 		r.script.Redirects = append(r.script.Redirects, Redirect{Target: target})
 	case syntax.DplOut:
-		// bash takes >&file for >file 2>&1.
+		// In bash, >&file means >file 2>&1.
 		if !r.copied(target) {
 			r.script.Redirects = append(r.script.Redirects, Redirect{Target: target, Writes: true})
 		}
@@ -216,8 +215,8 @@ func (r *reader) redirect(n *syntax.Redirect) {
 	}
 }
 
-// descriptor is what stands before a redirect: {A}> gives A a value, and 10> is an
-// argument and a redirect to shells that know descriptors of one digit alone.
+// descriptor processes the part before a redirect: {A}> assigns a value to A, and 10> is an
+// argument and a redirect for shells that support only one-digit descriptors.
 func (r *reader) descriptor(n string) {
 	switch {
 	case strings.HasPrefix(n, "{"):
@@ -228,8 +227,8 @@ func (r *reader) descriptor(n string) {
 	}
 }
 
-// copied reports whether what a redirect copies or closes is a descriptor. Of what only
-// begins like one, >&-a, bash makes a redirect and a command.
+// copied reports whether a redirect copies or closes a descriptor. bash parses a target that only
+// begins like a descriptor, such as >&-a, as a redirect and a command.
 func (r *reader) copied(target Word) bool {
 	text, literal := target.Literal()
 	if !literal || text == "" {
@@ -239,7 +238,7 @@ func (r *reader) copied(target Word) bool {
 		return true
 	}
 	if strings.IndexByte("-0123456789", text[0]) >= 0 {
-		r.err = fmt.Errorf("shells do not agree on what the redirect to &%s is", text)
+		r.err = fmt.Errorf("shells interpret the redirect to &%s differently", text)
 	}
 	return false
 }

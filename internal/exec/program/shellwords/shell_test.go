@@ -16,8 +16,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The programs that the shells of these tests find: the test itself, under other
-// names, which writes down with which words it was started.
+// The programs for the shells of these tests: the test binary itself, under other names, which
+// records its arguments.
 var helpers = []string{"a", "b", "p"}
 
 const argvLog = "PALYRA_TEST_ARGV"
@@ -45,13 +45,13 @@ func recordArgv(log string) int {
 	return 0
 }
 
-// alphabet is what texts for a real shell are made of. Without a slash no path
-// leaves the directory of the test, and with these letters and digits no builtin can
-// be named, in whatever way it is written: neither cd nor kill, and no loop.
+// alphabet contains the characters of texts for a real shell. Without a slash no path leaves the
+// directory of the test, and with these letters and digits no builtin can be named in any
+// spelling: neither cd nor kill, and no loop.
 const alphabet = "abp12.,:=-_ \t\n'\"\\$`{}()[]*?~!#;&|<>@+^%"
 
-// harmless reports whether a text can run: it names no function, which could call
-// itself, and no long list of braces.
+// harmless reports whether a text can be run: it defines no function, which could call itself,
+// and has no long brace list.
 func harmless(text string) bool {
 	if len(text) > 200 || strings.Trim(text, alphabet) != "" || strings.Count(text, "{") > 3 || strings.Contains(text, "{") && strings.Contains(text, "..") {
 		return false
@@ -60,7 +60,7 @@ func harmless(text string) bool {
 	return !strings.Contains(joined, "()")
 }
 
-// realShell is a shell of the machine with a search path that has the helpers alone.
+// realShell is a shell of the machine whose search path contains only the helpers.
 type realShell struct {
 	dialect Dialect
 	path    string
@@ -90,10 +90,10 @@ func realShells(t testing.TB) []realShell {
 	return list
 }
 
-// ran is what came of a text.
+// ran is the result of running a text.
 type ran struct {
-	// argvs are the words of each helper that was started, in the order of their
-	// starts, and files the names that there are afterwards.
+	// argvs are the arguments of each started helper, in the order of their starts, and files the
+	// resulting file names.
 	argvs [][]string
 	files []string
 	exit  int
@@ -109,7 +109,7 @@ func (s realShell) run(t testing.TB, text string) ran {
 	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.path, append(slices.Clone(s.args), "-c", "--", text)...)
-	// The race detector would have each helper wait for a second before it ends.
+	// The race detector would make each helper wait for a second before it ends.
 	cmd.Dir, cmd.Env = dir, []string{"GORACE=atexit_sleep_ms=0", "PATH=" + s.bin, "HOME=" + dir, "ENV=", "BASH_ENV=", "LANG=C.UTF-8", argvLog + "=" + log}
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -135,8 +135,8 @@ func (s realShell) run(t testing.TB, text string) ran {
 	return r
 }
 
-// fits reports whether words can be those of a command: a literal one is exactly
-// itself, and any other any number of words.
+// fits reports whether words match a command: a literal word matches itself, and any other word
+// matches any number of words.
 func (c Command) fits(argv []string) bool { return fits(c.Words, argv) }
 
 func fits(words []Word, argv []string) bool {
@@ -154,20 +154,20 @@ func fits(words []Word, argv []string) bool {
 	return false
 }
 
-// compare holds what a real shell does with a text against what was read in it.
+// compare checks the behavior of a real shell against the parse result.
 func (s realShell) compare(t testing.TB, text string) {
 	t.Helper()
 	script, err := Parse(s.dialect, text)
 	if err != nil || !harmless(text) || slices.Contains(script.Features, Function) || slices.Contains(script.Features, Other) {
 		return
 	}
-	var named [][]string // those of the literal commands that are helpers
+	var named [][]string // the literal commands that are helpers
 	literal := !script.Dynamic && len(script.Features) == 0
 	for _, c := range script.Commands {
 		words, _ := c.Argv()
 		switch {
 		case len(words) > 0 && words[0] == ".":
-			return // it runs what stands in a file
+			return // it runs the content of a file
 		case len(words) > 0 && slices.Contains(helpers, words[0]):
 			named = append(named, words)
 		}
@@ -191,7 +191,7 @@ func (s realShell) compare(t testing.TB, text string) {
 	}
 }
 
-// seeds are texts that shells and parsers have read differently, or could.
+// seeds are texts that shells and parsers have interpreted differently, or could.
 var seeds = []string{
 	"p a b", `p 'a b' "a b" a\ b`, `p "" '' a''b`, "p a\\\nb \\\n a", `p "a\b" "a\$b" "a\"b" 'a\b' "a\` + "\n" + `b"`, `p \a \\ \' \"`,
 	"p {a,b} {a} {} a{}b {1..2}", "p * a* [ab] \\* '*' \"?\"", "p ~ a=~ a:~ ~a '~' a~ =~ :~ ''~ \"\"~a", "p $a ${a} \"$a\" '$a' \\$a $ a$ \"$\" \"a$\"",
@@ -202,8 +202,8 @@ var seeds = []string{
 	"p \\~ \\{a,b} {a\\,b}", "p a:b:~ a=b:~a", "p \\\n~", "p a\\\n=~", ">&-a", "p <&-a", "p >&1a", "p 2>&-", "`p a`", "\"`p a`\"", "`p \\`p a\\``", "p `\\$a`", "p \"`p \"a\"`\"", "1>a p", "<a p", "{a}>b p", "p {a}>b", "p 1 2>a", "p a&", "p a & b", "p a|&p b", "p a | | b", ";p a", "&p", "p;\n;p", "p [[ a ]]", "[[ a ]] && p a", "[[ a = b ]] || p a",
 }
 
-// TestRealShells: what is read in a text is what the shells of this machine do with
-// it, for the seeds, and for some texts that are put together by chance.
+// TestRealShells: the parse result matches the behavior of this machine's shells, for the seeds
+// and for random combinations of their parts.
 func TestRealShells(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -223,7 +223,7 @@ func TestRealShells(t *testing.T) {
 	}
 }
 
-// madeUp is a text of pieces of the seeds.
+// madeUp returns a random combination of parts of the seeds.
 func madeUp(rng *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("p ")
@@ -236,8 +236,7 @@ func madeUp(rng *rand.Rand) string {
 	return b.String()
 }
 
-// TestRealShellsSeeWrongWords is the control: words that were read wrongly are
-// found.
+// TestRealShellsSeeWrongWords is the control: wrongly parsed words are detected.
 func TestRealShellsSeeWrongWords(t *testing.T) {
 	t.Parallel()
 	for _, s := range realShells(t) {
@@ -257,15 +256,14 @@ func TestRealShellsSeeWrongWords(t *testing.T) {
 	}
 }
 
-// FuzzRealShells looks for texts of which a shell passes on other words than were
-// read.
+// FuzzRealShells searches for texts whose words a shell passes on differently.
 func FuzzRealShells(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add(seed)
 	}
 	shells := realShells(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		// Bytes that may not run stand for ones that may.
+		// Bytes that must not run are replaced by harmless ones.
 		runs := []byte(text)
 		for i, c := range runs {
 			if strings.IndexByte(alphabet, c) < 0 {
@@ -278,8 +276,8 @@ func FuzzRealShells(f *testing.F) {
 	})
 }
 
-// FuzzParse: no text makes the parser fail, and what is read of one that holds
-// anything unknown says so.
+// FuzzParse: no text makes the parser fail, and the result of a text with unknown parts is
+// marked.
 func FuzzParse(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add(seed)

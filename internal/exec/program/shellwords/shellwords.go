@@ -1,9 +1,12 @@
-// Package shellwords reads a text in a shell's language: every command of its
-// pipelines, lists, subshells and substitutions, where it redirects to, and what
-// else it does that no list of commands shows. It runs and expands nothing. A word is
-// literal only where the shell passes on exactly those bytes, whatever its
-// environment, its files and its options are; every other word is not known before
-// the shell runs.
+// Package shellwords parses a text in a shell's language. It returns every command of its
+// pipelines, lists, subshells and substitutions, its redirects, and other effects that a list of
+// commands does not show. It runs and expands nothing. A word is literal only if the shell passes
+// on exactly those bytes, regardless of its environment, files and options; every other word is
+// unknown before the shell runs.
+//
+// The machine determines which shell is called sh, so a word is literal only if dash, bash and bash
+// as sh agree about it. {a,b}, a=~, $'x' and 10>x are not literal. A fuzz test compares the other
+// words with the shells of the machine.
 package shellwords
 
 import (
@@ -17,13 +20,13 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Dialect is the language that a text is in.
+// Dialect is the language of a text.
 type Dialect string
 
 // The dialects.
 const (
-	// Posix is what dash and other small shells read, and what a program that is
-	// called sh reads at least.
+	// Posix is the language of dash and other small shells, and the minimum that a program named
+	// sh supports.
 	Posix Dialect = "posix"
 	Bash  Dialect = "bash"
 )
@@ -31,30 +34,30 @@ const (
 // Dialects lists all dialects.
 var Dialects = []Dialect{Posix, Bash}
 
-// Bounds of what is read. A text beyond them is refused, not read in part.
+// Limits of a text. A text beyond them is refused, not parsed in part.
 const (
 	// MaxText is in bytes.
 	MaxText = 64 << 10
-	// MaxCommands bounds the commands and MaxWords their words.
+	// MaxCommands limits the commands and MaxWords their words.
 	MaxCommands = 2000
 	MaxWords    = 20000
-	// maxNodes bounds what is looked at, maxDepth how many brackets stand in each
-	// other, and maxOpened how many there are.
+	// maxNodes limits the visited nodes, maxDepth the nesting of brackets, and maxOpened their
+	// number.
 	maxNodes  = 200000
 	maxDepth  = 200
 	maxOpened = 8000
 )
 
-// Word is a word of a command, or the target of a redirect. What it says is known
-// only where it is literal.
+// Word is a word of a command, or the target of a redirect. Its value is known only if it is
+// literal.
 type Word struct {
 	text    string
 	literal bool
 }
 
-// Literal returns the word as the shell passes it on, and whether that is known. It
-// is not where the word has an expansion, or could have one in some shell of its
-// dialect: a parameter, a substitution, a pattern, a brace, a tilde, $'...'.
+// Literal returns the word as the shell passes it on, and whether it is known. It is unknown if
+// the word has an expansion, or could have one in some shell of its dialect: a parameter, a
+// substitution, a pattern, a brace, a tilde, $'...'.
 func (w Word) Literal() (string, bool) {
 	if !w.literal {
 		return "", false
@@ -62,8 +65,8 @@ func (w Word) Literal() (string, bool) {
 	return w.text, true
 }
 
-// MarshalJSON writes what is known of the word: {"literal": "x"}, or {"source":
-// "$X"} with the text as it stands there.
+// MarshalJSON encodes a literal word as {"literal": "x"}, and any other as {"source": "$X"} with
+// its source text.
 func (w Word) MarshalJSON() ([]byte, error) {
 	if w.literal {
 		return json.Marshal(map[string]string{"literal": w.text})
@@ -71,21 +74,19 @@ func (w Word) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"source": w.text})
 }
 
-// Literal is a word that is known.
+// Literal returns a literal word.
 func Literal(text string) Word { return Word{text: text, literal: true} }
 
 // Command is one simple command.
 type Command struct {
-	// Words are the name and the arguments, without assignments and redirects. There
-	// is at least one.
+	// Words are the name and the arguments, without assignments and redirects. It is never empty.
 	Words []Word `json:"words"`
-	// Declares is true for export, declare and the like of bash, whose variables are
+	// Declares is true for export, declare and similar builtins of bash, whose variables are
 	// among the Settings of the script.
 	Declares bool `json:"-"`
 }
 
-// Argv returns the words up to the first that is not literal, and whether these are
-// all.
+// Argv returns the words up to the first that is not literal, and whether these are all words.
 func (c Command) Argv() (words []string, all bool) {
 	for _, w := range c.Words {
 		text, literal := w.Literal()
@@ -97,77 +98,74 @@ func (c Command) Argv() (words []string, all bool) {
 	return words, true
 }
 
-// Redirect is a file that a redirect opens. One that copies or closes a descriptor
-// is none, and neither is a here-document.
+// Redirect is a file that a redirect opens. Redirects that copy or close a descriptor are
+// excluded, and so are here-documents.
 type Redirect struct {
 	Target Word `json:"target"`
-	// Writes is true where the file may be made, emptied or appended to.
+	// Writes is true if the file may be created, truncated or appended to.
 	Writes bool `json:"writes"`
 }
 
-// Setting gives a variable a value.
+// Setting assigns a value to a variable.
 type Setting struct {
-	// Name is "" where it is not known.
+	// Name is "" if it is unknown.
 	Name  string
 	Value Word
 }
 
-// Feature is something that a text does beside running commands.
+// Feature is an effect of a text other than running commands.
 type Feature string
 
 // The features.
 const (
-	// Assignment gives a variable a value: A=b, for A in b, {A}>file.
+	// Assignment assigns a value to a variable: A=b, for A in b, {A}>file.
 	Assignment Feature = "assignment"
-	// Arithmetic is evaluated, and may run commands and assign while it is.
+	// Arithmetic is an evaluation that may run commands and assign variables.
 	Arithmetic Feature = "arithmetic"
 	Coprocess  Feature = "coprocess"
-	// Function definitions make a name mean something else.
+	// Function is a function definition, which gives a name another meaning.
 	Function Feature = "function"
-	// Other is what this package does not know.
+	// Other is a construct unknown to this package.
 	Other Feature = "other"
 )
 
 // Features lists all features.
 var Features = []Feature{Arithmetic, Assignment, Coprocess, Function, Other}
 
-// Script is what a text says.
+// Script is the content of a text.
 type Script struct {
 	Dialect Dialect `json:"dialect"`
-	// Commands are in the order of the text, those of a substitution after the
-	// command that it stands in. A text may run each of them once, often or not at
-	// all.
+	// Commands are in the order of the text; commands of a substitution follow the command that
+	// contains it. A text may run each of them once, repeatedly or not at all.
 	Commands  []Command  `json:"commands"`
 	Redirects []Redirect `json:"redirects"`
-	// Features are sorted and without repeats.
+	// Features are sorted and unique.
 	Features []Feature `json:"features"`
-	// Dynamic is true where something in the text is not known before it runs: a
-	// word that is not literal, or an expansion in a here-document.
+	// Dynamic is true if a part of the text is unknown before it runs: a word that is not
+	// literal, or an expansion in a here-document.
 	Dynamic bool `json:"dynamic"`
-	// Settings are the variables that the text gives values to, without those of
-	// arithmetic, in the order of the text. They are no part of its digest, since
-	// Form has them.
+	// Settings are the variables that the text assigns, except in arithmetic, in the order of the
+	// text. They are excluded from its digest, because Form contains them.
 	Settings []Setting `json:"-"`
-	// Documents are the texts of here-documents, and Pipes is true where the output of one
-	// command goes to another. They are no part of the digest either.
+	// Documents are the texts of here-documents. Pipes is true if the output of one command goes
+	// to another. Both are excluded from the digest as well.
 	Documents []string `json:"-"`
 	Pipes     bool     `json:"-"`
-	// Form is the text in one form for all that differ in spaces, line breaks and
-	// comments alone. How commands are joined is there, and nowhere else.
+	// Form is a canonical form of the text, without differences in spaces, line breaks and
+	// comments. Only Form contains the way in which commands are joined.
 	Form string `json:"form"`
 }
 
-// ErrTooLarge says that a text is beyond the bounds.
+// ErrTooLarge reports that a text exceeds the limits.
 var ErrTooLarge = errors.New("the text is too long, too deeply nested, or has too many commands")
 
-// Parse reads a text. The error says in plain words where it cannot be read; a text
-// that one shell of the dialect reads in another way than the next one is such a
-// text, too.
+// Parse parses a text. Its error explains which part cannot be parsed. A text that shells of the
+// dialect parse differently is an error as well.
 func Parse(dialect Dialect, text string) (Script, error) {
 	variant, ok := map[Dialect]syntax.LangVariant{Posix: syntax.LangPOSIX, Bash: syntax.LangBash}[dialect]
 	switch {
 	case !ok:
-		return Script{}, fmt.Errorf("there is no dialect %q", dialect)
+		return Script{}, fmt.Errorf("the dialect %q is not supported", dialect)
 	case len(text) > MaxText || tooDeep(text):
 		return Script{}, ErrTooLarge
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, unreadable):
@@ -190,14 +188,14 @@ func Parse(dialect Dialect, text string) (Script, error) {
 	return r.script, nil
 }
 
-// unreadable are characters that shells disagree on, or drop.
+// unreadable reports whether shells treat a character differently or drop it.
 func unreadable(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
 
-// parse takes a panic of the parser for a text that it cannot read.
+// parse treats a panic of the parser as an unparseable text.
 func parse(variant syntax.LangVariant, text string) (file *syntax.File, form string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			file, err = nil, errors.New("the text cannot be read")
+			file, err = nil, errors.New("the text cannot be parsed")
 		}
 	}()
 	if file, err = syntax.NewParser(syntax.Variant(variant)).Parse(strings.NewReader(text), ""); err != nil {
@@ -208,9 +206,9 @@ func parse(variant syntax.LangVariant, text string) (file *syntax.File, form str
 	return file, printed.String(), err
 }
 
-// tooDeep reports whether reading a text could take a deep recursion. It looks at
-// neither quotes nor comments: a closing bracket may be a quoted one, so that the
-// brackets and reserved words that open something are bounded, too.
+// tooDeep reports whether parsing a text could take a deep recursion. It ignores quotes and
+// comments. A closing bracket may be a quoted one, so the number of brackets and reserved words
+// that open a construct is limited as well.
 func tooDeep(text string) bool {
 	depth, opened, word := 0, 0, 0
 	for i := range len(text) {
@@ -236,5 +234,5 @@ func tooDeep(text string) bool {
 	return false
 }
 
-// openers are reserved words behind which a command stands.
+// openers are reserved words that a command may follow.
 var openers = []string{"if", "elif", "while", "until", "for", "select", "case", "function", "time", "coproc"}

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// lines writes commands with what is not literal as ?.
+// lines formats commands with ? for words that are not literal.
 func lines(s Script) []string {
 	var out []string
 	for _, c := range s.Commands {
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		redirects []string
 		features  []Feature
 		dynamic   bool
-		// only is a dialect that the case is for.
+		// only is the dialect of the case.
 		only Dialect
 	}{
 		{text: ""},
@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what cannot be read is an error and no script.
+// TestUnreadable: an unparseable text is an error without a script.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -151,8 +151,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestBounds: texts beyond the bounds are refused, in a moment, whatever they
-// nest.
+// TestBounds: texts beyond the limits are refused quickly, for any nesting.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -170,8 +169,8 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
-	// It takes a second or two. A parser that reads a part again for each level of
-	// nesting would not be done in hours.
+	// It takes a second or two. A parser that parses a part again for each level of nesting would
+	// take hours.
 	if took := time.Since(began); took > must.Patience {
 		t.Errorf("it took %s", took)
 	}
@@ -181,7 +180,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestForm: texts that do the same have one form, and others do not.
+// TestForm: equivalent texts have the same form, and others do not.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	forms := map[string]string{}
@@ -200,8 +199,8 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestScriptText: what goes into the digest of a call has all that was read, and
-// tells a literal from a source.
+// TestScriptText: the input of the digest contains the whole parse result, and distinguishes a
+// literal from a source.
 func TestScriptText(t *testing.T) {
 	t.Parallel()
 	text := must.Get(json.Marshal(must.Get(Parse(Posix, "A=1 ls '$B' $B > c"))(t)))(t)
@@ -212,8 +211,7 @@ func TestScriptText(t *testing.T) {
 	}
 }
 
-// TestSettings: every variable that a text gives a value to is there, with the value
-// where that is known.
+// TestSettings: every variable that a text sets is listed, with its value if that is known.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,6 +1,5 @@
-// Package author finds out whom git names in the commits of the person who runs
-// palyrad, by asking git. Of that person's configuration it takes user.name and
-// user.email and nothing else.
+// Package author determines the git author of the person who runs palyrad, by calling git. It
+// reads only user.name and user.email of that person's configuration.
 package author
 
 import (
@@ -12,27 +11,26 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
 const (
-	// patience is how long git may take to read its configuration, which could
-	// include a file that never ends.
+	// patience is the timeout for git, because its configuration could include a file that never
+	// ends.
 	patience = 2 * time.Second
-	// current is how long what was found counts, so that a name that somebody
-	// sets is there for the next calls.
+	// current is how long a result is cached, so that a changed name takes effect soon.
 	current = 10 * time.Second
 )
 
-// Of is whom git names in the commits of whoever has this home directory, "" for
-// nobody. It is nobody, too, where git is missing or fails.
-func Of(home string) sandbox.Author {
+// Of returns the git author of the owner of a home directory. It is empty for "", and if git is
+// missing or fails.
+func Of(home string) command.Author {
 	if home == "" {
-		return sandbox.Author{}
+		return command.Author{}
 	}
-	git := sandbox.Namesakes("git", sandbox.SearchPath(), nil)
+	git := command.Namesakes("git", command.SearchPath(), nil)
 	if len(git) == 0 {
-		return sandbox.Author{}
+		return command.Author{}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -40,13 +38,13 @@ func Of(home string) sandbox.Author {
 	cmd.Dir, cmd.Env, cmd.WaitDelay = "/", environment(home), patience
 	out, err := cmd.Output()
 	if err != nil {
-		return sandbox.Author{} // it also fails where neither is set
+		return command.Author{} // git also fails if neither is set
 	}
 	return parse(string(out))
 }
 
-// environment lets git see the configuration of one person, and neither that of
-// the machine nor that of a repository.
+// environment gives git access to the configuration of one person, and to neither the machine's
+// nor a repository's configuration.
 func environment(home string) []string {
 	env := []string{
 		"HOME=" + home, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_DIR=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
@@ -58,10 +56,10 @@ func environment(home string) []string {
 	return env
 }
 
-// parse reads key, line end, value and NUL of each setting; the last one of a key
-// counts, as it does for git.
-func parse(out string) sandbox.Author {
-	var a sandbox.Author
+// parse reads the key, line end, value and NUL of each setting; like in git, the last setting of
+// a key takes precedence.
+func parse(out string) command.Author {
+	var a command.Author
 	for setting := range strings.SplitSeq(out, "\x00") {
 		switch key, value, _ := strings.Cut(setting, "\n"); key {
 		case "user.name":
@@ -73,20 +71,20 @@ func parse(out string) sandbox.Author {
 	return a.Fit()
 }
 
-// Author is asked for again as time goes by. It may be used by several goroutines.
+// Author caches the author for a short time. It is safe for concurrent use.
 type Author struct {
 	home string
 
 	mu    sync.Mutex
-	found sandbox.Author
+	found command.Author
 	until time.Time
 }
 
-// New returns the author of whoever has this home directory, "" for nobody.
+// New returns the author for the owner of a home directory, "" for none.
 func New(home string) *Author { return &Author{home: home} }
 
-// Now is who it is.
-func (a *Author) Now() sandbox.Author {
+// Now returns the current author.
+func (a *Author) Now() command.Author {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now := time.Now(); now.After(a.until) {

@@ -9,63 +9,63 @@ import (
 	"testing"
 
 	"palyra/internal/core/must"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// TestOf: what git itself would use, from each place where people write it.
+// TestAgreesWithGit: the result equals git's own author, for each place of the setting.
 //
 // Not parallel: it sets XDG_CONFIG_HOME, HOME and the current directory of the process.
-func TestOf(t *testing.T) {
+func TestAgreesWithGit(t *testing.T) {
 	const whole = "[user]\n\tname = Ada\n\temail = ada@example.org\n"
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  sandbox.Author
+		want  command.Author
 	}{
-		"nothing":         {nil, sandbox.Author{}},
-		"in .gitconfig":   {map[string]string{".gitconfig": whole}, sandbox.Author{Name: "Ada", Email: "ada@example.org"}},
-		"in XDG's place":  {map[string]string{".config/git/config": whole}, sandbox.Author{Name: "Ada", Email: "ada@example.org"}},
-		"in both":         {map[string]string{".config/git/config": whole, ".gitconfig": "[user]\nname = Bea\n"}, sandbox.Author{Name: "Bea", Email: "ada@example.org"}},
-		"a name alone":    {map[string]string{".gitconfig": "[user]\nname = Ada\n"}, sandbox.Author{Name: "Ada"}},
-		"included":        {map[string]string{".gitconfig": "[include]\npath = mine\n", "mine": whole}, sandbox.Author{Name: "Ada", Email: "ada@example.org"}},
-		"twice":           {map[string]string{".gitconfig": whole + "name = Bea\n"}, sandbox.Author{Name: "Bea", Email: "ada@example.org"}},
-		"several lines":   {map[string]string{".gitconfig": "[user]\nname = \"a\\nb\"\nemail = a@example.org\n"}, sandbox.Author{Email: "a@example.org"}},
-		"too long":        {map[string]string{".gitconfig": "[user]\nname = " + strings.Repeat("x", 300) + "\n"}, sandbox.Author{}},
-		"no git's file":   {map[string]string{".gitconfig": "[user\n"}, sandbox.Author{}},
-		"other settings":  {map[string]string{".gitconfig": "[author]\nname = X\n[user]\nsigningkey = K\n[core]\nhooksPath = /x\n"}, sandbox.Author{}},
-		"of a repository": {map[string]string{".git/config": whole, ".git/HEAD": "ref: refs/heads/main\n"}, sandbox.Author{}},
+		"nothing":         {nil, command.Author{}},
+		"in .gitconfig":   {map[string]string{".gitconfig": whole}, command.Author{Name: "Ada", Email: "ada@example.org"}},
+		"in XDG's place":  {map[string]string{".config/git/config": whole}, command.Author{Name: "Ada", Email: "ada@example.org"}},
+		"in both":         {map[string]string{".config/git/config": whole, ".gitconfig": "[user]\nname = Bea\n"}, command.Author{Name: "Bea", Email: "ada@example.org"}},
+		"a name alone":    {map[string]string{".gitconfig": "[user]\nname = Ada\n"}, command.Author{Name: "Ada"}},
+		"included":        {map[string]string{".gitconfig": "[include]\npath = mine\n", "mine": whole}, command.Author{Name: "Ada", Email: "ada@example.org"}},
+		"twice":           {map[string]string{".gitconfig": whole + "name = Bea\n"}, command.Author{Name: "Bea", Email: "ada@example.org"}},
+		"several lines":   {map[string]string{".gitconfig": "[user]\nname = \"a\\nb\"\nemail = a@example.org\n"}, command.Author{Email: "a@example.org"}},
+		"too long":        {map[string]string{".gitconfig": "[user]\nname = " + strings.Repeat("x", 300) + "\n"}, command.Author{}},
+		"no git's file":   {map[string]string{".gitconfig": "[user\n"}, command.Author{}},
+		"other settings":  {map[string]string{".gitconfig": "[author]\nname = X\n[user]\nsigningkey = K\n[core]\nhooksPath = /x\n"}, command.Author{}},
+		"of a repository": {map[string]string{".git/config": whole, ".git/HEAD": "ref: refs/heads/main\n"}, command.Author{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CONFIG_HOME", "")
-			home := aHome(t, c.files)
-			t.Chdir(home) // what lies where palyrad was started does not count
+			home := newHome(t, c.files)
+			t.Chdir(home) // the current directory of palyrad is ignored
 			if got := Of(home); got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
 	}
 	t.Run("where XDG_CONFIG_HOME says", func(t *testing.T) {
-		home := aHome(t, map[string]string{"xdg/git/config": whole})
+		home := newHome(t, map[string]string{"xdg/git/config": whole})
 		t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "xdg"))
 		if got := Of(home); got.Name != "Ada" {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("nobody's home", func(t *testing.T) {
-		t.Setenv("HOME", aHome(t, map[string]string{".gitconfig": whole}))
-		if got := Of(""); got != (sandbox.Author{}) {
+	t.Run("without a home", func(t *testing.T) {
+		t.Setenv("HOME", newHome(t, map[string]string{".gitconfig": whole}))
+		if got := Of(""); got != (command.Author{}) {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// TestNow: it is looked up again, and not at once.
+// TestNow: the author is determined again after a while.
 //
 // Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestNow(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "")
-	home := aHome(t, nil)
+	home := newHome(t, nil)
 	a := New(home)
-	if got := a.Now(); got != (sandbox.Author{}) {
+	if got := a.Now(); got != (command.Author{}) {
 		t.Errorf("%+v", got)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\nname = Ada\n"), 0o600))
@@ -75,7 +75,7 @@ func TestNow(t *testing.T) {
 	}
 }
 
-func aHome(t *testing.T, files map[string]string) string {
+func newHome(t *testing.T, files map[string]string) string {
 	t.Helper()
 	home := t.TempDir()
 	for name, content := range files {

@@ -4,30 +4,30 @@ import (
 	"slices"
 	"strconv"
 
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// layout is what the arguments of one sandbox depend on.
+// layout holds the parameters of the arguments of one sandbox.
 type layout struct {
-	// source is where bubblewrap finds the workspace.
+	// source is the path of the workspace for bubblewrap.
 	source   string
 	readOnly bool
-	// caches are pairs of where bubblewrap finds one and its place inside.
+	// caches are pairs of the path of a cache for bubblewrap and its path inside.
 	caches []place
-	// shown are pairs of where bubblewrap finds a directory of a toolchain and its
-	// path, which inside is the same as outside.
-	shown []place
-	// hostPath is a path that leads to the workspace, too; "" for none.
+	// toolchains are pairs of the path of a toolchain directory for bubblewrap and its path, which is
+	// the same inside and outside.
+	toolchains []place
+	// hostPath is an additional path that leads to the workspace; "" for none.
 	hostPath string
 	tmp      int64
-	// files are those of /etc.
+	// files are the files of /etc.
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
 	filter int
-	// hostNetwork leaves the program in the host's network; listens says that
-	// the helper opens the way to some hosts in one of the program's own.
+	// hostNetwork keeps the program in the host's network. listens makes the helper open the
+	// connections to allowed hosts in the program's own network.
 	hostNetwork, listens bool
 	without              func(layer string) bool
 }
@@ -40,9 +40,9 @@ type dataFile struct {
 	name string
 }
 
-// arguments are bubblewrap's, in the order in which it carries them out.
-// Nothing is mounted or created below the workspace: while it builds the root,
-// bubblewrap 0.8 follows links in it to the host (CVE-2026-87766).
+// arguments returns the arguments of bubblewrap, in the order of their execution. Nothing is
+// mounted or created below the workspace: while it builds the root, bubblewrap 0.8 follows links
+// in it to the host (CVE-2026-87766).
 func (r *root) arguments(l layout) []string {
 	a := namespaceArguments(l)
 	a = append(a, "--die-with-parent")
@@ -74,17 +74,17 @@ func (r *root) arguments(l layout) []string {
 	size := strconv.FormatInt(l.tmp, 10)
 	a = append(a,
 		"--perms", "1777", "--size", size, "--tmpfs", "/tmp",
-		"--perms", "0700", "--size", size, "--tmpfs", sandbox.Home,
-		"--dir", "/run", "--dir", sandbox.WorkspaceMount,
+		"--perms", "0700", "--size", size, "--tmpfs", command.Home,
+		"--dir", "/run", "--dir", command.WorkspaceMount,
 	)
-	for _, p := range slices.Concat(l.caches, l.shown) {
+	for _, p := range slices.Concat(l.caches, l.toolchains) {
 		a = append(a, "--dir", p.target)
 	}
 	if l.hostPath != "" {
-		a = append(a, "--symlink", sandbox.WorkspaceMount, l.hostPath)
+		a = append(a, "--symlink", command.WorkspaceMount, l.hostPath)
 	}
 	a = append(a, "--remount-ro", "/")
-	for _, p := range l.shown {
+	for _, p := range l.toolchains {
 		a = append(a, "--ro-bind", p.source, p.target)
 	}
 	for _, c := range l.caches {
@@ -95,13 +95,13 @@ func (r *root) arguments(l layout) []string {
 		bind = "--ro-bind"
 	}
 	return append(a,
-		bind, l.source, sandbox.WorkspaceMount,
+		bind, l.source, command.WorkspaceMount,
 		"--chdir", "/", "--json-status-fd", strconv.Itoa(inside.StatusFD),
 	)
 }
 
-// capabilityArguments are for what the helper needs; it drops them all: one to
-// empty the bounding set, the others to add routes and to listen at low ports.
+// capabilityArguments keep the capabilities of the helper: one to empty the bounding set, the
+// others to add routes and to listen at low ports. The helper drops all of them.
 func capabilityArguments(l layout) []string {
 	if l.without(jail.LayerCaps) {
 		return []string{"--cap-add", "ALL"}
@@ -133,8 +133,8 @@ func namespaceArguments(l layout) []string {
 	return append(a, "--uid", id, "--gid", id)
 }
 
-// etcArguments copy files into the root: a file in it needs no mount, and the
-// root is read-only in the end.
+// etcArguments copy files into the root: a file in it needs no mount, and the root is finally
+// made read-only.
 func (r *root) etcArguments(l layout) []string {
 	a := append([]string{}, r.etc.binds...)
 	for _, f := range l.files {
@@ -146,8 +146,8 @@ func (r *root) etcArguments(l layout) []string {
 	return a
 }
 
-// deviceArguments make /dev by hand: --dev would need a second user namespace
-// for an identity other than root, and would add a terminal.
+// deviceArguments build /dev explicitly: --dev would need a second user namespace for an identity
+// other than root, and would add a terminal.
 func deviceArguments(tmp int64) []string {
 	a := []string{"--perms", "0755", "--size", "65536", "--tmpfs", "/dev"}
 	for _, node := range jail.Devices() {
@@ -161,8 +161,8 @@ func deviceArguments(tmp int64) []string {
 	)
 }
 
-// hostArguments show the host's own directories, and at /host its whole root,
-// where minimal_root is left out.
+// hostArguments mount the host's directories, and its whole root at /host, if minimal_root is
+// omitted.
 func hostArguments() []string {
 	var a []string
 	for _, dir := range []string{"/etc", "/var", "/root", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"} {

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// The bars (performance.md) are ratios to BenchmarkRawBubblewrap.
+// The targets (performance.md) are ratios to BenchmarkRawBubblewrap.
 func BenchmarkReadOnly(b *testing.B)    { benchmarkRun(b, sandbox.ReadOnly, 0) }
 func BenchmarkDirect(b *testing.B)      { benchmarkRun(b, sandbox.Direct, 0) }
 func BenchmarkCopyOnWrite(b *testing.B) { benchmarkRun(b, sandbox.CopyOnWrite, 0) }
@@ -42,16 +42,15 @@ func benchmarkRun(b *testing.B, mode sandbox.WorkspaceMode, prepared int, hosts 
 		if prepared > 0 {
 			b.StopTimer()
 			r.pool.settle()
-			time.Sleep(10 * time.Millisecond) // the helper is to be at its gate
+			time.Sleep(10 * time.Millisecond) // the helper must have reached its gate
 			b.StartTimer()
 		}
 		run()
 	}
 }
 
-// BenchmarkHosts is what hosts that a program may reach cost when it starts, at
-// most 1 ms: cold runs with and without them take turns, so that whatever else
-// the machine does bears on both. Figures are medians.
+// BenchmarkHosts measures the start-up cost of allowed hosts, at most 1 ms: cold runs with and
+// without them alternate, so that other load of the machine affects both. Figures are medians.
 func BenchmarkHosts(b *testing.B) {
 	r := newTestRunner(b)
 	offline := jailtest.Spec(b, jailtest.Workspace(b), "true")

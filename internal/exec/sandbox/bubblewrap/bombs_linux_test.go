@@ -26,26 +26,26 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// bombsOrder, in a variable, makes this binary a daemon in a service of few
-// processes: it starts the bombs, and Other for each line that it reads.
+// bombsOrder, in a variable, makes this binary a daemon in a service with few processes: it
+// starts the bombs, and Other for each line that it reads.
 type bombsOrder struct {
 	Bombs   []sandbox.Spec
 	Other   sandbox.Spec
 	Without []string
 	Dir     string
-	// DiesAsWell makes the kernel count the daemon's memory as that of a program.
+	// DiesAsWell makes the kernel treat the daemon's memory like a program's.
 	DiesAsWell bool
 }
 
 const bombsMark = "TEST_PALYRA_BOMBS"
 
-// ballastBytes is what the daemon holds: more than each process of the eater, as a
-// palyrad with a long journal does.
+// ballastBytes is the memory of the daemon: more than each process of the eater, as of a palyrad
+// with a long journal.
 const ballastBytes = 64 << 20
 
-// bombsWord is what it says of a run that has ended.
+// bombsWord is the daemon's report about a run that has ended.
 type bombsWord struct {
-	// Bomb is true for one of the bombs, and Up when it has all that it gets.
+	// Bomb is true for one of the bombs, and Up when it has all the processes that it can get.
 	Bomb, Up bool
 	Quota    sandbox.Quota
 	Exit     *int
@@ -128,7 +128,7 @@ func bombsMain() int {
 	return 0
 }
 
-// bomb has 990 processes if it gets them, and then waits.
+// bomb starts up to 990 processes, and then waits.
 const bomb = `import os, time
 for i in range(990):
     try:
@@ -142,10 +142,10 @@ print("up", flush=True)
 time.sleep(3600)
 `
 
-// Two programs, each within its own limits, want more processes together than the
-// service of the daemon has. One of them is ended, the daemon lives, and another
-// program runs beside the other. Control: without the group around all runs the
-// daemon is at the limit itself, and dies or runs nothing more.
+// Two programs, each within its own limits, need more processes together than the daemon's
+// service has. One of them is ended, the daemon lives, and another program runs next to the
+// other. Control: without the group around all runs the daemon itself reaches the limit, and dies
+// or can run nothing more.
 func TestBombsTogether(t *testing.T) {
 	t.Parallel()
 	tree := cgroup.Find()
@@ -193,8 +193,8 @@ func TestBombsTogether(t *testing.T) {
 	}
 }
 
-// hoard has 400 processes of 2 MiB and more if it gets them, each smaller than the
-// daemon, and then waits.
+// hoard starts up to 400 processes of 2 MiB and more, each smaller than the daemon, and then
+// waits.
 const hoard = `import os, time
 for i in range(400):
     if os.fork() == 0:
@@ -204,12 +204,12 @@ for i in range(400):
 time.sleep(3600)
 `
 
-// A program within its own limits wants more memory than the service of the daemon
-// has. It is ended, the daemon lives and runs another program. Control: without the
-// group around all runs, and with the daemon as dear to the kernel as programs are,
-// the kernel ends the daemon, which is the largest process. All of it happens in
-// groups of the test's own, and what the machine has beside them is not touched.
-func TestEaterBeside(t *testing.T) {
+// A program within its own limits needs more memory than the daemon's service has. It is ended,
+// the daemon lives and runs another program. Control: without the group around all runs, and with
+// the daemon not protected from the kernel, the kernel ends the daemon, which is the largest
+// process. All of it happens in groups of the test, and other processes of the machine are not
+// affected.
+func TestMemoryHogIsEnded(t *testing.T) {
 	t.Parallel()
 	tree := cgroup.Find()
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
@@ -253,7 +253,7 @@ func TestEaterBeside(t *testing.T) {
 	}
 }
 
-// bombs is a daemon in a service of few processes and little memory.
+// bombs is a daemon in a service with few processes and little memory.
 type bombs struct {
 	cmd   *exec.Cmd
 	say   io.WriteCloser
@@ -296,7 +296,7 @@ func startBombs(t *testing.T, tree *cgroup.Tree, limits sandbox.Limits, order fu
 	return d
 }
 
-// startIn starts a process that is born in the groups.
+// startIn starts a process in the groups.
 func startIn(g *cgroup.Group, cmd *exec.Cmd) error {
 	if dir := g.Dir(); dir != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
@@ -309,8 +309,8 @@ func startIn(g *cgroup.Group, cmd *exec.Cmd) error {
 	return errors.Join(cmd.Start(), g.Leave())
 }
 
-// Without control groups each of the runs that go on at once gets a part of what
-// bounds the daemon. Control: with nothing held back it has what its limits say.
+// Without control groups each concurrent run gets a part of the daemon's resources. Control:
+// without a reserve it has its full limits.
 func TestPartsWithoutGroups(t *testing.T) {
 	t.Parallel()
 	bounds := cgroup.Bounds()

@@ -13,20 +13,19 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A test that needs another user, or a daemon to kill, starts this binary
-// again with a spec.
+// A test that needs another user, or a daemon to kill, starts this binary again with a spec.
 const childSpec = "TEST_PALYRA_SPEC"
 
-// childOrder is what the child runs. A Grant does not travel as JSON.
+// childOrder is the input of the child. A Grant cannot be encoded as JSON.
 type childOrder struct {
 	Spec  sandbox.Spec
 	Hosts []string
 }
 
-// childResult is what the child prints.
+// childResult is the output of the child.
 type childResult struct {
 	Report sandbox.Report
-	// Changes are those of a copy of the workspace.
+	// Changes are the changes of a copy of the workspace.
 	Changes []string
 	Error   string
 	UID     int
@@ -49,7 +48,7 @@ func childMain() int {
 		}
 		s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
-	// The parent of the workspace goes with the test, also when this is killed.
+	// The parent of the workspace is removed with the test, also if this process is killed.
 	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,7 +60,7 @@ func childMain() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	// Whoever waits on the child's errors learns that the program runs.
+	// A reader of the child's standard error learns that the program runs.
 	s.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), s)
 	result := childResult{Report: report, UID: os.Getuid()}

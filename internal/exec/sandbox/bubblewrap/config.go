@@ -1,8 +1,12 @@
-// Package bubblewrap is Tier C on Linux: a program in namespaces of its own,
-// built by bubblewrap and finished by palyra-init, the helper that this package
-// carries with it. Package jail supervises the run. This package lays out the
-// root directory that a program sees, mounts its workspace (read-only, as a copy,
-// or directly), and builds some sandboxes before a call comes.
+// Package bubblewrap implements Tier C on Linux: a program in separate namespaces, built by
+// bubblewrap and completed by palyra-init, the helper that is embedded in this package. Package
+// jail supervises the run. This package lays out the root directory of the program, mounts its
+// workspace (read-only, as a copy, or directly), and prepares some sandboxes before a call.
+//
+// bubblewrap receives paths and not descriptors, because --bind-fd is newer than 0.8, the version
+// of stable distributions. Mounts are made by palyrad for one run, or palyra-init compares device
+// and inode of /workspace with the opened directory. Generated files are copied from memory by
+// --file: a mount for each costs more than its bytes.
 package bubblewrap
 
 import (
@@ -10,34 +14,30 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Config says how sandboxes are built. Its zero value runs nothing.
+// Config configures the sandboxes. Its zero value runs nothing.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool
 	// Bwrap is the path of bubblewrap, "" for /usr/bin/bwrap.
 	Bwrap string
-	// When the daemon is root, each sandbox has one of Users users from
-	// FirstUser on (jail.Config). An ordinary user's daemon runs them as that
-	// user.
+	// If the daemon is root, each sandbox uses one of Users users from FirstUser on
+	// (jail.Config). The daemon of an ordinary user runs them as that user.
 	FirstUser, Users int
-	// LayerDir is a directory of the daemon's, mode 0700, for what programs
-	// write to their copy of a workspace, and QuarantineDir one for protected
-	// files that programs made in a workspace that they wrote to directly.
-	// Without them such runs are refused.
+	// LayerDir is a directory of the daemon, mode 0700, for the copies of workspaces.
+	// QuarantineDir is one for protected files that programs created in a workspace with direct
+	// writes. Without them such runs are refused.
 	LayerDir      string
 	QuarantineDir string
-	// Outward is what programs with hosts reach.
+	// Outward configures the access of programs to hosts.
 	Outward proxy.Outward `json:"-"`
-	// Prepared is how many sandboxes may stand ready for calls like the last
-	// ones.
+	// Prepared is the maximum number of prepared sandboxes for calls like the last ones.
 	Prepared int
-	// StrictExec denies executing a file that has no path, such as a memory
-	// file (memfd_create(2)).
+	// StrictExec denies executing a file without a path, such as a memory file (memfd_create(2)).
 	StrictExec bool
-	// Room is what all runs together may use.
+	// Room is the resource limit of all runs together.
 	Room sandbox.Room
-	// Without lists layers that are left out although a run asks for them. The
-	// program runs all the same, and its level is none. It exists to show what
-	// a program can do when the layer is missing; Runner.Examine does the same.
+	// Without lists layers that are omitted even if a run requests them. The program runs
+	// nevertheless, and its level is none. It exists to demonstrate the effect of a missing
+	// layer; Runner.Examine uses the same mechanism.
 	Without []string
 }

@@ -6,15 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// generated are the files of /etc that say what is true inside, not what is
-// true of the host.
+// generated returns the files of /etc that describe the sandbox instead of the host.
 func generated() []etcFile {
 	return []etcFile{
-		{name: "/etc/passwd", content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + sandbox.Home + ":/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+		{name: "/etc/passwd", content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + command.Home + ":/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
 		{name: "/etc/group", content: "root:x:0:\ntool:x:1000:\nnogroup:x:65534:\n"},
 		{name: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n"},
 		{name: "/etc/machine-id", content: "00000000000000000000000000000000\n"},
@@ -23,18 +22,17 @@ func generated() []etcFile {
 	}
 }
 
-// mostCopied is the size, in bytes, up to which a file of the host's /etc is
-// copied into the root. A mount costs more than copying a small file.
+// mostCopied is the maximum size, in bytes, of a file of the host's /etc that is copied into the
+// root. A mount costs more than copying a small file.
 const mostCopied = 1 << 20
 
-// etcFile is one file of /etc inside.
+// etcFile is one file of /etc inside the sandbox.
 type etcFile struct {
 	name    string
 	content string
-	// source, when not "", is the host's file that the content is of.
+	// source is the host's file with the content, "" for none.
 	source string
-	// ofNetwork is true of what is the host's own when a program has the
-	// host's network.
+	// ofNetwork marks files that are the host's own if a program has the host's network.
 	ofNetwork bool
 
 	file    *os.File
@@ -42,8 +40,8 @@ type etcFile struct {
 	changed time.Time
 }
 
-// etc is what sandboxes have in /etc: copies of small files, which the daemon
-// keeps in memory, and the host's directories.
+// etc is the content of /etc in sandboxes: copies of small files, which the daemon keeps in
+// memory, and the host's directories.
 type etc struct {
 	mu    sync.Mutex
 	files []etcFile
@@ -96,7 +94,7 @@ func (f *etcFile) fill() error {
 	return nil
 }
 
-// fresh reports whether the host's file is as it was.
+// fresh reports whether the host's file is unchanged.
 func (f *etcFile) fresh() bool {
 	if f.source == "" {
 		return true
@@ -105,7 +103,7 @@ func (f *etcFile) fresh() bool {
 	return err == nil && info.Size() == f.size && info.ModTime().Equal(f.changed)
 }
 
-// open calls use with each file that a sandbox gets, at its start.
+// open calls use with each file of a sandbox, positioned at its start.
 func (e *etc) open(hostNetwork bool, use func(name string, f *os.File)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,7 +117,7 @@ func (e *etc) open(hostNetwork bool, use func(name string, f *os.File)) error {
 				return err
 			}
 		}
-		// Another description has an offset of its own.
+		// A second file description has its own offset.
 		file, err := os.Open(jail.SelfPath(int(f.file.Fd())))
 		if err != nil {
 			return err
@@ -129,7 +127,7 @@ func (e *etc) open(hostNetwork bool, use func(name string, f *os.File)) error {
 	return nil
 }
 
-// network are the arguments for the host's own files of the network.
+// network returns the arguments for the host's own network files.
 func network() []string {
 	var a []string
 	for _, f := range generated() {

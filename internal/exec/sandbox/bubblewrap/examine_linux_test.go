@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// Every layer is shown to hold, and every attempt to be a real one.
+// Every layer is proved, and every attempt is effective without it.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -28,7 +28,7 @@ func TestExamine(t *testing.T) {
 		case list[i].Absent != ((layer == jail.LayerGroup || layer == jail.LayerCgroupNS) && ungrouped):
 			t.Errorf("groups by %s, and it says %+v", r.machine.Level(), list[i])
 		case list[i].Absent:
-			// An absent layer is named, and not tried as if it were a hole.
+			// An absent layer is reported as absent, not as a weakness.
 			if !strings.Contains(list[i].Problem, "absent on this machine") || list[i].Detail != "" || list[i].Denied {
 				t.Errorf("no control group can be made, and it says %+v", list[i])
 			}
@@ -42,7 +42,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// A layer that is not there is found out.
+// A layer that is not in force is detected.
 func TestExamineFindsOut(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t, jail.LayerSeccomp)

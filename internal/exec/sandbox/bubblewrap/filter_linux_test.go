@@ -10,8 +10,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// bubblewrap puts a filter in force that allows almost everything. With it
-// alone, the mode that is read back is that of the real one.
+// bubblewrap installs a filter that allows almost everything. With it alone, the reported mode is
+// the same as with the real one.
 func TestFinalFilterIsProved(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -20,7 +20,7 @@ func TestFinalFilterIsProved(t *testing.T) {
 		s.Limits = s.Limits.OrDefault()
 		w := must.Get(jail.OpenWorkspace(s.WorkspaceRoot))(t)
 		todo := must.Get(work(s, w, nil))(t)
-		plan, err := r.plan(s, w, nil) // with the outer filter in any case
+		plan, err := r.plan(s, w, nil) // the outer filter is always present
 		must.Do(t, err)
 		cell := must.Get(machine.Start(plan))(t)
 		var report sandbox.Report

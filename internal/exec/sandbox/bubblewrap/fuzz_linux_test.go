@@ -8,11 +8,12 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// operands of bubblewrap's options that the builder uses, by number (bwrap(1)).
+// operands is the number of operands of the bubblewrap options in use (bwrap(1)).
 var operands = map[string]int{
 	"--unshare-user": 0, "--unshare-ipc": 0, "--unshare-pid": 0, "--unshare-net": 0, "--unshare-uts": 0, "--unshare-cgroup-try": 0,
 	"--die-with-parent": 0, "--new-session": 0, "--clearenv": 0,
@@ -27,7 +28,7 @@ type option struct {
 	args []string
 }
 
-// place is where an option makes or mounts something, "" for nowhere.
+// place returns the path at which an option creates or mounts something, "" for none.
 func (o option) place() string {
 	switch o.name {
 	case "--proc", "--tmpfs", "--dir", "--bind", "--ro-bind", "--dev-bind", "--symlink", "--file":
@@ -36,7 +37,7 @@ func (o option) place() string {
 	return ""
 }
 
-// parseOptions reads arguments as bubblewrap does.
+// parseOptions parses arguments as bubblewrap does.
 func parseOptions(t *testing.T, args []string) []option {
 	t.Helper()
 	var list []option
@@ -50,9 +51,8 @@ func parseOptions(t *testing.T, args []string) []option {
 	return list
 }
 
-// FuzzArguments builds the arguments of any layout and reads them back: nothing
-// is made below the workspace, which is mounted last, on a root that cannot be
-// written to any more.
+// FuzzArguments builds the arguments of any layout and parses them: nothing is created below the
+// workspace, which is mounted last, on a read-only root.
 func FuzzArguments(f *testing.F) {
 	r := must.Get(newRoot())(f)
 	f.Cleanup(r.etc.close)
@@ -63,7 +63,7 @@ func FuzzArguments(f *testing.F) {
 	f.Add("/workspace", "pip/../../workspace/x", "/workspace/x", int64(1), uint32(7))
 	f.Fuzz(func(t *testing.T, source, cache, dir string, tmp int64, bits uint32) {
 		if strings.ContainsRune(source+dir, 0) {
-			// No directory has such a name: it does not get as far as here.
+			// Such a directory name is refused earlier.
 			if _, err := jail.OpenDirectory(source + dir); err == nil {
 				t.Fatal("a directory with a NUL in its name was opened")
 			}
@@ -92,7 +92,7 @@ func FuzzArguments(f *testing.F) {
 
 func checkOptions(t *testing.T, l layout, list []option) {
 	t.Helper()
-	work := slices.IndexFunc(list, func(o option) bool { return o.name != "--dir" && o.place() == sandbox.WorkspaceMount })
+	work := slices.IndexFunc(list, func(o option) bool { return o.name != "--dir" && o.place() == command.WorkspaceMount })
 	if work < 0 || list[work].args[0] != l.source || (list[work].name == "--ro-bind") != l.readOnly {
 		t.Fatalf("the workspace is not mounted as it should be: %v", list)
 	}
@@ -102,7 +102,7 @@ func checkOptions(t *testing.T, l layout, list []option) {
 	}
 	for i, o := range list {
 		at := o.place()
-		if strings.HasPrefix(path.Clean(at), sandbox.WorkspaceMount+"/") {
+		if strings.HasPrefix(path.Clean(at), command.WorkspaceMount+"/") {
 			t.Errorf("%s makes %s, below the workspace", o.name, at)
 		}
 		if i > work && at != "" {

@@ -22,8 +22,7 @@ import (
 
 const injectedValue = "s3cr3t-Value/of+the=key"
 
-// injected is a shell with the value in a variable, and in a file that a second
-// variable names.
+// injected is a shell with the value in a variable, and in a file that a second variable names.
 func injected(t testing.TB, root, script string) sandbox.Spec {
 	t.Helper()
 	s := jailtest.Shell(t, root, script)
@@ -32,10 +31,10 @@ func injected(t testing.TB, root, script string) sandbox.Spec {
 	return s
 }
 
-// unscrubbed is the control: the program's output as it is.
+// unscrubbed is the control: the unmodified output of the program.
 func unscrubbed(r io.Reader) io.Reader { return r }
 
-// spellings are how the program writes the value; dd hands it out byte by byte.
+// spellings are the program's ways of writing the value; dd writes it byte by byte.
 const spellings = `printf %s "$KEY"; echo; cat "$KEY_FILE"; echo; printf %s "$KEY" | base64 -w0; echo; printf %s "$KEY" | od -An -v -tx1 | tr -d ' \n'; echo
 printf %s "$KEY" | od -An -v -tx1 | tr -d '\n' | tr ' ' '%'; echo; cat "$KEY_FILE" | dd bs=1 status=none >&2`
 
@@ -54,8 +53,8 @@ func spelled(text string) (found []string) {
 	return found
 }
 
-// TestInjectedSecret: the program has the value in its variable and in its file, which
-// is in memory and its own; nobody sees the value in what it writes.
+// TestInjectedSecret: the program has the value in its variable and in its private file in
+// memory; its output does not contain the value.
 func TestInjectedSecret(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
@@ -81,8 +80,8 @@ func TestInjectedSecret(t *testing.T) {
 	}
 }
 
-// TestInjectedSecretIsInNoCommandLine: while the program runs, no process shows the
-// value in its arguments and no file of the daemon holds it.
+// TestInjectedSecretIsInNoCommandLine: while the program runs, no process has the value in its
+// arguments and no file of the daemon contains it.
 func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
 	t.Parallel()
 	dir, root := t.TempDir(), jailtest.Workspace(t)
@@ -100,7 +99,7 @@ func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
 					t.Errorf("%s: %q", name, line)
 				}
 			}
-			nowhere(t, dir)
+			wantNoSecret(t, dir)
 			jailtest.WriteFile(t, filepath.Join(root, "go"), "", 0o644)
 		})
 	}
@@ -108,10 +107,10 @@ func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
 	if report.ExitCode == nil || *report.ExitCode != 0 || seen == 0 {
 		t.Errorf("exit %v, seen %d times: %s", report.ExitCode, seen, report.Stderr.Head)
 	}
-	nowhere(t, dir)
+	wantNoSecret(t, dir)
 }
 
-func nowhere(t testing.TB, dir string) {
+func wantNoSecret(t testing.TB, dir string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -125,8 +124,8 @@ func nowhere(t testing.TB, dir string) {
 	}))
 }
 
-// TestInjectedSecretRefused: what would run unscrubbed, twice, or elsewhere than meant;
-// no error and no printed spec tells the value.
+// TestInjectedSecretRefused: injections without scrubbing, duplicates and invalid places are
+// refused; no error and no printed spec contains the value.
 func TestInjectedSecretRefused(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)

@@ -46,9 +46,8 @@ func TestEveryLayerIsProved(t *testing.T) {
 	}
 }
 
-// A layer that is left out must show in the read-back: it is not applied, and
-// the level is none.
-func TestLayerLeftOut(t *testing.T) {
+// An omitted layer must be visible in the report: it is not applied, and the level is none.
+func TestOmittedLayer(t *testing.T) {
 	t.Parallel()
 	stray, err := unix.FcntlInt(0, unix.F_DUPFD, 128) // kept by execve, and not one of the sandbox's own numbers
 	must.Do(t, err)
@@ -93,8 +92,8 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 			t.Errorf("%s can be read inside: %s", name, report.Stdout.Head)
 		}
 	}
-	// Control: with the host's directories bound and Landlock off, the same probe
-	// reads the canary, so it is the mounts and Landlock that hide it.
+	// Control: with the host's directories bound and Landlock off, the same probe reads the
+	// canary, so the mounts and Landlock hide it.
 	report := jailtest.Run(t, newTestRunner(t, jail.LayerRoot, jail.LayerLandlock), jailtest.Shell(t, root, "cat "+canary))
 	if !strings.Contains(string(report.Stdout.Head), "canary-in-state") {
 		t.Errorf("the control could not read the canary: %s", report.Stderr.Head)
@@ -122,8 +121,8 @@ func TestNoWriteOutside(t *testing.T) {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	// A sandbox that fails would have these tried on the machine, perhaps by
-	// root: files are opened for writing and nothing is written.
+	// If a sandbox fails, the attempts affect the machine, perhaps as root: files are opened for
+	// writing and nothing is written.
 	for _, name := range []string{"/etc/passwd", "/usr/bin/true", "/proc/sysrq-trigger", "/proc/sys/kernel/panic", "/proc/1/comm"} {
 		fails("dd if=/dev/null conv=nocreat,notrunc of=" + name)
 	}
@@ -132,7 +131,7 @@ func TestNoWriteOutside(t *testing.T) {
 	}
 	fails("mv /workspace /tmp/w")
 
-	// What is written is a canary that everybody may write to.
+	// The written file is a canary that every user may write to.
 	outside := must.Get(os.MkdirTemp("/var/tmp", "palyra-outside-"))(t)
 	t.Cleanup(func() { os.RemoveAll(outside) })
 	must.Do(t, os.Chmod(outside, 0o777))
@@ -146,7 +145,7 @@ func TestNoWriteOutside(t *testing.T) {
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 || read(t, canary) != "whole" {
 		t.Errorf("outside stand %v (%v)", entries, err)
 	}
-	// Control: what keeps it are the root, without which the host is at /host, and Landlock.
+	// Control: the root, without which the host is at /host, and Landlock protect it.
 	weak := newTestRunner(t, jail.LayerRoot, jail.LayerLandlock)
 	jailtest.Output(t, weak, jailtest.Shell(t, root, "printf x >> /host"+canary))
 	if got := read(t, canary); got != "wholex" {
@@ -201,7 +200,7 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 	must.Do(t, unix.Listen(fd, 8))
 	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "abstract", name)
-	// Three walls: each holds with the other two off.
+	// Three mechanisms: each is effective without the other two.
 	for what, off := range map[string][]string{
 		"all":                 nil,
 		"seccomp alone":       {jail.LayerLandlock, jail.LayerNetwork},
@@ -210,7 +209,7 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 	} {
 		r := newTestRunner(t, off...)
 		if what == "landlock alone" && r.machine.Landlock() < 6 {
-			continue // scopes came with ABI 6
+			continue // scopes exist since ABI 6
 		}
 		if report := jailtest.Run(t, r, s); *report.ExitCode == 0 {
 			t.Errorf("%s: the socket was reached", what)
@@ -233,7 +232,7 @@ func TestSystemCalls(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", c.what, *report.ExitCode, report.Stdout.Head)
 		}
 	}
-	// Controls: without the filter these work, or fail for another reason.
+	// Controls: without the filter these succeed, or fail for another reason.
 	weak := newTestRunner(t, jail.LayerSeccomp)
 	for _, what := range []string{"userns", "suid", "open-suid"} {
 		os.Remove(filepath.Join(root, "suid-file"))
@@ -262,12 +261,12 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 	report := jailtest.Run(t, r, jailtest.Shell(t, root, scan))
 	out := string(report.Stdout.Head)
 	for _, secret := range []string{"canary-in-env", root, "--bind", "--ro-bind"} {
-		// The script's own text stands in its command line.
+		// The script's own text is in its command line.
 		if strings.Contains(out, secret) {
 			t.Errorf("%q is seen inside:\n%s", secret, out)
 		}
 	}
-	// Control: the scan finds what is there.
+	// Control: the scan finds existing values.
 	s := jailtest.Shell(t, root, scan)
 	s.Env = []string{"GIVEN=canary-in-env"}
 	if out := string(jailtest.Run(t, r, s).Stdout.Head); !strings.Contains(out, "canary-in-env") {
@@ -281,8 +280,8 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 	}
 }
 
-// CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that
-// creates something below the workspace create it on the host.
+// CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that creates something
+// below the workspace create it on the host.
 func TestHostileLinksInWorkspace(t *testing.T) {
 	t.Parallel()
 	root, host := jailtest.Workspace(t), jailtest.Workspace(t)

@@ -22,19 +22,20 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/jail"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// tokens counts the host's processes that carry a token in their arguments.
+// tokens counts the host's processes with a token in their arguments.
 func tokens(t testing.TB, token string) int {
 	t.Helper()
 	return len(carriers(t, token))
 }
 
-// carriers are the host's processes that carry a token in their arguments.
+// carriers returns the host's processes with a token in their arguments.
 func carriers(t testing.TB, token string) []int {
 	t.Helper()
 	names := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
@@ -49,8 +50,8 @@ func carriers(t testing.TB, token string) []int {
 	return list
 }
 
-// watchEnd opens a process and returns what waits for its end: the kernel says
-// when (pidfd_open(2)).
+// watchEnd opens a process and returns a function that waits for its end, by a notification of
+// the kernel (pidfd_open(2)).
 func watchEnd(t testing.TB, pid int) (wait func()) {
 	t.Helper()
 	fd := must.Get(unix.PidfdOpen(pid, 0))(t)
@@ -70,7 +71,7 @@ func watchEnd(t testing.TB, pid int) (wait func()) {
 	}
 }
 
-// noGroupsLeft closes the runner: groups are kept for later runs until then.
+// noGroupsLeft closes the runner, because groups are kept for later runs until then.
 func noGroupsLeft(t *testing.T, r *Runner) {
 	t.Helper()
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
@@ -84,14 +85,14 @@ func noGroupsLeft(t *testing.T, r *Runner) {
 	})
 }
 
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestDeadlineKillsTheTree(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-deadline-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, jailtest.Workspace(t), "linger", token)
-	stood := 0 // control: the count sees them while they live
+	stood := 0 // control: the count finds them while they live
 	s.Output = func(string, []byte) { stood = tokens(t, token) }
-	// A slow machine gets more time, until the tree stands before the deadline.
+	// A slow machine gets more time, until the tree is complete before the deadline.
 	for s.Limits.Wall = 700 * time.Millisecond; stood < 7 && s.Limits.Wall < time.Minute; s.Limits.Wall *= 2 {
 		report := jailtest.Run(t, r, s)
 		if !report.TimedOut || report.ExitCode != nil {
@@ -102,7 +103,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 		}
 		late := report.Usage.Wall - s.Limits.Wall
 		t.Logf("of %d processes, everything was gone %s after the deadline", stood, late)
-		if late > 10*time.Second { // they would go on for an hour
+		if late > 10*time.Second { // they would run for an hour
 			t.Errorf("the tree was gone %s after the deadline", late)
 		}
 	}
@@ -112,8 +113,8 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
-// A run that is stopped leaves no zombie, even where orphans are reaped by
-// nobody: this process is made to inherit them, and finds none.
+// A stopped run leaves no zombie, even where orphans are never reaped: this process is made to
+// inherit them, and finds none.
 //
 // Not parallel: it adopts orphans for the process and reaps any child of it.
 func TestStoppedRunsLeaveNoZombies(t *testing.T) {
@@ -136,7 +137,7 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := children(t, "", "Z"); len(left) > 0 { // dead, and nobody has waited for them
+	if left := children(t, "", "Z"); len(left) > 0 { // dead, and not yet waited for
 		t.Errorf("zombies: %v", left)
 	}
 	// Control: killed at once, bubblewrap leaves one behind.
@@ -151,7 +152,7 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 	}
 }
 
-// children are those of this process, of a name or any, in a state (field 3 of
+// children returns the children of this process, with a name or all, in a state (field 3 of
 // proc_pid_stat(5)).
 func children(t testing.TB, name, state string) []int {
 	t.Helper()
@@ -172,7 +173,7 @@ func children(t testing.TB, name, state string) []int {
 	return list
 }
 
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-background-" + strconv.Itoa(os.Getpid())
@@ -186,7 +187,7 @@ func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestCancel(t *testing.T) {
 	r := newTestRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -239,7 +240,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -314,16 +315,16 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMemoryWithoutControlGroups: what the processes of a run hold together ends it, where each of
-// them holds less than the limit, and address space that nobody uses counts for nothing. The
-// controls are runs with room, of which one shares its memory.
+// TestMemoryWithoutControlGroups: a run ends if its processes together exceed the limit, although
+// each of them is below it, and unused address space does not count. The controls are runs within
+// the limit, of which one shares its memory.
 func TestMemoryWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	const (
 		many = "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        held = bytearray(b'x') * (40 << 20)\n        time.sleep(SECONDS)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
-		// Six processes that have the same 40 MiB mapped hold them once.
+		// Six processes that map the same 40 MiB count them once.
 		shared = "import mmap, os, time\nheld = mmap.mmap(-1, 40 << 20)\nheld.write(b'x' * (40 << 20))\nfor _ in range(6):\n    if os.fork() == 0:\n        sum(held[i] for i in range(0, 40 << 20, 4096))\n        time.sleep(1)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
-		// V8 reserves 10 GiB for each memory of WebAssembly.
+		// V8 reserves 10 GiB for each WebAssembly memory.
 		reserved = "import mmap, time\nlarge = [mmap.mmap(-1, 10 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0) for _ in range(3)]\ntime.sleep(1)\nprint('all ended')"
 	)
 	for name, c := range map[string]struct {
@@ -348,8 +349,7 @@ func TestMemoryWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// A machine without control groups runs programs under rlimits alone, and says
-// so.
+// A machine without control groups runs programs under rlimits alone, and reports it.
 func TestWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t, jail.LayerGroup)
@@ -384,7 +384,7 @@ func TestWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestRefusals(t *testing.T) {
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
@@ -393,7 +393,7 @@ func TestRefusals(t *testing.T) {
 	must.Do(t, os.Mkdir(filepath.Join(root, "dir"), 0o755))
 	must.Do(t, os.Symlink("dir", filepath.Join(root, "in")))
 	jailtest.WriteFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
-	outside := must.Get(sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil))(t)
+	outside := must.Get(command.ResolveExecutable(filepath.Join(other, "tool"), nil))(t)
 	link := filepath.Join(filepath.Dir(root), "link")
 	must.Do(t, os.Symlink(root, link))
 	jailtest.WriteFile(t, filepath.Join(root, "bad"), "\x7fELF not really", 0o755)
@@ -410,7 +410,7 @@ func TestRefusals(t *testing.T) {
 		{"NUL", func(s *sandbox.Spec) { s.Argv = []string{"true", "a\x00b"} }, reason.InvalidUTF8},
 		{"other bytes", func(s *sandbox.Spec) { s.Executable.SHA256 = "sha256:00" }, reason.BindingMismatch},
 		{"gone", func(s *sandbox.Spec) { s.Executable.Path = "/usr/bin/no-such" }, reason.BindingMismatch},
-		{"outside /usr", func(s *sandbox.Spec) { s.Executable = outside.Executable }, reason.ExecutableDenied},
+		{"outside of /usr", func(s *sandbox.Spec) { s.Executable = outside.Executable }, reason.ExecutableDenied},
 		{"no root", func(s *sandbox.Spec) { s.WorkspaceRoot = root + "-none" }, reason.WorkspaceScope},
 		{"relative root", func(s *sandbox.Spec) { s.WorkspaceRoot = "work" }, reason.WorkspaceScope},
 		{"the whole machine", func(s *sandbox.Spec) { s.WorkspaceRoot = "/" }, reason.WorkspaceScope},
@@ -466,9 +466,9 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// When memory runs out, the kernel ends what is in a sandbox before palyrad, and a
-// program cannot take that back. Control: without Landlock it can.
-func TestProgramsDieFirst(t *testing.T) {
+// When memory runs out, the kernel ends the processes of a sandbox before palyrad, and a program
+// cannot change that. Control: without Landlock it can.
+func TestProgramsAreKilledBeforePalyrad(t *testing.T) {
 	t.Parallel()
 	const script = "cat /proc/self/oom_score_adj; echo 0 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"
 	own := strings.TrimSpace(string(must.Get(os.ReadFile("/proc/self/oom_score_adj"))(t)))

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// waitForEnd, when set, makes this binary wait for the end of its input.
+	// waitForEnd, if set, makes this binary wait for the end of its input.
 	waitForEnd = "TEST_PALYRA_WAIT"
-	// secondHalf, when set, makes this binary start itself as a second half. It is the
-	// command line of that, one argument a line.
+	// secondHalf, if set, makes this binary start itself as a second half. It contains the
+	// command line for that, one argument per line.
 	secondHalf = "TEST_PALYRA_SECOND_HALF"
 )
 
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
-// newTestRunner fails, and says what to install, where no sandbox can be
-// built: a test that did not run must not look as if it had passed.
+// newTestRunner fails, and names the packages to install, if no sandbox can be built: a skipped
+// test must not look like a passed one.
 func newTestRunner(t testing.TB, without ...string) *Runner {
 	t.Helper()
 	c := testConfig(t.TempDir())
@@ -67,7 +67,7 @@ func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	return r
 }
 
-// testConfig keeps what runs leave behind in dir.
+// testConfig keeps the remains of runs in dir.
 func testConfig(dir string) Config {
 	return Config{Enabled: true, LayerDir: privateDir(dir, "layers"), QuarantineDir: privateDir(dir, "quarantine")}
 }

@@ -24,7 +24,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// newWorld has a machine by name, of both families, and another one.
+// newWorld has one machine by name, of both families, and another one.
 func newWorld(t testing.TB) *jailtest.World {
 	return jailtest.NewWorld(t, map[string][]string{
 		"service.test": {"11.0.0.7", "2600::7"},
@@ -38,13 +38,13 @@ func hostRunner(t testing.TB, w *jailtest.World, without ...string) *Runner {
 	return r
 }
 
-// A program reaches its hosts without knowing of any proxy, and nothing else.
+// A program reaches its hosts without a proxy configuration, and nothing else.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := hostRunner(t, w)
 	s := jailtest.Ask(t, jailtest.Workspace(t),
-		"service.test:7007", "11.0.0.7:7007", "[2600::7]:7007", // may be reached
+		"service.test:7007", "11.0.0.7:7007", "[2600::7]:7007", // allowed
 		"other.test:7007", "11.0.0.8:7007", "[2600::8]:7007", "127.0.0.1:7007", // other hosts
 		"service.test:7008", "11.0.0.7:7008", "[2600::7]:7008", "127.0.0.1:"+w.Port()) // other ports
 	s.Network = jailtest.Grant(t, "service.test:7007", "11.0.0.7:7007", "[2600::7]:7007")
@@ -75,7 +75,7 @@ func TestHosts(t *testing.T) {
 	checkHeld(t, report)
 }
 
-// checkHeld looks at what was read back of a run with hosts.
+// checkHeld checks the report of a run with hosts.
 func checkHeld(t *testing.T, report sandbox.Report) {
 	t.Helper()
 	i := report.Isolation
@@ -90,8 +90,7 @@ func checkHeld(t *testing.T, report sandbox.Report) {
 	}
 }
 
-// Where nothing listens, a program is told so at once, by whatever protocol it
-// tries.
+// If no listener exists, the program gets an error at once, for any protocol.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := hostRunner(t, newWorld(t))
@@ -110,8 +109,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// grasp tries to get at what serves the program's connections, and prints what
-// succeeded.
+// grasp tries to access the servers of the program's connections, and prints the successes.
 const grasp = `import os, socket, time
 def attempt(name, f):
     try:
@@ -149,8 +147,7 @@ for pid in ("self", "1"):
 attempt("control", lambda: take("0.0.0.0", 7008))
 `
 
-// Nothing that serves the program's connections is within its reach. What it
-// may do is to listen where nobody else does.
+// The servers of the program's connections are out of its reach. It may listen at unused ports.
 func TestListenersAreOutOfReach(t *testing.T) {
 	t.Parallel()
 	r := hostRunner(t, newWorld(t))
@@ -164,14 +161,14 @@ func TestListenersAreOutOfReach(t *testing.T) {
 			t.Errorf("%s: a program could: %s", name, got)
 		}
 	}
-	// Control: offline, the same program takes the ports that need no power.
+	// Control: offline, the same program takes the ports that need no privilege.
 	s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", grasp)
 	if got := jailtest.Output(t, r, s); !strings.Contains(got, "took 127.0.0.1:3128") || !strings.Contains(got, "took [::]:7007") {
 		t.Errorf("the control could only: %s", got)
 	}
 }
 
-// A port that the sandbox has a service of its own at serves both.
+// A port with a service of the sandbox serves both.
 func TestPortsOfServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -187,15 +184,15 @@ func TestPortsOfServices(t *testing.T) {
 	}
 }
 
-// listening says its port, and then a word to whoever can reach it.
+// listening prints its port, and then sends a word to every client.
 const listening = `import socket
 s = socket.create_server(("0.0.0.0", 0))
 print(s.getsockname()[1], flush=True)
 while True: s.accept()[0].sendall(b"from inside")
 `
 
-// What listens inside is not reached from outside. The control shares the
-// host's network, where it is.
+// A listener inside is not reachable from outside. The control shares the host's network, where
+// it is.
 func TestListeningInside(t *testing.T) {
 	t.Parallel()
 	for without, reached := range map[string]bool{"": false, jail.LayerNetwork: true} {
@@ -205,7 +202,7 @@ func TestListeningInside(t *testing.T) {
 		var word string
 		s.Output = func(stream string, port []byte) {
 			if stream == "stdout" {
-				word = heardAt("127.0.0.1:" + strings.TrimSpace(string(port)))
+				word = readBanner("127.0.0.1:" + strings.TrimSpace(string(port)))
 				cancel()
 			}
 		}
@@ -217,9 +214,9 @@ func TestListeningInside(t *testing.T) {
 	}
 }
 
-// heardAt is what a server says first. Outside, the port of a program may be
-// anybody's, who may say nothing.
-func heardAt(address string) string {
+// readBanner returns the first bytes of a server. Outside, the program's port may belong to another
+// process, which may send nothing.
+func readBanner(address string) string {
 	conn, err := net.DialTimeout("tcp4", address, must.Patience)
 	if err != nil {
 		return ""
@@ -231,8 +228,7 @@ func heardAt(address string) string {
 	return string(word)
 }
 
-// Without a network of its own, the program has the host's, and nothing of its
-// hosts is set up there.
+// Without a separate network, the program has the host's, and its hosts are not set up there.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -250,10 +246,10 @@ func TestHostsWithoutNetwork(t *testing.T) {
 	}
 }
 
-// When what serves the connections breaks down, the program does not go on.
+// If the server of the connections fails, the program is stopped.
 //
 // Not parallel: it looks for processes in the control groups of every run of the process.
-func TestHostsBreakDown(t *testing.T) {
+func TestProxyFails(t *testing.T) {
 	w := newWorld(t)
 	r := hostRunner(t, w)
 	r.cfg.Outward.Dial = func(context.Context, string, string) (net.Conn, error) { panic("a fault") }
@@ -269,7 +265,7 @@ func TestHostsBreakDown(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
-// A grant that no sandbox can carry out is refused before anything is built.
+// A grant that no sandbox can enforce is refused before anything is built.
 func TestImpossibleHosts(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -290,7 +286,7 @@ func TestImpossibleHosts(t *testing.T) {
 	}
 }
 
-// The way to the hosts needs no privilege of the daemon's.
+// The connections to the hosts need no privilege of the daemon.
 func TestOrdinaryUserHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,7 +308,7 @@ func TestOrdinaryUserHosts(t *testing.T) {
 	}
 }
 
-// A sandbox that stands ready has its listeners, and serves the one program.
+// A prepared sandbox has its listeners, and serves one program.
 func TestPreparedHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -334,8 +330,7 @@ func TestPreparedHosts(t *testing.T) {
 	}
 }
 
-// Nothing of a session outlives its program, nor a sandbox that no program
-// came to.
+// No part of a session outlives its program, or an unused sandbox.
 //
 // Not parallel: it counts the open descriptors of the process.
 func TestHostsLeaveNothing(t *testing.T) {
@@ -346,7 +341,7 @@ func TestHostsLeaveNothing(t *testing.T) {
 		s := jailtest.Ask(t, jailtest.Workspace(t), "service.test:7007", "11.0.0.8:7007")
 		s.Workspace, s.Network = sandbox.ReadOnly, jailtest.Grant(t, "service.test:7007")
 		jailtest.Run(t, r, s)
-		r.pool.settle() // which nobody takes: the next workspace is another
+		r.pool.settle() // never taken: the next workspace is a different one
 		r.Invalidate()
 		r.pool.keepers.Wait()
 	}
@@ -355,8 +350,8 @@ func TestHostsLeaveNothing(t *testing.T) {
 	for range 3 {
 		run()
 	}
-	// A goroutine that is waited for has still to return, and the world's server
-	// to notice that its clients are gone.
+	// The awaited goroutines must still return, and the world's server must detect that its
+	// clients have left.
 	must.Eventually(t, fmt.Sprintf("no goroutine of the proxy, and %d descriptors", before), func() (bool, string) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
@@ -371,7 +366,7 @@ func descriptors(t *testing.T) int {
 	return len(entries)
 }
 
-// Grants that differ in anything have sandboxes of their own.
+// Different grants have separate sandboxes.
 func TestPreparedPerGrant(t *testing.T) {
 	t.Parallel()
 	grant := func(edit func(*egress.Reach), hosts ...string) *egress.Reach {
@@ -421,20 +416,19 @@ func TestAuthorities(t *testing.T) {
 	jailtest.Authorities(t, hostRunner(t, newWorld(t)))
 }
 
-// vault holds one secret.
+// vault contains one secret.
 type vault string
 
 func (v vault) Secret(context.Context, string) ([]byte, error) { return []byte(v), nil }
 
-// A secret that was used does not come out of the program, however the program
-// has learned it.
+// A used secret is removed from the program's output, regardless of how the program learned it.
 func TestOutputIsScrubbed(t *testing.T) {
 	t.Parallel()
 	const value = "the-real-value"
 	got := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Token") }))
 	t.Cleanup(server.Close)
-	r := hostRunner(t, jailtest.NewWorld(t, map[string][]string{"example.com": {"11.0.0.7"}})) // whom the certificate names
+	r := hostRunner(t, jailtest.NewWorld(t, map[string][]string{"example.com": {"11.0.0.7"}})) // the names in the certificate
 	r.cfg.Outward.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}

@@ -15,17 +15,16 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// nullFile, when set, is the file that TestNullThatIsAFile puts in the place of the
-// null device, in a mount namespace of its own; outerMounts is the namespace that it
-// must not be in.
+// nullFile, if set, is the file with which TestNullThatIsAFile replaces the null device, in a
+// separate mount namespace; outerMounts is the namespace that it must not be in.
 const (
 	nullFile    = "TEST_PALYRA_NULL"
 	outerMounts = "TEST_PALYRA_OUTER_MOUNTS"
 )
 
-// A null device that is a file makes every sandbox fail, and the status says so with
-// the file and the layer. It works again as soon as the device is back. The device
-// is covered in a mount namespace of the test's own; the machine's is not touched.
+// A null device that is a file makes every sandbox fail, and the status names the file and the
+// layer. It works again as soon as the device is restored. The device is covered in a mount
+// namespace of the test; the machine's is not affected.
 func TestNullThatIsAFile(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)

@@ -22,8 +22,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A program in the host's network gets nothing else of the host, and its level
-// says so.
+// A program in the host's network has no other access to the host, and its level reflects that.
 func TestHostNetwork(t *testing.T) {
 	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -55,7 +54,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// What a call insists on is there or nothing runs.
+// A required layer is in force or nothing runs.
 func TestRequiredLayers(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -70,7 +69,7 @@ func TestRequiredLayers(t *testing.T) {
 			t.Errorf("%s: ran %t, %v", layer, ran, err)
 		}
 	}
-	// What the machine lacks is a downgrade, unless a call insists on it.
+	// A missing layer is a downgrade, unless a call requires it.
 	lacking := newTestRunner(t)
 	lacking.machine = lacking.machine.Variant(jail.LayerGroup)
 	s := jailtest.Shell(t, root, "true")
@@ -82,7 +81,7 @@ func TestRequiredLayers(t *testing.T) {
 	}
 }
 
-// Denied calls are answered and written down.
+// Denied calls are answered and recorded.
 func TestViolations(t *testing.T) {
 	t.Parallel()
 	report := jailtest.Run(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "mount"))
@@ -94,7 +93,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// Each run of a daemon that is root has a user that nothing else runs as.
+// Each run of a daemon that is root has a separate user.
 func TestUserPerRun(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -124,7 +123,7 @@ func TestUserPerRun(t *testing.T) {
 	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser) {
 		t.Errorf("the first run is user %s", got)
 	}
-	// The second of two at once is another.
+	// Two concurrent runs have different users.
 	up, go2 := make(chan bool), make(chan bool)
 	long := jailtest.Shell(t, root, "echo up; read _")
 	var one sync.Once
@@ -142,16 +141,16 @@ func TestUserPerRun(t *testing.T) {
 	}
 }
 
-// unproved are the layers that a run asked for and did not prove, but for those
-// that this machine cannot have.
+// unproved returns the requested layers that were not proved, except those that this machine
+// cannot have.
 func unproved(r *Runner, report sandbox.Report) []string {
 	return slices.DeleteFunc(slices.Clone(report.Requested), func(layer string) bool {
 		return slices.Contains(report.Applied, layer) || layer == jail.LayerGroup && r.machine.Level() == cgroup.Rlimit
 	})
 }
 
-// Layers belong to threads; under load and with the collector at work each run
-// must still prove all of them, and leave nothing behind.
+// Layers belong to threads; under load and with the garbage collector at work each run must still
+// prove all of them, and leave nothing behind.
 //
 // Not parallel: it sets the collector's percentage of the process.
 func TestManyRunsAtOnce(t *testing.T) {

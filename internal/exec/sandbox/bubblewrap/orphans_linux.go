@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepOrphans ends bubblewrap processes that outlived their daemon. bubblewrap
-// asks the kernel to die with its parent (--die-with-parent), but a daemon that is
-// killed just before that leaves the process that builds the sandbox waiting for
-// its other half for ever. Where there are control groups, Sweep finds it by its
-// group as well.
+// sweepOrphans ends bubblewrap processes that outlived their daemon. With --die-with-parent, the
+// kernel kills bubblewrap together with its parent. If the daemon is killed just before that
+// takes effect, the process that builds the sandbox waits for its other half forever. With
+// control groups, Sweep finds it by its group as well.
 func sweepOrphans(argv []string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return fmt.Errorf("looking for processes: %w", err)
+		return fmt.Errorf("searching for processes: %w", err)
 	}
 	var failed error
 	for _, entry := range entries {
@@ -29,11 +28,11 @@ func sweepOrphans(argv []string) error {
 	return failed
 }
 
-// isOrphan reports whether a process has exactly the command line that the runner
-// gives bubblewrap, is the first of a process namespace, which bubblewrap makes for its
-// second half, and has a parent with another command line: the first half is gone. The
-// parent of an orphan is process 1, the user's systemd, or any other process that asked
-// the kernel for orphans (PR_SET_CHILD_SUBREAPER in prctl(2)).
+// isOrphan reports whether a process is an orphaned second half of bubblewrap: it has exactly the
+// command line that the runner gives bubblewrap, is the first of a process namespace, which
+// bubblewrap creates for its second half, and has a parent with another command line. The parent
+// of an orphan is process 1, the user's systemd, or any other process that adopts orphans
+// (PR_SET_CHILD_SUBREAPER in prctl(2)).
 func isOrphan(pid int, argv []string) bool {
 	if !hasCommandLine(strconv.Itoa(pid), argv) {
 		return false
@@ -52,20 +51,20 @@ func hasCommandLine(pid string, argv []string) bool {
 	return err == nil && string(line) == strings.Join(argv, "\x00")+"\x00"
 }
 
-// statusField returns a field of proc_pid_status(5), such as "NSpid:\t4711\t1": the numbers
-// of a process in the namespaces that it is in, the outermost first.
+// statusField returns a field of proc_pid_status(5), such as "NSpid:\t4711\t1": the numbers of a
+// process in its namespaces, the outermost first.
 func statusField(status []byte, name string) string {
 	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(value)
 }
 
-// endOrphan kills a process once there is a hold on it: its number may have been
-// another's before. Processes of other users stay.
+// endOrphan kills a process after opening a pidfd and checking again, because its number may have
+// been reused. Processes of other users stay.
 func endOrphan(pid int, argv []string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil // it is gone
+		return nil // the process has exited
 	}
 	defer unix.Close(fd)
 	if !isOrphan(pid, argv) {

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// TestOrphans: Sweep ends the second half of a bubblewrap whose first half is gone, whatever
-// process is its parent now, and no other process. The test runs in a process namespace of
-// its own, so that it cannot end processes of the machine.
+// TestOrphans: Sweep ends the second half of a bubblewrap whose first half has exited, for any
+// new parent, and no other process. The test runs in a separate process namespace, so that it
+// cannot end processes of the machine.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -26,7 +26,7 @@ func TestOrphans(t *testing.T) {
 		asFirst(t)
 		return
 	}
-	// The groups of other daemons look like those of dead ones from in here.
+	// From inside, the groups of other daemons look like those of dead ones.
 	r := newTestRunner(t, jail.LayerGroup)
 	ours, other := r.argv(), append(r.argv(), "more")
 	halved := startHalves(t, ours, ours)
@@ -34,7 +34,7 @@ func TestOrphans(t *testing.T) {
 	if got := must.Get(os.ReadFile("/proc/" + halved.second + "/status"))(t); statusField(got, "PPid") != "1" {
 		t.Fatalf("the orphan is not the first process's:\n%s", got)
 	}
-	// A parent other than process 1, as the user's systemd is.
+	// A parent other than process 1, such as the user's systemd.
 	adopter := startHalves(t, other, ours)
 	whole, stranger := startHalves(t, ours, ours), startHalves(t, other, other)
 	must.Do(t, r.Sweep(t.Context()))
@@ -53,7 +53,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// lives is false for a zombie, too.
+// lives returns false for a zombie as well.
 func lives(pid string) bool {
 	_, err := os.Readlink("/proc/" + pid + "/exe")
 	return err == nil
@@ -73,14 +73,14 @@ func asFirst(t *testing.T) {
 	}
 }
 
-// halves are two copies of this test binary that wait: the second is the first process of
-// a namespace that the first made.
+// halves are two waiting copies of this test binary: the second is the first process of a
+// namespace that the first created.
 type halves struct {
 	cmd           *exec.Cmd
 	first, second string // process numbers
 }
 
-// startHalves starts them under a command line each. They end with the test at the latest.
+// startHalves starts them with a command line each. They end with the test at the latest.
 func startHalves(t *testing.T, first, second []string) halves {
 	t.Helper()
 	cmd := exec.Command(must.Get(os.Executable())(t))
@@ -103,8 +103,8 @@ func (h halves) end(t *testing.T) {
 	must.Do(t, err)
 }
 
-// firstHalfMain starts the second half, prints its process number, and waits for the end of
-// its input.
+// firstHalfMain starts the second half, prints its process number, and waits for the end of its
+// input.
 func firstHalfMain() int {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = strings.Split(os.Getenv(secondHalf), "\n")

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A workspace of any owner can be used, and what is made in it is its owner's.
+// A workspace of any owner can be used, and new files belong to its owner.
 func TestOwnerOfWorkspace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -42,11 +42,11 @@ func TestOwnerOfWorkspace(t *testing.T) {
 	}
 }
 
-// asUser runs a spec in a daemon of an ordinary user and returns what it says.
+// asUser runs a spec in a daemon of an ordinary user and returns its result.
 func asUser(t *testing.T, root string, s sandbox.Spec, hosts ...string) childResult {
 	t.Helper()
 	cmd := jailtest.Again(t, childSpec, childOrder{s, hosts})
-	jailtest.Demote(t, cmd, filepath.Dir(root)) // which gets the child's state
+	jailtest.Demote(t, cmd, filepath.Dir(root)) // which receives the child's state
 	var result childResult
 	jailtest.Answer(t, cmd, &result)
 	if result.UID == 0 {
@@ -78,8 +78,8 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestReservedAddresses: without control groups a program may reserve addresses as V8 does
-// for WebAssembly, and may not use more memory than its limit.
+// TestReservedAddresses: without control groups a program may reserve addresses like V8 does for
+// WebAssembly, and may not use more memory than its limit.
 func TestReservedAddresses(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -95,8 +95,8 @@ func TestReservedAddresses(t *testing.T) {
 	}
 }
 
-// An ordinary user's daemon needs no privilege for the copy, and neither for
-// pins: the kernel gives them in a user namespace.
+// An ordinary user's daemon needs no privilege for copies and pins: the kernel grants it in a
+// user namespace.
 func TestOrdinaryUserModes(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -111,7 +111,7 @@ func TestOrdinaryUserModes(t *testing.T) {
 	if !slices.Equal(result.Changes, []string{"modified kept", "added new"}) || read(t, filepath.Join(root, "kept")) != "kept" {
 		t.Errorf("changes %v", result.Changes)
 	}
-	// What the program closes is opened again: to look into it, and to move it.
+	// Paths that the program closed are opened again, to read them and to move them.
 	const closing = "mkdir closed .vscode; echo x > closed/.npmrc; chmod 100 closed; echo x > .vscode/tasks.json; chmod 500 .vscode"
 	result = asUser(t, root, jailtest.Shell(t, root, "echo x > .envrc; echo y > made; "+closing+"; echo x > .mcp.json"))
 	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc", ".vscode", "closed/.npmrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {

@@ -7,30 +7,31 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// draft is a plan in the making.
+// draft is a plan under construction.
 type draft struct {
 	runner *Runner
 	spec   sandbox.Spec
 	plan   *jail.Plan
 	stage  *jail.Stage
-	// guard is of a call that writes to the workspace directly.
+	// guard is set for a call that writes to the workspace directly.
 	guard  *jail.Guard
 	layout layout
 }
 
-// plan describes the sandbox of a call. It depends on nothing but what the key
-// of prepared sandboxes names. It takes over the workspace.
+// plan returns the plan of the sandbox of a call. It depends only on the fields in the key of
+// prepared sandboxes. It takes ownership of the workspace.
 func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Plan, error) {
 	plan, err := r.machine.NewPlan()
 	if err != nil {
 		return nil, errors.Join(err, workspace.Close())
 	}
-	plan.Workspace, plan.Spec.Inner.Dir = workspace, sandbox.WorkspaceMount
+	plan.Workspace, plan.Spec.Inner.Dir = workspace, command.WorkspaceMount
 	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan), guard: guard}
 	if err := d.build(); err != nil {
 		d.stage.Abandon()
@@ -55,7 +56,8 @@ func (d *draft) build() error {
 	return nil
 }
 
-// mode is how the workspace is mounted; without the copy it is written to.
+// mode returns how the workspace is mounted; without a copy the program writes to the workspace
+// itself.
 func (d *draft) mode() sandbox.WorkspaceMode {
 	switch {
 	case d.spec.Workspace == sandbox.CopyOnWrite && d.runner.machine.Without(jail.LayerCopy):
@@ -66,12 +68,11 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 	return d.spec.Workspace
 }
 
-// bundle is where programs find the authorities that they are to trust, when
-// connections to one of their hosts are looked into.
+// bundle is the file with the certificate authorities that programs must trust if connections to
+// one of their hosts are inspected.
 const bundle = "/etc/palyra-authorities.pem"
 
-// network opens the way to the hosts that the program may reach. In the host's
-// network there is nothing to open.
+// network opens the connections to the allowed hosts. It does nothing in the host's network.
 func (d *draft) network() error {
 	if d.spec.Network == nil || d.runner.machine.Without(jail.LayerNetwork) {
 		return nil
@@ -93,7 +94,7 @@ func (d *draft) network() error {
 	return nil
 }
 
-// data hands over the files of /etc.
+// data passes the files of /etc.
 func (d *draft) data() error {
 	if d.runner.stray {
 		f, err := os.Open("/dev/zero")
@@ -114,8 +115,8 @@ func (d *draft) data() error {
 	})
 }
 
-// author puts a configuration of git into /etc, which is weaker than those of the
-// program's home and of a repository.
+// author adds a git configuration to /etc. The configurations of the program's home and of a
+// repository take precedence over it.
 func (d *draft) author() error {
 	content := d.spec.GitConfig()
 	if content == "" {
@@ -141,21 +142,21 @@ func (d *draft) caches() error {
 	return nil
 }
 
-// toolchains mounts what people installed.
+// toolchains mounts the installed toolchains.
 func (d *draft) toolchains() error {
-	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
+	for _, dir := range command.Shown(d.spec.Toolchains) {
 		source, err := d.stage.Shown(dir)
 		if err != nil {
 			return reason.Errorf(reason.SandboxUnavailable, "the toolchain at %s cannot be opened: %w", dir, err).
-				WithRemedy("Try again: palyrad looks anew for what is installed.")
+				WithRemedy("Try again: palyrad detects the installed toolchains again.")
 		}
-		d.layout.shown = append(d.layout.shown, place{source, dir})
+		d.layout.toolchains = append(d.layout.toolchains, place{source, dir})
 	}
 	return nil
 }
 
-// hostPath links the path of the workspace on the machine to where it is mounted, if the call asks for
-// it. Where the sandbox has something of its own, there is no link.
+// hostPath links the path of the workspace on the machine to its mount, if the call requests it.
+// No link is created where the sandbox has an entry of its own.
 func (d *draft) hostPath() error {
 	if root := d.spec.WorkspaceRoot; d.spec.HostPath && linkable(root, d.layout) {
 		d.layout.hostPath = root
@@ -163,11 +164,10 @@ func (d *draft) hostPath() error {
 	return nil
 }
 
-// workspace decides what the first process is. It is bubblewrap when bubblewrap
-// can bind a directory that is there already: the workspace as it is, or a mount
-// that a daemon which is root has made. It is palyra-init's outer stage, which
-// starts bubblewrap afterwards, when an ordinary user's daemon needs mounts first:
-// an overlay for a copy, or pins over protected paths.
+// workspace selects the first process. It is bubblewrap if bubblewrap can bind an existing
+// directory: the workspace itself, or a mount that the daemon made as root. It is the outer stage
+// of palyra-init, which starts bubblewrap afterwards, if the daemon of an ordinary user needs
+// mounts first: an overlay for a copy, or pins over protected paths.
 func (d *draft) workspace() (err error) {
 	switch {
 	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():
@@ -194,7 +194,7 @@ func (d *draft) staged() {
 	d.layout.source = inside.Mountpoint
 }
 
-// inner says what palyra-init puts in place inside.
+// inner sets the layers that palyra-init puts in force inside the sandbox.
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
@@ -206,7 +206,7 @@ func (d *draft) inner() {
 	}
 }
 
-// layers are what every run of this backend has to prove, beside the network
+// layers are the layers that every run of this backend must prove, in addition to the network
 // namespace and the copy of the workspace.
 var layers = []string{
 	jail.LayerUserNS, jail.LayerMounts, jail.LayerPIDs, jail.LayerIPC, jail.LayerUTS, jail.LayerCgroupNS,
@@ -214,7 +214,7 @@ var layers = []string{
 	jail.LayerMasks, jail.LayerDescriptors, jail.LayerEnvironment, jail.LayerRoot, jail.LayerSession,
 }
 
-// describe completes the plan once the layout is known.
+// describe completes the plan after the layout is known.
 func (d *draft) describe() {
 	p, r := d.plan, d.runner
 	p.Arguments = r.root.arguments(d.layout)
@@ -225,7 +225,7 @@ func (d *draft) describe() {
 	if d.spec.Workspace == sandbox.CopyOnWrite {
 		p.Requested = append(p.Requested, jail.LayerCopy)
 	}
-	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not make one"
+	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not create one"
 	p.Root = r.root.entries(d.layout)
 	p.Backend, p.BackendSHA, p.Tier, p.Rung = r.version, r.sha, sandbox.TierC, sandbox.Full
 	if r.machine.Without(jail.LayerEnvironment) {

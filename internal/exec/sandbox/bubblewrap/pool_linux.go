@@ -12,44 +12,44 @@ import (
 )
 
 const (
-	// preparedFor is how long a sandbox waits for a call.
+	// preparedFor is how long a prepared sandbox waits for a call.
 	preparedFor = time.Minute
-	// quiet is how long nothing has to run before a sandbox is built: what
-	// follows a run, up to the reply, needs the processor more.
+	// quiet is the idle time before a sandbox is prepared, because the work after a run, up to
+	// the reply, has priority.
 	quiet = 5 * time.Millisecond
 )
 
-// pool keeps sandboxes that were built before a call comes. Each serves one
-// call, of the kind and the owner that it was built for, or none.
+// pool keeps sandboxes that were prepared before a call. Each serves at most one call, of the
+// kind and the owner that it was built for.
 type pool struct {
 	most  int
 	build func(sandbox.Spec) (*jail.Cell, error)
-	// after is time.After, unless a test has its own.
+	// after is time.After; tests replace it.
 	after func(time.Duration) <-chan time.Time
 
 	mu      sync.Mutex
 	members []*member // oldest first
 	running int
-	// idle is closed when nothing runs any more.
+	// idle is closed when no run is in progress.
 	idle    chan struct{}
 	closed  bool
 	keepers sync.WaitGroup
 	failed  []error
 }
 
-// member is one sandbox. Its keeper builds it and, unless it is taken, ends it.
+// member is one sandbox. Its keeper builds it and ends it unless a call takes it.
 type member struct {
 	key string
-	// begun is true when it is being built or stands.
+	// begun is true while it is being built and afterwards.
 	begun bool
 	cell  *jail.Cell // nil while it is built
-	// built is closed when cell is set or will not be; over when the member
-	// has left the pool.
+	// built is closed when cell is set or building has failed; over when the member has left the
+	// pool.
 	built, over chan struct{}
 }
 
-// key names what a sandbox depends on when it is built. The identity of the
-// root tells a workspace from another that has its place.
+// key identifies the parameters of a sandbox at build time. The identity of the root
+// distinguishes a workspace from another one at the same path.
 func key(s sandbox.Spec, root inside.Identity) string {
 	l := s.Limits
 	var hosts []string
@@ -62,13 +62,12 @@ func key(s sandbox.Spec, root inside.Identity) string {
 	})
 }
 
-// serves reports whether sandboxes for such calls are prepared. They are not for
-// mode Direct: which protected paths exist, and have to be pinned, is known only
-// when the call comes.
+// serves reports whether sandboxes for such calls are prepared. In mode Direct they are not,
+// because the existing protected paths, which must be pinned, are known only at the call.
 func (p *pool) serves(s sandbox.Spec) bool { return p.most > 0 && s.Workspace != sandbox.Direct }
 
-// take returns a sandbox for a call, or nil. One that is being built is waited
-// for: building another would not be faster.
+// take returns a prepared sandbox for a call, or nil. It waits for a sandbox under construction,
+// because building another would not be faster.
 func (p *pool) take(key string) *jail.Cell {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.members, func(m *member) bool { return m.key == key })
@@ -85,7 +84,7 @@ func (p *pool) take(key string) *jail.Cell {
 	}
 	p.mu.Unlock()
 	<-m.built
-	// The keeper gives the cell up, or ends one that has ended already.
+	// The keeper hands over the cell, or ends one that has already ended.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cell := m.cell
@@ -98,8 +97,8 @@ func (p *pool) take(key string) *jail.Cell {
 	return cell
 }
 
-// begin and end frame a call. The one that ends has a sandbox prepared for the
-// next one like it, as soon as there is nothing else to do.
+// begin and end frame a call. After the end of a call, a sandbox is prepared for the next similar
+// call as soon as no run is in progress.
 func (p *pool) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *pool) end(key string, s sandbox.Spec) {
 	if len(p.members) == p.most {
 		p.drop(0)
 	}
-	s.Argv, s.Env, s.Stdin, s.Operands, s.Output = nil, nil, nil, nil, nil // the next call has its own
+	s.Argv, s.Env, s.Stdin, s.Operands, s.Output = nil, nil, nil, nil, nil // these belong to one call only
 	s.Injected, s.Scrub = nil, nil
 	m := &member{key: key, built: make(chan struct{}), over: make(chan struct{})}
 	p.members = append(p.members, m)
@@ -135,7 +134,7 @@ func (p *pool) drop(i int) {
 	p.members = slices.Delete(p.members, i, i+1)
 }
 
-// keep builds a member and ends it when its time is over and nobody took it.
+// keep builds a member and ends it if no call takes it in time.
 func (p *pool) keep(m *member, s sandbox.Spec) {
 	if !p.await(m) {
 		close(m.built)
@@ -171,8 +170,7 @@ func (p *pool) keep(m *member, s sandbox.Spec) {
 	}
 }
 
-// await returns true when nothing has run for a while, and false when the
-// member is over before.
+// await returns true after an idle period, and false if the member ends before.
 func (p *pool) await(m *member) bool {
 	for {
 		p.mu.Lock()
@@ -194,7 +192,7 @@ func (p *pool) await(m *member) bool {
 	}
 }
 
-// start begins a member unless something runs or the member is over.
+// start begins a member unless a run is in progress or the member has ended.
 func (p *pool) start(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +200,7 @@ func (p *pool) start(m *member) bool {
 	return m.begun
 }
 
-// empty ends all members, also those being built.
+// empty ends all members, also those under construction.
 func (p *pool) empty() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +209,7 @@ func (p *pool) empty() {
 	}
 }
 
-// close empties the pool for good and returns what went wrong in its time.
+// close empties the pool permanently and returns the errors of its lifetime.
 func (p *pool) close() []error {
 	p.mu.Lock()
 	p.closed = true

@@ -12,14 +12,14 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// preparedRunner keeps up to most sandboxes ready; expire makes their time go
-// by.
+// preparedRunner keeps up to most sandboxes ready; expire ends their lifetime.
 func preparedRunner(t testing.TB, most int) (r *Runner, expire chan time.Time) {
 	t.Helper()
 	r = newTestRunner(t)
@@ -56,8 +56,8 @@ func TestPreparedRun(t *testing.T) {
 		t.Error("the first run was prepared")
 	}
 	r.pool.settle()
-	// What the call decides comes with the call, and what the workspace holds
-	// is read then: what was changed before is no conflict.
+	// The parameters of a call arrive with the call, and the workspace is read then: an earlier
+	// change is not a conflict.
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "two\n", 0o644)
 	s.Env, s.Stdin = []string{"X=given"}, []byte("in\n")
 	report := jailtest.Run(t, r, s)
@@ -72,8 +72,8 @@ func TestPreparedRun(t *testing.T) {
 	}
 }
 
-// A sandbox that stands ready is for the calls that it was built for alone.
-func TestPreparedForNobodyElse(t *testing.T) {
+// A prepared sandbox serves only matching calls.
+func TestPreparedSandboxServesMatchingCalls(t *testing.T) {
 	t.Parallel()
 	root, other := jailtest.Workspace(t), jailtest.Workspace(t)
 	good := copied(jailtest.Spec(t, root, "true"))
@@ -112,8 +112,8 @@ func TestPreparedForNobodyElse(t *testing.T) {
 	}
 }
 
-// Which paths are pinned in a workspace that is written to directly is known
-// when the call comes, and a sandbox that was built before has no pins.
+// The pinned paths of a workspace with direct writes are known only at the call, so a prepared
+// sandbox would have no pins.
 func TestDirectIsNotPrepared(t *testing.T) {
 	t.Parallel()
 	r, _ := preparedRunner(t, 2)
@@ -129,11 +129,11 @@ func TestDirectIsNotPrepared(t *testing.T) {
 	}
 }
 
-// A sandbox is built of what its key names, and the rest of a call comes with
-// the order. A field that is neither was forgotten.
-func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
+// A sandbox depends on the fields in its key, and the other parameters arrive with the order. A
+// field in neither was forgotten.
+func TestKeyHasEveryBuildParameter(t *testing.T) {
 	t.Parallel()
-	// A session takes none of the pool, whatever its key.
+	// A session never uses the pool, whatever its key.
 	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Session", "Required", "Output", "Injected", "Scrub", "Wall", "FileSize", "OpenFiles", "AddressSpace"}
 	built := map[string]func(*sandbox.Spec){
 		"WorkspaceRoot": func(s *sandbox.Spec) { s.WorkspaceRoot = "/other" },
@@ -142,7 +142,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 		"HostPath":      func(s *sandbox.Spec) { s.HostPath = true },
 		"Protected":     func(s *sandbox.Spec) { s.Protected = []string{"other"} },
 		"Caches":        func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go"}} },
-		"Toolchains":    func(s *sandbox.Spec) { s.Toolchains = []sandbox.Toolchain{{Name: "go"}} },
+		"Toolchains":    func(s *sandbox.Spec) { s.Toolchains = []command.Toolchain{{Name: "go"}} },
 		"Author":        func(s *sandbox.Spec) { s.Author.Name = "other" },
 		"Egress":        func(s *sandbox.Spec) { s.Egress = egress.Unrestricted },
 		"Network":       func(s *sandbox.Spec) { s.Network = new(egress.Reach) },
@@ -182,8 +182,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 	}
 }
 
-// A sandbox is built only when nothing runs and nothing has run for a while,
-// and a call that comes before does not wait for that.
+// A sandbox is prepared only after an idle period, and an earlier call does not wait for it.
 func TestPreparedWhenQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,14 +207,14 @@ func TestPreparedWhenQuiet(t *testing.T) {
 		p.begin()
 		p.begin()
 		p.end("a", sandbox.Spec{Owner: "a"})
-		wait(time.Hour) // the other one runs
+		wait(time.Hour) // the other run is in progress
 		p.end("b", sandbox.Spec{Owner: "b"})
 		wait(quiet - 1)
 		if p.take("b") != nil {
 			t.Error("a sandbox before the time of quiet")
 		}
 		p.begin()
-		wait(time.Hour) // something runs again
+		wait(time.Hour) // a run is in progress again
 		p.end("a", sandbox.Spec{Owner: "a"})
 		wait(quiet - 1)
 		wait(1, "a")
@@ -244,15 +243,14 @@ func TestPreparedAreEnded(t *testing.T) {
 			}
 			r.Invalidate()
 			r.pool.keepers.Wait()
-			if left, err := os.ReadDir(r.cfg.LayerDir); err != nil || len(left) > 2 { // those of the reports
+			if left, err := os.ReadDir(r.cfg.LayerDir); err != nil || len(left) > 2 { // the first processes in the reports
 				t.Errorf("layers left: %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// The pool holds no more than it may, and a member that ended by itself is not
-// used.
+// The pool stays within its limit, and a member that ended by itself is not used.
 func TestPreparedBounds(t *testing.T) {
 	t.Parallel()
 	r, _ := preparedRunner(t, 1)

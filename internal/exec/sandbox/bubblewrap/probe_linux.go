@@ -7,8 +7,8 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// Probe runs a program that does nothing in an empty workspace, and says what
-// it proved or what stood in its way. It works with running switched off, too.
+// Probe runs a program without effects in an empty workspace, and reports the proven layers or
+// the obstacle. It also works while running programs is disabled.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := r.machine.Status(sandbox.TierC, sandbox.Full, r.version)
 	report, err := r.try(ctx)
@@ -27,16 +27,16 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	})
 }
 
-// Examine probes every layer by itself; see sandbox.Runner.
+// Examine probes every layer individually; see sandbox.Runner.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	if r.problem != nil {
 		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
 	}
-	asked := append([]string{jail.LayerNetwork, jail.AllowedHosts}, layers...)
+	requested := append([]string{jail.LayerNetwork, jail.AllowedHosts}, layers...)
 	if r.cfg.LayerDir != "" {
-		asked = append(asked, jail.LayerCopy)
+		requested = append(requested, jail.LayerCopy)
 	}
-	return r.machine.Examine(ctx, asked, func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error) {
+	return r.machine.Examine(ctx, requested, func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error) {
 		v := *r
 		v.machine, v.pool, v.stray = r.machine.Variant(without...), &pool{}, true
 		return v.run(ctx, s, attempt)

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe is what this test binary does inside a sandbox: one attempt, whose
-// outcome it prints as "ok" or as the error.
+// probe runs one attempt inside a sandbox and prints "ok" or the error.
 func probe(args []string) int {
 	if len(args) == 0 {
 		return 2
@@ -102,7 +101,7 @@ func ioctl(request uintptr) error {
 	return errno
 }
 
-// strayDescriptors lists what is open beyond the standard three and Go's own.
+// strayDescriptors lists the descriptors other than the standard three and Go's own.
 func strayDescriptors() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -134,9 +133,8 @@ func hog() int {
 	}
 }
 
-// linger leaves grandchildren in sessions of their own that ignore signals or
-// are stopped, all holding stdout and all carrying a token in their arguments,
-// and then waits or ends.
+// linger leaves grandchildren in separate sessions that ignore signals or are stopped. All of
+// them hold stdout and have a token in their arguments. Then it waits or ends.
 func linger(args []string) int {
 	for i := range 6 {
 		cmd := exec.Command("/proc/self/exe", "sleeper", args[0])
@@ -159,8 +157,7 @@ func linger(args []string) int {
 	return 0
 }
 
-// awaitKill blocks until SIGUSR2, which no process sends: the process lasts until it
-// is killed.
+// awaitKill blocks until SIGUSR2, which is never sent: the process lasts until it is killed.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR2)

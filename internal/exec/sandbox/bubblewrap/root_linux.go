@@ -5,16 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// root is what the roots of all sandboxes have in common, found out once.
+// root is the common part of the roots of all sandboxes, determined once.
 type root struct {
-	// system are bubblewrap's arguments for the directories beside /usr.
+	// system are bubblewrap's arguments for the directories other than /usr.
 	system []string
-	// masks are those that this kernel has.
+	// masks are the masked files that exist on this kernel.
 	masks []string
 	etc   *etc
 }
@@ -38,15 +39,15 @@ func newRoot() (root, error) {
 	return r, err
 }
 
-// entries are the names in the root directory inside, sorted.
+// entries returns the names in the root directory inside, sorted.
 func (r *root) entries(l layout) []string {
-	list := []string{"dev", "etc", "home", "proc", "run", "tmp", "usr", "var", strings.TrimPrefix(sandbox.WorkspaceMount, "/")}
+	list := []string{"dev", "etc", "home", "proc", "run", "tmp", "usr", "var", strings.TrimPrefix(command.WorkspaceMount, "/")}
 	for _, dir := range jail.SystemDirs() {
 		if exists(dir) {
 			list = append(list, dir[1:])
 		}
 	}
-	for _, p := range append(slices.Concat(l.caches, l.shown), place{target: l.hostPath}) {
+	for _, p := range append(slices.Concat(l.caches, l.toolchains), place{target: l.hostPath}) {
 		if p.target == "" {
 			continue
 		}
@@ -57,11 +58,11 @@ func (r *root) entries(l layout) []string {
 	return slices.Compact(list)
 }
 
-// linkable reports whether a link of that name can be made in the root, and that nothing is made through
-// it afterwards: it is no part of what the root has, and holds nothing of it.
+// linkable reports whether a link of that name can be created in the root without conflict: no
+// entry of the root is equal to it or below it.
 func linkable(name string, l layout) bool {
-	taken := append(jail.SystemDirs(), "/usr", "/etc", "/proc", "/dev", "/sys", "/var/tmp", sandbox.Home, sandbox.WorkspaceMount, sandbox.CacheMount)
-	for _, p := range l.shown {
+	taken := append(jail.SystemDirs(), "/usr", "/etc", "/proc", "/dev", "/sys", "/var/tmp", command.Home, command.WorkspaceMount, sandbox.CacheMount)
+	for _, p := range l.toolchains {
 		taken = append(taken, p.target)
 	}
 	for _, other := range append(taken, "/tmp", "/var", "/run") {
@@ -72,7 +73,7 @@ func linkable(name string, l layout) bool {
 	return !slices.ContainsFunc(taken, func(other string) bool { return strings.HasPrefix(name, other+"/") })
 }
 
-// rules are Landlock's: the second wall, inside the mounts.
+// rules returns the Landlock rules, which restrict access in addition to the mounts.
 func (r *root) rules(l layout) []inside.Rule {
 	rules := []inside.Rule{
 		{Path: "/", Access: inside.List},
@@ -82,7 +83,7 @@ func (r *root) rules(l layout) []inside.Rule {
 		{Path: "/dev", Access: inside.Device},
 		{Path: "/dev/shm", Access: inside.Full},
 		{Path: "/tmp", Access: inside.Full},
-		{Path: sandbox.Home, Access: inside.Full},
+		{Path: command.Home, Access: inside.Full},
 	}
 	for i := 0; i+2 < len(r.system); i += 3 {
 		if r.system[i] == "--ro-bind" {
@@ -92,12 +93,12 @@ func (r *root) rules(l layout) []inside.Rule {
 	if l.caches != nil {
 		rules = append(rules, inside.Rule{Path: sandbox.CacheMount, Access: inside.Full})
 	}
-	for _, p := range l.shown {
+	for _, p := range l.toolchains {
 		rules = append(rules, inside.Rule{Path: p.target, Access: inside.Execute})
 	}
 	access := inside.Full
 	if l.readOnly {
 		access = inside.Execute
 	}
-	return append(rules, inside.Rule{Path: sandbox.WorkspaceMount, Access: access})
+	return append(rules, inside.Rule{Path: command.WorkspaceMount, Access: access})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
@@ -22,27 +23,26 @@ import (
 
 const (
 	defaultBwrap = "/usr/bin/bwrap"
-	// nobody is the kernel's user and group without rights.
+	// nobody is the kernel's user and group without permissions.
 	nobody = 65534
 )
 
-// Runner runs programs in Tier C. It may be used by several goroutines.
+// Runner runs programs in Tier C. It is safe for concurrent use.
 type Runner struct {
 	cfg     Config
 	machine *jail.Machine
-	// problem says why nothing can run on this machine, nil when it can.
+	// problem is the reason why nothing can run on this machine, nil if programs can run.
 	problem *reason.Error
 	version string
 	sha     string
 	root    root
 	pool    *pool
-	// stray gives sandboxes a descriptor that programs must not see, for an
-	// examination.
+	// stray gives sandboxes a descriptor that programs must not see, for an examination.
 	stray bool
 }
 
-// New looks at the machine and returns a Runner. It is no error when the machine
-// lacks something that runs need: Probe then says what, and Run refuses.
+// New inspects the machine and returns a Runner. Missing features of the machine are not an
+// error: Probe reports them, and Run refuses.
 func New(cfg Config) (*Runner, error) {
 	helper, err := jail.Helper()
 	if err != nil {
@@ -68,7 +68,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	}
 	if r.problem == nil && len(helper) == 0 {
 		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
-			WithRemedy("Build it with `make build`, which puts the helper in.")
+			WithRemedy("Build it with `make build`, which embeds the helper.")
 	}
 	if r.root, err = newRoot(); err != nil {
 		return nil, errors.Join(err, machine.Close())
@@ -83,40 +83,39 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	return r, nil
 }
 
-// indispensable refuses to leave out what bubblewrap puts in place in any case.
+// indispensable returns an error for omitting a layer that bubblewrap always puts in force.
 func indispensable(without []string) *reason.Error {
 	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP} {
 		if slices.Contains(without, layer) {
-			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap does not leave out the layer %s", layer)
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap cannot omit the layer %s", layer)
 		}
 	}
 	return nil
 }
 
-// Close releases what sandboxes share. No run may be in progress.
+// Close releases the resources shared by sandboxes. No run may be in progress.
 func (r *Runner) Close() error {
 	failed := r.pool.close()
 	r.root.etc.close()
 	return errors.Join(append(failed, r.machine.Close())...)
 }
 
-// Invalidate ends the sandboxes that wait for a call: the settings or policies
-// that they were built under may have changed.
+// Invalidate ends the prepared sandboxes, because their settings or policies may have changed.
 func (r *Runner) Invalidate() { r.pool.empty() }
 
-// Sweep ends and removes what a daemon that died left behind: its control groups
-// and its orphaned bubblewrap processes. places.Sweep removes its layers.
+// Sweep ends and removes the remains of a dead daemon: its control groups and its orphaned
+// bubblewrap processes. places.Sweep removes its layers.
 func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.machine.Sweep(ctx), sweepOrphans(r.argv()))
 }
 
-// argv is bubblewrap's command line. Everything else comes in memory files.
+// argv is bubblewrap's command line. All other arguments are passed in memory files.
 func (r *Runner) argv() []string {
 	return []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
 }
 
-// findBwrap asks for the version and refuses a set-user-ID installation, which
-// would run as root.
+// findBwrap runs bubblewrap for its version and refuses a set-user-ID installation, which would
+// run as root.
 func (r *Runner) findBwrap() *reason.Error {
 	program, err := os.ReadFile(r.cfg.Bwrap)
 	if err != nil {
@@ -125,13 +124,13 @@ func (r *Runner) findBwrap() *reason.Error {
 	}
 	r.sha = jail.Digest(program)
 	if info, err := os.Stat(r.cfg.Bwrap); err != nil || info.Mode()&os.ModeSetuid != 0 {
-		return reason.Errorf(reason.SandboxUnavailable, "%s is set-user-ID root", r.cfg.Bwrap).
+		return reason.Errorf(reason.SandboxUnavailable, "%s has the set-user-ID bit of root", r.cfg.Bwrap).
 			WithRemedy("chmod u-s %s and allow user namespaces.", r.cfg.Bwrap)
 	}
 	cmd := exec.Command(r.cfg.Bwrap, "--version")
 	cmd.Env, cmd.Dir = []string{}, "/"
 	if r.machine.Root() {
-		// bubblewrap never runs as root, not even to tell its version.
+		// bubblewrap never runs as root, not even to print its version.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	text, err := cmd.Output()
@@ -142,8 +141,7 @@ func (r *Runner) findBwrap() *reason.Error {
 	return nil
 }
 
-// takesFilters reports whether this bubblewrap has --add-seccomp-fd, which came
-// with 0.5.
+// takesFilters reports whether this bubblewrap has --add-seccomp-fd, which was added in 0.5.
 func (r *Runner) takesFilters() bool {
 	_, number, _ := strings.Cut(r.version, " ")
 	return !slices.Contains([]string{"0.0", "0.1", "0.2", "0.3", "0.4"}, strings.Join(strings.SplitN(number+"..", ".", 3)[:2], "."))
@@ -152,7 +150,7 @@ func (r *Runner) takesFilters() bool {
 // Run runs one program; see sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	if !r.cfg.Enabled {
-		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled)")
 	}
 	if err := jail.Check(s); err != nil {
 		return sandbox.Report{}, err
@@ -166,8 +164,8 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return r.run(ctx, s, nil)
 }
 
-// run finds a sandbox for a call and runs the call in it; probe, when not nil,
-// are the arguments of the helper's own probe, which runs in its place.
+// run obtains a sandbox for a call and runs the call in it. If probe is not nil, it contains the
+// arguments of the helper's own probe, which runs instead.
 func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandbox.Report, error) {
 	s.Limits = s.Limits.OrDefault()
 	workspace, err := jail.OpenWorkspace(s.WorkspaceRoot)
@@ -197,9 +195,9 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	return report, err
 }
 
-// converse runs a session in a sandbox of its own. None is prepared for it, and it
-// does not keep others from being prepared: it may go on for days. It takes over the
-// workspace.
+// converse runs a session in a separate sandbox. No sandbox is prepared for sessions, and a
+// session does not prevent preparing others, because it may run for days. It takes ownership of
+// the workspace.
 func (r *Runner) converse(ctx context.Context, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w jail.Work) (sandbox.Report, error) {
 	cell, err := r.build(s, workspace, guard)
 	if err != nil {
@@ -209,8 +207,8 @@ func (r *Runner) converse(ctx context.Context, s sandbox.Spec, workspace *jail.D
 	return report, errors.Join(err, cell.Close(), guard.Settle(&report))
 }
 
-// cell returns a sandbox for a call: one that stands ready, or a new one. It
-// takes over the workspace.
+// cell returns a sandbox for a call: a prepared one, or a new one. It takes ownership of the
+// workspace.
 func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w *jail.Work) (*jail.Cell, error) {
 	cell := r.pool.take(kind)
 	if cell == nil {
@@ -223,7 +221,7 @@ func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, gu
 	return cell, nil
 }
 
-// build takes over the workspace.
+// build takes ownership of the workspace.
 func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Cell, error) {
 	plan, err := r.plan(s, workspace, guard)
 	if err != nil {
@@ -232,15 +230,15 @@ func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gu
 	return r.machine.Start(plan)
 }
 
-// work is what the call decides.
+// work returns the parameters that the call decides.
 func work(s sandbox.Spec, workspace *jail.Directory, probe []string) (w jail.Work, err error) {
-	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)}
+	w = jail.Work{Spec: s, Probe: probe, Env: command.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)}
 	if probe == nil {
-		if w.Exec, w.InWorkspace, err = jail.Visible(s, sandbox.WorkspaceMount); err != nil {
+		if w.Exec, w.InWorkspace, err = jail.Visible(s, command.WorkspaceMount); err != nil {
 			return w, err
 		}
 	}
 	cwd, err := workspace.CheckCwd(s.Cwd)
-	w.Cwd = path.Join(sandbox.WorkspaceMount, cwd)
+	w.Cwd = path.Join(command.WorkspaceMount, cwd)
 	return w, err
 }

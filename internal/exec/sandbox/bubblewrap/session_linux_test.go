@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// talk is a conversation with a program in a sandbox.
+// talk is a session with a program in a sandbox.
 type talk struct {
 	in      *os.File
 	lines   *bufio.Scanner
@@ -62,15 +62,15 @@ func (c *talk) say(t *testing.T, line string) string {
 	return c.lines.Text()
 }
 
-// TestSession: a program answers what it is asked, for as long as it is asked. What
-// was read back is known while it runs, and so is whether it wrote.
+// TestSession: a program answers requests until the session ends. The verified isolation is known
+// while it runs, and so is whether it wrote.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
 	root := t.TempDir()
 	s := jailtest.Spec(t, root, "sh", "-c", `while read -r line; do case "$line" in write) echo x > f;; esac; echo "got $line"; done; exit 3`)
 	s.Workspace = sandbox.CopyOnWrite
-	s.Limits.Wall = time.Millisecond // no deadline of a run holds
+	s.Limits.Wall = time.Millisecond // the deadline of a run does not apply
 	c := converse(t.Context(), t, r, s)
 	if u := c.started.Report; u.Tier != sandbox.TierC || len(u.Isolation.Namespaces) == 0 || len(u.Applied) == 0 || u.Isolation.Rlimits["nproc"] == 0 {
 		t.Errorf("known at the start: %+v", u)
@@ -113,9 +113,8 @@ func waitForNoReader(t *testing.T, write *os.File) bool {
 	return n == 1 && fds[0].Revents&unix.POLLERR != 0
 }
 
-// TestSessionLimits: memory and processes are bounded in a session, too, and its end
-// is that of all its processes. The control is TestSession, in which nothing is
-// exceeded.
+// TestSessionLimits: memory and processes are limited in a session as well, and its end ends all
+// its processes. The control is TestSession, in which no limit is exceeded.
 func TestSessionLimits(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)

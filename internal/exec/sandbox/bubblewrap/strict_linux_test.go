@@ -8,15 +8,15 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// fileless runs a program that is in no file system.
+// fileless runs a program that is not in a file system.
 const fileless = `import os
 fd = os.memfd_create("x")
 os.write(fd, open("/usr/bin/true", "rb").read())
 os.execve(f"/proc/self/fd/{fd}", ["true"], {})
 `
 
-// TestStrictExec: with it a program cannot run what is in no file system; the
-// control shows that it can without.
+// TestStrictExec: with it a program cannot run code that is not in a file system; the control
+// shows that it can without it.
 func TestStrictExec(t *testing.T) {
 	t.Parallel()
 	for strict, want := range map[bool]int{true: 1, false: 0} {

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
@@ -16,22 +17,21 @@ func TestToolchains(t *testing.T) {
 	jailtest.Toolchains(t, newTestRunner(t), jailtest.Workspace)
 }
 
-// TestToolchainsInCopies: each way in which a workspace is mounted, with the mounts
-// of toolchains beside it.
+// TestToolchainsInCopies: each kind of workspace mount, together with the mounts of toolchains.
 func TestToolchainsInCopies(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
 	_, chain := jailtest.Home(t)
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.Direct} {
 		s := jailtest.Shell(t, jailtest.Workspace(t), "greet && ls -d /workspace")
-		s.Workspace, s.Toolchains = mode, []sandbox.Toolchain{chain}
+		s.Workspace, s.Toolchains = mode, []command.Toolchain{chain}
 		if got := jailtest.Output(t, r, s); got != "hello\n/workspace\n" {
 			t.Errorf("%s: %q", mode, got)
 		}
 	}
 }
 
-// TestToolchainsDoNotOverlap: a toolchain is no way around the copy of a workspace.
+// TestToolchainsDoNotOverlap: a toolchain cannot bypass the copy of a workspace.
 func TestToolchainsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -40,7 +40,7 @@ func TestToolchainsDoNotOverlap(t *testing.T) {
 	must.Do(t, os.Mkdir(sub, 0o755))
 	for dir, refused := range map[string]bool{root: true, sub: true, filepath.Dir(root): true, "/": true, root + "/../x": true, jailtest.Dir(t): false} {
 		s := jailtest.Spec(t, root, "true")
-		s.Toolchains = []sandbox.Toolchain{{Name: "odd", Bins: []string{dir}, Dirs: []string{dir}}}
+		s.Toolchains = []command.Toolchain{{Name: "odd", Bins: []string{dir}, Dirs: []string{dir}}}
 		report, err := r.Run(t.Context(), s)
 		if got := reason.Of(err) == reason.InvalidInput; got != refused || !refused && err != nil {
 			t.Errorf("%s: %v %+v", dir, err, report.ExitCode)

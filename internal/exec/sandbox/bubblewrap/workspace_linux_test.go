@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// changesOf are the changes of a run's copy of the workspace.
+// changesOf returns the changes in a run's copy of the workspace.
 func changesOf(t testing.TB, report sandbox.Report) []string {
 	t.Helper()
 	if report.Layer == nil {
@@ -42,8 +42,7 @@ func read(t testing.TB, name string) string {
 	return string(text)
 }
 
-// What a program does to its copy is in the layer, and the workspace is as it
-// was.
+// A program's changes to its copy are in the layer, and the workspace is unchanged.
 func TestCopyOnWrite(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -71,7 +70,7 @@ func TestCopyOnWrite(t *testing.T) {
 	}
 }
 
-// Nothing inside tells where the workspace is on the host.
+// The workspace's path on the host is not visible inside.
 func TestCopyHidesHostPaths(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -80,7 +79,7 @@ func TestCopyHidesHostPaths(t *testing.T) {
 	if out := string(report.Stdout.Head); strings.Contains(out, filepath.Base(filepath.Dir(root))) || !strings.Contains(out, " /workspace ") {
 		t.Errorf("mounts inside:\n%s", out)
 	}
-	// Control: a plain mount names its directory.
+	// Control: a plain mount shows its directory.
 	s.Workspace = sandbox.ReadOnly
 	report = jailtest.Run(t, newTestRunner(t), s)
 	if out := string(report.Stdout.Head); !strings.Contains(out, filepath.Base(filepath.Dir(root))) {
@@ -88,8 +87,7 @@ func TestCopyHidesHostPaths(t *testing.T) {
 	}
 }
 
-// FS-04: a hard link in the workspace to a file outside is written to in the
-// copy alone.
+// FS-04: a hard link in the workspace to a file outside is written only in the copy.
 func TestCopyDefeatsHardLinks(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -101,8 +99,8 @@ func TestCopyDefeatsHardLinks(t *testing.T) {
 	if got := read(t, outside); got != "outside" {
 		t.Errorf("the file outside holds %q", got)
 	}
-	// Control: a program that writes to the workspace itself reaches it, and
-	// the report says that it may.
+	// Control: a program that writes to the workspace itself changes it, and the report states
+	// that it may.
 	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo broken > inside"))
 	if got := read(t, outside); got != "broken\n" {
 		t.Errorf("the control holds %q", got)
@@ -117,8 +115,8 @@ func operandOf(t testing.TB, root, name string) tool.Operand {
 	return tool.Operand{Path: name, SHA256: jail.Digest([]byte(read(t, filepath.Join(root, name))))}
 }
 
-// The program sees the bytes that were approved, with the time and mode that
-// they had, whatever becomes of the file while it runs.
+// The program reads the approved bytes, with the original time and mode, even if the file changes
+// while it runs.
 func TestOperandsArePinned(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -146,7 +144,7 @@ func TestOperandsArePinned(t *testing.T) {
 	if !strings.HasPrefix(out, "750 2001-02-03 04:05:06.000000789") || !strings.HasSuffix(out, "sealed\napproved\n") || len(report.Unpinned) > 0 {
 		t.Errorf("stdout %q, stderr %q, unpinned %v", out, report.Stderr.Head, report.Unpinned)
 	}
-	// Control: what is no operand is seen as it is.
+	// Control: a file that is not an operand is read in its current state.
 	jailtest.WriteFile(t, name, "approved\n", 0o750)
 	jailtest.WriteFile(t, filepath.Join(root, "word"), "wait", 0o600)
 	s.Operands, s.Output = nil, rewrite()
@@ -174,7 +172,7 @@ func TestOperandsThatChanged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A large operand is named and not kept.
+	// A large operand is reported and not kept.
 	jailtest.WriteFile(t, filepath.Join(root, "large"), strings.Repeat("x", jail.MaxPinned+1), 0o644)
 	s.Operands = []tool.Operand{operandOf(t, root, "large")}
 	if report := jailtest.Run(t, r, s); !slices.Equal(report.Unpinned, []string{"large"}) {
@@ -194,8 +192,8 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 	}
 }
 
-// Directly written workspaces: protected paths that exist cannot be changed
-// or moved away, and new ones are put aside.
+// In workspaces with direct writes, existing protected paths cannot be changed or moved, and new
+// ones are moved away.
 func TestDirect(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -230,8 +228,7 @@ func TestDirect(t *testing.T) {
 	if err != nil || len(aside) < 2 {
 		t.Errorf("put aside: %v, %v", aside, err)
 	}
-	// Control: without pins the same commands succeed. The copy that is left
-	// out has none.
+	// Control: without pins the same commands succeed. The omitted copy has no pins.
 	weak := newTestRunner(t, jail.LayerCopy)
 	for _, script := range []string{"echo x >> .git/config", "echo x > .git/hooks/pre-commit", "mv sub sub2", "mv .git .git2"} {
 		jailtest.Output(t, weak, copied(jailtest.Shell(t, root, script)))
@@ -255,7 +252,7 @@ func TestCaches(t *testing.T) {
 	if got := read(t, filepath.Join(dir, "file")); got != "kept\nkept\nkept\n" {
 		t.Errorf("the cache holds %q", got)
 	}
-	// Control: without it nothing is there.
+	// Control: without it the directory is empty.
 	if report := jailtest.Run(t, r, jailtest.Shell(t, root, "ls /cache")); *report.ExitCode == 0 {
 		t.Error("a cache is seen that was not asked for")
 	}

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"palyra/internal/core/must"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// TestWorktrees: git inside works in a linked worktree that git outside made below the workspace, and
-// git outside in one that git inside made. The control is a sandbox without the path of the workspace on
-// the machine, in which git does not find the repository.
+// TestWorktrees: git inside works in a linked worktree that git outside created below the
+// workspace, and vice versa. The control is a sandbox without the workspace's path on the
+// machine, in which git does not find the repository.
 func TestWorktrees(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -41,7 +42,7 @@ func TestWorktrees(t *testing.T) {
 	inside := func(script string, hostPath bool) sandbox.Report {
 		t.Helper()
 		s := copied(jailtest.Shell(t, root, "set -e; export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; "+script))
-		s.Author, s.HostPath = sandbox.Author{Name: "t", Email: "t@example.org"}, hostPath
+		s.Author, s.HostPath = command.Author{Name: "t", Email: "t@example.org"}, hostPath
 		return jailtest.Run(t, r, s)
 	}
 	commit := func(id, script string) {
@@ -74,17 +75,17 @@ func TestWorktrees(t *testing.T) {
 			t.Errorf("git outside does not list %s: %s", name, list)
 		}
 	}
-	if strings.Contains(list, "prunable") || strings.Contains(list, sandbox.WorkspaceMount+"/") {
+	if strings.Contains(list, "prunable") || strings.Contains(list, command.WorkspaceMount+"/") {
 		t.Errorf("git outside lists %s", list)
 	}
 	git("worktree", "remove", ".worktrees/more")
 }
 
-// TestHostPath: the path of the workspace on the machine leads to the workspace inside where a call
-// needs it, and to nothing else: not in a place that the sandbox has its own files in.
+// TestHostPath: the workspace's path on the machine leads to the workspace inside if a call needs
+// it. It never replaces a directory of the sandbox.
 func TestHostPath(t *testing.T) {
 	t.Parallel()
-	l := layout{shown: []place{{target: "/home/u/.nvm"}, {target: "/srv/project/.git"}}}
+	l := layout{toolchains: []place{{target: "/home/u/.nvm"}, {target: "/srv/project/.git"}}}
 	for name, want := range map[string]bool{
 		"/home/u/project": true, "/srv/feature": true, "/tmp/x": true, "/code": true, "/var/lib/x": true, "/run/user/1/x": true, "/opt/w": true, "/usr2/w": true,
 		"/usr/src": false, "/usr": false, "/etc/x": false, "/home": false, "/home/u": false, "/home/tool": false, "/home/tool/x": false, "/home/u/.nvm": false,

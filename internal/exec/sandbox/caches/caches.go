@@ -1,5 +1,8 @@
-// Package caches keeps the directories of build tools that runs of one workspace
-// share, and empties those that have grown too large.
+// Package caches manages the build tool directories that the runs of a workspace share, and
+// empties directories that grow too large.
+//
+// Caches are disabled by default. One run writes a cache and the next one reads it, without the
+// commit gate.
 package caches
 
 import (
@@ -20,10 +23,10 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// checkEvery is how often the sizes of caches are looked at.
+// checkEvery is the interval of checking the cache sizes.
 const checkEvery = 10 * time.Minute
 
-// environment points a tool to its cache inside.
+// environment returns the variables that point a tool to its cache inside the sandbox.
 func environment(name string) []string {
 	at := sandbox.CacheMount + "/" + name
 	switch name {
@@ -39,7 +42,7 @@ func environment(name string) []string {
 	return nil
 }
 
-// Caches are the directories of build tools that runs of one workspace share.
+// Caches are the build tool directories that the runs of a workspace share.
 type Caches struct {
 	dir   string
 	names []string
@@ -47,12 +50,11 @@ type Caches struct {
 	log   *slog.Logger
 
 	mu sync.Mutex
-	// uses counts the runs that see the caches of a workspace, which are not
-	// emptied meanwhile.
+	// uses counts the runs that use the caches of a workspace, which are not emptied meanwhile.
 	uses map[string]int
 }
 
-// New returns the caches below dir that the settings ask for.
+// New returns the caches below dir that the settings enable.
 func New(dir string, p config.ProcessRunner, log *slog.Logger) *Caches {
 	return &Caches{
 		dir: dir, names: p.Caches, limit: p.CacheLimitBytes,
@@ -60,8 +62,8 @@ func New(dir string, p config.ProcessRunner, log *slog.Logger) *Caches {
 	}
 }
 
-// Open returns the caches of a workspace, made if need be, and a function that
-// ends their use.
+// Open returns the caches of a workspace, created if necessary, and a function that ends their
+// use.
 func (c *Caches) Open(workspace string) ([]sandbox.Cache, func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +72,7 @@ func (c *Caches) Open(workspace string) ([]sandbox.Cache, func(), error) {
 		dir := filepath.Join(c.dir, workspace, name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, nil, reason.Errorf(reason.SpawnFailed, "making the cache of %s: %w", name, err).
-				WithRemedy("Let the user that palyrad runs as write to %s.", c.dir)
+				WithRemedy("Give the user of palyrad write access to %s.", c.dir)
 		}
 		list = append(list, sandbox.Cache{Name: name, Dir: dir, Env: environment(name)})
 	}
@@ -86,15 +88,15 @@ func (c *Caches) done(workspace string) {
 	}
 }
 
-// Run measures the caches every ten minutes and empties those that have grown
-// beyond the limit, until ctx ends. Calls do not wait for it.
+// Run measures the caches every ten minutes and empties those beyond the limit, until ctx ends.
+// Calls do not wait for it.
 func (c *Caches) Run(ctx context.Context) error {
 	if len(c.names) == 0 {
 		return nil
 	}
 	for {
 		if err := c.sweep(); err != nil {
-			c.log.WarnContext(ctx, "looking at the caches of programs failed", slog.String("error", err.Error()))
+			c.log.WarnContext(ctx, "checking the caches of programs failed", slog.String("error", err.Error()))
 		}
 		select {
 		case <-ctx.Done():
@@ -111,8 +113,8 @@ func (c *Caches) sweep() error {
 	}
 	var errs []error
 	for _, w := range workspaces {
-		// What a program made impossible to measure counts as too much: else it
-		// would never be emptied again.
+		// A cache that a program made unmeasurable counts as too large, otherwise it would never
+		// be emptied again.
 		size, err := c.size(w.Name())
 		if err != nil || size > c.limit {
 			err = c.empty(w.Name(), size)
@@ -122,8 +124,8 @@ func (c *Caches) sweep() error {
 	return errors.Join(errs...)
 }
 
-// size is that of a workspace's caches in bytes. What a run removes meanwhile
-// does not count.
+// size returns the size of a workspace's caches in bytes. Files that a run removes meanwhile do
+// not count.
 func (c *Caches) size(workspace string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(filepath.Join(c.dir, workspace), func(_ string, entry fs.DirEntry, err error) error {
@@ -145,13 +147,13 @@ func (c *Caches) size(workspace string) (int64, error) {
 	return total, nil
 }
 
-// oldDir is the directory beside the caches of a workspace where they go to
-// be removed.
+// oldDir is the directory, next to the caches of workspaces, to which caches are moved for
+// removal.
 const oldDir = ".old"
 
-// empty removes the contents of a workspace's caches, unless a run uses them:
-// those are left for the next round. The cache directories themselves stay, since
-// a prepared sandbox may have them mounted.
+// empty removes the contents of a workspace's caches, unless a run uses them: those are handled
+// in the next round. The cache directories themselves stay, because a prepared sandbox may have
+// them mounted.
 func (c *Caches) empty(workspace string, size int64) error {
 	root, err := os.OpenRoot(filepath.Join(c.dir, workspace))
 	if err != nil {
@@ -165,13 +167,13 @@ func (c *Caches) empty(workspace string, size int64) error {
 	if err := removeOld(root); err != nil {
 		return fmt.Errorf("emptying the caches of %s: %w", workspace, err)
 	}
-	c.log.Info("the caches of a workspace had grown beyond process_runner.cache_limit_bytes and are empty",
+	c.log.Info("the caches of a workspace exceeded process_runner.cache_limit_bytes and were emptied",
 		slog.String("workspace", workspace), slog.Int64("bytes", size))
 	return nil
 }
 
-// putAside moves everything out of the caches, which takes no time: a run that
-// begins waits for it.
+// putAside moves all contents out of the caches. This is fast, because a starting run waits for
+// it.
 func (c *Caches) putAside(root *os.Root, workspace string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +190,7 @@ func (c *Caches) putAside(root *os.Root, workspace string) (bool, error) {
 		}
 		for _, entry := range entries {
 			if entry.IsDir() {
-				// Without the right to write to it, it cannot be moved.
+				// A directory without write permission cannot be moved.
 				err = errors.Join(err, root.Chmod(name+"/"+entry.Name(), 0o700))
 			}
 			err = errors.Join(err, root.Rename(name+"/"+entry.Name(), oldDir+"/"+rand.Text()))
@@ -200,7 +202,7 @@ func (c *Caches) putAside(root *os.Root, workspace string) (bool, error) {
 	return true, nil
 }
 
-// removeOld removes what was put aside, whatever programs left there.
+// removeOld removes the moved contents, in any state that programs left them.
 func removeOld(root *os.Root) error {
 	dir, err := root.Open(".")
 	if err != nil {

@@ -17,8 +17,8 @@ func newTestCaches(t *testing.T, limit int64) *Caches {
 	return New(filepath.Join(t.TempDir(), "cache"), config.ProcessRunner{Caches: []string{"go", "npm"}, CacheLimitBytes: limit}, slog.New(slog.DiscardHandler))
 }
 
-// fill writes what a build tool may leave: files in a directory that cannot be
-// written to, and links to elsewhere.
+// fill writes typical remains of a build tool: files in a read-only directory, and links to other
+// places.
 func fill(t *testing.T, c sandbox.Cache, outside string) {
 	t.Helper()
 	mod := filepath.Join(c.Dir, "mod", "example.org")
@@ -49,7 +49,7 @@ func TestCachesOfAWorkspace(t *testing.T) {
 	}
 }
 
-// TestCachesAreEmptied: over the limit, when nobody uses them, and only then.
+// TestCachesAreEmptied: caches are emptied only if they exceed the limit and are not in use.
 func TestCachesAreEmptied(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -96,8 +96,8 @@ func TestCachesAreEmptied(t *testing.T) {
 	}
 }
 
-// TestCachesThatCannotBeMeasured are emptied, too: a directory too deep to name
-// and one that nobody may enter must not let a cache grow for ever.
+// TestCachesThatCannotBeMeasured: unmeasurable caches are emptied as well, because a directory
+// that is too deep or closed must not let a cache grow forever.
 func TestCachesThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	c := newTestCaches(t, 1<<20)

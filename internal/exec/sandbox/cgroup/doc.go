@@ -1,13 +1,13 @@
-// Package cgroup bounds and ends whole trees of processes with the control
-// groups of Linux (cgroups(7)). It finds the best rung of a ladder by trying:
-// the unified hierarchy with its controllers, a hybrid machine where version 1
-// limits and the unified hierarchy kills, or nothing but limits per process.
+// Package cgroup limits and ends whole process trees with the control groups of Linux
+// (cgroups(7)). By trial it finds the best available level: the unified hierarchy with its
+// controllers, a hybrid machine where version 1 limits and the unified hierarchy kills, or only
+// limits per process.
 //
-// Every group of a run lies below the daemon's own group, so that what bounds
-// the daemon bounds its sandboxes, too.
+// Every group of a run is below the daemon's own group, so that the limits of the daemon also
+// apply to its sandboxes.
 package cgroup
 
-// The rungs of the ladder, best first.
+// The levels, best first.
 const (
 	V2     = "cgroup_v2"
 	V1     = "cgroup_v1"

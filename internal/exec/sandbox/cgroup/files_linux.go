@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of a control group are read and written without package os: it
-// would register each of them with the runtime's poller.
+// The files of a control group are accessed without package os, which would register each of them
+// with the runtime's poller.
 
-// readFile returns what a small file holds, "" when it cannot be read.
+// readFile returns the content of a small file, "" if it cannot be read.
 func readFile(name string) string {
 	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -23,7 +23,7 @@ func readFile(name string) string {
 	return readAll(fd)
 }
 
-// readAll reads a file from its start, wherever it was read to before.
+// readAll reads a file from its start, regardless of its current offset.
 func readAll(fd int) string {
 	var text []byte
 	buffer := make([]byte, 4096)
@@ -48,7 +48,7 @@ func writeFile(name, value string) error {
 	return nil
 }
 
-// writeIfThere is for files that not every kernel has.
+// writeIfThere writes a file that does not exist on every kernel.
 func writeIfThere(name, value string) error {
 	if err := writeFile(name, value); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return err
@@ -65,7 +65,7 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// number parses a file that holds one number; 0 when it does not.
+// number parses a file with one number; it returns 0 for other content.
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return n
@@ -81,8 +81,7 @@ func keyed(text, key string) int64 {
 	return 0
 }
 
-// pids parses a cgroup.procs file. A process of another pid namespace reads
-// as 0 and is left out.
+// pids parses a cgroup.procs file. A process of another pid namespace reads as 0 and is skipped.
 func pids(text string) []int {
 	var list []int
 	for line := range strings.Lines(text) {

@@ -7,16 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How Settle would come by controllers for runs.
+// The ways by which Settle obtains controllers for runs.
 const (
-	byLeaf  = "it moves into a group of its own below the one that it is alone in"
-	byScope = "systemd makes it a delegated scope when it asks"
+	byLeaf  = "it moves into a subgroup of its own control group, in which it is alone"
+	byScope = "it requests a delegated scope from systemd"
 )
 
-// Foresee is what Settle would come to, without a move and without asking for one:
-// how the calling process would come by controllers for runs, and why it would not.
-// It is "" and no error where Settle does nothing. reachable says whether systemd
-// could be asked.
+// Foresee returns the expected result of Settle without moving or requesting a scope: how the
+// calling process would obtain controllers for runs, or why it would not. The result is "" and no
+// error if Settle has nothing to do. reachable returns an error if systemd is not available.
 func Foresee(reachable func() error) (how string, err error) {
 	return foresee(ownGroups()[""], reachable)
 }

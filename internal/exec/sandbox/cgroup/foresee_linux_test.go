@@ -11,9 +11,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestForesee: what Settle would come to in groups of each kind, in a tree that is made
-// of plain files, of which nothing changes.
-func TestForesee(t *testing.T) {
+// TestExpectedLevel: the expected result of Settle in groups of each kind, in a tree of ordinary files,
+// which do not change.
+func TestExpectedLevel(t *testing.T) {
 	t.Parallel()
 	self, errBus := strconv.Itoa(os.Getpid()), errors.New("there is no bus")
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestForesee(t *testing.T) {
 	}
 }
 
-// everything is all that lies below a directory: names and contents.
+// everything returns the content of a directory tree: names and contents.
 func everything(t *testing.T, top string) (list []string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(top, func(name string, entry os.DirEntry, err error) error {

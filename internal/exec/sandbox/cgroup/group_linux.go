@@ -14,18 +14,17 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Group is the control groups of one run. At level Rlimit it may be empty, and
-// then it bounds, holds and ends nothing. Watch and Kill may be called beside
-// its other methods, which belong to one goroutine.
+// Group is the set of control groups of one run. At level Rlimit it may be empty and has no
+// effect. Watch and Kill may be called concurrently with its other methods, which must be called
+// from one goroutine.
 type Group struct {
 	tree   *Tree
 	name   string
 	limits sandbox.Limits
-	// dirs maps a v1 controller, and "" for the unified hierarchy, to the
-	// directory of the run.
+	// dirs maps a v1 controller, and "" for the unified hierarchy, to the directory of the run.
 	dirs map[string]string
 	dir  *os.File
-	// below are groups that Sweep found below those in dirs, the deepest first.
+	// below are groups that Sweep found below the groups in dirs, the deepest first.
 	below []string
 }
 
@@ -46,7 +45,7 @@ func (g *Group) mkdir() error {
 	return err
 }
 
-// add makes one directory. Controllers that are mounted together share it.
+// add creates one directory. Controllers that are mounted together share it.
 func (g *Group) add(controller, parent string) error {
 	dir := filepath.Join(parent, g.name)
 	if !slices.Contains(g.distinct(), dir) {
@@ -58,7 +57,7 @@ func (g *Group) add(controller, parent string) error {
 	return nil
 }
 
-// distinct are the directories of the group, each once.
+// distinct returns the directories of the group, each once.
 func (g *Group) distinct() []string {
 	var list []string
 	for _, dir := range g.dirs {
@@ -99,7 +98,7 @@ func (g *Group) read(controller, file string) string {
 	return readFile(g.path(controller, file))
 }
 
-// limiting is where the files of a controller are that limits.
+// limiting returns the directory with the limit files of a controller.
 func (g *Group) limiting(controller string) string {
 	if g.tree.level == V2 {
 		return ""
@@ -107,23 +106,21 @@ func (g *Group) limiting(controller string) string {
 	return controller
 }
 
-// Name is that of the directories, "palyra-<pid>-<start time>-<n>".
+// Name returns the name of the directories, "palyra-<pid>-<start time>-<n>".
 func (g *Group) Name() string { return g.name }
 
-// Dir is the group of the unified hierarchy, for CLONE_INTO_CGROUP (clone(2),
-// syscall.SysProcAttr.CgroupFD), nil where there is none. It belongs to the
-// Group.
+// Dir returns the group of the unified hierarchy, for CLONE_INTO_CGROUP (clone(2),
+// syscall.SysProcAttr.CgroupFD), nil on other hierarchies. It belongs to the Group.
 func (g *Group) Dir() *os.File { return g.dir }
 
-// Enter moves the calling thread into the groups of version 1, so that what it
-// forks is born there; the unified hierarchy is entered by Dir. The caller
-// holds the thread (runtime.LockOSThread) until it has called Leave. When Enter
-// fails it calls Leave itself; the caller cannot tell whether that worked, so it
-// treats the thread as after an error of Leave.
+// Enter moves the calling thread into the groups of version 1, so that its child processes start
+// there; the unified hierarchy is entered by Dir. The caller keeps the thread locked
+// (runtime.LockOSThread) until it has called Leave. If Enter fails it calls Leave itself; the
+// caller must then treat the thread as after an error of Leave, because the result of that call
+// is unknown.
 //
-// A single thread moves in microseconds. Moving a whole process, through
-// cgroup.procs, waits for an RCU grace period in each hierarchy: tens of
-// milliseconds on a busy machine.
+// A single thread moves in microseconds. Moving a whole process, through cgroup.procs, waits for
+// an RCU grace period in each hierarchy: tens of milliseconds on a busy machine.
 func (g *Group) Enter() error {
 	for _, dir := range g.distinct() {
 		if dir == g.dirs[""] {
@@ -136,9 +133,9 @@ func (g *Group) Enter() error {
 	return nil
 }
 
-// Leave moves the calling thread back into the daemon's own groups. After an
-// error the thread is in a group that will be killed: its goroutine must end
-// without unlocking it, which ends the thread.
+// Leave moves the calling thread back into the daemon's own groups. After an error the thread is
+// in a group that will be killed: its goroutine must end without unlocking it, which ends the
+// thread.
 func (g *Group) Leave() error {
 	var failed error
 	for _, fd := range g.tree.home {
@@ -149,8 +146,7 @@ func (g *Group) Leave() error {
 	return failed
 }
 
-// Holds reports whether a process is in every group of the run; false when the
-// run has no group.
+// Holds reports whether a process is in every group of the run; false if the run has no group.
 func (g *Group) Holds(pid int) bool {
 	for controller := range g.dirs {
 		if !slices.Contains(pids(g.read(controller, "cgroup.procs")), pid) {
@@ -160,7 +156,7 @@ func (g *Group) Holds(pid int) bool {
 	return len(g.dirs) > 0
 }
 
-// CPU is the processor time of the whole run, 0 when no group counts it.
+// CPU returns the processor time of the whole run, 0 if no group counts it.
 func (g *Group) CPU() time.Duration {
 	if g.dirs["cpuacct"] != "" {
 		return time.Duration(number(g.read("cpuacct", "cpuacct.usage")))
@@ -168,7 +164,7 @@ func (g *Group) CPU() time.Duration {
 	return time.Duration(keyed(g.read("", "cpu.stat"), "usage_usec")) * time.Microsecond
 }
 
-// PeakMemory is in bytes, 0 when no group counts it.
+// PeakMemory is in bytes, 0 if no group counts it.
 func (g *Group) PeakMemory() int64 {
 	if g.tree.level == V2 {
 		return number(g.read("", "memory.peak"))
@@ -176,7 +172,7 @@ func (g *Group) PeakMemory() int64 {
 	return number(g.read("memory", "memory.max_usage_in_bytes"))
 }
 
-// PeakProcesses counts threads, too. It is 0 on kernels that do not keep it.
+// PeakProcesses includes threads. It is 0 on kernels that do not record it.
 func (g *Group) PeakProcesses() int {
 	return int(number(g.read(g.limiting("pids"), "pids.peak")))
 }

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-func TestBornInTheGroups(t *testing.T) {
+func TestProcessStartsInTheGroups(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{})
 	p := mustLaunch(t, g, "exec sleep 3600")
@@ -30,7 +30,7 @@ func TestBornInTheGroups(t *testing.T) {
 	if !slices.Equal(g.members(), []int{p.Pid}) {
 		t.Errorf("members are %v, the program is %d", g.members(), p.Pid)
 	}
-	// What it starts is born there, too.
+	// Its children start there as well.
 	if text := readFile("/proc/" + some([]int{p.Pid}) + "/cgroup"); !inGroup(text, g.Name()) {
 		t.Errorf("the program is in %s", text)
 	}
@@ -50,7 +50,7 @@ func TestEnterAndLeave(t *testing.T) {
 	if !inside(g.Name()) {
 		t.Error("the thread did not enter")
 	}
-	// Threads that the runtime starts meanwhile must not be born there.
+	// Threads that the runtime starts meanwhile must not start there.
 	for range 8 {
 		done := make(chan bool)
 		go func() {
@@ -112,10 +112,10 @@ func TestStartFails(t *testing.T) {
 	if _, err := broken.Start(sandbox.Limits{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a place for memory: %v", err)
 	}
-	// TestMain finds what the two have left behind.
+	// TestMain finds the remains of both.
 }
 
-// Two trees of one process count on their own.
+// Two trees of one process count separately.
 func TestNamesAreFree(t *testing.T) {
 	t.Parallel()
 	a := newGroup(t, newTree(t), sandbox.Limits{})
@@ -125,7 +125,7 @@ func TestNamesAreFree(t *testing.T) {
 	}
 }
 
-// TestFindAtOnce has several Trees of one process try the same groups at the same time.
+// TestFindAtOnce: several Trees of one process try the same groups at the same time.
 func TestFindAtOnce(t *testing.T) {
 	t.Parallel()
 	want := newTree(t).Level()
@@ -145,10 +145,10 @@ func TestFindAtOnce(t *testing.T) {
 	}
 }
 
-// firstMark makes this binary look for its groups while its first thread is in a run.
+// firstMark makes this binary determine its groups while its first thread is in a run.
 const firstMark = "TEST_PALYRA_FIRST"
 
-// onFirstThread calls fn on the first thread of the process and returns what it returns.
+// onFirstThread calls fn on the first thread of the process and returns its result.
 func onFirstThread(fn func() int) int {
 	result := make(chan int)
 	for {
@@ -166,8 +166,8 @@ func onFirstThread(fn func() int) int {
 	}
 }
 
-// firstMain prints what Find found before, in and after the run, and whether Bounds was
-// the same.
+// firstMain prints the results of Find before, in and after the run, and whether Bounds was the
+// same.
 func firstMain() int {
 	tree, bounds := Find(), Bounds()
 	places := func(t *Tree) string { return fmt.Sprint(t.level, t.v1, t.v2) }
@@ -188,8 +188,8 @@ func firstMain() int {
 	return 0
 }
 
-// TestFindWithinARun: a daemon whose first thread is just in the group of a run finds its
-// own groups and bounds.
+// TestFindWithinARun: a daemon whose first thread is in the group of a run finds its own groups
+// and bounds.
 func TestFindWithinARun(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
@@ -201,7 +201,7 @@ func TestFindWithinARun(t *testing.T) {
 	}
 }
 
-func TestFindGoesByTrying(t *testing.T) {
+func TestFindProbesTheGroups(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
@@ -209,7 +209,7 @@ func TestFindGoesByTrying(t *testing.T) {
 	if tree := find(own); tree.Level() != Rlimit || len(tree.v1) > 0 || tree.v2 != "" {
 		t.Errorf("where nothing can be made: %s, %v, %q", tree.Level(), tree.v1, tree.v2)
 	}
-	// A group that is not the daemon's own: no thread could go back there.
+	// A group that does not belong to the daemon: no thread could return there.
 	other := t.TempDir()
 	for _, file := range []string{"tasks", "cgroup.procs"} {
 		must.Do(t, os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600))
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A program that is refused a fork goes on: only a bomb is stopped.
+// A program that is refused a fork continues: only a bomb is stopped.
 func TestRefusedFork(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{Processes: 4})
@@ -286,7 +286,7 @@ func TestRefusedFork(t *testing.T) {
 	if quota := <-stopped; quota != "" {
 		t.Errorf("the run was stopped for %q", quota)
 	}
-	// The shell itself ends when it cannot fork (2), or goes on (7).
+	// The shell itself ends if it cannot fork (2), or continues (7).
 	if err != nil || state.ExitCode() != 7 && state.ExitCode() != 2 {
 		t.Errorf("the program ended with %v, %v", state, err)
 	}
@@ -295,8 +295,8 @@ func TestRefusedFork(t *testing.T) {
 	}
 }
 
-// With processor time to spare, the kernel's word ends the wait.
-func TestBellRings(t *testing.T) {
+// With remaining processor time, the kernel's notification ends the wait.
+func TestNotificationEndsTheWait(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
 	g := newGroup(t, tree, sandbox.Limits{Memory: 16 << 20, Processes: 16})
@@ -312,7 +312,7 @@ func TestBellRings(t *testing.T) {
 		}
 		must.Do(t, g.End())
 	}
-	for notices.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
+	for notices.wait(t.Context(), 20*time.Millisecond) { // notifications that the kernel delayed
 	}
 	mustLaunch(t, g, "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600")
 	if !notices.wait(t.Context(), must.Patience) {
@@ -341,7 +341,7 @@ func TestSweep(t *testing.T) {
 	must.Do(t, dead.Process.Kill())
 	_ = dead.Wait()
 	if unix.Kill(deadRun, 0) != nil {
-		// Every daemon that starts on this machine sweeps, too.
+		// Every daemon that starts on this machine sweeps as well.
 		t.Log("its run ended with the daemon, or somebody else was faster")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -359,7 +359,7 @@ func TestSweep(t *testing.T) {
 	if !slices.Equal(remains(tree, livingGroup), living) || !running(livingRun) || len(remains(tree, mine.Name())) == 0 {
 		t.Error("the sweep took what belongs to a living daemon")
 	}
-	// The neighbour ends by itself; its groups are clutter of this test only.
+	// The neighbour ends by itself; its groups belong to this test only.
 	must.Check(t, unix.Kill(livingRun, unix.SIGKILL))
 	t.Cleanup(func() { clearTestGroup(t, tree, livingGroup) })
 }
@@ -384,8 +384,7 @@ func running(pid int) bool {
 	return text != "" && !strings.Contains(text, ") Z ")
 }
 
-// Processes that cannot be seen from here may have a daemon that cannot be
-// seen either.
+// Invisible processes may have an invisible daemon.
 func TestSweepSparesForeign(t *testing.T) {
 	t.Parallel()
 	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}

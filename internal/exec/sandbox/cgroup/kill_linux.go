@@ -12,23 +12,20 @@ import (
 )
 
 const (
-	// endWait is how long the kernel gets to end the processes, and then to
-	// release their groups. Each takes a few milliseconds, more only on a machine
-	// that is badly overloaded.
+	// endWait is the timeout for the kernel to end the processes, and then to release their
+	// groups. Each takes a few milliseconds, longer only on a badly overloaded machine.
 	endWait = 20 * time.Second
-	// firstWait and longestWait bound the time until End looks again by itself.
-	// It cannot rely on notifications of cgroup.events, since the kernel sends at
-	// most one in 10 ms. Once the wait is longestWait, End kills again by every
-	// means.
+	// firstWait and longestWait limit the polling interval of End. It cannot rely on
+	// notifications of cgroup.events, because the kernel sends at most one in 10 ms. From
+	// longestWait on, End kills again by all means.
 	firstWait, longestWait = 50 * time.Microsecond, 5 * time.Millisecond
 )
 
-// Kill ends every process of the groups; End makes sure of it.
+// Kill ends every process of the groups; End waits for that.
 func (g *Group) Kill() { g.kill() }
 
-// kill reports whether it took one atomic step, cgroup.kill. Where there is
-// none, freezing first keeps a fork from outrunning the signals; without that
-// it takes several rounds.
+// kill reports whether it used the atomic cgroup.kill. Otherwise freezing first prevents forks
+// from outrunning the signals; without the freezer several rounds are needed.
 func (g *Group) kill() (atomic bool) {
 	if g.dirs[""] != "" && writeFile(g.path("", "cgroup.kill"), "1") == nil {
 		return true
@@ -47,12 +44,12 @@ func (g *Group) killEach() {
 	}
 }
 
-// signal kills a process that is still in the group when there is a hold on
-// it: its number may be another's by now.
+// signal opens a pidfd and kills a process if it is still in the group, because its number may
+// have been reused.
 func (g *Group) signal(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return // it is gone
+		return // the process has exited
 	}
 	defer unix.Close(fd)
 	if inGroup(readFile(fmt.Sprintf("/proc/%d/cgroup", pid)), g.name) {
@@ -60,8 +57,8 @@ func (g *Group) signal(pid int) {
 	}
 }
 
-// inGroup reports whether a process with this /proc/pid/cgroup is in a group
-// of that name, or below one.
+// inGroup reports whether a process with this /proc/pid/cgroup is in a group of that name, or
+// below one.
 func inGroup(text, name string) bool {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -72,9 +69,8 @@ func inGroup(text, name string) bool {
 	return false
 }
 
-// End kills until no process is left. It waits in ppoll(2) and not on Go's
-// timers, which are too coarse for waits of a fraction of a millisecond; the
-// calling thread is blocked meanwhile.
+// End kills until no process is left. It waits in ppoll(2), because Go's timers are too coarse
+// for waits of a fraction of a millisecond; the calling thread is blocked meanwhile.
 func (g *Group) End() error {
 	left := g.members()
 	if len(left) == 0 {
@@ -85,12 +81,12 @@ func (g *Group) End() error {
 	defer unix.Close(events)
 	atomic := g.kill()
 	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {
-		readAll(events) // what has been read is not told again
+		readAll(events) // reading clears the pending notification
 		if left = g.members(); len(left) == 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes of the run %s are still there: %s", g.name, some(left))
+			return fmt.Errorf("processes of the run %s still exist: %s", g.name, some(left))
 		}
 		if !atomic || wait == longestWait {
 			g.kill()
@@ -101,8 +97,7 @@ func (g *Group) End() error {
 	}
 }
 
-// openEvents returns a descriptor by which the kernel tells that a group is
-// empty, -1 where there is none.
+// openEvents returns a descriptor for notifications about an empty group, -1 if that is not supported.
 func (g *Group) openEvents() int {
 	if g.dirs[""] == "" {
 		return -1
@@ -114,7 +109,7 @@ func (g *Group) openEvents() int {
 	return fd
 }
 
-// some names a few processes for a message.
+// some formats the first few processes for a message.
 func some(list []int) string {
 	var b strings.Builder
 	for i, pid := range list {
@@ -127,7 +122,7 @@ func some(list []int) string {
 	return b.String()[1:]
 }
 
-// members are the processes in any of the groups, each once.
+// members returns the processes in any of the groups, each once.
 func (g *Group) members() []int {
 	var list []int
 	for _, dir := range slices.Concat(g.below, g.distinct()) {

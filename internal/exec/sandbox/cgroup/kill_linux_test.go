@@ -14,21 +14,21 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// escapes are trees of processes that try to outlive their end.
+// escapes are process trees that try to outlive their end.
 var escapes = []struct {
 	name, script string
-	least        int // how many processes are waited for before the kill
+	least        int // the number of processes to wait for before the kill
 }{
 	{"setsid", "setsid sleep 3600 & setsid sleep 3600 & wait", 3},
 	{"double fork", `(sleep 3600 & setsid sh -c "sleep 3600 & exec sleep 3600" &) ; exec sleep 3600`, 4},
 	{"stopped", "sleep 3600 & kill -STOP $!; (kill -STOP $$)& exec sleep 3600", 2},
 	{"deaf", `trap "" TERM HUP INT QUIT; sh -c "sleep 3600; sleep 3600" & while :; do sleep 3600; done`, 3},
-	{"fork bomb", `exec bash -c 'b() { while :; do b & done; }; b' 2>/dev/null`, 200}, // bash tries again and again
+	{"fork bomb", `exec bash -c 'b() { while :; do b & done; }; b' 2>/dev/null`, 200}, // bash retries
 	{"vfork storm", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait", 5},
 }
 
-// bomb is refused more forks than it may have processes in no time: unlike a
-// shell, which ends when it is refused one, each of its processes tries again.
+// bomb is quickly refused more forks than its limit of processes. Unlike a shell, which ends
+// after a refusal, each of its processes retries.
 const bomb = `exec python3 -c 'import os
 while True:
     try:
@@ -36,7 +36,7 @@ while True:
     except OSError:
         pass'`
 
-// waitFor waits until a tree is as large as it gets.
+// waitFor waits until a tree has its full size.
 func waitFor(t testing.TB, g *Group, least int) {
 	t.Helper()
 	must.Eventually(t, fmt.Sprintf("%d processes", least), func() (bool, string) {
@@ -64,14 +64,14 @@ func TestEnd(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("gone after %s at best, %s in the middle, %s at worst", took[0], took[len(took)/2], took[len(took)-1])
-			if took[len(took)/2] > tree.endWait/2 { // the shells would go on for an hour
+			if took[len(took)/2] > tree.endWait/2 { // the shells would run for an hour
 				t.Errorf("the tree was gone after %v", took)
 			}
 		})
 	}
 }
 
-// One Kill is enough: a deadline must not depend on somebody who tries again.
+// One Kill is sufficient: a deadline must not depend on a retry.
 func TestKillOnce(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -87,8 +87,7 @@ func TestKillOnce(t *testing.T) {
 	}
 }
 
-// The kernel may take its time to let go of a process that has ended, as of one
-// that ends late.
+// The kernel may release an ended process late, which looks like one that ends late.
 func TestGroupIsRemovedLate(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{})
@@ -125,7 +124,7 @@ func TestEndWithoutCgroupKill(t *testing.T) {
 	}
 }
 
-// A number in a list of members may be another's by the time of the kill.
+// A number in a list of members may be reused at the time of the kill.
 func TestSignalSparesOthers(t *testing.T) {
 	t.Parallel()
 	p := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{}))(t)
@@ -144,7 +143,7 @@ func TestSignalSparesOthers(t *testing.T) {
 	}
 }
 
-func TestSome(t *testing.T) {
+func TestShortList(t *testing.T) {
 	t.Parallel()
 	if got := some([]int{1, 2, 3, 4, 5, 6, 7}); got != "1 2 3 4 5 ..." {
 		t.Errorf("%q", got)

@@ -11,22 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leafName is the group that the daemon moves into, beside those of its runs.
+// leafName is the group that the daemon moves into, next to the groups of its runs.
 const leafName = "palyrad"
 
-// Why the daemon cannot move into a leaf.
+// The reasons why the daemon cannot move into a leaf.
 var (
 	errShared   = errors.New("other processes are in palyrad's control group")
 	errForeign  = errors.New("palyrad's systemd unit is not delegated to it (Delegate=yes)")
-	errNoGroups = errors.New("palyrad cannot make control groups")
-	errLimited  = errors.New("palyrad's control group has a limit of memory, which would not hold elsewhere")
+	errNoGroups = errors.New("palyrad cannot create control groups")
+	errLimited  = errors.New("palyrad's control group has a memory limit, which would not apply in another group")
 )
 
-// Settle makes room for runs on the unified hierarchy, where a group with processes
-// hands down no controllers: the calling process moves into a leaf of its own
-// group, when it is alone there. Where it is not, ask may move it into another
-// group, such as a scope of systemd's, and it is tried there. It does nothing where
-// runs have what they need, or where the unified hierarchy has no controllers.
+// Settle makes the unified hierarchy usable for runs. A group with processes cannot pass on
+// controllers, so the calling process moves into a leaf of its own group if it is alone there.
+// Otherwise ask may move it into another group, such as a systemd scope, and Settle tries again
+// there. It does nothing if runs already have controllers, or if the unified hierarchy has none.
 func Settle(ask func(slice string) error) error {
 	own := ownGroups()[""]
 	if !lacking(own) {
@@ -48,10 +47,10 @@ func Settle(ask func(slice string) error) error {
 	return moveToLeaf(ownGroups()[""], limiters...)
 }
 
-// mayLeave says why the daemon stays below a group, nil when it may move into a scope
-// beside it: systemd takes a service for ended when its process is elsewhere, and
-// what somebody allowed a group is for all that is started in it. The limits of a
-// user, and for root those of the slice, hold in the scope, too.
+// mayLeave returns the reason why the daemon stays below a group, nil if it may move into a scope
+// next to it. systemd considers a service ended when its process is elsewhere, and limits of the
+// group apply to everything that is started in it. The limits of a user, and for root the limits of
+// the slice, apply in the scope as well.
 func mayLeave(own string) error {
 	for dir := own; isGroup(dir); dir = filepath.Dir(dir) {
 		name := filepath.Base(dir)
@@ -67,15 +66,14 @@ func mayLeave(own string) error {
 	return nil
 }
 
-// lacking reports whether a group has controllers for runs, and none to hand down
-// yet.
+// lacking reports whether a group has controllers for runs but does not pass them on yet.
 func lacking(own string) bool {
 	return own != "" && offers(own, limiters...) &&
 		!slices.ContainsFunc(unifiedCandidates(own), func(dir string) bool { return handsDown(dir, limiters...) })
 }
 
-// moveToLeaf moves the calling process into a group below its own and has its own
-// hand down the controllers. After an error it is where it was.
+// moveToLeaf moves the calling process into a group below its own and makes its own group pass on
+// the controllers. After an error the process is in its original group.
 func moveToLeaf(own string, controllers ...string) error {
 	if err := mayDivide(own); err != nil {
 		return err
@@ -95,7 +93,7 @@ func moveToLeaf(own string, controllers ...string) error {
 	return errors.Join(errNoGroups, err, writeFile(filepath.Join(own, "cgroup.procs"), self), removeDir(leaf))
 }
 
-// mayDivide says why the daemon does not move into a leaf of its group, nil when it
+// mayDivide returns the reason why the daemon does not move into a leaf of its group, nil if it
 // may.
 func mayDivide(own string) error {
 	if !delegated(own) {
@@ -110,7 +108,7 @@ func mayDivide(own string) error {
 // limiters are the controllers that runs need on the unified hierarchy.
 var limiters = []string{"memory", "pids"}
 
-// handsDown reports whether groups below a group get the controllers.
+// handsDown reports whether a group passes on the controllers to its subgroups.
 func handsDown(dir string, controllers ...string) bool {
 	return lists(filepath.Join(dir, "cgroup.subtree_control"), controllers)
 }
@@ -125,9 +123,8 @@ func lists(file string, controllers []string) bool {
 	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(words, c) })
 }
 
-// delegated reports whether a group is the daemon's to divide. A systemd unit is
-// when systemd says so by an attribute; root could write everywhere, and systemd
-// would take it back.
+// delegated reports whether the daemon may divide a group. systemd marks delegated units by an
+// attribute; root could write everywhere, but systemd would undo it.
 func delegated(dir string) bool {
 	switch filepath.Ext(dir) {
 	case ".service", ".scope":
@@ -146,7 +143,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// sliceOf is the systemd slice that a group lies in, "" for none.
+// sliceOf returns the systemd slice that contains a group, "" for none.
 func sliceOf(dir string) string {
 	for ; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
 		if filepath.Ext(dir) == ".slice" {

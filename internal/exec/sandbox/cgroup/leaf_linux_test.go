@@ -14,9 +14,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// leafMark makes this binary move into a leaf of its group, which hands down the
-// controller that the variable names; it says what came of it, and lives until
-// its input ends.
+// leafMark makes this binary move into a leaf of its group, which passes on the controller that
+// the variable names; it prints the result, and lives until its input ends.
 const leafMark = "TEST_PALYRA_LEAF"
 
 func leafMain(controller string) int {
@@ -34,8 +33,7 @@ func leafMain(controller string) int {
 	return 0
 }
 
-// unified is a fresh group of the unified hierarchy to which a controller is
-// handed down.
+// unified is a new group of the unified hierarchy with a controller.
 func unified(t *testing.T, name string) (dir, controller string) {
 	t.Helper()
 	top := ownGroups()[""]
@@ -79,8 +77,8 @@ func leafCommand(controller string) *exec.Cmd {
 	return cmd
 }
 
-// A group with processes hands down no controllers. The daemon makes way for its
-// runs by moving into a leaf of its own group.
+// A group with processes cannot pass on controllers. The daemon makes room for its runs by moving
+// into a leaf of its own group.
 //
 // Not parallel: it changes what the own group hands down.
 func TestMoveToLeaf(t *testing.T) {
@@ -107,10 +105,10 @@ func TestMoveToLeaf(t *testing.T) {
 	}
 }
 
-// Where others are in the daemon's group it stays, and nothing is left of the try.
+// With other processes in its group the daemon stays, and the attempt leaves nothing behind.
 //
 // Not parallel: it changes what the own group hands down.
-func TestStaysWithOthers(t *testing.T) {
+func TestSharedGroupIsKept(t *testing.T) {
 	dir, controller := unified(t, "palyra-test-shared")
 	other := exec.Command("sh", "-c", "echo up; read x")
 	bornIn(t, dir, other)
@@ -123,8 +121,7 @@ func TestStaysWithOthers(t *testing.T) {
 	}
 }
 
-// Root could write to a unit that systemd has not handed over, and leaves it
-// alone.
+// Root could write to a unit that systemd has not delegated, but must not.
 //
 // Not parallel: it changes what the own group hands down.
 func TestForeignUnit(t *testing.T) {
@@ -137,8 +134,8 @@ func TestForeignUnit(t *testing.T) {
 	}
 }
 
-// A group that systemd did not hand over is one to leave when it is that of a login,
-// and not when it is a service, or has a limit that would not hold elsewhere.
+// The daemon may leave a group that systemd did not delegate if it belongs to a login session,
+// but not if it is a service or has a limit that would not apply elsewhere.
 func TestMayLeave(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -158,7 +155,7 @@ func TestMayLeave(t *testing.T) {
 	}{
 		{"user.slice/user-0.slice/session-3.scope", "", nil},
 		{"user.slice/user-1.slice/user@1.service/app.slice/term.scope", "", nil},
-		{"user.slice/user-2.slice/session-4.scope", "user.slice/user-2.slice/memory.max=1000", nil}, // holds in the scope, too
+		{"user.slice/user-2.slice/session-4.scope", "user.slice/user-2.slice/memory.max=1000", nil}, // applies in the scope as well
 		{"user.slice/user-3.slice/session-5.scope", "user.slice/user-3.slice/session-5.scope/memory.max=max", nil},
 		{"user.slice/user-4.slice/session-6.scope", "user.slice/user-4.slice/session-6.scope/memory.max=1000", errLimited},
 		{"user.slice/user-5.slice/session-7.scope", "user.slice/user-5.slice/session-7.scope/memory.high=1000", errLimited},

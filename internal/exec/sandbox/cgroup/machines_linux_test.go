@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// viewMark makes this binary look at the control groups in a mount namespace of
-// its own, in which they are as the variable says.
+// viewMark makes this binary inspect the control groups in a separate mount namespace, in the
+// state that the variable names.
 const viewMark = "TEST_PALYRA_GROUPS"
 
 const (
@@ -21,7 +21,7 @@ const (
 	viewNone     = "none"
 )
 
-// viewMain prints the level that is found.
+// viewMain prints the level that it finds.
 func viewMain(view string) int {
 	const top = "/sys/fs/cgroup"
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -43,9 +43,8 @@ func viewMain(view string) int {
 	return 0
 }
 
-// Where the control groups cannot be written, or are not there, limits hold per
-// process. Control: in the same namespaces, with the groups as they are, the level
-// is what this machine has.
+// If the control groups are not writable or do not exist, limits apply per process. Control: in
+// the same namespaces, with unchanged groups, the level is this machine's.
 func TestMachinesWithoutGroups(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// daemonMark makes this binary act as a daemon that has a run in progress.
+// daemonMark makes this binary act as a daemon with a run in progress.
 const daemonMark = "TEST_PALYRA_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// daemonMain starts a run, with a group below its own, says its name and
-// lives until its input ends.
+// daemonMain starts a run, with a group below its own, prints its name and lives until its input
+// ends.
 func daemonMain() int {
 	t := Find()
 	g, err := t.Start(sandbox.Limits{})
@@ -87,20 +87,19 @@ func aDaemon(t *testing.T) (cmd *exec.Cmd, group string, pid int) {
 	return cmd, group, pid
 }
 
-// newTree skips where no group can be made: what is tested then is the level
-// Rlimit, by TestRlimit.
+// newTree skips the test if no group can be created: TestRlimit tests the level Rlimit then.
 func newTree(t testing.TB) *Tree {
 	t.Helper()
 	tree := Find()
 	if tree.Level() == Rlimit {
 		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
 	}
-	tree.endWait = 2 * must.Patience // a busy machine ends nothing late for good
+	tree.endWait = 2 * must.Patience // a busy machine may be slow, but not forever
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	return tree
 }
 
-// remains are directories whose name begins so, in every hierarchy.
+// remains returns the directories with this name prefix, in every hierarchy.
 func remains(tree *Tree, name string) []string {
 	var list []string
 	for _, p := range tree.sweepDirs {
@@ -111,7 +110,7 @@ func remains(tree *Tree, name string) []string {
 	return slices.Compact(list)
 }
 
-// newGroup is a group of which nothing is left after the test.
+// newGroup returns a group and checks that the test leaves nothing of it behind.
 func newGroup(t testing.TB, tree *Tree, limits sandbox.Limits) *Group {
 	t.Helper()
 	g := must.Get(tree.Start(limits))(t)
@@ -122,7 +121,7 @@ func newGroup(t testing.TB, tree *Tree, limits sandbox.Limits) *Group {
 	return g
 }
 
-// launch starts a shell that is born in the groups.
+// launch starts a shell in the groups.
 func launch(g *Group, script string) (*os.Process, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -151,7 +150,7 @@ func mustLaunch(t testing.TB, g *Group, script string) *os.Process {
 	return p
 }
 
-// threadGroups is where the calling thread is, as the kernel says it.
+// threadGroups returns the groups of the calling thread, as the kernel reports them.
 func threadGroups() string { return readFile("/proc/thread-self/cgroup") }
 
 func inside(name string) bool { return strings.Contains(threadGroups(), name) }

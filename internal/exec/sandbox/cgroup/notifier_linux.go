@@ -10,36 +10,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier waits for the kernel's notifications about a group's memory and
-// processes. Its epoll descriptor is in the Go runtime's poller, so that the wait
-// blocks no thread.
+// notifier waits for the kernel's notifications about a group's memory and processes. Its epoll
+// descriptor is in the Go runtime's poller, so that the wait blocks no thread.
 type notifier struct {
-	// complete is false when the kernel tells only a part: one has to look.
+	// complete is false if the kernel notifies only about some counters, so that polling is
+	// needed as well.
 	complete bool
 	epoll    int
 	file     *os.File // owns epoll
 	fds      []int
 }
 
-// newNotifier never fails: what cannot be listened to is looked at.
+// newNotifier never fails: counters without notifications are polled.
 func newNotifier() *notifier {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return &notifier{}
 	}
-	_ = unix.SetNonblock(fd, true) // this is how NewFile knows that it can wait
+	_ = unix.SetNonblock(fd, true) // NewFile uses the poller only for nonblocking descriptors
 	return &notifier{epoll: fd, file: os.NewFile(uintptr(fd), "epoll")}
 }
 
-// listen is for limits that were hit.
+// listen returns a notifier for exceeded limits.
 func (g *Group) listen() *notifier {
 	b := newNotifier()
 	b.complete = b.file != nil && (g.tree.level == Rlimit || b.addLimits(g) == nil)
 	return b
 }
 
-// addLimits fails for version 1 in any case: it tells of memory and not of
-// refused forks.
+// addLimits always fails for version 1, which notifies about memory but not about refused forks.
 func (b *notifier) addLimits(g *Group) error {
 	if g.tree.level == V2 {
 		failed := errors.Join(b.addFile(g.path("", "memory.events")), b.addFile(g.path("", "pids.events")))
@@ -51,22 +50,21 @@ func (b *notifier) addLimits(g *Group) error {
 	return errors.Join(b.addMemory(g), errNotTold)
 }
 
-var errNotTold = errors.New("version 1 does not tell of refused forks")
+var errNotTold = errors.New("version 1 does not notify about refused forks")
 
-// addFile waits for a change of a file of the kernel: POLLPRI, as sysfs has
-// it.
+// addFile waits for a change of a kernel file: POLLPRI, as in sysfs.
 func (b *notifier) addFile(name string) error {
 	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return err
 	}
 	b.fds = append(b.fds, fd)
-	readAll(fd) // what has been read is not told again
+	readAll(fd) // reading clears the pending notification
 	return b.add(fd, unix.EPOLLPRI)
 }
 
-// addMemory asks version 1 for a word when memory has run out: an eventfd is
-// given to cgroup.event_control together with the file it is about.
+// addMemory registers an out-of-memory notification of version 1: an eventfd is written to
+// cgroup.event_control together with the file.
 func (b *notifier) addMemory(g *Group) error {
 	about, err := retry(func() (int, error) {
 		return unix.Open(g.path("memory", "memory.oom_control"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -90,8 +88,8 @@ func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true when the kernel has notified, and false when ctx is done or
-// after most; 0 waits without a limit.
+// wait returns true after a notification, and false if ctx ends or after most; 0 waits without a
+// limit.
 func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
 	if most > 0 {
@@ -118,7 +116,7 @@ func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	return rang
 }
 
-// pause waits where nothing can be listened to: when descriptors have run out.
+// pause waits without notifications, if the process has run out of descriptors.
 func pause(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(max(most, tick))
 	defer timer.Stop()

@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// startRoom is how many processes a run needs to start: when less of them is
-	// left, the run with the most is ended. It is at most a part of the share.
+	// startRoom is the number of processes that a starting run needs: if fewer are left, the run
+	// with the most processes is ended. It is limited to a part of the share.
 	startRoom, startPart = 64, 8
-	// roomWait is how long a run that starts waits for another one's end.
+	// roomWait is how long a starting run waits for the end of another one.
 	roomWait, roomPause = 5 * time.Second, 5 * time.Millisecond
 )
 
-// Bound puts every run that starts from now on below one group that has these
-// limits, so that all of them together leave the rest of what bounds the daemon to
-// the daemon. At level Rlimit it does nothing.
+// Bound puts every later run below one group with these limits, so that all runs together leave
+// enough resources to the daemon. At level Rlimit it does nothing.
 func (t *Tree) Bound(share sandbox.Share) error {
 	if t.level == Rlimit || t.parent != nil {
 		return nil
@@ -47,12 +46,12 @@ func (t *Tree) Bound(share sandbox.Share) error {
 func (g *Group) boundAll(share sandbox.Share) error {
 	var failed error
 	if g.tree.level == V2 && !delegates(g.dirs[""]) {
-		failed = errors.New("its controllers cannot be handed down")
+		failed = errors.New("its controllers cannot be passed on")
 	}
 	memory, swap := g.path(g.limiting("memory"), "memory.max"), ""
 	if g.tree.level == V1 {
 		memory, swap = g.path("memory", "memory.limit_in_bytes"), g.path("memory", "memory.memsw.limit_in_bytes")
-		// Linux before 5.11 does not count what is below unless it is told to.
+		// Linux before 5.11 counts subgroups only with this setting.
 		failed = writeIfThere(g.path("memory", "memory.use_hierarchy"), "1")
 	}
 	if share.Memory > 0 {
@@ -68,13 +67,13 @@ func (g *Group) boundAll(share sandbox.Share) error {
 	return failed
 }
 
-// processes are those of a group and of all below it, threads included.
+// processes returns the number of processes and threads in a group and its subgroups.
 func (g *Group) processes() int {
 	return int(number(g.read(g.limiting("pids"), "pids.current")))
 }
 
-// crowded reports whether all runs together have so many processes that another
-// could not start.
+// crowded reports whether all runs together have so many processes that another run could not
+// start.
 func (t *Tree) crowded() bool {
 	if t.parent == nil || t.share.Processes == 0 {
 		return false
@@ -82,25 +81,24 @@ func (t *Tree) crowded() bool {
 	return t.parent.processes() > t.full()
 }
 
-// full is how many processes all runs may have while another could still start.
+// full is the maximum number of processes of all runs at which another run can start.
 func (t *Tree) full() int { return t.share.Processes - min(startRoom, t.share.Processes/startPart) }
 
-// awaitRoom waits a while for the end of the run because of which there is no room.
+// awaitRoom waits for the end of the run that exhausts the processes, with a timeout.
 func (t *Tree) awaitRoom() {
 	for deadline := time.Now().Add(roomWait); t.crowded() && time.Now().Before(deadline); {
 		time.Sleep(roomPause)
 	}
 }
 
-// ends reports whether this is the run that has to end because all of them
-// together have too many processes.
+// ends reports whether this run must end because all runs together have too many processes.
 func (t *Tree) ends(g *Group) bool { return t.crowded() && t.crowd.ends(g, t.full()) }
 
-// crowd are the runs of a Tree.
+// crowd is the set of runs of a Tree.
 type crowd struct {
 	mu   sync.Mutex
 	runs []*Group
-	// ending is the one that has been told to end; no other is until it is gone.
+	// ending is the run that was selected to end; no other run is selected until it has ended.
 	ending *Group
 }
 
@@ -119,9 +117,10 @@ func (c *crowd) remove(g *Group) {
 	}
 }
 
-// ends reports whether a run is the one that ends: that with the most processes.
-// Those of runs that are gone, of which nobody has taken note yet (zombies), are
-// nobody's fault.
+// ends reports whether a run is selected to end: the run with the most processes. Processes that
+// have exited but were not reaped (zombies) count for no run. The run with the most processes ends,
+// because a refused fork would otherwise affect the call that starts: two runs within their limits
+// could exclude all others.
 func (c *crowd) ends(g *Group, full int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// sleepers is a script that has that many processes beside itself.
+// sleepers is a script with that many additional processes.
 func sleepers(n int) string {
 	return fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 3600 & i=$((i+1)); done; wait", n)
 }
 
-// Two runs that stay within their own limits have more processes together than
-// all runs may have: the larger one is ended, the other goes on. Control: without the group around them both go on.
+// Two runs within their own limits have more processes together than all runs may have: the
+// larger one is ended, the other continues. Control: without the group around them both continue.
 func TestRunsTogether(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -55,7 +55,7 @@ func TestRunsTogether(t *testing.T) {
 	}
 }
 
-// The kernel keeps all runs together below the limits, whatever each may have.
+// The kernel keeps all runs together below the limits, regardless of their own.
 func TestRunsTogetherAreRefused(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -69,7 +69,7 @@ func TestRunsTogetherAreRefused(t *testing.T) {
 	}
 }
 
-// A run is killed for memory that all runs together may not have, and says so.
+// A run is killed if all runs together exceed the memory, and reports that.
 func TestRunsTogetherRunOutOfMemory(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -81,7 +81,7 @@ func TestRunsTogetherRunOutOfMemory(t *testing.T) {
 	}
 }
 
-// What a daemon that died left is found below the group of its runs, too.
+// The remains of a dead daemon are found below the group of its runs as well.
 func TestBoundIsSwept(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -95,7 +95,7 @@ func TestBoundIsSwept(t *testing.T) {
 	}
 }
 
-// Where the limits cannot be set there is no such group, and nothing of it is left.
+// If the limits cannot be set, the group is removed again.
 func TestBoundFails(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -118,7 +118,7 @@ func TestBounds(t *testing.T) {
 	must.Do(t, os.MkdirAll(inner, 0o700))
 	for dir, limit := range map[string]string{inner: "max\n", filepath.Dir(inner): "1500\n", top: "20\n"} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(limit), 0o600))
-		if dir != top { // which is no group
+		if dir != top { // which is not a group
 			must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o600))
 		}
 	}

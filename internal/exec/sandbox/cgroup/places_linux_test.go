@@ -33,7 +33,7 @@ func TestOwnGroups(t *testing.T) {
 	const pure = "30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 	for path, want := range map[string]string{
 		"/box/run": "/sys/fs/cgroup/run",
-		// Outside the view of the mount.
+		// Outside of the mount's view.
 		"/../other": "/sys/fs/cgroup", "/boxes/run": "/sys/fs/cgroup", "/box/../other": "/sys/fs/cgroup",
 		"/box/a..b": "/sys/fs/cgroup/a..b",
 	} {
@@ -51,7 +51,7 @@ func TestAboveRuns(t *testing.T) {
 		"/c/own/palyra-12-34-5":                "/c/own",
 		"/c/own/palyra-12-34-5/x":              "/c/own",
 		"/c/own/palyra-12-34-5/palyra-12-34-6": "/c/own",
-		// Another daemon's run has this daemon in it.
+		// This daemon is in a run of another daemon.
 		"/c/own/palyra-12-35-5":          "/c/own/palyra-12-35-5",
 		"/c/palyra-1-2-3/palyra-12-34-5": "/c/palyra-1-2-3",
 	} {
@@ -76,7 +76,7 @@ func TestUnifiedCandidates(t *testing.T) {
 	}
 }
 
-// Whatever the kernel's files say, a group's directory is below a mount point.
+// For any content of the kernel's files, a group's directory is below a mount point.
 func FuzzOwnGroups(f *testing.F) {
 	f.Add(hybridMounts, hybridGroups)
 	f.Add("30 23 0:26 / /m rw - cgroup2 cgroup2 rw\n", "0::/a/../../b\n")

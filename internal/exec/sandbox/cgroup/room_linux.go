@@ -11,8 +11,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Bounds are what palyrad and its runs may use together: the least of what its
-// control groups, those above them, its user and the machine allow.
+// Bounds returns the resource limits of palyrad and its runs together: the minimum of the limits
+// of its control groups, their parents, its user and the machine.
 func Bounds() sandbox.Share {
 	b := machine()
 	own := ownGroups()
@@ -25,14 +25,14 @@ func Bounds() sandbox.Share {
 	return b
 }
 
-// machine is what the kernel and the user's own limit allow.
+// machine returns the limits of the kernel and of the user.
 func machine() sandbox.Share {
 	var b sandbox.Share
 	for _, file := range []string{"/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max"} {
 		b.Processes = least(b.Processes, int(number(readFile(file))))
 	}
 	var own unix.Rlimit
-	// A limit of a user does not hold for root.
+	// A limit of a user does not apply to root.
 	if unix.Geteuid() != 0 && unix.Getrlimit(unix.RLIMIT_NPROC, &own) == nil && own.Cur < math.MaxInt32 {
 		b.Processes = least(b.Processes, int(own.Cur))
 	}
@@ -45,7 +45,7 @@ func machine() sandbox.Share {
 	return b
 }
 
-// lowest is the least limit of a group and those above it, 0 for none.
+// lowest returns the lowest limit of a group and its parents, 0 for none.
 func lowest(dir, file string) int64 {
 	var limit int64
 	for ; dir != "" && isGroup(dir); dir = filepath.Dir(dir) {
@@ -54,7 +54,7 @@ func lowest(dir, file string) int64 {
 	return limit
 }
 
-// least is the smaller of two limits, of which 0 is none.
+// least returns the smaller of two limits; 0 is no limit.
 func least[N int | int64](a, b N) N {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -11,15 +11,14 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// deepest is how far below a run's group Sweep looks for others. The program
-// of a run cannot make any; something that it was given might.
+// deepest is the maximum depth of the search for groups below a run's group. The program of a run
+// cannot create groups, but a process that received access could.
 const deepest = 16
 
-// Sweep ends and removes what a daemon that died left behind: it kills what
-// still runs there, and removes the groups with all that are below them. It
-// leaves alone the groups of daemons that are alive, and those that hold
-// processes of a pid namespace that cannot be seen from here: whether their
-// daemon lives cannot be told.
+// Sweep ends and removes the remains of a dead daemon: it kills the remaining processes and
+// removes the groups with their subgroups. It keeps the groups of living daemons. It also keeps
+// groups with processes of an invisible pid namespace, because the state of their daemon is
+// unknown.
 func (t *Tree) Sweep(ctx context.Context) error {
 	var failed error
 	for _, g := range t.orphans() {
@@ -37,13 +36,13 @@ func (t *Tree) Sweep(ctx context.Context) error {
 	return failed
 }
 
-// orphans are the groups of dead daemons by name.
+// orphans returns the groups of dead daemons by name.
 func (t *Tree) orphans() map[string]*Group {
 	found := map[string]*Group{}
 	for _, p := range t.sweepDirs {
 		entries, err := os.ReadDir(p.dir)
 		if err != nil {
-			continue // it was there when the Tree was made; what is gone holds nothing
+			continue // a directory that existed at Find and was removed holds no groups
 		}
 		for _, entry := range entries {
 			name := entry.Name()
@@ -61,7 +60,7 @@ func (t *Tree) orphans() map[string]*Group {
 	return found
 }
 
-// foreign reports whether a process is in the group that has no number here.
+// foreign reports whether the group contains a process without a number in this namespace.
 func (g *Group) foreign() bool {
 	for _, dir := range slices.Concat(g.below, g.distinct()) {
 		if slices.Contains(strings.Fields(readFile(filepath.Join(dir, "cgroup.procs"))), "0") {
@@ -87,7 +86,7 @@ func below(dir string, depth int) []string {
 	return list
 }
 
-// orphaned reports whether a name is of a run whose daemon is gone.
+// orphaned reports whether a name belongs to a run whose daemon is dead.
 func orphaned(name string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	end := strings.LastIndexByte(rest, '-')

@@ -16,52 +16,52 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// prefix begins the name of every group; an origin.Mark and a number follow.
+// prefix is the name prefix of every group; an origin.Mark and a number follow.
 const prefix = "palyra-"
 
-// attempts is how many names are tried for a new group: another Tree of this
-// process may count, too.
+// attempts is the number of names tried for a new group, because another Tree of this process may
+// use the same names.
 const attempts = 10_000
 
-// v1Controllers are those in use; memory and pids make the level. The freezer
-// only serves to kill, where cgroup.kill is not to be had.
+// v1Controllers are the controllers in use; memory and pids determine the level. The freezer is
+// used only for killing without cgroup.kill.
 var v1Controllers = []string{"memory", "pids", "cpuacct", "freezer"}
 
-// Tree is where control groups can be made on this machine. It may be used by
-// several goroutines; one Tree serves a whole daemon.
+// Tree creates control groups on this machine. It is safe for concurrent use; one Tree serves a
+// whole daemon.
 type Tree struct {
 	level string
-	// v2 is where a group of the unified hierarchy can be made, "" for
-	// nowhere. At level V1 it only serves to kill.
+	// v2 is the parent directory for groups of the unified hierarchy, "" for none. At level V1 it
+	// is used only for killing.
 	v2 string
-	// v1 maps a controller to where a group of its hierarchy can be made.
+	// v1 maps a controller to the parent directory for groups of its hierarchy.
 	v1 map[string]string
-	// home are descriptors of the tasks files of the daemon's own v1 groups.
-	// They are open from the start, so that a thread can always go back.
+	// home are descriptors of the tasks files of the daemon's own v1 groups. They are opened at
+	// the start, so that a thread can always return.
 	home []int
-	// sweepDirs are where a daemon before may have made groups.
+	// sweepDirs are directories where an earlier daemon may have created groups.
 	sweepDirs []groupDir
 	mark      string
 	last      atomic.Uint64
-	// parent is the group of all runs together, nil before Bound.
+	// parent is the common group of all runs, nil before Bound.
 	parent *Group
 	share  sandbox.Share
 	crowd  crowd
-	// endWait is how long End waits for the processes, 0 for the constant.
+	// endWait is the timeout of End, 0 for the constant.
 	endWait time.Duration
 }
 
 // groupDir is a directory of a hierarchy, "" for the unified one.
 type groupDir struct{ controller, dir string }
 
-// Find finds out what this machine allows by making and removing groups; it does
-// not conclude from the user id. It is no error when there are no control groups:
-// Level then says Rlimit.
+// Find determines the capabilities of this machine by creating and removing groups; it does not
+// rely on the user id. A machine without control groups is not an error: Level then returns
+// Rlimit.
 func Find() *Tree {
 	return find(ownGroups())
 }
 
-// find is Find for a daemon whose own groups are at these paths.
+// find is Find for a daemon with its own groups at these paths.
 func find(own map[string]string) *Tree {
 	t := None()
 	kills := false
@@ -97,15 +97,14 @@ func find(own map[string]string) *Tree {
 	return t
 }
 
-// None is a Tree that makes no groups: its level is Rlimit.
+// None returns a Tree that creates no groups: its level is Rlimit.
 func None() *Tree {
 	return &Tree{level: Rlimit, v1: map[string]string{}, mark: origin.Mark()}
 }
 
-// addV1 takes a hierarchy into use when groups can be made there and a thread can
-// come back from them. Some containers do not show the daemon's own group: dir is
-// then another group, and a thread that entered a run's group and came "back" to
-// dir would not be where it was.
+// addV1 starts to use a hierarchy if groups can be created there and a thread can return from
+// them. Some containers do not show the daemon's own group: dir is then another group, and a
+// thread that "returns" to dir would not be in its original group.
 func (t *Tree) addV1(controller, dir string) {
 	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
 		return
@@ -123,7 +122,7 @@ func (t *Tree) addV1(controller, dir string) {
 	t.home = append(t.home, home)
 }
 
-// try makes a group and removes it again, and tells whether it had a file.
+// try creates and removes a group, and reports whether it had a file.
 func (t *Tree) try(dir, file string) (made, has bool) {
 	for n := range uint64(attempts) {
 		probe := filepath.Join(dir, t.name(n))
@@ -139,10 +138,10 @@ func (t *Tree) try(dir, file string) (made, has bool) {
 	return false, false
 }
 
-// Level is the rung of the ladder: V2, V1 or Rlimit.
+// Level returns the level: V2, V1 or Rlimit.
 func (t *Tree) Level() string { return t.level }
 
-// Close lets go of the daemon's own groups. No run may be in progress.
+// Close releases the daemon's own groups. No run may be in progress.
 func (t *Tree) Close() error {
 	var failed error
 	if t.parent != nil {
@@ -156,12 +155,11 @@ func (t *Tree) Close() error {
 	return failed
 }
 
-// Start returns the groups of one run with its limits set. They are complete
-// or it fails; at level Rlimit there may be none.
+// Start returns the groups of one run with its limits set. They are complete or it fails; at
+// level Rlimit there may be none.
 //
-// Groups are made for each run and removed after it. That takes 0.1 ms, and
-// what a used group still counts (pids.peak, the page cache of the run before)
-// cannot be set to zero.
+// Groups are created for each run and removed after it. That takes 0.1 ms, and the counters of a
+// used group (pids.peak, the page cache of an earlier run) cannot be reset.
 func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
 	t.awaitRoom()
 	g, err := t.make()
@@ -192,9 +190,9 @@ func (t *Tree) make() (*Group, error) {
 
 func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
 
-// removeDir removes a group, and tries again while it is busy: a dead process
-// leaves its group some time after its parent has reaped it, when the kernel has
-// scheduled it one last time. On a busy machine that takes a while.
+// removeDir removes a group and retries while it is busy: a dead process leaves its group some
+// time after its parent has reaped it, when the kernel has scheduled it one last time. On a busy
+// machine that takes a while.
 func removeDir(dir string) error {
 	deadline := time.Now().Add(endWait)
 	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// fakeGroup is a group of the unified hierarchy whose files are ordinary ones:
-// this machine's kernel may have another level.
+// fakeGroup is a group of the unified hierarchy with ordinary files, because this machine's
+// kernel may have another level.
 func fakeGroup(t *testing.T, limits sandbox.Limits) *Group {
 	t.Helper()
 	tree := &Tree{level: V2, v2: t.TempDir(), mark: origin.Mark()}
@@ -43,7 +43,7 @@ func TestUnifiedLimits(t *testing.T) {
 			t.Errorf("%s = %q, want %q", file, got, want)
 		}
 	}
-	// A file that every kernel has must not be missing.
+	// A file that every kernel has must exist.
 	for _, file := range []string{"memory.max", "pids.max"} {
 		must.Do(t, os.Remove(g.path("", file)))
 		if g.bound(sandbox.Limits{}.OrDefault()) == nil {
@@ -86,8 +86,8 @@ func TestUnifiedCounters(t *testing.T) {
 	}
 }
 
-// When the kernel does not ring, Watch looks.
-func TestWatchLooks(t *testing.T) {
+// Without notifications, Watch polls.
+func TestWatchPolls(t *testing.T) {
 	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{})
 	time.AfterFunc(20*time.Millisecond, func() { put(t, g, "memory.events", "oom_kill 1\n") })
@@ -99,7 +99,7 @@ func TestWatchLooks(t *testing.T) {
 func TestUntilCPU(t *testing.T) {
 	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{CPU: time.Hour})
-	if got := g.untilCPU(); got != lookAnyway {
+	if got := g.untilCPU(); got != maxCPUInterval {
 		t.Errorf("far from the limit: %s", got)
 	}
 	put(t, g, "cpu.stat", "usage_usec 3599999999\n")
@@ -111,7 +111,7 @@ func TestUntilCPU(t *testing.T) {
 	}
 }
 
-// Where descriptors have run out, waiting goes on by the clock.
+// Without free descriptors, the wait uses timers.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestDelegates(t *testing.T) {
 		dir := t.TempDir()
 		control := filepath.Join(dir, "cgroup.subtree_control")
 		must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(c.available), 0o600))
-		if c.readOnly { // a directory cannot be written, not even by root
+		if c.readOnly { // a directory is not writable as a file, even for root
 			must.Do(t, os.Mkdir(control, 0o700))
 		} else if err := os.WriteFile(control, []byte(c.control), 0o600); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDelegates(t *testing.T) {
 		if !c.want && got {
 			t.Errorf("%s: taken to be delegated", c.name)
 		}
-		// An ordinary file holds what was asked for and not what was given.
+		// An ordinary file contains the requested value, not the effective one.
 		if asked := readFile(control) == "+memory +pids"; c.name == "asked for" && !asked {
 			t.Errorf("%s: wrote %q", c.name, readFile(control))
 		}

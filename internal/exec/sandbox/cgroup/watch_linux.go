@@ -9,38 +9,37 @@ import (
 )
 
 const (
-	// tick is the shortest time between two looks at counters that only grow.
+	// tick is the minimum interval between two reads of monotonic counters.
 	tick = 25 * time.Millisecond
-	// lookAnyway bounds how long the processor time goes without a look: a
-	// program may use processors that this process was not given.
-	lookAnyway = time.Second
-	// lookOften is how long counters go without a look of which the kernel does
-	// not tell.
-	lookOften = 100 * time.Millisecond
-	// settle is when counters are looked at again after the kernel rang: it
-	// tells of memory that has run out before it has killed for it.
+	// maxCPUInterval is the maximum interval between two reads of the processor time, because a
+	// program may use processors that this process cannot.
+	maxCPUInterval = time.Second
+	// pollInterval is the polling interval of counters without notifications.
+	pollInterval = 100 * time.Millisecond
+	// settle is the delay before reading counters again after a notification: the kernel notifies
+	// about exhausted memory before it has killed a process.
 	settle = time.Millisecond
 )
 
-// Watch waits until the run has to be stopped for a limit and names it. It
-// returns "" when ctx is done.
+// Watch waits until the run must be stopped for a limit and returns that limit. It returns ""
+// when ctx ends.
 //
-// Memory: the kernel has killed a process of the run. The others would go on
-// without it, with results that nobody can rely on.
+// Memory: the kernel has killed a process of the run. The others would continue without it, with
+// unreliable results.
 //
-// Processes: more forks were refused than the run may have processes. A single
-// refusal does not end the run: the program sees EAGAIN, as it would in a service
-// or a container, and may wait and go on. One that keeps trying is a fork bomb and
-// would only burn time until its deadline.
+// Processes: more forks were refused than the run may have processes. A single refusal does not
+// end the run: the program receives EAGAIN, as it would in a service or a container, and may wait
+// and continue. A program that keeps trying is a fork bomb and would only use processor time
+// until its deadline.
 //
-// Processes of all runs: together they have nearly as many as all runs may have, so
-// that no other could start. The one with the most is ended.
+// Processes of all runs: the runs together have nearly the maximum number of processes, so that no
+// other run could start. The run with the most processes is ended.
 //
-// Processor time: the processes together have used it up.
+// Processor time: the processes of the run together have used up their limit.
 //
-// The kernel notifies of memory and processes (with control groups of version 1,
-// of memory alone). Processor time is read when it can have been used up at the
-// earliest: with 2 s left on 4 processors, after 0.5 s.
+// The kernel notifies about memory and processes (with control groups of version 1, only about
+// memory). Processor time is read at the earliest time at which it can be used up: with 2 s left
+// on 4 processors, after 0.5 s.
 func (g *Group) Watch(ctx context.Context) sandbox.Quota {
 	notices := g.listen()
 	defer notices.close()
@@ -51,7 +50,7 @@ func (g *Group) Watch(ctx context.Context) sandbox.Quota {
 		}
 		next := g.untilCPU()
 		if !notices.complete {
-			next = min(next, lookOften)
+			next = min(next, pollInterval)
 		}
 		if again < tick {
 			next = again
@@ -64,17 +63,17 @@ func (g *Group) Watch(ctx context.Context) sandbox.Quota {
 	return ""
 }
 
-// untilCPU is how long it takes at least until the processor time can be used
-// up, within bounds; 0 means never.
+// untilCPU returns the minimum time until the processor time can be used up, within limits; 0
+// means never.
 func (g *Group) untilCPU() time.Duration {
 	if len(g.dirs) == 0 {
 		return 0
 	}
 	left := (g.limits.CPU - g.CPU()) / time.Duration(runtime.NumCPU())
-	return min(max(left, tick), lookAnyway)
+	return min(max(left, tick), maxCPUInterval)
 }
 
-// exceeded names a limit for which a run is stopped.
+// exceeded returns the limit for which a run must be stopped.
 func (g *Group) exceeded() sandbox.Quota {
 	switch {
 	case g.killedForMemory():
@@ -89,9 +88,9 @@ func (g *Group) exceeded() sandbox.Quota {
 	return ""
 }
 
-// Verdict names the limit because of which a run ended that nobody stopped, ""
-// for none. failed says that its program did not succeed: a program that saw a
-// refused fork and succeeded all the same did not end because of it.
+// Verdict returns the limit that caused the end of a run that was not stopped, "" for none.
+// failed reports that its program did not succeed: a program that succeeded despite a refused
+// fork did not end because of it.
 func (g *Group) Verdict(failed bool) sandbox.Quota {
 	quota := g.exceeded()
 	switch {

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDir opens a directory below another one by one name. It refuses links
-// and mount points.
+// openDir opens a directory below another one by one name. It refuses links and mount points.
 func openDir(parent int, name string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -16,8 +15,8 @@ func openDir(parent int, name string) (int, error) {
 	return retry(func() (int, error) { return unix.Openat2(parent, name, &how) })
 }
 
-// names calls each for batches of names in a directory, from its start. Each
-// may remove them. Entries that come while it reads may be missed.
+// names calls each for batches of names in a directory, from its start. each may remove them.
+// Entries that are created while it reads may be missed.
 func names(dir int, each func([]string) error) error {
 	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
 		return err

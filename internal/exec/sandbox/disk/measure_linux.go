@@ -7,29 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockSize is the unit of st_blocks (stat(2)), whatever the file system's.
+// blockSize is the unit of st_blocks (stat(2)) on every file system.
 const blockSize = 512
 
-// errHidden means that a part of the tree could not be looked at.
-var errHidden = errors.New("a part of the tree could not be looked at")
+// errHidden reports that a part of the tree is not readable.
+var errHidden = errors.New("a part of the tree is not readable")
 
-// usage is what a tree takes up.
+// usage is the size of a tree.
 type usage struct{ bytes, files int64 }
 
 func (u usage) over(limit usage) bool { return u.bytes > limit.bytes || u.files > limit.files }
 
-// identity tells directories apart.
+// identity identifies a directory.
 type identity struct{ dev, ino uint64 }
 
-// waiting are the directories below one that are still to be looked at.
+// waiting are the pending subdirectories of a directory.
 type waiting struct {
 	below identity
 	names []string
 }
 
-// walker adds up a tree that somebody is writing to. It holds one directory
-// at a time, and goes up by "..": trees may be deeper than there are
-// descriptors.
+// walker measures a tree that other processes may write to. It holds one directory at a time, and
+// goes up by "..": trees may be deeper than the limit of descriptors.
 type walker struct {
 	dir    int
 	path   []waiting
@@ -38,10 +37,9 @@ type walker struct {
 	hidden bool
 }
 
-// measure adds up the tree below root, and stops early when it is over limit.
-// Files count by blocks, so that holes take up nothing, and once, however many
-// names they have. With errHidden, parts of the tree could not be read, and the
-// result is the sum of the others.
+// measure returns the size of the tree below root, and stops early when it is over limit. Files
+// count by blocks, so holes do not count, and a file with several names counts once. With
+// errHidden, parts of the tree were not readable, and the result is the sum of the others.
 func measure(ctx context.Context, root int, limit usage) (usage, error) {
 	dir, err := openDir(root, ".")
 	if err != nil {
@@ -92,7 +90,7 @@ func (w *walker) look(ctx context.Context, limit usage) error {
 	return err
 }
 
-var errEnough = errors.New("enough was seen")
+var errEnough = errors.New("the limit is exceeded")
 
 // count adds an entry and reports whether it is a directory.
 func (w *walker) count(name string) bool {
@@ -140,7 +138,7 @@ func (w *walker) advance() (bool, error) {
 	return false, nil
 }
 
-// up goes to the parent. A directory that was moved meanwhile has another one.
+// up goes to the parent. A directory that was moved meanwhile has another parent.
 func (w *walker) up(parent identity) error {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(w.dir, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

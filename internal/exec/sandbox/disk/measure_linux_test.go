@@ -26,7 +26,7 @@ func measured(t *testing.T, dir string, limit usage) usage {
 func write(t *testing.T, name string, size int) {
 	t.Helper()
 	must.Do(t, os.WriteFile(name, make([]byte, size), 0o600))
-	// Some file systems count blocks when they are written out.
+	// Some file systems count blocks only after they are written.
 	f := must.Get(os.Open(name))(t)
 	defer f.Close()
 	must.Do(t, f.Sync())
@@ -83,7 +83,7 @@ func TestMeasureDeep(t *testing.T) {
 	if used := measured(t, dir, usage{math.MaxInt64, 100}); used.files < 101 || used.files > 200 {
 		t.Errorf("it went on to %d files with a limit of 100", used.files)
 	}
-	// os.RemoveAll of the test's end has no descriptors for so many levels.
+	// os.RemoveAll at the end of the test lacks descriptors for so many levels.
 	must.Do(t, overlay.RemoveTree(openTest(t, filepath.Dir(dir)), filepath.Base(dir)))
 }
 
@@ -105,8 +105,8 @@ func TestMeasureStops(t *testing.T) {
 	}
 }
 
-// A directory that is moved while it is walked has another parent: the walk
-// must not end up somewhere else.
+// A directory that is moved during the walk has another parent: the walk must not continue
+// elsewhere.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// hiddenScene has a directory into which its owner may not look.
+// hiddenScene has a directory that its owner cannot read.
 func hiddenScene(dir string) error {
 	shut := filepath.Join(dir, "shut")
 	if err := errors.Join(os.Mkdir(shut, 0o700), os.WriteFile(filepath.Join(shut, "in"), make([]byte, 1<<20), 0o600), os.Chmod(shut, 0)); err != nil {

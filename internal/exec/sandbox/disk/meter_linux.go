@@ -13,40 +13,39 @@ import (
 )
 
 const (
-	// fastest is how many bytes per second a run is taken to write at most;
-	// what is left of its limit divided by it says when to look again.
+	// fastest is the assumed maximum write rate of a run in bytes per second; the remaining limit
+	// divided by it is the time until the next check.
 	fastest = 4 << 30
 	// fastestFiles is the same for files.
 	fastestFiles = 1 << 20
-	// soonest and latest bound the time between two looks.
+	// soonest and latest limit the interval of checks.
 	soonest, latest = 10 * time.Millisecond, 250 * time.Millisecond
-	// walkAnyway is how often the layer is walked although the file system has
-	// not lost enough free space for the run to be over its limit: another
-	// program may have freed as much as the run has taken.
+	// walkAnyway is the interval of walks through the layer while the free space of the file
+	// system has not decreased by the limit of the run: another program may have freed as much as
+	// the run has used.
 	walkAnyway = 2 * time.Second
-	// walkShare bounds the time spent walking: 1 part in so many.
+	// walkShare limits the time spent walking, to 1 part in walkShare.
 	walkShare = 10
-	// mostReserve is how much of the daemon's disk stays free for its journal,
-	// or a 50th of the disk if that is less.
+	// mostReserve is the reserved space on the daemon's disk for its journal, or a 50th of the
+	// disk if that is less.
 	mostReserve = 256 << 20
 	leastShare  = 50
-	// slack is how much free space may go before a run is held to have to do
-	// with it.
+	// slack is the decrease of free space that is not attributed to a run.
 	slack = 16 << 20
 )
 
-// space is what a file system has left.
+// space is the free space of a file system.
 type space struct{ size, bytes, files int64 }
 
-// Meter says whether a run writes more than it may. One goroutine may use it.
+// Meter measures whether a run exceeds its disk limits. It must be used by one goroutine.
 type Meter struct {
 	layer, state int
 	limit        usage
-	// known is what the last walk found, and then what the layer's file
-	// system had left at that time; now is what it had left most recently.
+	// known is the result of the last walk, followed by the free space of the layer's file system
+	// at that time; now is its most recent free space.
 	known     usage
 	then, now space
-	// start is what the daemon's file system had left at the beginning.
+	// start is the initial free space of the daemon's file system.
 	start  space
 	walked time.Time
 	took   time.Duration
@@ -54,10 +53,9 @@ type Meter struct {
 	statfs func(fd int) (space, error)
 }
 
-// NewMeter begins to measure. Layer is the upper directory that a
-// copy-on-write run writes to, empty yet, and nil for other runs. State is the
-// daemon's directory, which has to keep a reserve. Both stay open until the
-// Meter is not used any more.
+// NewMeter starts to measure. layer is the still empty upper directory of a copy-on-write run,
+// and nil for other runs. state is the daemon's directory, which must keep a reserve. Both must
+// stay open while the Meter is in use.
 func NewMeter(layer, state *os.File, limits sandbox.Limits) (*Meter, error) {
 	limits = limits.OrDefault()
 	m := &Meter{layer: -1, state: int(state.Fd()), limit: usage{limits.Disk, limits.Files}, walked: time.Now(), statfs: statfs}
@@ -70,11 +68,11 @@ func NewMeter(layer, state *os.File, limits sandbox.Limits) (*Meter, error) {
 func (m *Meter) begin() error {
 	var err error
 	if m.start, err = m.statfs(m.state); err != nil {
-		return fmt.Errorf("looking at the free space for the daemon's state: %w", err)
+		return fmt.Errorf("reading the free space for the daemon's state: %w", err)
 	}
 	if m.layer >= 0 {
 		if m.then, err = m.statfs(m.layer); err != nil {
-			return fmt.Errorf("looking at the free space for the layer: %w", err)
+			return fmt.Errorf("reading the free space for the layer: %w", err)
 		}
 		m.now = m.then
 	}
@@ -93,8 +91,8 @@ func statfs(fd int) (space, error) {
 	return space{size: int64(st.Blocks) * unit, bytes: int64(st.Bavail) * unit, files: int64(st.Ffree)}, nil
 }
 
-// Watch waits until the run has to be stopped and returns sandbox.QuotaDisk.
-// It returns "" when ctx is done.
+// Watch waits until the run must be stopped and returns sandbox.QuotaDisk. It returns "" when ctx
+// ends.
 func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 	timer := time.NewTimer(m.next())
 	defer timer.Stop()
@@ -111,16 +109,16 @@ func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 	}
 }
 
-// Over looks whether the run has written more than it may, or so much that the
-// daemon's reserve is touched. What cannot be measured counts as over.
+// Over reports whether the run has exceeded its limits or has used a part of the daemon's
+// reserve. An unmeasurable layer counts as over.
 //
-// A file that was removed while something holds it open is in no walk. Such
-// files are bounded by the reserve alone; they go when the run is stopped.
+// A walk does not find a removed file that is still open. Only the reserve limits such files;
+// they are freed when the run is stopped.
 func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 
-// Ended is Over for a run that has ended. It does not wait for walkAnyway: a short
-// run may be over before Watch has looked, and another program may have freed as
-// much disk as the run has taken.
+// Ended is Over for a run that has ended. It does not wait for walkAnyway: a short run may end
+// before Watch has checked it, and another program may have freed as much disk as the run has
+// used.
 func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
 
 func (m *Meter) look(ctx context.Context, last bool) bool {
@@ -141,8 +139,8 @@ func (m *Meter) look(ctx context.Context, last bool) bool {
 	return false
 }
 
-// atMost is what the layer holds when all that has gone from its file system
-// since the last walk went there.
+// atMost returns the maximum size of the layer, assuming that all space used on its file system
+// since the last walk is in the layer.
 func (m *Meter) atMost() usage {
 	return usage{
 		bytes: m.known.bytes + max(0, m.then.bytes-m.now.bytes),
@@ -150,8 +148,7 @@ func (m *Meter) atMost() usage {
 	}
 }
 
-// walk finds out what the layer holds. What is hidden from the walk counts as
-// much as it can be.
+// walk measures the layer. Unreadable parts count with their maximum possible size.
 func (m *Meter) walk(ctx context.Context) bool {
 	began := time.Now()
 	used, err := measure(ctx, m.layer, m.limit)
@@ -169,7 +166,7 @@ func (m *Meter) walk(ctx context.Context) bool {
 	return used.over(m.limit)
 }
 
-// low reports whether the daemon's disk has run low while this run went on.
+// low reports whether the daemon's disk has run low during this run.
 func (m *Meter) low() (bool, error) {
 	now, err := m.statfs(m.state)
 	if err != nil {
@@ -179,7 +176,7 @@ func (m *Meter) low() (bool, error) {
 	return now.bytes < reserve && m.start.bytes-now.bytes > min(slack, reserve/4), nil
 }
 
-// next is how long to wait for the next look.
+// next returns the time until the next check.
 func (m *Meter) next() time.Duration {
 	if m.layer < 0 {
 		return latest
@@ -189,7 +186,7 @@ func (m *Meter) next() time.Duration {
 	return min(max(wait, soonest, m.took), latest)
 }
 
-// share is n parts of a second.
+// share returns n parts of a second.
 func share(n, parts int64) time.Duration {
 	return time.Duration(float64(n) / float64(parts) * float64(time.Second))
 }

@@ -19,13 +19,13 @@ const (
 	gib = 1 << 30
 )
 
-// disks are what statfs says of the two file systems of a Meter.
+// disks are the results of statfs for the two file systems of a Meter.
 type disks struct {
 	layer, state space
 	err          error
 }
 
-// fakeMeter measures a real layer on file systems that the test makes up.
+// fakeMeter measures a real layer on simulated file systems.
 func fakeMeter(t *testing.T, limits sandbox.Limits) (*Meter, *disks, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// What a walk has explained is not suspected again.
+// Usage explained by a walk does not trigger another one.
 func TestOverWalksWhenItMust(t *testing.T) {
 	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
@@ -156,7 +156,7 @@ func TestWatch(t *testing.T) {
 		m.walked = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		// The file system shows nothing: a second is too short for a walk.
+		// The file system shows no change: a second is too short for a walk.
 		if got := m.Watch(ctx); got != "" {
 			t.Errorf("stopped for %q", got)
 		}
@@ -171,8 +171,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A real file system shows what a run writes: at once, unless others free as
-// much meanwhile, and then a walk does.
+// A real file system shows the writes of a run at once, unless others free as much meanwhile;
+// then a walk does.
 func TestRealFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Sweep removes what dead daemons left in a directory. Its entries are named
-// by an origin.Mark, which may be followed by "-" and anything; whatever else
-// is in it, and what belongs to living daemons, stays.
+// Sweep removes the remains of dead daemons from a directory. It removes entries named by an
+// origin.Mark, which may be followed by "-" and any text. All other entries, and entries of
+// living daemons, stay.
 func Sweep(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -27,7 +27,7 @@ func Sweep(dir string) error {
 	return err
 }
 
-// markOf cuts off what follows the mark in a name.
+// markOf removes the part of a name after the mark.
 func markOf(name string) string {
 	parts := strings.SplitN(name, "-", 3)
 	return strings.Join(parts[:min(len(parts), 2)], "-")

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// sweepTree removes what plant made and looks at what is left.
+// sweepTree removes the tree of plant and checks the rest.
 func sweepTree(dir string) error {
 	if err := Sweep(dir); err != nil {
 		return err
@@ -47,8 +47,7 @@ func TestSweepHostileTree(t *testing.T) {
 	t.Run("as an ordinary user", func(t *testing.T) { ordinary(t, "hostile") })
 }
 
-// mountScene has something mounted in the tree: it stays, and so does what it
-// hides.
+// mountScene has a mount in the tree: the mount stays, and so do the files below it.
 func mountScene(dir string) error {
 	point := filepath.Join(dir, swept, "a", "point")
 	if err := os.MkdirAll(point, 0o700); err != nil {

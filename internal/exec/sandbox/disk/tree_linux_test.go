@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// childDir makes this binary run a scene in a directory, as another user or in
-// a mount namespace of its own.
+// childDir makes this binary run a scene in a directory, as another user or in a separate mount
+// namespace.
 const (
 	childDir   = "TEST_PALYRA_DIR"
 	childScene = "TEST_PALYRA_SCENE"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scenes run in a process of their own.
+// scenes run in a separate process.
 var scenes = map[string]func(dir string) error{
 	"hostile": func(dir string) error {
 		if err := plant(dir); err != nil {
@@ -80,14 +80,13 @@ func play(t *testing.T, scene, dir string, sys *syscall.SysProcAttr) {
 // planted are the files outside of the tree that its links point to.
 const canary = "untouched"
 
-// depth is further down than a path can name: each level has ten letters.
+// depth is deeper than a path can name: each level has ten letters.
 const depth = 1000
 
-// swept is the name of a tree whose daemon is gone: no process has that number.
+// swept is the name of a tree whose daemon is dead: no process has that number.
 const swept = "4194305-1-layer"
 
-// plant makes a tree in dir as a hostile program might leave it, and
-// canaries beside it.
+// plant creates a tree in dir as a hostile program might leave it, and canaries outside of it.
 func plant(dir string) error {
 	tree := filepath.Join(dir, swept)
 	outside := filepath.Join(dir, "outside")
@@ -113,7 +112,7 @@ func plant(dir string) error {
 		for i := range 3 {
 			steps = append(steps, os.WriteFile(filepath.Join(sub, fmt.Sprint(i)), nil, 0))
 		}
-		// Directories that shut their owner out, with something in them.
+		// Directories without permissions for their owner, with content.
 		shut := filepath.Join(sub, "shut")
 		steps = append(steps, os.MkdirAll(filepath.Join(shut, "in", "further"), 0o700), os.Symlink(outside, filepath.Join(shut, "out")),
 			os.Chmod(filepath.Join(shut, "in"), 0), os.Chmod(shut, []os.FileMode{0, 0o100, 0o400, 0o500, 0o600}[n%5]))
@@ -129,7 +128,7 @@ func plant(dir string) error {
 	return os.Chmod(tree, 0)
 }
 
-// digDown makes a chain of directories.
+// digDown creates a chain of directories.
 func digDown(dir string, levels int) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

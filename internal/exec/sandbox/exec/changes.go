@@ -17,12 +17,12 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// mostDiff bounds the diff that is shown, in bytes.
+// mostDiff is the maximum size of the displayed diff, in bytes.
 const mostDiff = 64 << 10
 
-// settle shows what the program changed in its copy, and commits it as --commit
-// says. Protected changes are committed only with --commit ask, when the person
-// who saw the diff says yes.
+// settle displays the program's changes in its copy, and commits them according to --commit.
+// Protected changes are committed only with --commit ask, after the user has confirmed the
+// displayed diff.
 func (e execution) settle(ctx context.Context, ran sandbox.Report, at places.Places) (*Changes, error) {
 	if ran.Layer == nil {
 		return nil, nil
@@ -36,7 +36,7 @@ func (e execution) settle(ctx context.Context, ran sandbox.Report, at places.Pla
 
 func (e execution) decide(ctx context.Context, ran sandbox.Report, at places.Places) (*Changes, error) {
 	if ran.ExitCode == nil {
-		e.say("the program was stopped: what it changed is discarded")
+		e.say("the program was stopped: its changes are discarded")
 		return &Changes{State: tool.Discarded, Protected: []string{}}, nil
 	}
 	set, err := ran.Layer.Changes(ctx)
@@ -55,7 +55,7 @@ func (e execution) decide(ctx context.Context, ran sandbox.Report, at places.Pla
 		return changes, err
 	}
 	if len(set.Changes) == 0 {
-		e.say("nothing is committed: the workspace is as it was")
+		e.say("nothing is committed: the workspace is unchanged")
 		return changes, nil
 	}
 	_, err = ran.Layer.Commit(ctx, set, overlay.Options{
@@ -72,13 +72,13 @@ func (e execution) decide(ctx context.Context, ran sandbox.Report, at places.Pla
 	return changes, nil
 }
 
-// wanted is what of the changes is to be committed.
+// wanted returns the changes to commit.
 func (e execution) wanted(set overlay.Set) (overlay.Set, error) {
 	switch e.commit {
 	case "yes":
 		kept := ordinary(set.Changes)
 		if left := len(set.Changes) - len(kept); left > 0 {
-			e.say("protected, or below what is, and so not committed: %d; --commit ask asks about all of them", left)
+			e.say("protected changes, and changes below them, are not committed: %d; --commit ask asks about all of them", left)
 		}
 		set.Changes = kept
 		return set, nil
@@ -91,7 +91,7 @@ func (e execution) wanted(set overlay.Set) (overlay.Set, error) {
 	return overlay.Set{}, nil
 }
 
-// ordinary leaves protected changes out, and what lies below them.
+// ordinary removes protected changes and all changes below them.
 func ordinary(all []overlay.Change) []overlay.Change {
 	var kept, left []overlay.Change
 	for _, c := range all {
@@ -105,11 +105,11 @@ func ordinary(all []overlay.Change) []overlay.Change {
 	return kept
 }
 
-// confirm asks on the terminal, which standard input need not be.
+// confirm asks on the terminal, which need not be standard input.
 func confirm(question string) (bool, error) {
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return false, reason.Errorf(reason.CommitRefused, "there is no terminal to ask at, so nothing is committed").
+		return false, reason.Errorf(reason.CommitRefused, "no terminal is available for the question, so nothing is committed").
 			WithRemedy("Use --commit yes or --commit no.")
 	}
 	defer terminal.Close()

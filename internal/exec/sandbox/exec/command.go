@@ -16,6 +16,7 @@ import (
 	"palyra/internal/core/config"
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/author"
 	"palyra/internal/exec/sandbox/places"
@@ -23,15 +24,15 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// Exit codes that are not the program's own.
+// Exit codes other than the program's own.
 const (
 	Failed   = 125
 	TimedOut = 124
 	Stopped  = 130
 )
 
-// ExitError ends palyrad with the exit code Code. Nothing more is printed when Err
-// is nil: the program, or the run, has said why by then.
+// ExitError makes palyrad exit with the code Code. If Err is nil, nothing more is printed,
+// because the cause was already printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -46,7 +47,7 @@ func (e ExitError) Error() string {
 
 func (e ExitError) Unwrap() error { return e.Err }
 
-// Steps are the sandboxes that a machine may have, best first.
+// Steps returns the possible sandboxes of a machine, best first.
 type Steps func(config.ProcessRunner, places.Places) []sandbox.Step
 
 // options are the flags of `palyrad sandbox exec`.
@@ -57,18 +58,18 @@ type options struct {
 	timeout                                 time.Duration
 }
 
-// Command is `palyrad sandbox exec`.
+// Command returns the command `palyrad sandbox exec`.
 func Command(steps Steps) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use: "exec [flags] -- PROGRAM [ARGUMENT...]", Short: "Run a program in the sandbox, without a gateway",
 		Long: "Run a program in the sandbox that process.run uses, without a gateway: nothing is decided, recorded or attested, and no program is refused for its name. " +
 			"It needs no configuration, no state directory and no daemon, and works as an ordinary user and as root.\n\n" +
-			"Without --workspace the program sees an empty directory at /workspace, which is thrown away. With it, it writes to that directory, protected files such as git's hooks excepted; " +
+			"Without --workspace the program has an empty directory at /workspace, which is removed afterwards. With it, it writes to that directory, except protected files such as git's hooks; " +
 			"with --cow to a copy, whose changes are listed at the end and committed with --commit.\n\n" +
-			"The program is offline, but for what --allow names, as often as it is given; it reaches that in whatever way it connects. Hosts that it tried in vain are said at the end; the report lists every connection.\n\n" +
+			"The program is offline, except for hosts in --allow, which may be repeated; it can use any protocol to reach these. Denied hosts are printed at the end; the report lists every connection.\n\n" +
 			"Standard input is passed on when it is a file or a pipe, at most 16 MiB. The exit code is the program's; " +
-			"124 when its time was up, 125 when the sandbox could not run it or stopped it.",
+			"124 at its timeout, 125 if the sandbox could not run it or stopped it.",
 		Example: "  palyrad sandbox exec -- uname -a\n  palyrad sandbox exec --allow example.org:443 -- curl -s https://example.org\n  palyrad sandbox exec --workspace . --cow --report json -- make test",
 		Args: func(_ *cobra.Command, argv []string) error {
 			if len(argv) == 0 {
@@ -91,32 +92,32 @@ func Command(steps Steps) *cobra.Command {
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitError{Failed, badFlags("%w", err)} })
 	f := c.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&o.tier, "tier", config.Default().ProcessRunner.Tier, "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files")
-	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: what --allow says, and nothing else; preflight: the network of the machine after a check of --allow; unrestricted: the network of the machine")
-	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program may reach; *.domain, addresses and prefixes with a port as well, but for --egress preflight; may be repeated")
+	f.StringVar(&o.tier, "tier", config.Default().ProcessRunner.Tier, "c: a separate root and namespaces; b: filters and limits around a process that sees the machine's files")
+	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: only the hosts of --allow; preflight: the network of the machine after a check of --allow; unrestricted: the network of the machine")
+	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program may reach; *.domain, addresses and prefixes with a port as well, except for --egress preflight; may be repeated")
 	f.StringArrayVar(&o.deny, "deny", nil, "`HOST[:PORT]` that it may not reach, even if --allow covers it, for --egress strict; may be repeated")
-	f.StringVar(&o.workspace, "workspace", "", "`DIR` that the program sees at /workspace, and where it starts")
+	f.StringVar(&o.workspace, "workspace", "", "`DIR` that the program sees at /workspace, where it starts")
 	f.BoolVar(&o.cow, "cow", false, "let it write to a copy of the workspace")
 	f.BoolVar(&o.readOnly, "read-only", false, "mount the workspace read-only")
 	f.StringVar(&o.commit, "commit", "no", "what becomes of the changes of --cow: no, yes (all but protected ones), ask (on the terminal, about all)")
-	f.DurationVar(&o.timeout, "timeout", 0, "kill it, with all that it started, after this time (default 2m0s)")
+	f.DurationVar(&o.timeout, "timeout", 0, "kill it and all its processes after this time (default 2m0s)")
 	f.StringArrayVar(&o.limits, "limit", nil, "`NAME=VALUE`: cpu=10s, memory=512m, output, processes, open_files, file_size, tmp, disk, files; may be repeated")
-	f.StringVar(&o.report, "report", "", "write what was enforced and used: `json` (a line on standard error) or a file name")
+	f.StringVar(&o.report, "report", "", "write the enforced layers and the used resources: `json` (a line on standard error) or a file name")
 	return c
 }
 
-// execution is a checked command line.
+// execution is a validated command line.
 type execution struct {
 	steps  Steps
 	runner config.ProcessRunner
 	spec   sandbox.Spec
-	// allow are what the program will reach in mode preflight.
+	// allow are the hosts to check in mode preflight.
 	allow          []string
 	report, commit string
 	stdout, stderr io.Writer
 }
 
-// badFlags is about flags that are no words of theirs, or do not go together.
+// badFlags returns an error for invalid or conflicting flags.
 func badFlags(format string, args ...any) error {
 	return reason.Errorf(reason.InvalidInput, format, args...).WithRemedy("See `palyrad sandbox exec --help`.")
 }
@@ -133,19 +134,19 @@ func (o options) parse(argv []string) (execution, error) {
 	case err != nil:
 		return run, badFlags("--egress: %w", err)
 	case !slices.Contains([]string{config.TierB, config.TierC}, o.tier):
-		return run, badFlags("--tier %q: want b or c", o.tier)
+		return run, badFlags("--tier %q: must be b or c", o.tier)
 	case !slices.Contains([]string{"no", "yes", "ask"}, o.commit):
-		return run, badFlags("--commit %q: want no, yes or ask", o.commit)
+		return run, badFlags("--commit %q: must be no, yes or ask", o.commit)
 	case o.cow && o.readOnly:
 		return run, badFlags("--cow and --read-only exclude each other")
 	case (o.cow || o.readOnly) && o.workspace == "":
-		return run, badFlags("--cow and --read-only are about a --workspace")
+		return run, badFlags("--cow and --read-only require --workspace")
 	case o.commit != "no" && !o.cow:
-		return run, badFlags("--commit is about the changes of --cow")
+		return run, badFlags("--commit requires --cow")
 	case len(o.allow) > 0 && mode == egress.Unrestricted:
 		return run, badFlags("--allow has no effect with --egress unrestricted, which checks nothing")
 	case len(o.deny) > 0 && (mode != egress.Strict || len(o.allow) == 0):
-		return run, badFlags("--deny takes something away from what --allow names: it needs --allow, and --egress strict")
+		return run, badFlags("--deny restricts --allow: it requires --allow, and --egress strict")
 	}
 	run.spec = sandbox.Spec{Argv: argv, Egress: mode, Owner: "exec", Workspace: o.mode()}
 	if run.spec.Limits, err = o.parseLimits(); err != nil {
@@ -164,7 +165,7 @@ func (o options) parse(argv []string) (execution, error) {
 	run.spec.Toolchains, run.spec.Author = toolchain.Find(tools).Toolchains, author.Of(tools.Home)
 	program, err := resolveProgram(argv[0], run.spec.Toolchains)
 	if err == nil {
-		err = sandbox.CheckRustup(program, argv, run.spec.Toolchains)
+		err = command.CheckRustup(program, argv, run.spec.Toolchains)
 	}
 	if err != nil {
 		return run, err
@@ -173,8 +174,8 @@ func (o options) parse(argv []string) (execution, error) {
 	return run, nil
 }
 
-// network is what the program may reach: nil when that is nothing, and in the modes
-// preflight and unrestricted, which enforce nothing.
+// network returns the reach of the program: nil for none, and in the modes preflight and
+// unrestricted, which enforce nothing.
 func (o options) network(mode egress.Mode) (*egress.Reach, error) {
 	if mode != egress.Strict || len(o.allow) == 0 {
 		return nil, nil
@@ -200,7 +201,7 @@ func (o options) mode() sandbox.WorkspaceMode {
 	return sandbox.Direct
 }
 
-// tools says where those of whoever runs this are, as for a gateway of theirs.
+// tools returns the toolchain directories of the current user, as for that user's gateway.
 func (o options) tools(workspace string) toolchain.Config {
 	var cfg config.Config
 	if workspace != "" {
@@ -209,17 +210,17 @@ func (o options) tools(workspace string) toolchain.Config {
 	return toolchain.For(&cfg, sandbox.Tier(o.tier))
 }
 
-// resolveProgram finds a program by its name or path. A relative path is seen
-// from here, not from the workspace.
-func resolveProgram(name string, toolchains []sandbox.Toolchain) (sandbox.Program, error) {
+// resolveProgram finds a program by its name or path. A relative path is resolved from the
+// current directory, not from the workspace.
+func resolveProgram(name string, toolchains []command.Toolchain) (command.Program, error) {
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		full, err := filepath.Abs(name)
 		if err != nil {
-			return sandbox.Program{}, reason.Errorf(reason.SpawnFailed, "finding %q: %w", name, err)
+			return command.Program{}, reason.Errorf(reason.SpawnFailed, "finding %q: %w", name, err)
 		}
 		name = full
 	}
-	return sandbox.ResolveExecutable(name, sandbox.PathWith(toolchains))
+	return command.ResolveExecutable(name, command.PathWith(toolchains))
 }
 
 func existingDir(name string) (string, error) {
@@ -228,7 +229,7 @@ func existingDir(name string) (string, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return "", reason.Errorf(reason.WorkspaceScope, "--workspace: %w", err).WithRemedy("Name a directory that there is.")
+		return "", reason.Errorf(reason.WorkspaceScope, "--workspace: %w", err).WithRemedy("Name an existing directory.")
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", reason.Errorf(reason.WorkspaceScope, "--workspace %q is not a directory", name).WithRemedy("Name a directory.")
@@ -252,7 +253,7 @@ func (o options) parseLimits() (sandbox.Limits, error) {
 		case sizes[name] != nil:
 			*sizes[name], err = parseSize(value)
 		default:
-			err = errors.New("there is no such limit")
+			err = errors.New("the limit does not exist")
 		}
 		if err != nil {
 			return l, reason.Errorf(reason.InvalidInput, "--limit %q: %w", text, err).WithRemedy("Write it like memory=512m, cpu=10s or processes=64; see `palyrad sandbox exec --help`.")
@@ -260,13 +261,13 @@ func (o options) parseLimits() (sandbox.Limits, error) {
 	}
 	l.Processes, l.OpenFiles = int(processes), int(files)
 	if l.Output == 0 {
-		// Everything is passed on; this bounds when a flood counts as one.
+		// All output is passed on; this is the size at which it counts as a flood.
 		l.Output = 16 << 20
 	}
 	return l, l.Check()
 }
 
-// parseSize reads a number of bytes or things: 4096, 64k, 512m, 2g.
+// parseSize parses a number of bytes or things: 4096, 64k, 512m, 2g.
 func parseSize(text string) (int64, error) {
 	shift := 0
 	for i, suffix := range []string{"k", "m", "g"} {
@@ -276,15 +277,15 @@ func parseSize(text string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 63-shift)
 	if err != nil || n == 0 {
-		return 0, errors.New("want a number such as 4096, 64k, 512m or 2g")
+		return 0, errors.New("must be a number such as 4096, 64k, 512m or 2g")
 	}
 	return int64(n << shift), nil
 }
 
-// mostInput bounds what is passed on as standard input, in bytes.
+// mostInput is the maximum size of the standard input, in bytes.
 const mostInput = 16 << 20
 
-// pipedInput reads standard input when somebody sends it.
+// pipedInput reads standard input if it has data to pass on.
 func pipedInput(in io.Reader) ([]byte, error) {
 	if f, ok := in.(*os.File); ok && !sends(f) {
 		return nil, nil
@@ -300,8 +301,8 @@ func pipedInput(in io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// sends reports whether f, standard input, has data to pass on: it is a file or a
-// pipe, and not a terminal or /dev/null.
+// sends reports whether f, standard input, has data to pass on: it is a file or a pipe, and not a
+// terminal or /dev/null.
 func sends(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice == 0

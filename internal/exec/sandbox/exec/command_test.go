@@ -43,8 +43,7 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-// TestPipedInput: a terminal and /dev/null are nobody who sends, and more than
-// the bound is refused.
+// TestPipedInput: a terminal and /dev/null send no data, and input beyond the limit is refused.
 func TestPipedInput(t *testing.T) {
 	t.Parallel()
 	null := must.Get(os.Open(os.DevNull))(t)

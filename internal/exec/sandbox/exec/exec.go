@@ -1,6 +1,5 @@
-// Package exec runs one program in a sandbox without a gateway: it is `palyrad
-// sandbox exec`. Nothing is decided, recorded or attested: of the stages of a call
-// it uses the sandbox alone.
+// Package exec implements `palyrad sandbox exec`: it runs one program in a sandbox without a
+// gateway. Nothing is decided, recorded or attested.
 package exec
 
 import (
@@ -37,8 +36,7 @@ func (e execution) run(ctx context.Context) error {
 	return nil
 }
 
-// preflight checks the hosts as process.run does. In mode strict, connections
-// are checked.
+// preflight checks the hosts as process.run does. In mode strict, connections are checked.
 func (e execution) preflight(ctx context.Context) error {
 	if e.spec.Egress != egress.Preflight {
 		return nil
@@ -56,8 +54,8 @@ func (e execution) preflight(ctx context.Context) error {
 	return nil
 }
 
-// within runs the program in the sandbox of its tier, and returns the exit code
-// of palyrad. No probe comes first: what is missing is the error of the run.
+// within runs the program in the sandbox of its tier, and returns the exit code of palyrad. It
+// does not probe first: the error of the run reports missing features.
 func (e execution) within(ctx context.Context, at places.Places) (code int, err error) {
 	b, err := e.steps(e.runner, at)[0].Open()
 	if err != nil {
@@ -74,17 +72,17 @@ func (e execution) within(ctx context.Context, at places.Places) (code int, err 
 	return e.attempt(ctx, b, at)
 }
 
-// emptyWorkspace is a directory that goes with the run. Whoever the program runs
-// as may write there.
+// emptyWorkspace creates a directory that is removed after the run. It is writable for the user
+// of the program.
 func emptyWorkspace(at places.Places) (string, error) {
 	dir := at.Layers + "-workspace"
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making an empty workspace: %w", err)
+		return "", fmt.Errorf("creating an empty workspace: %w", err)
 	}
 	return dir, nil
 }
 
-// pass hands output on as it comes.
+// pass prints output as it arrives.
 func (e execution) pass(stream string, chunk []byte) {
 	w := e.stdout
 	if stream == "stderr" {
@@ -93,8 +91,8 @@ func (e execution) pass(stream string, chunk []byte) {
 	_, _ = w.Write(chunk)
 }
 
-// say writes for people, who may decide by it: what a program put into names and
-// files must not act on their terminal.
+// say prints a message for people, who may base a decision on it: names and contents from a
+// program must not control their terminal.
 func (e execution) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(e.stderr, text.Visible(fmt.Sprintf("palyrad: "+format, args...)))
 }
@@ -105,7 +103,7 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 		return Failed, err
 	}
 	if ran.Rung == sandbox.Landlocked {
-		e.say("this machine gives no user namespaces: the program ran on the rung %s", ran.Rung)
+		e.say("user namespaces are not available on this machine: the program ran on the rung %s", ran.Rung)
 	}
 	if err := e.keepQuarantine(ran, at); err != nil {
 		return Failed, err
@@ -122,7 +120,7 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 	return code, why
 }
 
-// sayDenied names what the program could not reach. A report has it all.
+// sayDenied prints the denied hosts. A report contains all connections.
 func (e execution) sayDenied(ran sandbox.Report) {
 	if e.report != "" {
 		return
@@ -132,7 +130,7 @@ func (e execution) sayDenied(ran sandbox.Report) {
 	}
 }
 
-// hosts are what the program may reach.
+// hosts returns the hosts that the program may reach.
 func (e execution) hosts() []string {
 	if e.spec.Network == nil {
 		return e.allow
@@ -140,8 +138,7 @@ func (e execution) hosts() []string {
 	return e.spec.Network.Hosts()
 }
 
-// keepQuarantine leaves protected files that the program made where their owner
-// finds them.
+// keepQuarantine moves protected files that the program created to a directory of their owner.
 func (e execution) keepQuarantine(ran sandbox.Report, at places.Places) error {
 	if len(ran.Quarantined) == 0 {
 		return nil
@@ -151,22 +148,21 @@ func (e execution) keepQuarantine(ran sandbox.Report, at places.Places) error {
 		err = os.Rename(at.Quarantine, filepath.Join(dir, "files"))
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the protected files that the program made: %w", err)
+		return fmt.Errorf("keeping the protected files that the program created: %w", err)
 	}
-	e.say("new protected files were put aside in %s: %s", dir, strings.Join(ran.Quarantined, ", "))
+	e.say("new protected files were moved to %s: %s", dir, strings.Join(ran.Quarantined, ", "))
 	return nil
 }
 
-// exitOf is the exit code of palyrad, and what it says when that is not the
-// program's own.
+// exitOf returns the exit code of palyrad, and an error if it is not the program's own.
 func exitOf(ran sandbox.Report, err error) (int, error) {
 	switch {
 	case ran.TimedOut:
-		return TimedOut, reason.Errorf(reason.TimedOut, "the time of the program was up; it was killed with everything it had started").
-			WithRemedy("Give it more with --timeout.")
+		return TimedOut, reason.Errorf(reason.TimedOut, "the program exceeded its timeout and was killed with all its processes").
+			WithRemedy("Increase it with --timeout.")
 	case ran.Quota != "":
-		return Failed, reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).
-			WithRemedy("Raise it with --limit.")
+		return Failed, reason.Errorf(reason.QuotaExceeded, "the program exceeded its limit of %s and was killed", ran.Quota).
+			WithRemedy("Increase it with --limit.")
 	case reason.Of(err) == reason.Cancelled:
 		return Stopped, nil
 	case err != nil:

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Report is the machine output; fields are only ever added.
+// Report is the machine-readable output. Fields are never removed or changed.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -37,20 +37,20 @@ type Report struct {
 	DurationMS       float64          `json:"duration_ms"`
 }
 
-// Enforcement is which layers were asked for and which were in force.
+// Enforcement lists the requested layers and those that were in force.
 type Enforcement struct {
 	Requested  []string `json:"requested"`
 	Applied    []string `json:"applied"`
 	Downgrades []string `json:"downgrades"`
 }
 
-// Stream is what the program wrote to standard output or standard error.
+// Stream is the program's standard output or standard error.
 type Stream struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// Changes is what became of what the program wrote to a copy.
+// Changes is the result of settling the program's changes in its copy.
 type Changes struct {
 	State     tool.ChangeState `json:"state"`
 	Root      string           `json:"root"`
@@ -58,11 +58,11 @@ type Changes struct {
 	Modified  int              `json:"modified"`
 	Deleted   int              `json:"deleted"`
 	Protected []string         `json:"protected"`
-	// Committed counts the changes that are in the workspace now.
+	// Committed counts the committed changes.
 	Committed int `json:"committed"`
 }
 
-// write gives the report to whom --report names.
+// write writes the report to the destination of --report.
 func (e execution) write(ran sandbox.Report, changes *Changes) error {
 	if e.report == "" {
 		return nil
@@ -91,7 +91,7 @@ func (e execution) write(ran sandbox.Report, changes *Changes) error {
 	return nil
 }
 
-// some is never null in JSON.
+// some returns a list that is never null in JSON.
 func some[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -99,7 +99,7 @@ func some[T any](list []T) []T {
 	return list
 }
 
-// summary says a change set in a line.
+// summary describes a change set in a line.
 func (c Changes) summary() string {
 	text := fmt.Sprintf("%d added, %d modified, %d deleted", c.Added, c.Modified, c.Deleted)
 	if len(c.Protected) > 0 {

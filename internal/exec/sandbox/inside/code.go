@@ -8,10 +8,9 @@ import (
 	"slices"
 )
 
-// Message is one of the documents that pass between both sides: a Spec, an
-// Order, a Report or an Attempt. They travel as bytes of our own making: the
-// time in which encoding/json learns a type is a tenth of a sandbox's, and
-// palyra-init starts anew for each.
+// Message is one of the messages between both sides: a Spec, an Order, a Report or an Attempt.
+// The encoding is custom, because the time in which encoding/json learns a type is a tenth of a
+// sandbox's, and palyra-init starts again for each sandbox.
 type Message interface {
 	// code writes the message to c, or reads it from there.
 	code(c *coder)
@@ -19,17 +18,16 @@ type Message interface {
 
 var errMalformed = errors.New("a message is malformed")
 
-// Encode returns the bytes of a message. Everything is a little-endian word of
-// 64 bits, or a word with a length and as many bytes or elements.
+// Encode returns the encoded message. Every value is a little-endian word of 64 bits, or a word
+// with a length followed by as many bytes or elements.
 func Encode(m Message) []byte {
 	c := &coder{bytes: make([]byte, 0, 1024)}
 	m.code(c)
 	return c.bytes
 }
 
-// Decode fills an empty message with what Encode has written. It takes nothing
-// else: bytes that are missing, left over, or written in another way are an
-// error. What is empty comes back as nil.
+// Decode decodes the output of Encode into an empty message. It is strict: missing or extra bytes
+// and any other encoding are an error. An empty list is decoded as nil.
 func Decode(text []byte, into Message) error {
 	c := &coder{bytes: text, reading: true}
 	into.code(c)
@@ -39,10 +37,10 @@ func Decode(text []byte, into Message) error {
 	return nil
 }
 
-// coder goes over the fields of a message, which one list names for both
-// directions. After a failure it reads zeros.
+// coder processes the fields of a message, with one field list for both directions. After a
+// failure it reads zeros.
 type coder struct {
-	// bytes are those written so far, or those left to read.
+	// bytes are the bytes written so far, or the bytes left to read.
 	bytes           []byte
 	reading, failed bool
 }
@@ -51,7 +49,7 @@ const wordSize = 8
 
 func (c *coder) fail() { c.bytes, c.failed = nil, true }
 
-// word writes w, or returns what is read in its place.
+// word writes w, or returns the word read in its place.
 func (c *coder) word(w uint64) uint64 {
 	if !c.reading {
 		c.bytes = binary.LittleEndian.AppendUint64(c.bytes, w)
@@ -66,8 +64,7 @@ func (c *coder) word(w uint64) uint64 {
 	return w
 }
 
-// size is word for the length of something whose elements take at least one
-// byte each.
+// size is word for the length of a list whose elements take at least one byte each.
 func (c *coder) size(n int) int {
 	got := c.word(uint64(n))
 	if c.reading && got > uint64(len(c.bytes)) {

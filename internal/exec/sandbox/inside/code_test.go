@@ -17,7 +17,7 @@ func messages() map[string]func() Message {
 	}
 }
 
-// fill gives every field a value that is not zero.
+// fill sets every field to a non-zero value.
 func fill(v reflect.Value, r *rand.Rand) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -48,12 +48,12 @@ func fill(v reflect.Value, r *rand.Rand) {
 		v.SetInt(-1 - r.Int64())
 	case reflect.Uint16:
 		v.SetUint(1 + r.Uint64N(1<<16-1))
-	default: // a kind that is none of these panics
+	default: // any other kind panics
 		v.SetUint(1 + r.Uint64N(1<<32-1))
 	}
 }
 
-// What one side writes, the other reads, in every field.
+// Every field that one side writes is read by the other.
 func TestEveryFieldTravels(t *testing.T) {
 	t.Parallel()
 	for name, empty := range messages() {
@@ -74,7 +74,7 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
-// A message that is cut off, continued, or written in another way is refused.
+// A message that is truncated, extended, or encoded in another way is refused.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, empty := range messages() {
@@ -131,8 +131,8 @@ type part func(*coder)
 
 func (p part) code(c *coder) { p(c) }
 
-// Whatever is taken is written again with the same bytes: there is one way to
-// write each message, and no byte that nobody looks at.
+// An accepted message is encoded back to the same bytes: each message has exactly one encoding,
+// without unused bytes.
 func FuzzDecode(f *testing.F) {
 	for _, empty := range messages() {
 		full := empty()

@@ -1,7 +1,7 @@
 package inside
 
-// The fields of every message in the order in which they travel. A field that
-// is missing here is found by TestEveryFieldTravels.
+// The fields of every message in the order of their encoding. TestEveryFieldTravels detects a
+// missing field.
 
 func (s *Spec) code(c *coder) {
 	s.Outer.code(c)

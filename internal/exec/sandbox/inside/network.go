@@ -2,39 +2,37 @@ package inside
 
 import "slices"
 
-// Network is the way out of a sandbox whose tool may reach some hosts. In a
-// network namespace that leads nowhere, palyra-init makes every address a local
-// one, listens where a tool may want to connect, hands the listeners to palyrad
-// and keeps none: what a tool connects to is accepted outside.
+// Network gives the tool of a sandbox access to some hosts. The network namespace has no route to
+// other networks. palyra-init makes every address a local one, listens at the allowed ports,
+// passes the listeners to palyrad and keeps none. The tool's connections are therefore accepted
+// outside.
 type Network struct {
-	// Outside is the inode number of palyrad's network namespace, which must be
-	// another one.
+	// Outside is the inode number of palyrad's network namespace, which must be a different one.
 	Outside uint64
-	// Ports are those of every address, ascending and without repeats.
+	// Ports are the allowed ports of every address, ascending and without duplicates.
 	Ports []uint16
 }
 
-// Ports on 127.0.0.1 for tools that ask for names, or that know a proxy.
+// Ports on 127.0.0.1 for name resolution and for tools that use a proxy.
 const (
 	NamesPort = 53 // UDP and TCP
 	SOCKSPort = 1080
 	HTTPPort  = 3128
 )
 
-// Bounds of a Network.
+// Limits of a Network.
 const (
 	MaxPorts     = 64
 	MaxListeners = 4 + MaxPorts
 )
 
-// Families of addresses, as a Report has them.
+// Address families, as in a Report.
 const (
 	IPv4 = "ipv4"
 	IPv6 = "ipv6"
 )
 
-// Valid reports whether Ports are ascending, without 0 and repeats, and at most
-// MaxPorts.
+// Valid reports whether Ports are ascending, without 0 and duplicates, and at most MaxPorts.
 func (n Network) Valid() bool {
 	for i, port := range n.Ports {
 		if port == 0 || i > 0 && port <= n.Ports[i-1] {
@@ -51,10 +49,10 @@ type Listener struct {
 	Everywhere bool
 }
 
-// Listeners are all of n, in the order in which they are handed out. A port has
-// one TCP listener: if the name service's port 53 is also in Ports, the one that is
-// Everywhere serves both. Two on one port would need SO_REUSEPORT, and with it the
-// tool, which is the same user, could open a third and take connections.
+// Listeners returns all listeners of n, in the order in which they are passed. A port has one TCP
+// listener: if the name service's port 53 is also in Ports, the one that is Everywhere serves
+// both. Two listeners on one port would need SO_REUSEPORT. The tool, which runs as the same user,
+// could then open a third one and take connections.
 func (n Network) Listeners() []Listener {
 	list := []Listener{{Port: NamesPort, UDP: true}}
 	for _, port := range []uint16{NamesPort, HTTPPort, SOCKSPort} {

@@ -1,10 +1,10 @@
 package inside
 
-// Step is what palyra-init was doing when it failed: one of the codes below, or
-// free text, which palyrad only prints.
+// Step is the step of palyra-init that failed: one of the codes below, or free text, which
+// palyrad only prints.
 type Step string
 
-// The steps whose failure palyrad tells apart.
+// The steps whose failures palyrad distinguishes.
 const (
 	StepExec       Step = "exec"
 	StepExecutable Step = "executable"
@@ -16,7 +16,7 @@ const (
 	StepNetwork    Step = "network"
 )
 
-// String says a step to people.
+// String describes the step for people.
 func (s Step) String() string {
 	switch s {
 	case StepExec:
@@ -34,7 +34,7 @@ func (s Step) String() string {
 	case StepOverlay:
 		return "mounting the copy of the workspace"
 	case StepNetwork:
-		return "opening the way to the allowed hosts"
+		return "opening the connections to the allowed hosts"
 	}
 	return string(s)
 }

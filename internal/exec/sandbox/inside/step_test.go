@@ -6,8 +6,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// TestSteps: a code goes over the wire and a sentence to people, who also read
-// steps that have no code.
+// TestSteps: the wire contains a code, and people see a sentence, also for steps without a code.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[inside.Step]string{
@@ -16,7 +15,7 @@ func TestSteps(t *testing.T) {
 		inside.StepWorkspace:  "checking the workspace",
 		inside.StepCwd:        "entering the working directory",
 		inside.StepOverlay:    "mounting the copy of the workspace",
-		inside.StepNetwork:    "opening the way to the allowed hosts",
+		inside.StepNetwork:    "opening the connections to the allowed hosts",
 		"masking /proc/keys":  "masking /proc/keys",
 	} {
 		if got := step.String(); got != want {

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// A program that is open for writing, as it is for a moment where palyrad forks
-// while it writes, is waited for; not for ever.
+// A program that is open for writing, as it is for a moment if palyrad forks while it writes, is
+// retried; not forever.
 func TestProgramOpenForWriting(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

@@ -10,13 +10,14 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Check refuses what no sandbox would accept, before anything is opened.
+// Check refuses invalid specifications before any file is opened.
 func Check(s sandbox.Spec) error {
-	if err := errors.Join(sandbox.CheckArgv(s.Argv), sandbox.CheckInjected(s), s.Limits.Check()); err != nil {
+	if err := errors.Join(command.CheckArgv(s.Argv), sandbox.CheckInjected(s), s.Limits.Check()); err != nil {
 		return err
 	}
 	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
@@ -31,10 +32,10 @@ func Check(s sandbox.Spec) error {
 	return checkNetwork(s)
 }
 
-// checkToolchains refuses what could let a program see more than tools: the root
-// directory, and the workspace by a way around its copy.
+// checkToolchains refuses directories that would expose more than tools: the root directory, and
+// the workspace outside of its copy.
 func checkToolchains(s sandbox.Spec) error {
-	for _, dir := range sandbox.Shown(s.Toolchains) {
+	for _, dir := range command.Shown(s.Toolchains) {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 			return reason.Errorf(reason.InvalidInput, "the directory %q of a toolchain is not a clean absolute path", dir)
 		}
@@ -45,13 +46,13 @@ func checkToolchains(s sandbox.Spec) error {
 	return nil
 }
 
-// checkNetwork refuses hosts where nothing would hold the program to them.
+// checkNetwork refuses hosts if they would not be enforced.
 func checkNetwork(s sandbox.Spec) error {
 	if s.Network == nil {
 		return nil
 	}
 	if s.Egress != egress.Strict {
-		return reason.Errorf(reason.InvalidInput, "hosts are held to in the egress mode strict only, and the mode is %s", s.Egress)
+		return reason.Errorf(reason.InvalidInput, "hosts are enforced only in the egress mode strict, and the mode is %s", s.Egress)
 	}
 	return s.Network.Check()
 }
@@ -60,7 +61,7 @@ func checkCaches(caches []sandbox.Cache) error {
 	seen := map[string]bool{}
 	for _, c := range caches {
 		if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" || seen[c.Name] {
-			return reason.Errorf(reason.InvalidInput, "%q is not the name of a cache, or stands twice", c.Name)
+			return reason.Errorf(reason.InvalidInput, "%q is not a valid cache name, or is listed twice", c.Name)
 		}
 		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
 			return reason.Errorf(reason.InvalidInput, "the directory of the cache %s is not a clean absolute path", c.Name)
@@ -70,8 +71,8 @@ func checkCaches(caches []sandbox.Cache) error {
 	return nil
 }
 
-// Environment is the call's variables with what is injected, and those of its caches
-// that the call does not set itself.
+// Environment returns the call's variables including the injected ones, and the variables of its
+// caches that the call does not set itself.
 func Environment(s sandbox.Spec) []string {
 	env := s.Pairs()
 	for _, c := range s.Caches {
@@ -100,22 +101,21 @@ func has(env []string, name string) bool {
 	return false
 }
 
-// Try runs a program that does nothing in an empty workspace.
+// Try runs a program without effects in an empty workspace.
 func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
 	dir, err := os.MkdirTemp("", "palyra-probe-")
 	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	// Without namespaces under a daemon that is root, it is another user who
-	// enters.
+	// Without namespaces under a daemon that is root, another user enters the directory.
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return sandbox.Report{}, fmt.Errorf("looking at a workspace for a trial: %w", err)
+		return sandbox.Report{}, fmt.Errorf("opening a workspace for a trial: %w", err)
 	}
-	program, err := m.resolver.ResolveExecutable("true", sandbox.SearchPath())
+	program, err := m.resolver.ResolveExecutable("true", command.SearchPath())
 	if err != nil {
 		return sandbox.Report{}, err
 	}

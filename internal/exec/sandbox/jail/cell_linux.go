@@ -19,8 +19,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Cell is a sandbox that waits for its one program, runs it, or has run it.
-// One goroutine may use it.
+// Cell is a sandbox for one program, before, during or after its run. It must be used by one
+// goroutine.
 type Cell struct {
 	machine *Machine
 	plan    *Plan
@@ -29,7 +29,7 @@ type Cell struct {
 	control, status *os.File
 	stdout, stderr  *os.File
 	process         *os.Process
-	// ended gets the state of the first process once it is reaped.
+	// ended receives the state of the first process after it was reaped.
 	ended        chan *os.ProcessState
 	reaped       bool
 	started      time.Time
@@ -40,15 +40,15 @@ type Cell struct {
 	meter    *disk.Meter
 	listener *os.File
 	observed chan observation
-	// stopServing ends the session that serves the program; it is nil when none
-	// does. served gets how it ended.
+	// stopServing ends the proxy session of the program; it is nil without a session. served
+	// receives the result of the session.
 	stopServing context.CancelCauseFunc
 	served      chan error
 	// alive is true until no process of the sandbox is left.
 	alive bool
 }
 
-// Start builds a sandbox. It takes over the plan.
+// Start builds a sandbox. It takes ownership of the plan.
 func (m *Machine) Start(p *Plan) (*Cell, error) {
 	c := &Cell{machine: m, plan: p, started: time.Now(), served: make(chan error, 1)}
 	if err := c.start(); err != nil {
@@ -63,7 +63,7 @@ func (c *Cell) start() error {
 	}
 	var err error
 	if c.group, err = c.machine.tree.Start(c.plan.Limits); err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "the limits of the run cannot be set: %w", err)
+		return reason.Errorf(reason.SandboxUnavailable, "setting the limits of the run: %w", err)
 	}
 	if err := c.measure(); err != nil {
 		return err
@@ -83,11 +83,11 @@ func (c *Cell) start() error {
 
 func errNoHelper() error {
 	return reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
-		WithRemedy("Build it with `make build`, which puts the helper in.")
+		WithRemedy("Build it with `make build`, which embeds the helper.")
 }
 
-// descriptors makes the pipes, the control socket and the memory files, and
-// returns the first process's ends, by number. The caller closes them.
+// descriptors creates the pipes, the control socket and the memory files, and returns the first
+// process's ends, by number. The caller closes them.
 func (c *Cell) descriptors() ([]*os.File, error) {
 	files := make([]*os.File, inside.ExtraFD)
 	var err error
@@ -131,11 +131,10 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// launch starts the first process on a thread that does nothing else. The process
-// asks to be killed when its parent thread ends (PDEATHSIG, prctl(2)), so that it
-// dies with the daemon; the thread therefore stays until the process has ended.
-// It is never unlocked, so that the runtime ends it with its goroutine: it may be
-// in control groups or mounts of the run.
+// launch starts the first process on a dedicated thread. The process is killed when its parent
+// thread ends (PDEATHSIG, prctl(2)), so that it dies with the daemon; the thread therefore stays
+// until the process has ended. The thread is never unlocked, so the runtime ends it with its
+// goroutine: it may be in control groups or mounts of the run.
 func (c *Cell) launch(files []*os.File) error {
 	begun := make(chan error, 1)
 	c.ended = make(chan *os.ProcessState, 1)
@@ -156,8 +155,8 @@ func (c *Cell) launch(files []*os.File) error {
 	return err
 }
 
-// fork starts the first process inside the groups of the run. After an error
-// it may still return a process, which is to be killed.
+// fork starts the first process inside the groups of the run. After an error it may still return
+// a process, which must be killed.
 func (c *Cell) fork(files []*os.File) (*os.Process, error) {
 	if err := c.group.Enter(); err != nil {
 		return nil, err
@@ -172,7 +171,7 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 			return nil, err
 		}
 	}
-	// A set-user-ID program would be root's; this keeps it from being so.
+	// A set-user-ID program would run as root; no_new_privs prevents that.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, err
 	}
@@ -188,32 +187,31 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 	return startProcess(path, c.plan.Argv, &os.ProcAttr{Dir: "/", Env: append([]string{}, c.plan.Env...), Files: files, Sys: &attr})
 }
 
-// Waiting reports whether the sandbox is still there to be run in.
+// Waiting reports whether the sandbox is still ready for a run.
 func (c *Cell) Waiting() bool {
 	select {
 	case state := <-c.ended:
-		c.ended <- state // for a run that begins all the same
+		c.ended <- state // for a run that begins nevertheless
 		c.reaped = true
 	default:
 	}
 	return c.alive && !c.reaped
 }
 
-// patience bounds the waits for things that happen by themselves, at once unless
-// the machine is busy: that bubblewrap reaps the first process of a sandbox in
-// which no other is left, and that sockets and pipes close when the processes that
-// have them open end.
+// patience is the timeout for events that normally happen at once: that bubblewrap reaps the
+// first process of a sandbox without other processes, and that sockets and pipes close when their
+// processes end.
 const patience = 10 * time.Second
 
-// kill ends every process of the sandbox. The first process of a process
-// namespace goes first: the kernel ends all others with it, and bubblewrap reaps
-// it and ends by itself. Killed at once, bubblewrap would leave it to the
-// host's first process, which in containers may reap nothing.
+// kill ends every process of the sandbox. The first process of a process namespace is killed
+// first: the kernel ends all others with it, and bubblewrap reaps it and exits. If bubblewrap
+// were killed at the same time, the first process would be left to the host's first process,
+// which in containers may reap nothing.
 func (c *Cell) kill() {
 	if init := c.init.Load(); init != nil && c.plan.Arguments != nil && unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0) == nil {
 		select {
 		case state := <-c.ended:
-			c.ended <- state // the buffer is empty, and nobody else writes
+			c.ended <- state // the buffer is empty, and there is no other writer
 		case <-time.After(patience):
 		}
 	}
@@ -223,15 +221,14 @@ func (c *Cell) kill() {
 	c.group.Kill()
 }
 
-// End kills what may be left and waits until nothing is: the kernel tells the
-// end of a pid namespace's first process only when all of its processes have
-// ended.
+// End kills all remaining processes and waits for their end: the kernel reports the end of a pid
+// namespace's first process only after all of its processes have ended.
 func (c *Cell) End() error {
 	if !c.alive {
 		return nil
 	}
 	if c.init.Load() == nil {
-		// A sandbox that nothing ran in has told it, unless it failed.
+		// A sandbox without a run has reported it, unless it failed.
 		_ = c.status.SetReadDeadline(time.Now().Add(patience))
 		_ = c.learnInit()
 	}
@@ -249,7 +246,7 @@ func (c *Cell) End() error {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("the first process of the run %s is still there", c.group.Name())
+				return fmt.Errorf("the first process of the run %s still exists", c.group.Name())
 			}
 		}
 	}
@@ -260,8 +257,8 @@ func (c *Cell) End() error {
 	return nil
 }
 
-// Close ends what is left of the sandbox and releases everything it held. Its
-// user is not used again while a process of it may live.
+// Close ends the rest of the sandbox and releases all its resources. Its user is not reused while
+// one of its processes may exist.
 func (c *Cell) Close() error {
 	err := errors.Join(c.End(), c.part(context.Canceled))
 	if c.listener != nil {

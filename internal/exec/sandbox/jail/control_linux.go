@@ -10,10 +10,10 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// errNoReport means that the control socket closed without a message.
-var errNoReport = errors.New("no report from inside")
+// errNoReport reports that the control socket closed without a message.
+var errNoReport = errors.New("the sandbox helper sent no report")
 
-// controlPair returns both ends of a control socket; the first does not block.
+// controlPair returns both ends of a control socket; the first is nonblocking.
 func controlPair() (mine, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -46,8 +46,8 @@ func send(control *os.File, text string, files ...*os.File) error {
 	return errors.Join(err, failed)
 }
 
-// receive reads one message with up to most descriptors, which the caller
-// closes. A failure told by the helper is an error, and then there are none.
+// receive reads one message with up to most descriptors, which the caller closes. A failure
+// reported by the helper is returned as an error, without descriptors.
 func receive(control *os.File, most int) (inside.Report, []int, error) {
 	var report inside.Report
 	text := make([]byte, inside.MaxMessage)
@@ -58,7 +58,7 @@ func receive(control *os.File, most int) (inside.Report, []int, error) {
 	}
 	err = inside.Decode(text[:n], &report)
 	if err != nil {
-		err = fmt.Errorf("reading the report from inside: %w", err)
+		err = fmt.Errorf("reading the report of the sandbox helper: %w", err)
 	} else {
 		err = refusal(report)
 	}
@@ -88,8 +88,8 @@ func receiveMessage(control *os.File, text []byte, most int) (n int, fds []int, 
 	err = conn.Read(func(fd uintptr) bool {
 		for {
 			n, got, flags, _, failed = unix.Recvmsg(int(fd), text, rights, unix.MSG_CMSG_CLOEXEC)
-			// A helper that ended without having read its order leaves a reset,
-			// which comes once, before what it had to say.
+			// If a helper ended without reading its order, the first read returns a connection
+			// reset, followed by its remaining messages.
 			if failed != unix.EINTR && failed != unix.ECONNRESET {
 				return failed != unix.EAGAIN
 			}
@@ -105,7 +105,8 @@ func receiveMessage(control *os.File, text []byte, most int) (n int, fds []int, 
 	return n, fds, err
 }
 
-// descriptors returns those of a message, also when an error follows.
+// descriptors returns the descriptors of a message. It may return descriptors together with an
+// error.
 func descriptors(rights []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {

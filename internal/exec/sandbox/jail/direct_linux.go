@@ -23,37 +23,35 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// mostEntries is how large a workspace may be that is written to directly: it
-// is walked before and after the run.
+// mostEntries is the maximum size of a workspace with direct writes, because it is walked before
+// and after the run.
 const mostEntries = 500_000
 
-// readable is what a directory's owner needs to look into it.
+// readable are the permissions that a directory's owner needs to read it.
 const readable fs.FileMode = 0o500
 
-// Guard looks after the protected paths of a workspace that a program writes
-// to directly: those that exist are pinned before the run, and those that are
-// new after it are put aside. Between the two, other programs can read the new
-// ones.
+// Guard protects the protected paths of a workspace that a program writes to directly. Existing
+// paths are pinned before the run, and new ones are moved out of the workspace after it. In
+// between, other programs can read the new ones.
 type Guard struct {
 	root     *os.Root
 	patterns []string
 	aside    string
-	// known are the protected paths before the run, and targets what those say
-	// that are symbolic links.
+	// known are the protected paths before the run, and targets the targets of those that are
+	// symbolic links.
 	known   map[string]fs.FileInfo
 	targets map[string]string
-	// Pins keep the known paths as they are.
+	// Pins keep the known paths unchanged.
 	Pins []inside.Pin
-	// Linked are files with other hard links, which may lie outside of the
-	// workspace: a write to the one is a write to the other.
+	// Linked are files with other hard links, possibly outside of the workspace: a write changes
+	// both.
 	Linked []string
 }
 
-// NewGuard walks a workspace. Aside is a directory of the daemon's for what is
-// put aside.
+// NewGuard walks a workspace. aside is a directory of the daemon for moved paths.
 func NewGuard(w *Directory, s sandbox.Spec, aside string) (*Guard, error) {
 	if aside == "" {
-		return nil, reason.Errorf(reason.SandboxUnavailable, "there is no directory for protected files that a program makes")
+		return nil, reason.Errorf(reason.SandboxUnavailable, "no directory for protected files of a program is configured")
 	}
 	root, err := os.OpenRoot(SelfPath(int(w.File.Fd())))
 	if err != nil {
@@ -88,11 +86,10 @@ func (g *Guard) look() error {
 	})
 }
 
-// pin keeps a path from being written to, and the directories above it from
-// being renamed. Of a repository only the protected paths are pinned, such as
-// .git/hooks, since git writes to .git itself all the time. Symbolic links are not
-// pinned: their target cannot be changed in place, and Quarantine finds one that
-// was replaced.
+// pin protects a path from writes, and its parent directories from being renamed. Of a repository
+// only the protected paths are pinned, such as .git/hooks, because git writes to .git itself all
+// the time. Symbolic links are not pinned: their target cannot be changed in place, and
+// Quarantine finds a replaced link.
 func (g *Guard) pin(name string, info fs.FileInfo, pinned map[string]bool) {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return
@@ -118,8 +115,8 @@ func isRepository(name string, info fs.FileInfo) bool {
 	return info.IsDir() && strings.EqualFold(path.Base(name), ".git")
 }
 
-// walk visits every entry of the workspace, at most so many, and goes into
-// everything but what is protected as a whole.
+// walk visits every entry of the workspace, up to the limit. It does not descend into directories
+// that are protected as a whole.
 func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protected bool)) error {
 	count := 0
 	return fs.WalkDir(g.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -127,10 +124,10 @@ func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protect
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("looking through the workspace: %w", err)
+			return fmt.Errorf("reading the workspace: %w", err)
 		}
 		if count++; count > most {
-			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, too many to be written to directly", most).
+			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, which is the limit for direct writes", most).
 				WithRemedy("Use workspace_mode copy_on_write.")
 		}
 		if name == "." {
@@ -138,10 +135,10 @@ func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protect
 		}
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // gone meanwhile
+			return nil // deleted meanwhile
 		}
 		if err != nil {
-			return fmt.Errorf("looking through the workspace: %w", err)
+			return fmt.Errorf("reading the workspace: %w", err)
 		}
 		protected := workspace.Protected(name) || overlay.Declared(g.patterns, name)
 		visit(name, info, protected)
@@ -152,23 +149,22 @@ func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protect
 	})
 }
 
-// Settle puts aside what a run made, reports it and closes the workspace; on a nil
+// Settle moves new protected paths of a run away, reports them and closes the workspace; on a nil
 // Guard it does nothing.
 func (g *Guard) Settle(report *sandbox.Report) error {
 	if g == nil {
 		return nil
 	}
 	if n := len(g.Linked); n > 0 {
-		report.Downgrades = append(report.Downgrades, fmt.Sprintf("direct: %d files of the workspace have further names, which may lie outside, %s among them", n, g.Linked[0]))
+		report.Downgrades = append(report.Downgrades, fmt.Sprintf("direct: %d files of the workspace have further names, possibly outside of it, such as %s", n, g.Linked[0]))
 	}
 	moved, err := g.Quarantine()
 	report.Quarantined = moved
 	return errors.Join(err, g.Close())
 }
 
-// Quarantine moves protected paths that are new, or that were replaced, to a
-// directory of their own below the daemon's, and returns their names. It looks at
-// every entry, however many the program made, and goes on when one cannot be
+// Quarantine moves protected paths that are new or were replaced to a directory of the daemon,
+// and returns their names. It visits every entry without a limit, and continues if one cannot be
 // moved, so that a program cannot keep all of them in place by blocking one.
 func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
@@ -178,7 +174,7 @@ func (g *Guard) Quarantine() (moved []string, err error) {
 			found = append(found, name)
 		}
 		if info.IsDir() && info.Mode()&readable != readable {
-			_ = g.root.Chmod(name, info.Mode().Perm()|readable) // else it could not be looked into
+			_ = g.root.Chmod(name, info.Mode().Perm()|readable) // otherwise it would not be readable
 		}
 	})}
 	if len(found) == 0 {
@@ -186,11 +182,11 @@ func (g *Guard) Quarantine() (moved []string, err error) {
 	}
 	place, err := os.MkdirTemp(g.aside, "run-")
 	if err != nil {
-		return nil, fmt.Errorf("making a place for protected files: %w", err)
+		return nil, fmt.Errorf("creating a directory for protected files: %w", err)
 	}
 	for i, name := range found {
 		if err := g.putAside(name, filepath.Join(place, asideName(i, name))); err != nil {
-			failed = append(failed, fmt.Errorf("putting the protected path %q aside: %w", name, err))
+			failed = append(failed, fmt.Errorf("moving the protected path %q away: %w", name, err))
 			continue
 		}
 		moved = append(moved, name)
@@ -198,23 +194,22 @@ func (g *Guard) Quarantine() (moved []string, err error) {
 	return moved, errors.Join(failed...)
 }
 
-// same reports whether a path is what it was. The number of a file that is gone
-// is soon another's, which may be of another kind; what is no link was pinned.
+// same reports whether a path is unchanged. An inode number may be reused by a file of another
+// type, so types are compared as well; entries other than links were pinned.
 func (g *Guard) same(name string, was, is fs.FileInfo) bool {
 	return os.SameFile(was, is) && was.Mode().Type() == is.Mode().Type() && g.target(name, is) == g.targets[name]
 }
 
-// target is what a symbolic link says, "" for anything else.
+// target returns the target of a symbolic link, "" for other entries.
 func (g *Guard) target(name string, info fs.FileInfo) string {
 	if info.Mode()&fs.ModeSymlink == 0 {
 		return ""
 	}
-	target, _ := g.root.Readlink(name) // one that is gone says nothing
+	target, _ := g.root.Readlink(name) // a removed link has no target
 	return target
 }
 
-// asideName is that of the i-th path aside: a name of its own, however long the
-// path is, that ends as the path does.
+// asideName returns a unique, short name for the i-th moved path, which ends like the path.
 func asideName(i int, name string) string {
 	const most = 200
 	name = strings.ReplaceAll(name, "/", "%")
@@ -225,8 +220,8 @@ func below(name string, found []string) bool {
 	return slices.ContainsFunc(found, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// putAside renames a path, to where nothing executes it. Across file systems it
-// copies what can be copied, which are no special files, and removes all of it.
+// putAside renames a path to a place where nothing executes it. Across file systems it copies
+// everything except special files, and removes the original.
 func (g *Guard) putAside(name, to string) error {
 	parent, err := g.root.OpenRoot(filepath.Dir(name))
 	if err != nil {
@@ -249,8 +244,8 @@ func (g *Guard) putAside(name, to string) error {
 	return errors.Join(copyAside(parent, base, to), overlay.RemoveTree(dir, base))
 }
 
-// lendRights lets the owner write to a directory, if it is one, and to the one
-// that it is in: both change with a rename.
+// lendRights gives the owner write permission for a path, if it is a directory, and for its
+// parent: a rename changes both.
 func lendRights(root *os.Root, name string) error {
 	for _, at := range []string{path.Dir(name), name} {
 		info, err := root.Lstat(at)
@@ -282,7 +277,7 @@ func copyAside(parent *os.Root, name, to string) error {
 	})
 }
 
-// copyFile copies the start of a file: a hole is as long as a program likes.
+// copyFile copies the start of a file, because a hole can be arbitrarily long.
 func copyFile(parent *os.Root, name, to string) error {
 	from, err := parent.Open(name)
 	if err != nil {

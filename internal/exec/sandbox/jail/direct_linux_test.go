@@ -15,9 +15,9 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestQuarantineIsNotHeldUp: whatever a program does around one protected path,
-// it and the others leave the workspace, also to another file system.
-func TestQuarantineIsNotHeldUp(t *testing.T) {
+// TestQuarantineCannotBePrevented: a program cannot prevent that protected paths leave the workspace,
+// also to another file system.
+func TestQuarantineCannotBePrevented(t *testing.T) {
 	t.Parallel()
 	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
 		root, outside := t.TempDir(), t.TempDir()
@@ -61,8 +61,7 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 	}
 }
 
-// What was there stays: a path that is another one now does not, also when the
-// file system gives it the number of the one that is gone.
+// Existing paths stay; a replaced path does not, even if the file system reuses the inode number.
 func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	t.Parallel()
 	root := realPath(t, t.TempDir())
@@ -86,7 +85,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	}
 }
 
-// Protected files that have nowhere to go do not get there.
+// Without a quarantine directory protected files are not moved.
 func TestGuardNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	w := must.Get(OpenWorkspace(realPath(t, t.TempDir())))(t)
@@ -96,7 +95,7 @@ func TestGuardNeedsAPlace(t *testing.T) {
 	}
 }
 
-// otherFileSystem is a directory that no rename leads to from a temporary one.
+// otherFileSystem is a directory on another file system than the temporary one.
 func otherFileSystem(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("/dev/shm", "palyra-"))(t)

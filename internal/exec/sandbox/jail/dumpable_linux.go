@@ -7,16 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dumpable counts the starts for which this process is dumpable, while it is not otherwise.
+// dumpable counts the current starts that need this process to be dumpable, which it normally is
+// not.
 var dumpable struct {
 	mu     sync.Mutex
 	starts int
 }
 
 // startProcess is os.StartProcess for processes that may begin in a new user namespace. Until it
-// executes its program, such a process is a copy of this one; if this one cannot be dumped
+// executes its program, such a process is a copy of this one. If this process is not dumpable
 // (cmd/palyrad), only root may write the copy's /proc/PID/uid_map (proc_pid_uid_map(5)). For an
-// ordinary user this process is dumpable until the start ends, and no longer.
+// ordinary user this process is therefore dumpable until the start ends.
 func startProcess(name string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	if attr.Sys.Cloneflags&unix.CLONE_NEWUSER != 0 && os.Geteuid() != 0 {
 		needed, err := beginDumpable()
@@ -30,7 +31,7 @@ func startProcess(name string, argv []string, attr *os.ProcAttr) (*os.Process, e
 	return os.StartProcess(name, argv, attr)
 }
 
-// beginDumpable reports whether endDumpable has to follow.
+// beginDumpable reports whether endDumpable must be called.
 func beginDumpable() (needed bool, err error) {
 	dumpable.mu.Lock()
 	defer dumpable.mu.Unlock()
@@ -50,7 +51,7 @@ func endDumpable() {
 	dumpable.mu.Lock()
 	defer dumpable.mu.Unlock()
 	if dumpable.starts--; dumpable.starts == 0 {
-		_ = setDumpable(0) // fails for no process
+		_ = setDumpable(0) // never fails for this value
 	}
 }
 

@@ -10,13 +10,15 @@ import (
 	"io"
 )
 
-// initbin holds palyra-init, built and compressed by make before this package.
+// initbin contains palyra-init, built and compressed by make before this package.
 //
 //go:embed initbin/palyra-init.gz
 var initbin embed.FS
 
-// Helper is palyra-init as it was built with this program. It is unpacked for
-// each Machine, which are few, and kept by none but in its memory file.
+// Helper returns palyra-init as it was built with this program. It is unpacked for each Machine;
+// Machines are few and keep it only in a memory file. It is embedded under a build tag because it
+// must be built first: without the tag, `go build ./...` and editors work on a fresh clone, and
+// palyrad reports that the sandbox is unavailable.
 func Helper() ([]byte, error) {
 	packed, err := initbin.ReadFile("initbin/palyra-init.gz")
 	if err != nil {

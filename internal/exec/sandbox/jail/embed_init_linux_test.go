@@ -12,8 +12,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// What palyrad carries is palyra-init, whole: its stage that holds a namespace open
-// ends with its input.
+// palyrad contains the complete palyra-init: its stage that holds a namespace open ends with its
+// input.
 func TestHelperIsUnpacked(t *testing.T) {
 	t.Parallel()
 	program := must.Get(Helper())(t)

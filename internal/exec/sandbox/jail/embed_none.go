@@ -2,5 +2,5 @@
 
 package jail
 
-// Helper is nil in a plain `go build`.
+// Helper returns nil in a plain `go build`.
 func Helper() ([]byte, error) { return nil, nil }

@@ -17,62 +17,62 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Trial runs one attempt of palyra-init in a sandbox from which layers are
-// left out.
+// Trial runs one attempt of palyra-init in a sandbox with some layers omitted.
 type Trial func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error)
 
-// trial is how one layer is examined.
+// trial describes the examination of one layer.
 type trial struct {
 	layer string
-	// attempt is what palyra-init tries.
+	// attempt is the attempt of palyra-init.
 	attempt []string
-	// outside makes the control an attempt outside of any sandbox: nothing
-	// runs without this layer.
+	// outside makes the control an attempt outside of any sandbox, because nothing runs without
+	// this layer.
 	outside bool
 	limits  sandbox.Limits
 	mode    sandbox.WorkspaceMode
-	// network is what the program may reach, and allowed an attempt that has to
-	// succeed there.
+	// network is the reach of the program, and allowed an attempt that must succeed with it.
 	network *egress.Reach
 	allowed []string
-	// without is what the control leaves out, "" for the layer itself.
+	// without is the layer that the control omits, "" for the examined layer itself.
 	without string
 }
 
-// scene is what is there to be found from inside.
+// scene contains the objects that the attempts search for.
 type scene struct {
 	dir string
-	// covered is a directory where every sandbox with mounts has its own.
+	// covered is a directory that every sandbox with mounts covers.
 	covered string
-	// services greet whoever connects, both at one port.
+	// services greet every client; both listen at one port.
 	services []net.Listener
 	served   sync.WaitGroup
 	segment  int
 	trials   []trial
 }
 
-// Examine tries what each layer forbids, once with the layer and once without
-// it. layers are those that a run of the backend asks for.
+// Examine tries what each layer forbids, once with the layer and once without it. layers are the
+// layers that a run of the backend requests.
 func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []sandbox.Examination {
 	var list []sandbox.Examination
 	s, err := newScene()
 	if err != nil {
-		return []sandbox.Examination{{Problem: err.Error(), Remedy: "Look at the temporary directory of palyrad."}}
+		return []sandbox.Examination{{Problem: err.Error(), Remedy: "Check the temporary directory of palyrad."}}
 	}
 	defer func() { _ = s.close() }()
 	for _, t := range s.trials {
 		switch why, absent := m.absent(t.layer); {
 		case !slices.Contains(layers, t.layer):
 		case absent:
-			// What this machine does not have is not tried: it is no hole.
+			// Features that this machine does not have are not tried, because their absence is
+			// not a weakness.
 			list = append(list, sandbox.Examination{
 				Layer: t.layer, Absent: true, Problem: "absent on this machine: " + why,
-				Remedy: "See docs/sandbox.md for what the layer is for and what it needs.",
+				Remedy: "See docs/sandbox.md for the purpose and the requirements of the layer.",
 			})
 		default:
 			list = append(list, m.examine(ctx, s, t, try))
@@ -81,22 +81,22 @@ func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []san
 	return list
 }
 
-// absent says why a layer cannot be examined here: the machine lacks it, or what it
-// hides.
+// absent reports whether a layer cannot be examined here, because the machine lacks it or the
+// object that it hides, and why.
 func (m *Machine) absent(layer string) (why string, absent bool) {
 	if layer == LayerCgroupNS && m.Level() == cgroup.Rlimit {
-		return "without control groups there is no path for it to hide", true
+		return "the machine has no control groups, and no path of them to hide", true
 	}
 	return m.lacks(layer)
 }
 
-// lacks says why this machine cannot have a layer.
+// lacks reports whether this machine cannot provide a layer, and why.
 func (m *Machine) lacks(layer string) (why string, lacks bool) {
 	switch {
 	case layer == LayerLandlock && m.landlock == 0:
 		return "the kernel has no Landlock of ABI 2 or later", true
 	case layer == LayerGroup && m.Level() == cgroup.Rlimit:
-		return "no control group with memory and pids can be made; limits hold per process", true
+		return "control groups with memory and pids cannot be created; limits apply per process", true
 	}
 	return "", false
 }
@@ -105,7 +105,7 @@ func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) san
 	e := sandbox.Examination{Layer: t.layer}
 	with, err := s.attempt(ctx, t, nil, try)
 	if err != nil {
-		e.Problem, e.Remedy = err.Error(), "See what is missing with `palyra status`."
+		e.Problem, e.Remedy = err.Error(), "`palyra status` shows the missing parts."
 		return e
 	}
 	e.Denied, e.Detail = !with.Happened, with.Detail
@@ -123,22 +123,22 @@ func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) san
 	switch {
 	case !e.Denied:
 		e.Problem = "the layer does not hold: " + with.Detail
-		e.Remedy = "Do not run programs here before this is understood; report it."
+		e.Remedy = "Do not run programs here until the cause is found; report it."
 	case err != nil:
-		e.Problem, e.Remedy = "the other side could not be tried: "+err.Error(), "See what is missing with `palyra status`."
+		e.Problem, e.Remedy = "the control attempt could not run: "+err.Error(), "`palyra status` shows the missing parts."
 	case !e.Control:
-		e.Problem = "whether the layer holds cannot be told, as the attempt fails without it, too: " + without.Detail
-		e.Remedy = "Something else on this machine forbids the same; nothing needs to be done."
+		e.Problem = "the effect of the layer is unknown, because the attempt fails without it as well: " + without.Detail
+		e.Remedy = "Another mechanism of this machine forbids the same; no action is required."
 	}
 	return e
 }
 
-// allowed tries what is not forbidden.
+// allowed tries an action that must be permitted.
 func (s *scene) allowed(ctx context.Context, t trial, try Trial) error {
 	t.attempt = t.allowed
 	a, err := s.attempt(ctx, t, nil, try)
 	if err == nil && !a.Happened {
-		err = fmt.Errorf("what is allowed failed: %s", a.Detail)
+		err = fmt.Errorf("a permitted action failed: %s", a.Detail)
 	}
 	return err
 }
@@ -167,10 +167,10 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 		return a, fmt.Errorf("the attempt ended with %s%s", describe(report), strings.ToValidUTF8(string(report.Stderr.Head[:min(most, len(report.Stderr.Head))]), ""))
 	}
 	if t.layer == LayerCopy {
-		// Writing succeeds either way; what counts is where it goes.
+		// A write succeeds in both cases; only its destination differs.
 		content, err := os.ReadFile(canary)
 		if a.Happened = a.Happened && err == nil && string(content) != "before"; !a.Happened {
-			a.Detail = "what was written did not reach the workspace"
+			a.Detail = "the write did not reach the workspace"
 		}
 	}
 	return a, nil
@@ -197,10 +197,10 @@ func newScene() (*scene, error) {
 	s := &scene{segment: -1}
 	var err error
 	if s.dir, err = os.MkdirTemp("/var/tmp", "palyra-examine-"); err != nil {
-		return nil, fmt.Errorf("making a place for the examination: %w", err)
+		return nil, fmt.Errorf("preparing the examination: %w", err)
 	}
 	if s.covered, err = os.MkdirTemp("/tmp", "palyra-examine-"); err != nil {
-		return nil, errors.Join(fmt.Errorf("making a place for the examination: %w", err), s.close())
+		return nil, errors.Join(fmt.Errorf("preparing the examination: %w", err), s.close())
 	}
 	if err := s.fill(); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -220,13 +220,13 @@ func (s *scene) fill() error {
 		return fmt.Errorf("listening for the examination: %w", err)
 	}
 	if s.segment, err = unix.SysvShmGet(unix.IPC_PRIVATE, os.Getpagesize(), unix.IPC_CREAT|0o666); err != nil {
-		return fmt.Errorf("making shared memory for the examination: %w", err)
+		return fmt.Errorf("creating shared memory for the examination: %w", err)
 	}
 	s.trials, err = s.list()
 	return err
 }
 
-// list says how each layer is tried.
+// list returns the trial of each layer.
 func (s *scene) list() ([]trial, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *scene) list() ([]trial, error) {
 	}, nil
 }
 
-// The services that a scene has, on loopback.
+// The addresses of a scene's services, on loopback.
 const (
 	service      = "127.0.0.1"
 	otherService = "127.0.0.2"
@@ -297,7 +297,7 @@ func (s *scene) serve() error {
 	return nil
 }
 
-// greet says something to everybody until the listener is closed.
+// greet sends a greeting to every client until the listener is closed.
 func greet(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -309,10 +309,9 @@ func greet(l net.Listener) {
 	}
 }
 
-// foreign is the name of a variable that only the daemon has, "" when it has
-// none.
+// foreign returns the name of a variable that only the daemon has, "" if no such variable exists.
 func foreign() string {
-	own := append(sandbox.Environment("", nil, nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=", "GIT_CONFIG_SYSTEM=") // which some backends set
+	own := append(command.Environment("", nil, nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=", "GIT_CONFIG_SYSTEM=") // set by some backends
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if name != "" && !slices.ContainsFunc(own, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
@@ -336,8 +335,8 @@ func (s *scene) close() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Variant is the same machine with layers left out. It shares everything with
-// the original, which is the one to close.
+// Variant returns the same machine with some layers omitted. It shares all resources with the
+// original, and only the original must be closed.
 func (m *Machine) Variant(without ...string) *Machine {
 	v := *m
 	v.without = append(slices.Clone(m.without), without...)

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// attend sends the order, receives the listeners and the read-back, judges the
-// read-back, tells palyra-init to go on, and waits until the program has started.
-// An error means that the program did not start.
+// attend sends the order, receives the listeners and the report, checks the report, lets
+// palyra-init continue, and waits until the program has started. An error means that the program
+// did not start.
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
 	if err := send(c.control, "order", o.files...); err != nil {
@@ -56,7 +56,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	if err := send(c.control, inside.Go); err != nil {
 		return errNoReport
 	}
-	// The socket closes when the program takes the helper's place.
+	// The socket closes when the program replaces the helper.
 	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoReport) {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	return nil
 }
 
-// finalReport is the last report of a helper that has ended.
+// finalReport reads the last report of a helper that has ended.
 func (c *Cell) finalReport() error {
 	for {
 		_, fds, err := receive(c.control, inside.MaxListeners)
@@ -78,7 +78,7 @@ func (c *Cell) finalReport() error {
 	}
 }
 
-// unpinned are the paths of the operands that a program may see changed.
+// unpinned returns the paths of the operands that may change during the run.
 func unpinned(o *order, refused []int) []string {
 	paths := o.unpinned
 	for _, i := range refused {
@@ -89,7 +89,7 @@ func unpinned(o *order, refused []int) []string {
 	return paths
 }
 
-// refusal turns a failure inside into a reason.
+// refusal converts a failure inside into a reason.
 func refusal(r inside.Report) error {
 	switch r.Failed {
 	case "":
@@ -97,7 +97,7 @@ func refusal(r inside.Report) error {
 	case inside.StepExec:
 		if unix.Errno(r.Errno) == unix.ETXTBSY {
 			return reason.Errorf(reason.SpawnFailed, "the program could not be started: its file is open for writing").
-				WithRemedy("Try again when whatever writes the program has closed it (`fuser -v FILE` names it).")
+				WithRemedy("Try again after the writing process has closed it (`fuser -v FILE` names that process).")
 		}
 		err := reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
 		if strings.HasPrefix(r.Error, "interpreter ") {
@@ -108,7 +108,7 @@ func refusal(r inside.Report) error {
 		if unix.Errno(r.Errno) == unix.ESTALE {
 			return reason.Errorf(reason.BindingMismatch, "the program changed between the check and its start")
 		}
-		return reason.Errorf(reason.SpawnFailed, "the program is not seen inside the sandbox: %s", r.Error)
+		return reason.Errorf(reason.SpawnFailed, "the program is not visible inside the sandbox: %s", r.Error)
 	case inside.StepOperands:
 		if unix.Errno(r.Errno) == unix.ESTALE {
 			return reason.Errorf(reason.BindingMismatch, "the file %s changed between the check and the start", strings.TrimSuffix(r.Error, ": "+unix.ESTALE.Error()))
@@ -125,13 +125,13 @@ func refusal(r inside.Report) error {
 			WithRemedy("Copy-on-write needs Linux 5.19 with overlayfs in user namespaces and a state directory on a file system such as ext4, xfs or btrfs. Use workspace_mode direct or read_only otherwise.")
 	case inside.StepNetwork:
 		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
-			WithRemedy("A sandbox needs power over its own network namespace: allow user namespaces with capabilities (see `palyrad doctor`), or run the program offline.")
+			WithRemedy("A sandbox needs control over its network namespace: allow user namespaces with capabilities (see `palyrad doctor`), or run the program offline.")
 	}
 	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
 }
 
-// learnInit gets hold of the sandbox's first process. bubblewrap tells its
-// host's pid; another backend started it itself.
+// learnInit opens a pidfd of the sandbox's first process. bubblewrap reports its pid on the host;
+// other backends start it themselves.
 func (c *Cell) learnInit() error {
 	if c.init.Load() != nil {
 		return nil
@@ -142,32 +142,31 @@ func (c *Cell) learnInit() error {
 	if c.plan.Arguments != nil {
 		status.ChildPID = 0
 		if err := json.NewDecoder(io.LimitReader(c.status, 4096)).Decode(&status); err != nil || status.ChildPID <= 0 {
-			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap did not say which process it started")
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap did not report its child process")
 		}
 	}
 	fd, err := unix.PidfdOpen(status.ChildPID, 0)
 	if err != nil {
-		return errNoReport // it is gone already
+		return errNoReport // it has already exited
 	}
 	c.seen.init = status.ChildPID
 	c.init.Store(os.NewFile(uintptr(fd), "pidfd"))
 	return nil
 }
 
-// explain adds what the first process wrote when it ended before the helper
-// could speak.
+// explain adds the output of the first process if it ended before the helper could send a report.
 func (c *Cell) explain(err error, stderr []byte) error {
 	if !errors.Is(err, errNoReport) {
 		return err
 	}
-	said := strings.TrimSpace(string(stderr))
+	output := strings.TrimSpace(string(stderr))
 	const most = 300
-	if len(said) > most {
-		said = strings.ToValidUTF8(said[:most], "")
+	if len(output) > most {
+		output = strings.ToValidUTF8(output[:most], "")
 	}
-	if said == "" {
-		said = fmt.Sprintf("%s ended without a report", c.plan.Backend)
+	if output == "" {
+		output = fmt.Sprintf("%s ended without a report", c.plan.Backend)
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", said).
+	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", output).
 		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")
 }

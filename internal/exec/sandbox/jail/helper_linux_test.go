@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// helperRun is palyra-init started as it is in a run, without any sandbox.
+// helperRun is palyra-init started as in a run, without any sandbox.
 type helperRun struct {
 	t       *testing.T
 	control *os.File
@@ -40,9 +40,8 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	return &helperRun{t, mine, p}
 }
 
-// hush says that nothing will be sent: a helper that waits ends with it, and
-// says so.
-func (h *helperRun) hush() {
+// closeInput closes the sending side: a waiting helper ends with an error.
+func (h *helperRun) closeInput() {
 	h.t.Helper()
 	conn, err := h.control.SyscallConn()
 	if err == nil {
@@ -54,7 +53,7 @@ func (h *helperRun) hush() {
 // end waits for the helper and returns its exit code.
 func (h *helperRun) end() int {
 	h.t.Helper()
-	h.control.Close() // a helper that waits ends with it
+	h.control.Close() // a waiting helper ends with it
 	state := must.Get(h.process.Wait())(h.t)
 	return state.ExitCode()
 }
@@ -73,8 +72,7 @@ func orderFile(t *testing.T, order inside.Order) *os.File {
 	return f
 }
 
-// The helper runs nothing when what it is told cannot be done, is not sealed,
-// or comes from a daemon that is gone.
+// The helper runs nothing if its input is impossible, is not sealed, or comes from a dead daemon.
 func TestHelperRefusesSpecs(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -101,7 +99,7 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, c.stage, c.spec)
-			h.hush()
+			h.closeInput()
 			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
@@ -110,8 +108,8 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	}
 }
 
-// startListening starts a helper that is to open listeners. It has no power over
-// this network, which a mistake would cut off.
+// startListening starts a helper that must open listeners. It has no privileges over this
+// network, which an error would disconnect.
 func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *helperRun {
 	t.Helper()
 	attr := syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -122,7 +120,7 @@ func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *
 	return startHelperAs(t, m, inside.StageInner, specFile(t, spec), &attr)
 }
 
-// Nothing is opened in the host's network, nor what no grant could ask for.
+// Nothing is opened in the host's network, nor any listener that no grant could request.
 func TestHelperRefusesNetworks(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -173,7 +171,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 		"another size":       {[]*os.File{edited(func(o *inside.Order) { o.File.Size++ })}, reason.BindingMismatch, "the program changed"},
 		"written since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Mtime-- })}, reason.BindingMismatch, "the program changed"},
 		"changed since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Ctime-- })}, reason.BindingMismatch, "the program changed"},
-		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not seen inside"},
+		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not visible inside"},
 		"no directory":       {[]*os.File{edited(func(o *inside.Order) { o.Cwd = "/nonexistent" })}, reason.WorkspaceScope, "working directory"},
 		"bad filter":         {[]*os.File{edited(func(o *inside.Order) { o.Filter = 1 }), three}, reason.SandboxUnavailable, "installing the system call filter"},
 	} {
@@ -194,9 +192,8 @@ func TestHelperRefusesOrders(t *testing.T) {
 	}
 }
 
-// What a helper has to say arrives, also when it ends before it has read what
-// was sent to it.
-func TestLastWordArrives(t *testing.T) {
+// The reports of a helper arrive, also if it ends before it has read its messages.
+func TestLastReportArrives(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
 	h := startListening(t, m, 0, 443)
@@ -210,9 +207,9 @@ func TestLastWordArrives(t *testing.T) {
 	}
 }
 
-// Layers that nobody asked for must not appear in the read-back: the helper
-// measures and does not repeat what it was told.
-func TestReadBackMeasures(t *testing.T) {
+// Layers that were not requested must not be in the report: the helper measures and does not
+// repeat its input.
+func TestReportMeasuresTheLayers(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
@@ -232,7 +229,7 @@ func TestReadBackMeasures(t *testing.T) {
 			t.Errorf("%s is proved without it", layer)
 		}
 	}
-	// A word that is not the right one opens nothing.
+	// A wrong go-ahead message is refused.
 	must.Do(t, send(h.control, "on"))
 	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoReport) {
 		t.Errorf("a wrong word: %v", err)
@@ -242,8 +239,7 @@ func TestReadBackMeasures(t *testing.T) {
 	}
 }
 
-// Landlock is proved by what it forbids, and not by having been asked for. A
-// kernel without it refuses.
+// Landlock is proved by its effect, not by the request. A kernel without it refuses.
 func TestLandlockIsProved(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -262,7 +258,7 @@ func TestLandlockIsProved(t *testing.T) {
 	}
 }
 
-// Any layer that is asked for and not proved stops the run.
+// Any requested layer that is not proved stops the run.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -270,7 +266,7 @@ func TestJudge(t *testing.T) {
 		c := &Cell{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
 		c.seen.init, c.seen.report.Strays, c.seen.report.Environ = 1, 1, true
 		if layer == LayerGroup {
-			continue // needs a group; TestRequiredLayers of package bubblewrap
+			continue // requires a group; TestRequiredLayers of package bubblewrap
 		}
 		if layer == LayerLandlock && m.Landlock() == 0 {
 			continue
@@ -296,7 +292,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Only a limit on processes that counts the run's alone is set.
+// A limit on processes is set only if it counts the run's processes alone.
 func TestLimitOfProcesses(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -314,8 +310,7 @@ func TestLimitOfProcesses(t *testing.T) {
 	}
 }
 
-// bubblewrap runs under a filter of its own, which proves nothing of the one
-// that is installed last.
+// bubblewrap runs under its own filter, which does not prove the filter that is installed last.
 func TestOuterFilterProvesNothing(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -329,7 +324,7 @@ func TestOuterFilterProvesNothing(t *testing.T) {
 	}
 }
 
-// The filter that is attested is the one that was installed.
+// The attested filter is the installed one.
 func TestFilterIsAttested(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

@@ -7,10 +7,10 @@ func SystemDirs() []string {
 	return []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
 }
 
-// SharedFiles are entries of the host's /etc that every program may see; none
-// tells more than which packages are installed.
+// SharedFiles are entries of the host's /etc that every program may see; they disclose only the
+// installed packages.
 func SharedFiles() []string {
-	// Debian keeps what its Java cannot start without in /etc.
+	// Debian keeps files in /etc that its Java needs to start.
 	java, _ := filepath.Glob("/etc/java-*-openjdk")
 	return append(java,
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
@@ -18,12 +18,12 @@ func SharedFiles() []string {
 	)
 }
 
-// Masks are entries of /proc that tell of the host and its keys.
+// Masks are entries of /proc that disclose information about the host and its keys.
 func Masks() []string {
 	return []string{"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules"}
 }
 
-// Devices are the nodes of /dev that do nothing but what their names say.
+// Devices are harmless device nodes of /dev.
 func Devices() []string {
 	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 }

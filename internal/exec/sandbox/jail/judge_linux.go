@@ -12,25 +12,24 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// seen is what was learned about a run before its gate was opened.
+// seen contains the observations about a run before its program starts.
 type seen struct {
 	mounted *inside.Identity
 	report  inside.Report
 	rlimits []inside.Rlimit
-	// init is the host's pid of the sandbox's first process.
+	// init is the pid of the sandbox's first process on the host.
 	init       int
 	applied    []string
 	downgrades []string
 	unpinned   []string
-	// captured and ports are what the program's connections lead to.
+	// captured and ports describe which connections of the program reach the listeners.
 	captured []string
 	ports    []int
 	started  bool
 }
 
-// judge compares the read-back with what was asked for. It refuses when a layer
-// is neither proved nor known to be missing on this host, or when the call
-// insists on one that is missing.
+// judge compares the report with the requested layers. It fails if a layer is neither proved nor
+// known to be missing on this host, or if the call requires a missing layer.
 func (c *Cell) judge(required []string) error {
 	var unproved []string
 	for _, layer := range c.plan.Requested {
@@ -57,26 +56,26 @@ func (c *Cell) judge(required []string) error {
 	return c.unproved(unproved)
 }
 
-// unproved names the layers that are not in force, and what is known of why.
+// unproved names the layers that are not in force, with the known cause.
 func (c *Cell) unproved(layers []string) error {
-	file, fault, remedy := "", "", "Nothing ran. See `palyrad doctor` for what this machine can do."
+	file, fault, remedy := "", "", "Nothing ran. See `palyrad doctor` for the capabilities of this machine."
 	if r := c.seen.report; slices.Contains(layers, LayerMasks) && len(r.Unmasked) > 0 {
 		file, fault = r.Unmasked[0], ": the null device does not cover "+strings.Join(r.Unmasked, ", ")
 		if nullIs := notNull(c.machine.null); nullIs != "" {
 			file = c.machine.null
 			fault += ", since " + file + " " + nullIs
-			remedy = fmt.Sprintf("Nothing ran. Put the device back, as root: rm %[1]s && mknod -m 666 %[1]s c 1 3", file)
+			remedy = fmt.Sprintf("Nothing ran. Restore the device, as root: rm %[1]s && mknod -m 666 %[1]s c 1 3", file)
 		}
 	}
 	return sandbox.Unbuilt(layers[0], file, "these layers are not in force inside: %s%s", strings.Join(layers, ", "), fault).WithRemedy("%s", remedy)
 }
 
-// notNull says what a file is in place of the null device, "" for the device.
+// notNull describes a file that is not the null device, "" for the device.
 func notNull(name string) string {
 	var st unix.Stat_t
 	switch err := unix.Stat(name, &st); {
 	case err != nil:
-		return "cannot be looked at: " + err.Error()
+		return "cannot be checked: " + err.Error()
 	case st.Mode&unix.S_IFMT == unix.S_IFREG:
 		return "is a regular file on this machine"
 	case st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3):
@@ -85,7 +84,7 @@ func notNull(name string) string {
 	return ""
 }
 
-// excuse says why this host may lack a layer.
+// excuse returns the reason why this host may lack a layer.
 func (c *Cell) excuse(layer string) (why string, ok bool) {
 	if why, ok = c.machine.lacks(layer); ok {
 		return why, ok
@@ -94,7 +93,7 @@ func (c *Cell) excuse(layer string) (why string, ok bool) {
 	return why, ok
 }
 
-// isolation is the attested form of the read-back.
+// isolation returns the attested form of the report.
 func (c *Cell) isolation(prepared bool) tool.Isolation {
 	r := c.seen.report
 	i := tool.Isolation{

@@ -13,9 +13,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// A null device that is a file makes every sandbox fail, since what is covered with
-// it can be read. The error names the file, the layer and what to do. The file is
-// the test's own.
+// A null device that is a file makes every sandbox fail, because files covered with it are
+// readable. The error names the file, the layer and the next step. The file belongs to the test.
 func TestFaultyNullIsNamed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "null")
@@ -30,7 +29,7 @@ func TestFaultyNullIsNamed(t *testing.T) {
 	}
 	for null, says := range map[string][]string{
 		file:                   {"proc_masks", "does not cover /proc/kcore", file, "is a regular file"},
-		file + "-that-is-gone": {"proc_masks", "cannot be looked at"},
+		file + "-that-is-gone": {"proc_masks", "cannot be checked"},
 		t.TempDir():            {"is not the null device"},
 	} {
 		err := judge(null, "/proc/kcore")
@@ -45,8 +44,8 @@ func TestFaultyNullIsNamed(t *testing.T) {
 			}
 		}
 	}
-	// The controls: with the device another cause is looked for, and what is
-	// covered is no failure.
+	// The controls: with the device another cause is reported, and covered files are not a
+	// failure.
 	var known *reason.Error
 	if err := judge("/dev/null", "/proc/kcore"); !errors.As(err, &known) || known.Fields["file"] != "/proc/kcore" || strings.Contains(known.Remedy, "mknod") {
 		t.Errorf("with the device: %+v", err)

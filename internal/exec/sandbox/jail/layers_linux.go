@@ -35,13 +35,12 @@ const (
 	LayerSession     = "new_session"
 )
 
-// AllowedHosts names the examination whether a program that may reach some hosts
-// reaches these and no others. It is no layer: LayerNetwork and palyrad's proxy
-// together have that effect.
+// AllowedHosts is the name of the examination whether a program with allowed hosts reaches these
+// and no others. It is not a layer: LayerNetwork and palyrad's proxy together have that effect.
 const AllowedHosts = "allowed_hosts"
 
-// AllRuns names the group around all runs, for Config.Without. It is no layer of a
-// run: it keeps runs from using up together what palyrad needs.
+// AllRuns is the group around all runs, for Config.Without. It is not a layer of a run: it
+// prevents runs from using up together the resources that palyrad needs.
 const AllRuns = "all_runs"
 
 // namespaceLayers maps kinds to layers.
@@ -50,7 +49,7 @@ var namespaceLayers = []struct{ kind, layer string }{
 	{"ipc", LayerIPC}, {"uts", LayerUTS}, {"cgroup", LayerCgroupNS},
 }
 
-// proofs say of each layer whether the read-back shows it.
+// proofs determine for each layer whether the report proves it.
 var proofs = map[string]func(*Cell) bool{
 	LayerUserNS:      namespace("user"),
 	LayerMounts:      namespace("mnt"),
@@ -89,7 +88,7 @@ func Empty(mask string) bool {
 	return mask != "" && strings.Trim(mask, "0") == ""
 }
 
-// unprivileged compares who the sandbox is, inside and as the host sees it.
+// unprivileged checks the user of the sandbox, both inside and on the host.
 func (c *Cell) unprivileged() bool {
 	want, r := c.plan.User.UID, c.seen.report
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.seen.init))
@@ -108,23 +107,23 @@ func (c *Cell) unprivileged() bool {
 	return false
 }
 
-// powerless reports whether all sets of capabilities are empty. The bounding set
-// is left out where it cannot be emptied: for an ordinary user without a user
-// namespace, who cannot gain what it allows either.
+// powerless reports whether all sets of capabilities are empty. The bounding set is ignored if it
+// cannot be emptied: for an ordinary user without a user namespace, who cannot gain those
+// capabilities either.
 func (c *Cell) powerless() bool {
 	r := c.seen.report
 	gainless := Empty(r.CapBnd) || c.plan.Spec.Inner.Parent != 0 && !c.machine.Root() && r.NoNewPrivs
 	return Empty(r.CapEff) && Empty(r.CapPrm) && Empty(r.CapInh) && Empty(r.CapAmb) && gainless
 }
 
-// filtered asks for one filter more than were there before palyra-init's.
+// filtered requires one more filter than before palyra-init's.
 func (c *Cell) filtered() bool {
 	r := c.seen.report
 	return r.Seccomp == modeFilter && r.Filters > c.machine.filters+c.plan.Filters
 }
 
-// ownSession tells the sandbox's own session: in a process namespace another
-// one has no number.
+// ownSession recognizes the sandbox's own session: in a process namespace any other session has
+// no number.
 func (c *Cell) ownSession() bool {
 	if namespace("pid")(c) {
 		return c.seen.report.Session > 0
@@ -132,8 +131,7 @@ func (c *Cell) ownSession() bool {
 	return c.seen.report.Session == c.seen.init
 }
 
-// limitsHold also asks that the kernel ends the run before palyrad when memory
-// runs out.
+// limitsHold also requires that the kernel kills the run before palyrad if memory runs out.
 func (c *Cell) limitsHold() bool {
 	if c.seen.report.OOMScore != inside.DieFirst {
 		return false
@@ -146,8 +144,8 @@ func (c *Cell) limitsHold() bool {
 	return len(c.seen.rlimits) > 0
 }
 
-// copied compares the overlay that the outer stage mounted with what the inner
-// one finds at the workspace.
+// copied compares the overlay mounted by the outer stage with the workspace that the inner stage
+// finds.
 func (c *Cell) copied() bool {
 	outer := c.seen.mounted
 	return c.plan.Layer != nil && outer != nil && c.seen.report.Overlay && *outer == c.seen.report.Workspace

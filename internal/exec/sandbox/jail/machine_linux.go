@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/seccomp"
@@ -21,60 +22,58 @@ import (
 
 const (
 	helperName = "palyra-init"
-	// leastLandlock is the ABI below which renaming between directories is
-	// always refused, which breaks git.
+	// leastLandlock is the minimum ABI. Below it, renaming between directories is always refused,
+	// which breaks git.
 	leastLandlock = 2
-	// mostLandlock is the newest ABI whose rights the helper knows.
+	// mostLandlock is the newest ABI that the helper supports.
 	mostLandlock = 7
 )
 
-// Config says what a Machine's sandboxes are like.
+// Config configures the sandboxes of a Machine.
 type Config struct {
 	// Helper is the program palyra-init.
 	Helper []byte
-	// When the daemon is root, each sandbox has a user of its own, one of Users
-	// from FirstUser on.
+	// If the daemon is root, each sandbox has its own user, one of Users from FirstUser on.
 	FirstUser, Users int
-	// Filter chooses the system call filter; Watch is not looked at.
+	// Filter selects the system call filter; Watch is ignored.
 	Filter seccomp.Options
-	// State is a directory of the daemon's, on whose disk runs leave room.
+	// State is a directory of the daemon, on whose disk runs must leave free space.
 	State string
-	// Room is what all runs together may use.
+	// Room is the resource limit of all runs together.
 	Room sandbox.Room
-	// Without lists layers that are left out, and then not asked for. Only an
-	// examination of the layers and tests set it.
+	// Without lists layers that are omitted and then not requested. Only an examination of the
+	// layers and tests set it.
 	Without []string
 }
 
-// Machine is the host as its sandboxes see it. It may be used by several
-// goroutines.
+// Machine is the state of the host for its sandboxes. It is safe for concurrent use.
 type Machine struct {
 	without []string
 	helper  file
 	// plain and watched are the filter without and with a listener.
 	plain, watched file
-	// outer is the filter for what runs before the final one is installed.
+	// outer is the filter for processes before the final one is installed.
 	outer file
 	table seccomp.Table
-	// state is nil where nobody is to look after the disk.
+	// state is nil if the disk is not monitored.
 	state    *os.File
 	landlock int
 	tree     *cgroup.Tree
-	// atOnce is how many runs go on at once, and part what each of them may use,
-	// where no control group bounds them together. tight is sandbox.Status.Tight.
+	// atOnce is the number of concurrent runs, and part the limit of each of them if no control
+	// group limits them together. tight is sandbox.Status.Tight.
 	atOnce int
 	part   sandbox.Share
 	tight  string
 	users  *users
 	views  *views
-	// own are the daemon's namespaces: a run must be in others.
+	// own are the daemon's namespaces: a run must be in other namespaces.
 	own map[string]uint64
-	// filters is how many system call filters the daemon itself runs under.
+	// filters is the number of system call filters of the daemon itself.
 	filters int
 	// hard are the daemon's hard limits, which a run cannot exceed.
 	hard     map[int]uint64
 	kernel   string
-	resolver *sandbox.Resolver
+	resolver *command.Resolver
 	// null is the host's null device, with which files are covered.
 	null string
 }
@@ -85,10 +84,10 @@ type file struct {
 	sha string
 }
 
-// NewMachine looks at the host. It is no error when the host lacks something that
-// runs need: they are then refused.
+// NewMachine inspects the host. Missing features of the host are not an error: runs that need
+// them are refused.
 func NewMachine(c Config) (*Machine, error) {
-	m := &Machine{resolver: new(sandbox.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find(), null: "/dev/null"}
+	m := &Machine{resolver: new(command.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find(), null: "/dev/null"}
 	if slices.Contains(c.Without, LayerGroup) {
 		m.tree = cgroup.None()
 	}
@@ -106,8 +105,8 @@ func NewMachine(c Config) (*Machine, error) {
 	return m, nil
 }
 
-// divide leaves the daemon its part of what bounds it: by one group around all
-// runs, or else by limits of each. A group that cannot be bounded is as good as none.
+// divide reserves a part of the resources for the daemon: by one control group for all runs, or
+// else by limits of each run. A group whose limits cannot be set counts as missing.
 func (m *Machine) divide(r sandbox.Room) {
 	bounds := cgroup.Bounds()
 	share := r.Reserve.Of(bounds)
@@ -122,14 +121,14 @@ func (m *Machine) divide(r sandbox.Room) {
 	}
 }
 
-// Status is what the machine has, for a backend to complete.
+// Status returns the status of the machine, for a backend to complete.
 func (m *Machine) Status(tier sandbox.Tier, rung sandbox.Isolation, backend string) sandbox.Status {
 	return sandbox.Status{
 		Backend: backend, Tier: tier, Rung: rung, Limits: m.Level(), AtOnce: m.atOnce, Tight: m.tight, LandlockABI: m.landlock,
 	}
 }
 
-// Close releases what sandboxes share. No Cell may be open.
+// Close releases the resources shared by sandboxes. No Cell may be open.
 func (m *Machine) Close() error {
 	err := m.tree.Close()
 	if m.views != nil {
@@ -143,22 +142,22 @@ func (m *Machine) Close() error {
 	return err
 }
 
-// Sweep ends and removes what a daemon that died left behind.
+// Sweep ends the processes that an earlier daemon left behind, and removes their control groups.
 func (m *Machine) Sweep(ctx context.Context) error { return m.tree.Sweep(ctx) }
 
-// Level is the rung of the ladder of limits: cgroup.V2, V1 or Rlimit.
+// Level returns the level of limits: cgroup.V2, V1 or Rlimit.
 func (m *Machine) Level() string { return m.tree.Level() }
 
-// Landlock is the ABI that sandboxes use, 0 for none.
+// Landlock returns the ABI that sandboxes use, 0 for none.
 func (m *Machine) Landlock() int { return m.landlock }
 
-// Resolver finds programs and remembers their digests.
-func (m *Machine) Resolver() *sandbox.Resolver { return m.resolver }
+// Resolver returns the resolver of programs, which caches their digests.
+func (m *Machine) Resolver() *command.Resolver { return m.resolver }
 
-// Root reports whether the daemon is root, so that sandboxes are other users.
+// Root reports whether the daemon is root, so that sandboxes run as other users.
 func (m *Machine) Root() bool { return m.users != nil }
 
-// Without reports whether a layer is left out.
+// Without reports whether a layer is omitted.
 func (m *Machine) Without(layer string) bool { return slices.Contains(m.without, layer) }
 
 func (m *Machine) openState(dir string) (err error) {
@@ -173,30 +172,30 @@ func (m *Machine) measure() error {
 	for _, n := range namespaceLayers {
 		var st unix.Stat_t
 		if err := unix.Stat("/proc/self/ns/"+n.kind, &st); err != nil {
-			return fmt.Errorf("looking at the daemon's namespaces: %w", err)
+			return fmt.Errorf("reading the daemon's namespaces: %w", err)
 		}
 		m.own[n.kind] = st.Ino
 	}
 	for resource := range unix.RLIMIT_RTTIME + 1 {
 		var l syscall.Rlimit
 		if err := syscall.Getrlimit(resource, &l); err != nil {
-			return fmt.Errorf("looking at the daemon's limits: %w", err)
+			return fmt.Errorf("reading the daemon's limits: %w", err)
 		}
 		m.hard[resource] = l.Max
 	}
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
-		return fmt.Errorf("looking at the daemon's filters: %w", err)
+		return fmt.Errorf("reading the daemon's filters: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
-		// Linux before 5.9 does not count them; the helper insists on it.
+		// Linux before 5.9 does not count them; the helper requires the count.
 		if count, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
 			m.filters, _ = strconv.Atoi(strings.TrimSpace(count))
 		}
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return fmt.Errorf("looking at the kernel: %w", err)
+		return fmt.Errorf("reading the kernel version: %w", err)
 	}
 	m.kernel = unix.ByteSliceToString(name.Release[:])
 	return nil
@@ -225,12 +224,11 @@ func (m *Machine) takeFilters(o seccomp.Options) error {
 	return err
 }
 
-// OuterFilter returns a file with the filter for what runs before the final
-// one is installed, at its start. The caller closes it.
+// OuterFilter returns a file with the filter for processes before the final one is installed,
+// positioned at its start. The caller closes it.
 func (m *Machine) OuterFilter() (*os.File, error) { return reopen(m.outer.File) }
 
-// reopen returns another description of a memory file, with an offset of its
-// own.
+// reopen returns another description of a memory file, with its own offset.
 func reopen(f *os.File) (*os.File, error) { return os.Open(SelfPath(int(f.Fd()))) }
 
 func (m *Machine) takeHelper(program []byte) (err error) {
@@ -243,7 +241,7 @@ func share(name string, content []byte, as func(string, []byte) (*os.File, error
 	return file{f, Digest(content)}, err
 }
 
-// landlockABI asks the kernel (landlock_create_ruleset(2)); 0 means none.
+// landlockABI queries the kernel (landlock_create_ruleset(2)); 0 means none.
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < leastLandlock {

@@ -31,7 +31,7 @@ func identityOf(t testing.TB, name string) inside.Identity {
 	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
 }
 
-// stateOf is the identity of a file and what tells that it was not changed.
+// stateOf returns the identity of a file and of its state.
 func stateOf(t testing.TB, name string) inside.Identity {
 	t.Helper()
 	var st unix.Stat_t

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExecutableFile returns a sealed memory file with a program, with the offset at
-// 0. It has no name in any file system and nobody can change it.
+// ExecutableFile returns a sealed memory file with a program, with the offset at 0. It has no
+// name in any file system and cannot be changed.
 func ExecutableFile(name string, content []byte) (*os.File, error) {
 	return memFile(name, content, unix.MFD_EXEC)
 }
@@ -38,11 +38,11 @@ func memFile(name string, content []byte, flags int) (*os.File, error) {
 func newMemory(name string, flags int) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|flags)
 	if err == unix.EINVAL {
-		// MFD_EXEC and MFD_NOEXEC_SEAL are of Linux 6.3.
+		// MFD_EXEC and MFD_NOEXEC_SEAL exist since Linux 6.3.
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making a memory file: %w", err)
+		return nil, fmt.Errorf("creating a memory file: %w", err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
@@ -62,7 +62,7 @@ func seal(f *os.File) error {
 	})
 }
 
-// sealAttempts bounds the attempts to seal. The kernel waits 75 ms in each.
+// sealAttempts is the maximum number of attempts to seal. The kernel waits 75 ms in each.
 const sealAttempts = 40
 
 // retryBusy retries seal while it returns EBUSY. The kernel returns EBUSY while a page of the

@@ -22,7 +22,7 @@ func sealedBut(t *testing.T, missing int, content []byte) *os.File {
 	return f
 }
 
-// final reports whether nobody can change a memory file, nor take that back.
+// final reports whether a memory file cannot be changed, and its seals cannot be removed.
 func final(t *testing.T, f *os.File) bool {
 	t.Helper()
 	seals := must.Get(unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0))(t)
@@ -30,8 +30,8 @@ func final(t *testing.T, f *os.File) bool {
 	return seals&all == all
 }
 
-// separates reports whether the kernel tells programs from data in memory; it
-// does since Linux 6.3.
+// separates reports whether the kernel distinguishes programs from data in memory, as it does
+// since Linux 6.3.
 func separates() bool {
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if err == nil {
@@ -40,7 +40,7 @@ func separates() bool {
 	return err != unix.EINVAL
 }
 
-// A memory file that is sealed cannot be changed by who reads it.
+// A sealed memory file cannot be changed by its reader.
 func TestMemoryFilesAreSealed(t *testing.T) {
 	t.Parallel()
 	for what, make := range map[string]func(string, []byte) (*os.File, error){"data": DataFile, "a program": ExecutableFile} {

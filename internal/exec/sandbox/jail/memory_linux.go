@@ -13,27 +13,27 @@ import (
 	"palyra/internal/exec/sandbox/cgroup"
 )
 
-// Bounds of how often a memoryMeter looks, and how fast programs take memory at most, in bytes a
-// second.
+// Limits of the interval of a memoryMeter, and the assumed maximum growth of programs, in bytes
+// per second.
 const (
 	memorySoonest = 20 * time.Millisecond
 	memoryLatest  = 500 * time.Millisecond
 	memoryRate    = 8 << 30
-	// memoryShare bounds the time that looking takes: one part in so many.
+	// memoryShare limits the time spent measuring: 1 part in memoryShare.
 	memoryShare = 20
 )
 
-// memoryMeter adds up what the processes of a run hold, where no control group counts it:
-// RLIMIT_DATA bounds each of them, and not all together. It counts anonymous and shared memory,
-// what several hold in parts, and not pages of files, which the kernel takes back. A file
-// of memory that no process has mapped is not seen.
+// memoryMeter adds up the memory of a run's processes if no control group counts it: RLIMIT_DATA
+// limits only each process. It counts anonymous and shared memory, shared memory in proportion,
+// but not pages of files, which the kernel can reclaim. A memory file that no process has mapped
+// is not detected.
 type memoryMeter struct {
 	// root is the process that all processes of the run descend from.
 	root  int
 	limit int64
 }
 
-// weigh begins to add up the memory of the run.
+// weigh starts to measure the memory of the run.
 func (c *Cell) weigh() *memoryMeter {
 	if c.machine.Level() != cgroup.Rlimit || c.machine.Without(LayerRlimits) {
 		return nil
@@ -41,8 +41,8 @@ func (c *Cell) weigh() *memoryMeter {
 	return &memoryMeter{root: c.process.Pid, limit: within(c.plan.Limits.Memory, c.machine.part.Memory)}
 }
 
-// Watch waits until the run holds more than it may and returns sandbox.QuotaMemory. It returns ""
-// when ctx is done.
+// Watch waits until the run exceeds its memory limit and returns sandbox.QuotaMemory. It returns
+// "" when ctx ends.
 func (m *memoryMeter) Watch(ctx context.Context) sandbox.Quota {
 	timer := time.NewTimer(memorySoonest)
 	defer timer.Stop()
@@ -61,14 +61,14 @@ func (m *memoryMeter) Watch(ctx context.Context) sandbox.Quota {
 	}
 }
 
-// next is how long to wait for the next look.
+// next returns the time until the next measurement.
 func (m *memoryMeter) next(used int64, took time.Duration) time.Duration {
 	left := time.Duration(float64(m.limit-used) / memoryRate * float64(time.Second))
 	return min(max(left, memorySoonest, memoryShare*took), memoryLatest)
 }
 
-// used is what the run holds, in bytes. Exact figures cost a walk over the page tables, so that
-// they are looked up only where an upper bound is beyond the limit.
+// used returns the memory of the run, in bytes. Exact figures require a walk over the page
+// tables, so they are read only if an upper bound exceeds the limit.
 func (m *memoryMeter) used() int64 {
 	processes := descendants(m.root)
 	var most, sum int64
@@ -84,8 +84,8 @@ func (m *memoryMeter) used() int64 {
 	return sum
 }
 
-// descendants are a process and all that descend from it. One whose parent ends becomes a child
-// of the first process of the PID namespace, which descends from root.
+// descendants returns a process and all its descendants. A process whose parent ends becomes a
+// child of the first process of the PID namespace, which descends from root.
 func descendants(root int) []int {
 	list := []int{root}
 	for i := 0; i < len(list); i++ {
@@ -104,8 +104,7 @@ func descendants(root int) []int {
 
 func proc(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// resident is how much memory of whatever kind a process has mapped (proc_pid_statm(5)), 0 for one
-// that has ended.
+// resident returns the mapped memory of a process (proc_pid_statm(5)), 0 if it has ended.
 func resident(pid int) int64 {
 	text, _ := os.ReadFile(proc(pid, "statm"))
 	fields := strings.Fields(string(text))
@@ -116,8 +115,8 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// held is the process's part of anonymous and shared memory. Where the parts cannot be read
-// (proc_pid_smaps(5), smaps_rollup) it is all that is mapped (proc_pid_status(5)).
+// held returns the process's share of anonymous and shared memory. If the shares cannot be read
+// (proc_pid_smaps(5), smaps_rollup) it returns all mapped memory (proc_pid_status(5)).
 func held(pid int) int64 {
 	if text, err := os.ReadFile(proc(pid, "smaps_rollup")); err == nil && bytes.Contains(text, []byte("Pss_Anon:")) {
 		return kilobytes(text, "Pss_Anon", "Pss_Shmem", "SwapPss")
@@ -126,7 +125,7 @@ func held(pid int) int64 {
 	return kilobytes(text, "RssAnon", "RssShmem", "VmSwap")
 }
 
-// kilobytes is the sum of the named lines, "Name:   12 kB", in bytes.
+// kilobytes returns the sum of the named lines, "Name: 12 kB", in bytes.
 func kilobytes(text []byte, names ...string) (sum int64) {
 	for line := range bytes.Lines(text) {
 		name, value, _ := bytes.Cut(line, []byte(":"))

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// attach gives the calling thread mounts of its own, in which each detached
-// mount is attached at inside.MountAt of its position. No other thread sees
-// them, and what this one starts inherits them.
+// attach gives the calling thread its own mount namespace and attaches each detached mount at
+// inside.MountAt of its position. Other threads do not see these mounts; processes started by
+// this thread inherit them.
 func attach(mounts []*os.File) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("making a mount namespace: %w", err)
+		return fmt.Errorf("creating a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mounts private: %w", err)
@@ -27,7 +27,7 @@ func attach(mounts []*os.File) error {
 	for i, tree := range mounts {
 		place := inside.MountAt(i)
 		if err := unix.Mkdir(place, 0o755); err != nil {
-			return fmt.Errorf("making the place of a mount: %w", err)
+			return fmt.Errorf("creating a mount point: %w", err)
 		}
 		if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("attaching a mount: %w", err)
@@ -46,14 +46,14 @@ func (c *Cell) mount() error {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(inside.Mountpoint, &st); err != nil {
-		return fmt.Errorf("looking at the copy of the workspace: %w", err)
+		return fmt.Errorf("opening the copy of the workspace: %w", err)
 	}
 	c.seen.mounted = &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
 	return nil
 }
 
-// overlayOn mounts the copy of a workspace as palyra-init's outer stage does.
-// Layers must be of the thread's own mounts: they are opened here.
+// overlayOn mounts the copy of a workspace like palyra-init's outer stage. The layers must be
+// opened here, so that they belong to the thread's own mounts.
 func overlayOn(lower, upper, work string) error {
 	if err := unix.Mkdir(inside.Mountpoint, 0o755); err != nil {
 		return err

@@ -16,15 +16,15 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Resolver is the content of resolv.conf(5) inside: the name server is the proxy,
-// if there is one. It sets no timeout, so that the default of 5 s holds: on a busy
-// machine an answer may take longer than a second.
+// Resolver is the content of resolv.conf(5) inside: the name server is the proxy, if there is
+// one. It keeps the default timeout of 5 s, because on a busy machine an answer may take longer
+// than a second.
 const Resolver = "nameserver 127.0.0.1\n"
 
-// Open lets the program of a plan reach what g says. The plan has to have a
-// network namespace in which palyra-init has the capabilities to listen and to add
-// routes. Where the proxy inspects hosts, it has a certificate authority: the
-// backend then puts Proxy.Bundle into a file at Plan.Bundle.
+// Open gives the program of a plan access to the hosts of g. The plan must have a network
+// namespace in which palyra-init has the capabilities to listen and to add routes. If the proxy
+// inspects hosts, it has a certificate authority: the backend then puts Proxy.Bundle into a file
+// at Plan.Bundle.
 func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	carrier, err := proxy.New(g, out)
 	if err != nil {
@@ -34,8 +34,7 @@ func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	return nil
 }
 
-// admit receives the listeners and lets the proxy serve on them, beside the
-// program, until part is called.
+// admit receives the listeners and serves the proxy on them, until part is called.
 func (c *Cell) admit(ctx context.Context) error {
 	report, fds, err := receive(c.control, inside.MaxListeners)
 	if err != nil {
@@ -43,28 +42,28 @@ func (c *Cell) admit(ctx context.Context) error {
 	}
 	l, ports, err := listeners(*c.plan.Spec.Inner.Network, fds)
 	if err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "the listeners from inside cannot be used: %w", err)
+		return reason.Errorf(reason.SandboxUnavailable, "the listeners of the sandbox cannot be used: %w", err)
 	}
 	c.seen.captured, c.seen.ports = report.Captured, ports
-	// The end of the call is not that of the proxy: a program that is stopped
-	// for it has its last connections in the report.
+	// The proxy outlives the context of the call, so that the report contains the last
+	// connections of a stopped program.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stopServing = stop
 	go func() {
 		err := c.plan.Proxy.Serve(ctx, l)
 		if ctx.Err() == nil {
-			// The cause may hold more than callers are to see.
-			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down, and the program was stopped").
-				WithRemedy("Try again; if it happens again, look at palyrad's log and report it."), err)
+			// The cause may contain details that callers must not see.
+			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the connection to the allowed hosts failed, and the program was stopped").
+				WithRemedy("Try again; if it fails again, check palyrad's log and report the error."), err)
 		}
 		c.served <- err
 	}()
 	return nil
 }
 
-// part ends the proxy of a program that has ended, and the connections that it
-// still carries. When cause is proxy.ErrEnded, bytes that the program has already
-// sent are still delivered, for at most a second.
+// part ends the proxy of a program that has ended, and its remaining connections. If cause is
+// proxy.ErrEnded, bytes that the program has already sent are still delivered, for at most a
+// second.
 func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
 		return nil
@@ -74,8 +73,8 @@ func (c *Cell) part(cause error) error {
 	return <-c.served
 }
 
-// listeners makes of descriptors what a proxy serves on, and takes them over.
-// Ports are those at which every connection arrives.
+// listeners converts descriptors into listeners for a proxy, and takes ownership of them. ports
+// are the ports at which all connections arrive.
 func listeners(n inside.Network, fds []int) (l proxy.Listeners, ports []int, err error) {
 	files := make([]*os.File, len(fds))
 	for i, fd := range fds {
@@ -98,7 +97,7 @@ func listeners(n inside.Network, fds []int) (l proxy.Listeners, ports []int, err
 	return l, ports, nil
 }
 
-// add puts a socket into its place once it is seen to be what belongs there.
+// add verifies a socket and assigns it to its listener.
 func add(l *proxy.Listeners, w inside.Listener, f *os.File) error {
 	if w.UDP {
 		conn, err := net.FilePacketConn(f)
@@ -134,8 +133,8 @@ func listensAt(addr net.Addr, w inside.Listener) error {
 	return nil
 }
 
-// scrubbed is a stream of the program without the secrets of its proxy and without
-// those that were injected.
+// scrubbed removes the secrets of the proxy and the injected secrets from a stream of the
+// program.
 func (c *Cell) scrubbed(w Work, stream *os.File) io.ReadCloser {
 	var from io.Reader = stream
 	if c.plan.Proxy != nil {

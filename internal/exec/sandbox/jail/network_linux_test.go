@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Both sides have the same bounds.
+// Both sides have the same limits.
 func TestBoundsOfNetworks(t *testing.T) {
 	t.Parallel()
 	if inside.MaxPorts != egress.MaxPorts {
@@ -38,8 +38,7 @@ func TestBoundsOfNetworks(t *testing.T) {
 	}
 }
 
-// opened returns numbers of fresh descriptors: the rest of a test is about who
-// closes them.
+// opened returns numbers of new descriptors: the rest of a test checks who closes them.
 func opened(t *testing.T, n int) []int {
 	t.Helper()
 	fds := make([]int, n)
@@ -49,15 +48,14 @@ func opened(t *testing.T, n int) []int {
 	return fds
 }
 
-// count is how many descriptors this process has.
+// count returns the number of descriptors of this process.
 func count(t *testing.T) int {
 	t.Helper()
 	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
-// A message with more descriptors than are expected is refused, and nothing of
-// it stays open.
+// A message with too many descriptors is refused, and all of them are closed.
 //
 // Not parallel: it counts the open descriptors of the process.
 func TestReceiveBounds(t *testing.T) {
@@ -92,8 +90,7 @@ func TestReceiveBounds(t *testing.T) {
 	}
 }
 
-// What comes from inside is a listener where one is expected, or nothing is
-// served.
+// The proxy serves only if all expected listeners arrive from inside.
 //
 // Not parallel: it counts the open descriptors of the process.
 func TestListenersAreChecked(t *testing.T) {

@@ -17,16 +17,16 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Bounds of the operands that are kept in memory from the check to the start.
-// Operands beyond them are reported as unpinned (sandbox.Report.Unpinned).
+// Limits of the operands that are kept in memory from the check to the start. Operands beyond
+// them are reported as unpinned (sandbox.Report.Unpinned).
 const (
 	MaxPinned      = 16 << 20 // bytes of one operand
 	MaxPinnedTotal = 64 << 20 // bytes of all
 )
 
-// pin reads each operand once, through one descriptor, compares the bytes with
-// the approved digest, and keeps them for the copy of the workspace. A program
-// that is a file of the workspace is an operand, too.
+// pin reads each operand once, through one descriptor, compares the bytes with the approved
+// digest, and keeps them for the copy of the workspace. A program in the workspace is an operand
+// as well.
 func (c *Cell) pin(o *order, w Work) error {
 	operands := w.Spec.Operands
 	if w.InWorkspace {
@@ -74,8 +74,8 @@ func openOperand(root *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// keep appends an operand's bytes to the memory file and returns its path, size,
-// mode and time in the workspace; nil means that it is too large.
+// keep appends an operand's bytes to the memory file and returns its path, size, mode and time in
+// the workspace; nil means that it is too large.
 func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Operand, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -85,7 +85,7 @@ func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Opera
 		return nil, nil
 	}
 	h := sha256.New()
-	// One byte more than the size shows a file that grows.
+	// One byte more than the size detects a file that grows.
 	n, err := io.Copy(io.MultiWriter(h, to), io.LimitReader(f, st.Size+1))
 	if err != nil || n != st.Size || "sha256:"+hex.EncodeToString(h.Sum(nil)) != operand.SHA256 {
 		return nil, changed(operand.Path)
@@ -97,8 +97,8 @@ func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Opera
 	return &inside.Operand{Path: operand.Path, At: at, Size: n, Mode: st.Mode & 0o777, Mtime: st.Mtim.Nano()}, nil
 }
 
-// location is the path of an open file in the workspace, without links. The bytes
-// are written to this path: a link that the call names may lead elsewhere by then.
+// location returns the path of an open file in the workspace, without links. The bytes are
+// written to this path, because a link in the call may lead elsewhere by then.
 func location(root, f *os.File) (string, error) {
 	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// pinned is the order of a call with these operands.
+// pinned returns the order of a call with these operands.
 func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error) {
 	t.Helper()
 	w := must.Get(OpenWorkspace(root))(t)
@@ -30,8 +30,8 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 	return o, c.pin(o, Work{Spec: sandbox.Spec{Operands: operands}})
 }
 
-// What is kept of an operand is what was approved, from a file of the
-// workspace, and nobody can change it.
+// The kept bytes of an operand are the approved ones, from a file of the workspace, and cannot be
+// changed.
 func TestOperandsAreKept(t *testing.T) {
 	t.Parallel()
 	top := realPath(t, t.TempDir())
@@ -69,7 +69,7 @@ func TestOperandsAreKept(t *testing.T) {
 	}
 }
 
-// What is kept in memory is bounded; what exceeds it is named.
+// The kept bytes are limited; operands beyond the limit are reported.
 func TestKeptOperandsAreBounded(t *testing.T) {
 	t.Parallel()
 	root := realPath(t, t.TempDir())
@@ -88,8 +88,7 @@ func TestKeptOperandsAreBounded(t *testing.T) {
 	}
 }
 
-// The helper writes to the files that were hashed and to no others, whatever
-// became of them and of the links to them since.
+// The helper writes only to the hashed files, even if they or links to them were changed since.
 func TestHelperRefusesOperands(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -107,7 +106,7 @@ func TestHelperRefusesOperands(t *testing.T) {
 	for _, name := range []string{"file", "edited", "other", "linked"} {
 		must.Do(t, os.Chtimes(in(name), when, when))
 	}
-	// Somebody reads from the FIFO, so that opening it would not wait.
+	// The FIFO has a reader, so that opening it would not block.
 	fifo := must.Get(os.OpenFile(in("fifo"), os.O_RDWR, 0))(t)
 	defer fifo.Close()
 	bytes := must.Get(DataFile("operands", []byte("new")))(t)

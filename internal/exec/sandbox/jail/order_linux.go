@@ -11,36 +11,36 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Work is what one call decides of a run.
+// Work contains the parameters of a run that the call decides.
 type Work struct {
-	// Spec is the call's; its limits are complete.
+	// Spec is the specification of the call; its limits are complete.
 	Spec sandbox.Spec
-	// Exec is where the program stands inside, Cwd where it starts.
+	// Exec is the path of the program inside, and Cwd its working directory.
 	Exec string
 	Cwd  string
-	// InWorkspace says that the program is a file of the workspace.
+	// InWorkspace reports that the program is a file of the workspace.
 	InWorkspace bool
-	// Env is the whole environment.
+	// Env is the complete environment.
 	Env []string
-	// Prepared says that the sandbox was built before the call.
+	// Prepared reports that the sandbox was built before the call.
 	Prepared bool
-	// Probe, when not nil, runs palyra-init in inside.StageProbe with these
-	// arguments in place of the program.
+	// Probe, if not nil, runs palyra-init in inside.StageProbe with these arguments instead of
+	// the program.
 	Probe []string
 }
 
-// order is an order on its way to the helper.
+// order is an order for the helper.
 type order struct {
 	order inside.Order
-	// files are the order itself and the descriptors that it counts.
+	// files are the order itself and its descriptors, by number.
 	files []*os.File
-	// shared is how many of the last files belong to the Machine.
+	// shared is the number of last files that belong to the Machine.
 	shared int
 	// unpinned are operands that are too large to be kept in memory.
 	unpinned []string
 }
 
-// newOrder checks the program and the operands of a call and writes the order.
+// newOrder checks the program and the operands of a call and encodes the order.
 func (c *Cell) newOrder(w Work) (*order, error) {
 	o := &order{files: make([]*os.File, 1)}
 	if c.machine.Without(LayerEnvironment) {
@@ -94,7 +94,7 @@ func (c *Cell) fill(o *order, w Work) error {
 	return err
 }
 
-// secrets attaches the secrets that the program gets as files.
+// secrets attaches the secrets that the program receives as files.
 func (o *order) secrets(s sandbox.Spec) error {
 	if !s.HasSecretFiles() {
 		return nil
@@ -115,9 +115,9 @@ func (o *order) secrets(s sandbox.Spec) error {
 	return nil
 }
 
-// program compares the program's bytes with what was approved and puts into the
-// order which file palyra-init must find. Of a file on an overlay only the size is
-// put there: palyra-init writes its bytes itself, so that inode and times differ.
+// program compares the program's bytes with the approved digest and sets the identity that
+// palyra-init must find. For a file on an overlay it sets only the size: palyra-init writes its
+// bytes itself, so that inode and times differ.
 func (c *Cell) program(o *order, w Work) error {
 	f, err := c.machine.resolver.OpenExecutable(w.Spec.Executable)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Cell) program(o *order, w Work) error {
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("looking at the program: %w", err)
+		return fmt.Errorf("opening the program: %w", err)
 	}
 	o.order.File = inside.Identity{Size: st.Size}
 	if !w.InWorkspace || c.plan.Layer == nil {

@@ -5,18 +5,18 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// The order names all that tells the program that was checked from another one
-// in its place, and from itself changed. A file of a copy is another one: its
-// bytes are pinned.
+// The order distinguishes the checked program from a replacement, and from its own later state. A
+// file of a copy is a different file: its bytes are pinned.
 func TestOrderNamesTheProgram(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
-	p := must.Get(m.Resolver().ResolveExecutable("true", sandbox.SearchPath()))(t)
+	p := must.Get(m.Resolver().ResolveExecutable("true", command.SearchPath()))(t)
 	whole := stateOf(t, p.Path)
 	for name, c := range map[string]struct {
 		layer       *overlay.Layer

@@ -11,64 +11,62 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Plan describes one sandbox. Whoever starts it gives up what the Plan holds:
-// the Cell closes it.
+// Plan describes one sandbox. Starting it transfers the ownership of its resources to the Cell,
+// which closes them.
 type Plan struct {
-	// Path and Argv are of the first process; Path "" is palyra-init.
+	// Path and Argv are the command of the first process; Path "" is palyra-init.
 	Path string
 	Argv []string
-	// Env is the first process's environment; a program gets none of it.
+	// Env is the first process's environment; a program does not inherit it.
 	Env []string
-	// Attr says which namespaces and user it starts in.
+	// Attr contains the namespaces and the user of the first process.
 	Attr syscall.SysProcAttr
-	// Mounts are detached mounts that the first process finds attached at
-	// inside.MountAt of their position, in mounts of its own. The last one
-	// is the workspace, over which the layer, if there is one and no outer
-	// stage mounts it, is mounted at inside.Mountpoint. The daemon must be root.
+	// Mounts are detached mounts that the first process finds attached at inside.MountAt of their
+	// position, in a separate mount namespace. The last one is the workspace. A layer that no
+	// outer stage mounts is mounted over it at inside.Mountpoint. The daemon must be root.
 	Mounts []*os.File
-	// Spec is what palyra-init reads; Staged says that the outer stage runs.
+	// Spec is the input of palyra-init; Staged reports that the outer stage runs.
 	Spec   inside.Spec
 	Staged bool
-	// Filters is how many system call filters are in force before
-	// palyra-init's, beside the daemon's own.
+	// Filters is the number of system call filters in force before palyra-init's, in addition to
+	// the daemon's own.
 	Filters int
-	// Arguments are bubblewrap's, nil for another backend. Then the first
-	// process tells on inside.StatusFD which process is the sandbox's first;
-	// otherwise it is that itself.
+	// Arguments are bubblewrap's, nil for another backend. With arguments, the first process
+	// reports on inside.StatusFD the sandbox's first process; otherwise it is that process
+	// itself.
 	Arguments []string
 	// Files are the descriptors from inside.ExtraFD on.
 	Files []*os.File
 
-	// User is who the sandbox is outside, ID who it is inside; 0 is the same.
+	// User is the user of the sandbox outside, and ID its user inside; 0 means the same.
 	User User
 	ID   int
-	// Limits are complete. Those of a control group and of temporary file
-	// systems hold from the start.
+	// Limits are complete. Limits of a control group and of temporary file systems apply from the
+	// start.
 	Limits    sandbox.Limits
 	Workspace *Directory
 	Mode      sandbox.WorkspaceMode
-	// Layer is what a program writes to its copy of the workspace, or nil.
+	// Layer contains the program's writes to its copy of the workspace; it may be nil.
 	Layer *overlay.Layer
-	// Proxy carries what the program may reach, nil where that is nothing or
-	// everything. Bundle is where its Bundle is found inside, "" for nowhere.
+	// Proxy carries the connections to allowed hosts, nil if the program reaches nothing or
+	// everything. Bundle is the path of its Bundle inside, "" for none.
 	Proxy  *proxy.Proxy
 	Bundle string
 	// Root are the entries of the root directory inside, sorted.
 	Root []string
-	// Requested are the layers that have to be proved. Excused maps those
-	// that this host may lack to the reason.
+	// Requested are the layers to prove. Excused maps layers that this host may lack to the
+	// reason.
 	Requested []string
 	Excused   map[string]string
 
-	// Backend is the mechanism and its version, BackendSHA the digest of its
-	// program.
+	// Backend is the mechanism and its version, BackendSHA the digest of its program.
 	Backend    string
 	BackendSHA string
 	Tier       sandbox.Tier
 	Rung       sandbox.Isolation
 }
 
-// NewPlan returns a Plan with a user of its own.
+// NewPlan returns a Plan with a separate user.
 func (m *Machine) NewPlan() (*Plan, error) {
 	user, err := m.users.take()
 	if err != nil {
@@ -83,7 +81,7 @@ func (p *Plan) Extra(f *os.File) int {
 	return inside.ExtraFD + len(p.Files) - 1
 }
 
-// Discard releases what a Plan holds that was never started.
+// Discard releases the resources of a Plan that was never started.
 func (m *Machine) Discard(p *Plan) error {
 	defer m.users.give(p.User)
 	return p.close()

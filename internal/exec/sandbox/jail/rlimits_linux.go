@@ -11,10 +11,9 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// rlimits are those of the Machine, in some cases without RLIMIT_NPROC: when the
-// program has neither a user namespace nor a user of its own, the kernel would
-// count all processes of the daemon's user against it. The control group bounds
-// processes then.
+// rlimits returns the limits of the Machine. It omits RLIMIT_NPROC if the program has neither a
+// user namespace nor a separate user, because the kernel would count all processes of the
+// daemon's user. The control group limits processes then.
 func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	list := c.machine.rlimits(limits)
 	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {
@@ -23,8 +22,10 @@ func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
 }
 
-// rlimits are set by the helper on itself; they hold for every process of the
-// run, each for its own.
+// rlimits are set by the helper on itself; they apply to every process of the run individually.
+// Without control groups only RLIMIT_NPROC counts the processes of a whole run: since Linux 5.14
+// per user namespace. As nothing then counts all runs together, the limit of palyrad, less a
+// reserve, is divided by the number of concurrent runs. RLIMIT_DATA is divided in the same way.
 func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	if m.Without(LayerRlimits) {
 		return nil
@@ -47,10 +48,10 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
 	}
 	if m.Level() == cgroup.Rlimit {
-		// Per process: coarse, and all there is. RLIMIT_DATA bounds private memory; the
-		// helper itself needs some. Shared memory counts as address space alone, of which
-		// runtimes reserve far more than they use: V8 takes 10 GiB for each memory of
-		// WebAssembly, and Node's HTTP client has one.
+		// Only coarse limits per process are possible here. RLIMIT_DATA limits private memory;
+		// the helper itself needs some. Shared memory is limited only by the address space, of
+		// which runtimes reserve far more than they use: V8 takes 10 GiB for each WebAssembly
+		// memory, and Node's HTTP client has one.
 		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
 		space := max(2*data, 65536*mib)
 		list = append(list,
@@ -69,7 +70,7 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	return list
 }
 
-// within is a limit that stays within a part; 0 is no part.
+// within returns the smaller of a limit and a part; 0 is no part.
 func within[N int | int64](limit, part N) N {
 	if part == 0 {
 		return limit

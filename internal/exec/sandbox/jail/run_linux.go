@@ -15,14 +15,15 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/output"
 	"palyra/internal/exec/sandbox/supervise"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards
-// no process of the sandbox is left.
+// Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards no process of the
+// sandbox is left.
 func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	o, err := c.newOrder(w)
 	if err != nil {
@@ -57,7 +58,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	return report, nil
 }
 
-// known is what is known of a run as soon as its program has started.
+// known returns the part of the report that is known when the program has started.
 func (c *Cell) known(w Work) sandbox.Report {
 	r := sandbox.Report{
 		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
@@ -77,7 +78,7 @@ func wrote(layer *overlay.Layer) func() (bool, error) {
 	return layer.Touched
 }
 
-// connections are what the program tried to reach so far.
+// connections returns the connection attempts of the program so far.
 func (c *Cell) connections() (list []tool.Connection, missed int) {
 	if c.plan.Proxy == nil {
 		return nil, 0
@@ -85,7 +86,7 @@ func (c *Cell) connections() (list []tool.Connection, missed int) {
 	return c.plan.Proxy.Connections()
 }
 
-// report puts together what is known of the run but its output.
+// report returns the report of the run without its output.
 func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := c.known(w)
 	r.TimedOut, r.Quota = end.TimedOut, end.Quota
@@ -116,7 +117,7 @@ func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sand
 	return r
 }
 
-// exitCode tells a death by signal as bubblewrap and shells do.
+// exitCode encodes a death by signal like bubblewrap and shells.
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -124,14 +125,14 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// Visible maps the program of a call to its path inside: programs stand below /usr
-// or one of SystemDirs, in a toolchain, or in the workspace, which is found at mount.
+// Visible maps the program of a call to its path inside: programs are below /usr or one of
+// SystemDirs, in a toolchain, or in the workspace, which is mounted at mount.
 func Visible(s sandbox.Spec, mount string) (at string, inWorkspace bool, err error) {
 	program := s.Executable.Path
 	if rest, ok := strings.CutPrefix(program, s.WorkspaceRoot+"/"); ok {
 		return path.Join(mount, rest), true, nil
 	}
-	if slices.ContainsFunc(s.Toolchains, func(t sandbox.Toolchain) bool { return t.Holds(program) }) {
+	if slices.ContainsFunc(s.Toolchains, func(t command.Toolchain) bool { return t.Holds(program) }) {
 		return program, false, nil
 	}
 	for _, dir := range append([]string{"/usr"}, SystemDirs()...) {
@@ -139,6 +140,6 @@ func Visible(s sandbox.Spec, mount string) (at string, inWorkspace bool, err err
 			return program, false, nil
 		}
 	}
-	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s lies outside /usr, the toolchains and the workspace, and nothing else is seen in the sandbox", program).
-		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or ask the operator to name its directory in process_runner.toolchains; `palyrad doctor` says which are found and which are left out.")
+	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s is outside of /usr, the toolchains and the workspace, which are the only visible directories in the sandbox", program).
+		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or ask the operator to name its directory in process_runner.toolchains; `palyrad doctor` lists the toolchains that are found and skipped.")
 }

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// InsideID is the user and group id of a program in its user namespace: not 0, so
-// that no program behaves as if it were root.
+// InsideID is the user and group id of a program in its user namespace: not 0, so that no program
+// behaves as if it were root.
 const InsideID = 1000
 
-// Stage collects what palyra-init mounts in a user and a mount namespace that
-// are made for one sandbox. Begin puts it into the plan; until then it holds
-// descriptors that Abandon closes.
+// Stage collects the mounts of palyra-init in a user and a mount namespace for one sandbox. Begin
+// puts it into the plan; until then it holds descriptors that Abandon closes.
 type Stage struct {
 	machine *Machine
 	plan    *Plan
@@ -27,17 +27,17 @@ type Stage struct {
 	mounts  []*os.File
 }
 
-// NewStage returns a Stage that mounts nothing yet. p must have its workspace, and in Spec.Inner.Dir the
-// path at which the program finds it.
+// NewStage returns a Stage without mounts. p must have its workspace, and in Spec.Inner.Dir the
+// path of the workspace for the program.
 func (m *Machine) NewStage(p *Plan) *Stage {
 	return &Stage{machine: m, plan: p, outer: inside.Outer{Parent: os.Getpid()}}
 }
 
-// Abandon closes what was collected in vain.
+// Abandon closes the collected descriptors.
 func (s *Stage) Abandon() { closeAll(s.mounts) }
 
-// Plain mounts the workspace as it is, at inside.Mountpoint. A daemon that is root
-// shows the sandbox's user a view of it.
+// Plain mounts the workspace itself at inside.Mountpoint. A daemon that is root mounts a view of
+// it for the sandbox's user.
 func (s *Stage) Plain(readOnly bool) error {
 	if readOnly {
 		s.outer.Pins = append(s.outer.Pins, inside.Pin{Path: ".", ReadOnly: true})
@@ -59,8 +59,7 @@ func (s *Stage) view(readOnly bool) error {
 	return err
 }
 
-// CopyOnWrite puts a fresh layer, in a directory of the daemon's, over the
-// workspace.
+// CopyOnWrite mounts a new layer, in a directory of the daemon, over the workspace.
 func (s *Stage) CopyOnWrite(spec sandbox.Spec, dir string) error {
 	if err := s.newLayer(spec, dir); err != nil {
 		return err
@@ -74,11 +73,11 @@ func (s *Stage) CopyOnWrite(spec sandbox.Spec, dir string) error {
 
 func (s *Stage) newLayer(spec sandbox.Spec, dir string) (err error) {
 	if dir == "" {
-		return reason.Errorf(reason.SandboxUnavailable, "there is no directory for what a program writes to its copy of the workspace")
+		return reason.Errorf(reason.SandboxUnavailable, "no directory for the program's changes to its copy of the workspace is configured")
 	}
 	c := overlay.Config{
 		Root: spec.WorkspaceRoot, Name: spec.WorkspaceName, Mount: s.plan.Spec.Inner.Dir, Dir: dir, UID: -1, GID: -1,
-		Protected: spec.Protected, SearchPath: append(sandbox.SearchPath(), filepath.SplitList(os.Getenv("PATH"))...),
+		Protected: spec.Protected, SearchPath: append(command.SearchPath(), filepath.SplitList(os.Getenv("PATH"))...),
 		MaxFiles: spec.Limits.Files, MaxBytes: spec.Limits.Disk,
 	}
 	if s.machine.Root() {
@@ -88,8 +87,8 @@ func (s *Stage) newLayer(spec sandbox.Spec, dir string) (err error) {
 	return err
 }
 
-// userLayers name the layers by path: an ordinary user's descriptors are of
-// other mounts than the stage's, and are of no use there.
+// userLayers passes the layers by path: an ordinary user's descriptors belong to other mounts
+// than the stage's, and cannot be used there.
 func (s *Stage) userLayers() error {
 	s.outer.Workspace = s.plan.Workspace.Source()
 	for _, l := range []struct {
@@ -106,8 +105,8 @@ func (s *Stage) userLayers() error {
 	return nil
 }
 
-// rootLayers make detached mounts of the layers: the sandbox's user could not
-// reach them by path. The workspace's maps its owner to that user.
+// rootLayers creates detached mounts of the layers, because the sandbox's user could not reach
+// them by path. The mount of the workspace maps its owner to that user.
 func (s *Stage) rootLayers() error {
 	if err := s.view(true); err != nil {
 		return err
@@ -141,9 +140,8 @@ func (s *Stage) within(mount *os.File, name string) (inside.Source, error) {
 	return inside.Source{FD: fd, Identity: dir.Identity}, nil
 }
 
-// Shared returns where a directory that is kept between runs is found: at its
-// own path, which only the daemon can rename, or, when the daemon is root, at
-// that of a view for the sandbox's user.
+// Shared returns the path of a directory that is kept between runs: its own path, which only the
+// daemon can rename, or, if the daemon is root, the path of a view for the sandbox's user.
 func (s *Stage) Shared(path string) (string, error) {
 	dir, err := OpenDirectory(path)
 	if err != nil {
@@ -161,10 +159,10 @@ func (s *Stage) Shared(path string) (string, error) {
 	return inside.MountAt(len(s.mounts) - 1), nil
 }
 
-// Shown returns where a directory of a toolchain is found: at its own path, or, when
-// the daemon is root, at that of a read-only mount of it, since the sandbox's user
-// may not be allowed to pass the directories above. That user is none of the
-// toolchain's: he sees what everybody may see.
+// Shown returns the path of a toolchain directory: its own path, or, if the daemon is root, the
+// path of a read-only mount, because the sandbox's user may not be allowed to enter the
+// directories above. That user is not the owner of the toolchain and can read only files that are
+// readable for all.
 func (s *Stage) Shown(path string) (string, error) {
 	dir, err := OpenDirectory(path)
 	if err != nil {
@@ -182,12 +180,11 @@ func (s *Stage) Shown(path string) (string, error) {
 	return inside.MountAt(len(s.mounts) - 1), nil
 }
 
-// OnThread does what a stage would do where that takes no user namespace, and
-// returns where the first process of the plan finds the workspace. Example: the
-// workspace is /srv/w, whose files belong to user 1000. A palyrad of user 1000
-// mounts nothing over it, and the first process finds it at /srv/w. A palyrad
-// that is root gives the thread that starts the first process a view of /srv/w
-// in which the files belong to user 100003, and starts it there as that user.
+// OnThread performs the mounts of a stage without a user namespace, and returns the path of the
+// workspace for the first process of the plan. Example: the workspace is /srv/w, whose files
+// belong to user 1000. A palyrad of user 1000 mounts nothing over it, and the first process finds
+// it at /srv/w. A palyrad that is root gives the thread that starts the first process a view of
+// /srv/w in which the files belong to user 100003, and starts it there as that user.
 func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	if !s.machine.Root() {
 		s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
@@ -206,7 +203,7 @@ func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	return inside.MountAt(len(s.plan.Mounts) - 1), nil
 }
 
-// CopyOnThread is CopyOnWrite and OnThread for a daemon that is root.
+// CopyOnThread combines CopyOnWrite and OnThread for a daemon that is root.
 func (s *Stage) CopyOnThread(spec sandbox.Spec, dir string) (source string, err error) {
 	if err := s.newLayer(spec, dir); err != nil {
 		return "", err
@@ -214,20 +211,20 @@ func (s *Stage) CopyOnThread(spec sandbox.Spec, dir string) (source string, err 
 	return s.OnThread(true)
 }
 
-// layering are the capabilities for which the kernel asks who works on an
-// overlay: it does so with the powers of who mounted it.
+// layering are the capabilities that the kernel requires for operations on an overlay, which it
+// performs with the credentials of the process that mounted it.
 var layering = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_ADMIN, unix.CAP_MKNOD,
 }
 
-// Then says what follows the stage.
+// Then sets the command that follows the stage.
 func (s *Stage) Then(path string, argv []string) { s.outer.Exec, s.outer.Argv = path, argv }
 
-// Pin keeps paths of a workspace that is written to directly as they are.
+// Pin protects paths of a workspace with direct writes from changes.
 func (s *Stage) Pin(pins []inside.Pin) { s.outer.Pins = append(s.outer.Pins, pins...) }
 
-// Begin makes palyra-init the first process, in the given stage, in a user and
-// a mount namespace, in those of flags, and with further capabilities there.
+// Begin makes palyra-init the first process, in the given stage, in a user and a mount namespace,
+// in the namespaces of flags, and with additional capabilities there.
 func (s *Stage) Begin(stage string, flags uintptr, capabilities ...uintptr) {
 	for _, f := range s.mounts {
 		s.outer.Mounts = append(s.outer.Mounts, s.plan.Extra(f))
@@ -247,7 +244,7 @@ func (s *Stage) Begin(stage string, flags uintptr, capabilities ...uintptr) {
 		AmbientCaps: append(capabilities, layering...),
 	}
 	if s.machine.Root() {
-		// Leaves root's groups behind, too.
+		// This drops root's groups as well.
 		p.Attr.GidMappingsEnableSetgroups = true
 		p.Attr.Credential = &syscall.Credential{Uid: uint32(id), Gid: uint32(id)}
 	}

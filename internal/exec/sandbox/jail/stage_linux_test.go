@@ -11,14 +11,13 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// stageSpec is what the outer stage mounts in place of a workspace. It cannot
-// become what follows.
+// stageSpec describes the outer stage's mounts for a workspace. The following program cannot be
+// started.
 func stageSpec(workspace inside.Source, overlay *inside.Overlay) inside.Spec {
 	return inside.Spec{Outer: inside.Outer{Parent: os.Getpid(), Workspace: workspace, Overlay: overlay, Exec: "/nonexistent", Argv: []string{"none"}}}
 }
 
-// startStage starts the outer stage in namespaces of its own: its mounts must
-// not be the host's.
+// startStage starts the outer stage in separate namespaces: its mounts must not affect the host.
 func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 	t.Helper()
 	return startHelperAs(t, m, inside.StageOuter, specFile(t, spec), &syscall.SysProcAttr{
@@ -28,8 +27,7 @@ func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 	})
 }
 
-// Only the directories that palyrad looked at are mounted, and none that has
-// come into their places since.
+// Only the directories that palyrad opened are mounted, and no replacement of them.
 func TestStageRefusesOtherDirectories(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -63,7 +61,7 @@ func TestStageRefusesOtherDirectories(t *testing.T) {
 	}
 }
 
-// What is pinned lies in the workspace, whatever leads out of it by now.
+// Pinned paths are in the workspace, even if a link now leads out of it.
 func TestStagePinsNothingOutside(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

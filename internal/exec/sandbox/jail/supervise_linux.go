@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox/supervise"
 )
 
-// causeOf is what the end of the run is to its session.
+// causeOf converts the end of the run into the cause for its proxy session.
 func causeOf(end supervise.Ending) error {
 	if end.ByItself() {
 		return proxy.ErrEnded
@@ -23,9 +23,9 @@ func causeOf(end supervise.Ending) error {
 	return context.Canceled
 }
 
-// supervise waits for the first process to end, and stops the run when ctx ends,
-// the deadline passes or a limit is reached. It returns when the process is reaped
-// and the goroutines that attend and watch the run have ended.
+// supervise waits for the first process to end, and stops the run when ctx ends, the deadline
+// passes or a limit is reached. It returns after the process was reaped and the goroutines that
+// attend and watch the run have ended.
 func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (supervise.Ending, *os.ProcessState) {
 	attended := make(chan error, 1)
 	go func() { attended <- c.attend(ctx, w, o) }()
@@ -39,8 +39,8 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 			c.stopServing = nil
 		},
 		Hurry: func() {
-			// The socket has no other end now, unless something inside holds it.
-			// What was said before is still to be read.
+			// By now the other end of the socket is closed, unless a process inside still holds
+			// it. Earlier messages can still be read.
 			_ = c.control.SetReadDeadline(time.Now().Add(patience))
 		},
 	}.Wait(ctx)
@@ -48,8 +48,8 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 	return end, state
 }
 
-// watch starts those who notice that a run exceeds its limits; the channel gets
-// which. They end with ctx, and when unwatch is called, which waits for them.
+// watch starts the monitors of the run's limits; the channel receives the exceeded limit. The
+// monitors end with ctx, and when unwatch is called, which waits for them.
 func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatch func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watches := []func(context.Context) sandbox.Quota{c.group.Watch}
@@ -71,7 +71,7 @@ func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatc
 	return found, func() { cancel(); running.Wait() }
 }
 
-// measure begins to measure what a run writes to the disk.
+// measure starts to measure the disk writes of a run.
 func (c *Cell) measure() (err error) {
 	if c.machine.state == nil || c.plan.Mode == sandbox.ReadOnly || c.plan.Mode == "" {
 		return nil
@@ -84,11 +84,10 @@ func (c *Cell) measure() (err error) {
 	return err
 }
 
-// overDisk looks once more: a short run may be over before anybody has.
+// overDisk measures once more, because a short run may end before the first measurement.
 func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Ended(context.Background()) }
 
-// observe answers the calls that the filter asks about. What it saw is in
-// violations.
+// observe answers the calls that the filter passes to it. violations returns the recorded calls.
 func (c *Cell) observe(listener int) error {
 	f, err := notify.Open(listener)
 	if err != nil {
@@ -97,7 +96,7 @@ func (c *Cell) observe(listener int) error {
 	c.listener, c.observed = f, make(chan observation, 1)
 	go func() {
 		log, err := notify.Serve(f, c.machine.table)
-		// A call that nobody answers must not wait.
+		// A call that is never answered must not wait.
 		f.Close()
 		c.observed <- observation{log, err}
 	}()
@@ -109,7 +108,7 @@ type observation struct {
 	err error
 }
 
-// violations ends the observation of a run of which no process is left.
+// violations ends the observation of a run without remaining processes.
 func (c *Cell) violations() (notify.Log, error) {
 	if c.listener == nil {
 		return notify.Log{}, nil

@@ -7,20 +7,20 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The users of sandboxes when the daemon is root, unless the configuration
-// says otherwise. They belong to no account and no system range.
+// The default users of sandboxes if the daemon is root. They belong to no account and no system
+// range.
 const (
 	DefaultFirstUser = 1_900_000_000
 	DefaultUsers     = 4096
 )
 
-// User is who a sandbox is on the host.
+// User is the user of a sandbox on the host.
 type User struct{ UID, GID int }
 
-// users hands out a user for each sandbox, one at a time to each, so that
-// limits per user and signals between users hold between sandboxes, too.
+// users assigns a separate user to each sandbox, so that limits per user and restrictions of
+// signals between users also apply between sandboxes.
 type users struct {
-	// one, when not nil, is the user of all: where the layer is left out.
+	// one, if not nil, is the user of all sandboxes: the layer is omitted.
 	one *User
 
 	mu   sync.Mutex
@@ -40,8 +40,8 @@ func newUsers(c Config) *users {
 	return &users{next: first, last: first + count - 1}
 }
 
-// take returns a user that nothing runs as. The one that was given back last
-// comes first: views of workspaces for it are at hand.
+// take returns an unused user. The most recently returned one comes first, because its views of
+// workspaces are cached.
 func (u *users) take() (User, error) {
 	if u == nil {
 		return User{os.Geteuid(), os.Getegid()}, nil
@@ -62,7 +62,7 @@ func (u *users) take() (User, error) {
 	return User{id, id}, nil
 }
 
-// give takes back a user of whose processes none is left.
+// give returns a user without remaining processes.
 func (u *users) give(user User) {
 	if u == nil || u.one != nil {
 		return

@@ -47,7 +47,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// However many sandboxes begin and end at once, no two have one user.
+// With any number of concurrent sandboxes, no two have the same user.
 func TestUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	const most = 8
@@ -73,7 +73,7 @@ func TestUsersAtOnce(t *testing.T) {
 	workers.Wait()
 }
 
-// A sandbox that comes to nothing gives its user back.
+// A failed sandbox returns its user.
 func TestDiscardedPlanHasNoUser(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -87,8 +87,7 @@ func TestDiscardedPlanHasNoUser(t *testing.T) {
 	}
 }
 
-// The number of namespaces that are kept is bounded, and one that was let go
-// is made again.
+// The number of cached namespaces is limited, and a dropped one is created again.
 func TestViewNamespacesAreBounded(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

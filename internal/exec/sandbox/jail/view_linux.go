@@ -12,12 +12,12 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// mostNamespaces bounds the user namespaces that are kept for views.
+// mostNamespaces is the maximum number of cached user namespaces for views.
 const mostNamespaces = 64
 
-// views makes detached mounts of directories in which the owner's files belong
-// to a sandbox's user, and files that the sandbox makes belong to the owner
-// (mount_setattr(2), MOUNT_ATTR_IDMAP). It keeps one user namespace per pair.
+// views creates detached mounts of directories in which the owner's files belong to a sandbox's
+// user, and files that the sandbox creates belong to the owner (mount_setattr(2),
+// MOUNT_ATTR_IDMAP). It caches one user namespace per pair.
 type views struct {
 	helper *os.File
 
@@ -28,9 +28,8 @@ type views struct {
 
 type pair struct{ owner, user User }
 
-// View returns a detached mount of a directory as a sandbox's user sees it,
-// for a daemon that is root. What is mounted below the directory is not part
-// of it. The caller closes it.
+// View returns a detached mount of a directory with the ownership mapped to a sandbox's user, for
+// a daemon that is root. Mounts below the directory are not part of it. The caller closes it.
 func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error) {
 	attr := unix.MountAttr{}
 	if readOnly {
@@ -39,7 +38,7 @@ func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error)
 	if owner := (User{d.UID, d.GID}); owner != user {
 		namespace, err := m.views.namespace(pair{owner, user})
 		if err != nil {
-			return nil, reason.Errorf(reason.SandboxUnavailable, "making a user namespace for the workspace's owner: %w", err)
+			return nil, reason.Errorf(reason.SandboxUnavailable, "creating a user namespace for the workspace's owner: %w", err)
 		}
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(namespace.Fd())
@@ -48,14 +47,14 @@ func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error)
 	return detach(d, &attr)
 }
 
-// Detached returns a detached mount of a directory as it is.
+// Detached returns a detached mount of a directory without mapping.
 func Detached(d *Directory) (*os.File, error) { return detach(d, &unix.MountAttr{}) }
 
 func detach(d *Directory, attr *unix.MountAttr) (*os.File, error) {
 	const clone = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH
 	fd, err := unix.OpenTree(int(d.File.Fd()), "", clone)
 	if err != nil {
-		return nil, reason.Errorf(reason.SandboxUnavailable, "making a view of the workspace: %w", err).
+		return nil, reason.Errorf(reason.SandboxUnavailable, "creating a view of the workspace: %w", err).
 			WithRemedy("Run palyrad with CAP_SYS_ADMIN, or as the ordinary user who owns the workspace.")
 	}
 	tree := os.NewFile(uintptr(fd), "view")
@@ -63,13 +62,13 @@ func detach(d *Directory, attr *unix.MountAttr) (*os.File, error) {
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attr); err != nil {
 		tree.Close()
 		return nil, reason.Errorf(reason.SandboxUnavailable, "mapping the owner of the workspace: %w", err).
-			WithRemedy("Put the workspace on ext4, xfs, btrfs or tmpfs (Linux 5.12 or later), or run palyrad as the user who owns it.")
+			WithRemedy("Move the workspace to ext4, xfs, btrfs or tmpfs (Linux 5.12 or later), or run palyrad as the user who owns it.")
 	}
 	return tree, nil
 }
 
-// namespace returns a user namespace in which the owner's id is the user. The
-// caller closes its copy.
+// namespace returns a user namespace in which the owner's id is the user. The caller closes its
+// copy.
 func (v *views) namespace(p pair) (*os.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +87,7 @@ func (v *views) namespace(p pair) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "namespace"), nil
 }
 
-// keep remembers a namespace in place of the oldest one.
+// keep caches a namespace, replacing the oldest one.
 func (v *views) keep(p pair, f *os.File) {
 	if v.pairs == nil {
 		v.pairs = map[pair]*os.File{}
@@ -101,8 +100,7 @@ func (v *views) keep(p pair, f *os.File) {
 	v.pairs[p], v.order = f, append(v.order, p)
 }
 
-// make starts the helper in a new user namespace, opens the namespace, and
-// lets the helper go.
+// make starts the helper in a new user namespace, opens the namespace, and ends the helper.
 func (v *views) make(p pair) (*os.File, error) {
 	in, hold, err := os.Pipe()
 	if err != nil {
@@ -140,5 +138,5 @@ func (v *views) close() {
 	v.pairs, v.order = nil, nil
 }
 
-// SelfPath names a descriptor of the process that uses the name.
+// SelfPath returns the path of a descriptor for the process that uses it.
 func SelfPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

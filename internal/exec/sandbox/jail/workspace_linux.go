@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/reason"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Directory is an opened directory and who owns it.
+// Directory is an open directory and its owner.
 type Directory struct {
 	File     *os.File // opened with O_PATH
 	Identity inside.Identity
@@ -23,7 +23,7 @@ type Directory struct {
 // Close closes the descriptor.
 func (d *Directory) Close() error { return d.File.Close() }
 
-// Source is how the outer stage finds the directory by its path.
+// Source returns the directory's path and identity for the outer stage.
 func (d *Directory) Source() inside.Source {
 	return inside.Source{Path: d.File.Name(), Identity: d.Identity}
 }
@@ -49,12 +49,12 @@ func OpenBelow(dir *os.File, name string) (*Directory, error) {
 	return lookAt(os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)))
 }
 
-// lookAt takes f over.
+// lookAt takes ownership of f.
 func lookAt(f *os.File) (*Directory, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("looking at a directory: %w", err)
+		return nil, fmt.Errorf("reading a directory: %w", err)
 	}
 	return &Directory{f, inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}, int(st.Uid), int(st.Gid)}, nil
 }
@@ -66,17 +66,17 @@ func OpenWorkspace(root string) (*Directory, error) {
 	}
 	d, err := OpenDirectory(root)
 	if err != nil {
-		return nil, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is missing, no directory, or reached through a symbolic link").
+		return nil, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is missing, not a directory, or reached through a symbolic link").
 			WithRemedy("Declare the workspace by its real path.")
 	}
 	return d, nil
 }
 
-// CheckCwd returns the working directory, cleaned, when it is a directory below
-// the workspace that is reached without a link. The caller has resolved all links
-// when it planned the call, so a link in the path now was put there since.
+// CheckCwd returns the cleaned working directory if it is a directory below the workspace that is
+// reached without a link. The plan of the call has resolved all links, so a link in the path now
+// was created since.
 func (d *Directory) CheckCwd(cwd string) (string, error) {
-	cwd, err := sandbox.CheckCwd(cwd)
+	cwd, err := command.CheckCwd(cwd)
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func (d *Directory) CheckCwd(cwd string) (string, error) {
 	fd, err := unix.Openat2(int(d.File.Fd()), cwd, &how)
 	if errors.Is(err, unix.EACCES) {
 		return "", reason.Errorf(reason.WorkspaceScope, "the working directory %q of the workspace cannot be opened: %w", cwd, err).
-			WithRemedy("Let the user who runs the sandbox read and enter it.")
+			WithRemedy("Give the user who runs the sandbox permission to read and enter it.")
 	}
 	if err != nil {
 		return "", reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory inside the workspace", cwd)

@@ -8,15 +8,16 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// check refuses what a job object cannot do, before anything is opened.
+// check refuses requirements that a job object cannot meet, before anything is opened.
 func check(s sandbox.Spec) error {
-	if err := sandbox.CheckArgv(s.Argv); err != nil {
+	if err := command.CheckArgv(s.Argv); err != nil {
 		return err
 	}
-	if err := errors.Join(sandbox.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
+	if err := errors.Join(command.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
 		return err
 	}
 	if err := checkNames(s.Env); err != nil {
@@ -32,7 +33,7 @@ func check(s sandbox.Spec) error {
 		return err
 	}
 	if s.Workspace == sandbox.CopyOnWrite {
-		return reason.Errorf(reason.SandboxUnavailable, "Windows has no copy-on-write view of a workspace").
+		return reason.Errorf(reason.SandboxUnavailable, "Windows does not support copy-on-write workspaces").
 			WithRemedy("Declare the workspace with mode = \"direct\" to let programs write to it, or run the program read-only.")
 	}
 	if s.Egress == egress.Strict || s.Network != nil {
@@ -42,23 +43,22 @@ func check(s sandbox.Spec) error {
 	return nil
 }
 
-// checkProgram refuses batch files: cmd.exe reads their command line by rules
-// of its own, by which an argument becomes a command (CVE-2024-24576).
+// checkProgram refuses batch files: cmd.exe parses their command line by its own rules, by which
+// an argument becomes a command (CVE-2024-24576).
 func checkProgram(name string) error {
 	ext := strings.ToLower(path.Ext(strings.TrimRight(name, ". ")))
 	if ext == ".exe" || ext == ".com" {
 		return nil
 	}
-	return reason.Errorf(reason.ExecutableDenied, "the program %s is no .exe file", name).
-		WithRemedy("Batch files and scripts are not started; name the program that reads them.")
+	return reason.Errorf(reason.ExecutableDenied, "the program %s is not an .exe file", name).
+		WithRemedy("Batch files and scripts are not started; name the program that interprets them.")
 }
 
-// daemonOwn are variables that point a program to its directories; the sandbox
-// sets them.
+// daemonOwn are variables that point a program to its directories; the sandbox sets them.
 var daemonOwn = []string{"PATH", "PATHEXT", "COMSPEC", "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "HOMEDRIVE", "HOMEPATH"}
 
-// checkNames refuses names that differ from another, or from one that is
-// refused, only by case: Windows does not tell them apart.
+// checkNames refuses names that differ from another name, or from a refused one, only by case:
+// Windows ignores case.
 func checkNames(env []string) error {
 	seen := map[string]bool{}
 	for _, pair := range env {
@@ -67,7 +67,7 @@ func checkNames(env []string) error {
 		switch {
 		case slices.Contains(daemonOwn, upper):
 			return reason.Errorf(reason.InvalidInput, "the environment variable %s is set by the sandbox", name)
-		case sandbox.Steers(upper):
+		case command.Steers(upper):
 			return reason.Errorf(reason.InvalidInput, "the environment variable %s could make a program run other code", name)
 		case seen[upper]:
 			return reason.Errorf(reason.InvalidInput, "the environment variable %s is set twice", name)
@@ -77,8 +77,8 @@ func checkNames(env []string) error {
 	return nil
 }
 
-// environment is what a program gets. Directories of the run, and those of the
-// system, come from the runner.
+// environment returns the environment of a program. The runner supplies the directories of the
+// run and of the system.
 func environment(env []string, windows, home, tmp string) []string {
 	drive, _, _ := strings.Cut(windows, `\`)
 	system := windows + `\System32`
@@ -90,8 +90,8 @@ func environment(env []string, windows, home, tmp string) []string {
 	}, env...)
 }
 
-// block is the form of an environment that CreateProcess takes: every pair
-// ended by a NUL, all of them by another.
+// block encodes an environment for CreateProcess: every pair is ended by a NUL, and the whole
+// block by another.
 func block(env []string) string {
 	sorted := slices.Clone(env)
 	slices.SortFunc(sorted, func(a, b string) int { return strings.Compare(strings.ToUpper(a), strings.ToUpper(b)) })

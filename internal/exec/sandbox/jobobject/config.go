@@ -1,34 +1,34 @@
-// Package jobobject runs programs on Windows in a job object: limits on a whole
-// process tree, and its certain end. It does not isolate files or the network,
-// says so in every report, and refuses calls that need either.
+// Package jobobject runs programs on Windows in a job object, which limits a whole process tree
+// and ends it reliably. It does not isolate files or the network. Every report states that, and
+// calls that need either are refused.
 package jobobject
 
-// Config says how programs are run. Its zero value runs nothing.
+// Config configures the runner. Its zero value runs nothing.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool
-	// RunDir is where each run gets a directory of its own, which is removed
-	// after it; "" is the system's directory for temporary files.
+	// RunDir contains a directory for each run, which is removed after it; "" is the system's
+	// directory for temporary files.
 	RunDir string
 }
 
 // The layers, as attestations name them.
 const (
-	// layerJob is proved by the job's limits, read back, and by the process
-	// being in the job before its first instruction.
+	// layerJob is proved by reading back the job's limits, and by the process being in the job
+	// before its first instruction.
 	layerJob = "job_object"
-	// layerUI is proved by the job's restrictions, read back.
+	// layerUI is proved by reading back the job's restrictions.
 	layerUI = "ui_restrictions"
-	// layerRate is proved by the job's rate of processor time, read back.
+	// layerRate is proved by reading back the job's rate of processor time.
 	layerRate = "cpu_rate"
 	// layerToken is proved by the privileges in the process's token.
 	layerToken = "restricted_token"
-	// layerIntegrity is proved by the label in the process's token: a process
-	// of low integrity cannot write to what has no such label, which is almost
-	// everything. It is what makes a workspace read-only.
+	// layerIntegrity is proved by the label in the process's token. A process of low integrity
+	// can write only to objects with such a label, which are very few. It makes a workspace
+	// read-only.
 	layerIntegrity = "low_integrity"
-	// layerFiles and layerNetwork are never in force here. They are asked for
-	// all the same, so that no level says more than there is.
+	// layerFiles and layerNetwork are never in force here. They are requested nevertheless, so
+	// that the reported level is not too high.
 	layerFiles   = "file_isolation"
 	layerNetwork = "network_isolation"
 )
@@ -51,16 +51,16 @@ func essential(readOnly bool) []string {
 	return list
 }
 
-// limitations are what a job object has no means for; every report lists them.
+// limitations lists the isolation that a job object cannot provide; every report contains them.
 func limitations(readOnly bool) []string {
-	files := "a program reads and writes what its user may"
+	files := "a program can read and write all files of its user"
 	if readOnly {
-		files = "a program reads what its user may"
+		files = "a program can read all files of its user"
 	}
 	return []string{
 		layerFiles + ": " + files,
 		layerNetwork + ": the host's network is open",
-		"file_size: a job object does not bound files, temporary ones included",
-		"open_files: a job object does not bound handles",
+		"file_size: a job object does not limit files, including temporary ones",
+		"open_files: a job object does not limit handles",
 	}
 }

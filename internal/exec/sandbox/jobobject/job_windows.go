@@ -15,7 +15,7 @@ import (
 // JOB_OBJECT_CPU_RATE_CONTROL_ENABLE and _HARD_CAP.
 const rateHardCap = 0x1 | 0x4
 
-// mostRate leaves the machine a tenth of its processors to answer with.
+// mostRate reserves a tenth of the processors for the rest of the machine.
 const mostRate = 9000
 
 // uiRestrictions are all of JOB_OBJECT_UILIMIT_*: handles of other programs'
@@ -23,20 +23,20 @@ const mostRate = 9000
 // desktops, and ending the session.
 const uiRestrictions = 0x000000ff
 
-// stopKey is the completion key by which the listener is told to end.
+// stopKey is the completion key that ends the listener.
 const stopKey = 1
 
-// jobObject is a job with a listener to its messages.
+// jobObject is a job with a listener for its messages.
 type jobObject struct {
 	handle, port windows.Handle
-	// exceeded gets the first limit that is reached.
+	// exceeded receives the first limit that is reached.
 	exceeded chan sandbox.Quota
 	listener sync.WaitGroup
-	// refused are the layers that the system would not set, with its word.
+	// refused contains the layers that the system refused to set, each with its error.
 	refused map[string]error
 }
 
-// newJob makes a job with all its limits.
+// newJob creates a job with all its limits.
 func newJob(b bounds) (*jobObject, error) {
 	handle, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func (j *jobObject) limit(b bounds) error {
 	return nil
 }
 
-// set and query hand a structure to the kernel.
+// set and query pass a structure to the kernel.
 func set[T any](job windows.Handle, class uint32, v *T) error {
 	_, err := windows.SetInformationJobObject(job, class, uintptr(unsafe.Pointer(v)), uint32(unsafe.Sizeof(*v)))
 	return err
@@ -84,7 +84,7 @@ func query[T any](job windows.Handle, class int32) (T, error) {
 	return v, err
 }
 
-// connect makes the completion port and starts to listen to it.
+// connect creates the completion port and starts to listen to it.
 func (j *jobObject) connect() error {
 	var err error
 	if j.port, err = windows.CreateIoCompletionPort(windows.InvalidHandle, 0, 0, 1); err != nil {
@@ -109,13 +109,13 @@ func (j *jobObject) listen() {
 		if quota := quotaOf(message); quota != "" {
 			select {
 			case j.exceeded <- quota:
-			default: // the first one is told
+			default: // only the first one is reported
 			}
 		}
 	}
 }
 
-// holds reports whether the limits that were asked for are those of the job.
+// holds reports whether the job has the requested limits.
 func (j *jobObject) holds(b bounds) bool {
 	l, err := query[windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION](j.handle, windows.JobObjectExtendedLimitInformation)
 	basic := l.BasicLimitInformation
@@ -134,7 +134,7 @@ func (j *jobObject) capsRate() bool {
 	return err == nil && r == rate{Flags: rateHardCap, Rate: mostRate}
 }
 
-// contains reports whether a process is in this very job (IsProcessInJob).
+// contains reports whether a process is in this job (IsProcessInJob).
 func (j *jobObject) contains(process windows.Handle) bool {
 	var in int32
 	ok, _, _ := windows.NewLazySystemDLL("kernel32.dll").NewProc("IsProcessInJob").
@@ -150,7 +150,7 @@ func (j *jobObject) accounting() accounting {
 	return a
 }
 
-// peakMemory is what all processes had committed at most, in bytes.
+// peakMemory returns the maximum committed memory of all processes, in bytes.
 func (j *jobObject) peakMemory() int64 {
 	l, err := query[windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION](j.handle, windows.JobObjectExtendedLimitInformation)
 	if err != nil {
@@ -159,7 +159,7 @@ func (j *jobObject) peakMemory() int64 {
 	return int64(l.PeakJobMemoryUsed)
 }
 
-// end kills all processes of the job and waits until they are gone.
+// end kills all processes of the job and waits for their end.
 func (j *jobObject) end() error {
 	deadline := time.Now().Add(5 * time.Second)
 	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
@@ -169,13 +169,13 @@ func (j *jobObject) end() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes of a run are still there: %w", errors.Join(killed, err))
+			return fmt.Errorf("processes of a run still exist: %w", errors.Join(killed, err))
 		}
 		time.Sleep(wait)
 	}
 }
 
-// close ends the listener and the job, and with it whatever is left in it.
+// close ends the listener and the job, including its remaining processes.
 func (j *jobObject) close() {
 	_ = windows.PostQueuedCompletionStatus(j.port, 0, stopKey, nil)
 	j.listener.Wait()

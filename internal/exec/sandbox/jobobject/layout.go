@@ -7,8 +7,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Structures of winnt.h that golang.org/x/sys lacks. Their layout is the same
-// on amd64 and arm64.
+// Structures of winnt.h that golang.org/x/sys lacks. Their layout is the same on amd64 and arm64.
 
 // accounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION; times are in units of
 // 100 ns.
@@ -43,8 +42,8 @@ type rate struct {
 // tick is the unit of times in job objects.
 const tick = 100 * time.Nanosecond
 
-// Limit flags of JOBOBJECT_BASIC_LIMIT_INFORMATION. Neither of the breakaway
-// flags is among them: no process may leave the job.
+// Limit flags of JOBOBJECT_BASIC_LIMIT_INFORMATION. The breakaway flags are not set: no process
+// may leave the job.
 const (
 	limitJobTime       = 0x00000004
 	limitProcesses     = 0x00000008
@@ -63,7 +62,7 @@ const (
 	messageJobMemory          = 10
 )
 
-// quotaOf names the limit that a message is about, "" for none.
+// quotaOf returns the limit of a message, "" for none.
 func quotaOf(message uint32) sandbox.Quota {
 	switch message {
 	case messageEndOfJobTime:
@@ -76,13 +75,13 @@ func quotaOf(message uint32) sandbox.Quota {
 	return ""
 }
 
-// bounds are the numbers of a job's limits.
+// bounds are the values of a job's limits.
 type bounds struct {
 	flags     uint32
 	processes uint32
 	// jobTime is user time over all processes, in ticks.
 	jobTime int64
-	// memory is what one process and all of them may commit, in bytes.
+	// memory is the commit limit of one process and of all of them, in bytes.
 	memory uint64
 }
 

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/exec/sandbox/supervise"
 )
 
-// run starts the program in its job, bounds it, and leaves nothing of it
+// run starts the program in its job, enforces its limits, and leaves none of its processes
 // behind.
 func (j *run) run(ctx context.Context) (sandbox.Report, error) {
 	started := time.Now()
@@ -46,8 +46,7 @@ func (j *run) run(ctx context.Context) (sandbox.Report, error) {
 	return report, nil
 }
 
-// start makes the process without letting it run, puts it into the job, judges
-// what can be read back, and lets it go.
+// start creates the process suspended, puts it into the job, verifies the layers, and resumes it.
 func (j *run) start() error {
 	if err := j.pipes(); err != nil {
 		return fmt.Errorf("preparing the descriptors of a run: %w", err)
@@ -62,11 +61,11 @@ func (j *run) start() error {
 	err := windows.AssignProcessToJobObject(j.job.handle, j.process.Process)
 	if err != nil {
 		_ = windows.TerminateProcess(j.process.Process, 1)
-		return reason.Errorf(reason.SandboxUnavailable, "the program cannot be put into its job: %w", err)
+		return reason.Errorf(reason.SandboxUnavailable, "the program cannot be assigned to its job: %w", err)
 	}
 	if unproved := j.judge(); len(unproved) > 0 && !j.runner.tolerant {
 		return errors.Join(reason.Errorf(reason.SandboxUnavailable, "these layers are not in force: %s", strings.Join(unproved, ", ")).
-			WithRemedy("Nothing ran. See `palyra status` for what this machine can do."), j.job.end())
+			WithRemedy("Nothing ran. See `palyra status` for the capabilities of this machine."), j.job.end())
 	}
 	if _, err := windows.ResumeThread(j.process.Thread); err != nil {
 		return errors.Join(reason.Errorf(reason.SpawnFailed, "the program could not be started: %w", err), j.job.end())
@@ -74,8 +73,8 @@ func (j *run) start() error {
 	return nil
 }
 
-// create makes the process, suspended. It inherits its three standard
-// descriptors and no other handle.
+// create creates the process, suspended. It inherits its three standard descriptors and no other
+// handle.
 func (j *run) create() error {
 	attributes, err := windows.NewProcThreadAttributeList(1)
 	if err != nil {
@@ -117,13 +116,13 @@ func texts(program, line, dir string) (p, l, d *uint16, err error) {
 		}
 	}
 	if err != nil {
-		err = reason.Errorf(reason.InvalidInput, "a path or an argument holds a NUL")
+		err = reason.Errorf(reason.InvalidInput, "a path or an argument contains a NUL")
 	}
 	return p, l, d, err
 }
 
-// environment adds the variables of caches, which only a program that may
-// write to them has a use for.
+// environment adds the variables of caches, which are useful only for a program that may write to
+// them.
 func (j *run) environment() []string {
 	env := append([]string{}, j.spec.Env...)
 	if j.readOnly {
@@ -137,7 +136,7 @@ func (j *run) environment() []string {
 	return env
 }
 
-// supervise waits for the program to end and stops the job when it has to.
+// supervise waits for the program to end and stops the job if necessary.
 func (j *run) supervise(ctx context.Context, reading *output.Reading) supervise.Ending {
 	ended := make(chan *os.ProcessState)
 	go func() {
@@ -148,7 +147,7 @@ func (j *run) supervise(ctx context.Context, reading *output.Reading) supervise.
 		Wall: j.limits.Wall, Output: reading, Ended: ended, Exceeded: j.job.exceeded,
 		Kill: func() { _ = windows.TerminateJobObject(j.job.handle, 1) },
 		Look: func() sandbox.Quota {
-			// The job's own limit counts no time in the kernel.
+			// The job's own limit does not count kernel time.
 			if j.job.accounting().cpu() > j.limits.CPU {
 				return sandbox.QuotaCPU
 			}
@@ -156,7 +155,7 @@ func (j *run) supervise(ctx context.Context, reading *output.Reading) supervise.
 		},
 	}.Wait(ctx)
 	select {
-	case quota := <-j.job.exceeded: // a limit that ended the program may be told a moment later
+	case quota := <-j.job.exceeded: // the message about a limit may arrive after the end of the program
 		if end.ByItself() {
 			end.Quota = quota
 		}
@@ -165,7 +164,7 @@ func (j *run) supervise(ctx context.Context, reading *output.Reading) supervise.
 	return end
 }
 
-// report puts together what is known of the run but its output and times.
+// report returns the report of the run without its output and times.
 func (j *run) report(end supervise.Ending) sandbox.Report {
 	mode := sandbox.Direct
 	if j.readOnly {

@@ -17,27 +17,28 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// runPrefix begins the names of directories of runs; the daemon's process id
-// and a random end follow.
+// runPrefix is the name prefix of run directories; the daemon's process id and a random part
+// follow.
 const runPrefix = "palyra-run-"
 
-// Runner runs programs in job objects. It may be used by several goroutines.
+// Runner runs programs in job objects. It is safe for concurrent use.
 type Runner struct {
 	cfg      Config
 	backend  string
 	kernel   string
 	windows  string
-	resolver sandbox.Resolver
+	resolver command.Resolver
 
-	// tolerant lets a test of this package run a program though its layers
-	// cannot be read back, as under Wine. Nothing in the product sets it.
+	// tolerant lets a test of this package run a program even if its layers cannot be read back,
+	// as under Wine. Production code never sets it.
 	tolerant bool
 }
 
-// New looks at the machine and returns a Runner.
+// New inspects the machine and returns a Runner.
 func New(cfg Config) (*Runner, error) {
 	if cfg.RunDir == "" {
 		cfg.RunDir = os.TempDir()
@@ -54,7 +55,7 @@ func New(cfg Config) (*Runner, error) {
 // Run runs one program; see sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	if !r.cfg.Enabled {
-		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled)")
 	}
 	if err := errors.Join(s.NoSessions("a job object"), check(s)); err != nil {
 		return sandbox.Report{}, err
@@ -74,11 +75,11 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return report, errors.Join(err, j.close())
 }
 
-// Close has nothing to release.
+// Close does nothing.
 func (*Runner) Close() error { return nil }
 
-// Sweep removes the directories of runs whose daemon is gone. Their processes
-// went with it: a job ends with its last handle.
+// Sweep removes the directories of runs whose daemon is dead. Their processes have ended with it,
+// because a job ends with its last handle.
 func (r *Runner) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	for _, entry := range entries {
@@ -92,8 +93,7 @@ func (r *Runner) Sweep(ctx context.Context) error {
 	return err
 }
 
-// orphaned reports whether the name of a run's directory is of a daemon that
-// is gone.
+// orphaned reports whether the name of a run's directory belongs to a dead daemon.
 func orphaned(name string) bool {
 	rest, ok := strings.CutPrefix(name, runPrefix)
 	text, _, _ := strings.Cut(rest, "-")
@@ -108,8 +108,8 @@ func orphaned(name string) bool {
 	return errors.Is(err, windows.ERROR_INVALID_PARAMETER)
 }
 
-// removeTree removes a directory, from the leaves when the file system does not
-// know the way in which os.RemoveAll deletes.
+// removeTree removes a directory. If the file system does not support the way in which
+// os.RemoveAll deletes, it removes the leaves first.
 func removeTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -129,8 +129,8 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// Probe runs a program that does nothing in an empty workspace, and says what
-// it proved or what stood in its way. It works with running switched off, too.
+// Probe runs a program without effects in an empty workspace, and reports the proven layers or
+// the obstacle. It also works while running programs is disabled.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierB, Rung: sandbox.JobObject, Limits: "job_object"}
 	report, err := r.try(ctx)
@@ -140,7 +140,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	dir, err := os.MkdirTemp(r.cfg.RunDir, "palyra-probe-")
 	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer func() { _ = removeTree(dir) }()
 	program, err := r.resolver.ResolveExecutable(filepath.Join(r.windows, "System32", "hostname.exe"), nil)
@@ -151,14 +151,13 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 		Argv: []string{"hostname"}, Executable: program.Executable, WorkspaceRoot: dir, Workspace: sandbox.Direct, Egress: egress.Unrestricted,
 	})
 	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
-		err = reason.Errorf(reason.SandboxUnavailable, "the probe did not end well: %s", report.Stderr.Head)
+		err = reason.Errorf(reason.SandboxUnavailable, "the probe failed: %s", report.Stderr.Head)
 	}
 	return report, err
 }
 
-// Examine probes the one layer that can be seen to act from outside: the end
-// of a whole tree when its limit is reached. The control is the same program
-// with time enough.
+// Examine probes the only layer whose effect is visible from outside: the end of a whole process
+// tree when its limit is reached. The control is the same program with enough time.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	e := sandbox.Examination{Layer: layerJob, Detail: "ending a program at its deadline, and letting it end by itself"}
 	short, err := r.ping(ctx, 300*time.Millisecond)
@@ -168,11 +167,11 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	return []sandbox.Examination{e.Judged(errors.Join(err, longErr), "Start palyrad outside of any job that forbids others, on Windows 8 or later.")}
 }
 
-// ping runs a program of the system's that takes about two seconds.
+// ping runs a system program that takes about two seconds.
 func (r *Runner) ping(ctx context.Context, wall time.Duration) (sandbox.Report, error) {
 	dir, err := os.MkdirTemp(r.cfg.RunDir, "palyra-probe-")
 	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer func() { _ = removeTree(dir) }()
 	program, err := r.resolver.ResolveExecutable(filepath.Join(r.windows, "System32", "ping.exe"), nil)
@@ -185,7 +184,7 @@ func (r *Runner) ping(ctx context.Context, wall time.Duration) (sandbox.Report, 
 	})
 }
 
-// run is one run with everything it holds. close releases all of it.
+// run is one run with all its resources. close releases them.
 type run struct {
 	runner   *Runner
 	spec     sandbox.Spec
@@ -193,7 +192,7 @@ type run struct {
 	readOnly bool
 
 	base, cwd string
-	// pinned keeps others from writing to the program until it has started.
+	// pinned prevents other processes from writing to the program until it has started.
 	pinned windows.Handle
 	job    *jobObject
 	token  windows.Token
@@ -210,7 +209,7 @@ type run struct {
 func (j *run) home() string { return filepath.Join(j.base, "inside", "home") }
 func (j *run) tmp() string  { return filepath.Join(j.base, "inside", "tmp") }
 
-// prepare opens, checks and builds everything that the run needs.
+// prepare opens, checks and builds all resources of the run.
 func (j *run) prepare() error {
 	if err := j.workspace(); err != nil {
 		return err
@@ -219,14 +218,14 @@ func (j *run) prepare() error {
 		return err
 	}
 	if err := j.places(); err != nil {
-		return fmt.Errorf("making the directory of a run: %w", err)
+		return fmt.Errorf("creating the directory of a run: %w", err)
 	}
 	var err error
 	if j.job, err = newJob(boundsOf(j.limits)); err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "the limits of the run cannot be set: %w", err)
+		return reason.Errorf(reason.SandboxUnavailable, "setting the limits of the run: %w", err)
 	}
 	if j.token, err = restrictedToken(j.readOnly); err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "the program's rights cannot be restricted: %w", err)
+		return reason.Errorf(reason.SandboxUnavailable, "restricting the program's privileges: %w", err)
 	}
 	return nil
 }
@@ -236,7 +235,7 @@ func (j *run) workspace() error {
 	if !filepath.IsAbs(root) || filepath.Clean(root) != root || strings.HasPrefix(root, `\\`) {
 		return reason.Errorf(reason.WorkspaceScope, "the root of the workspace is not a clean absolute path on a local disk")
 	}
-	cwd, err := sandbox.CheckCwd(j.spec.Cwd)
+	cwd, err := command.CheckCwd(j.spec.Cwd)
 	if err != nil {
 		return err
 	}
@@ -253,16 +252,15 @@ func (j *run) workspace() error {
 	return nil
 }
 
-// pin opens the program so that nobody can write to it or put another in its
-// place, and then compares its bytes.
+// pin opens the program so that it cannot be written or replaced, and then compares its bytes.
 func (j *run) pin() error {
 	name, err := windows.UTF16PtrFromString(j.spec.Executable.Path)
 	if err != nil {
-		return reason.Errorf(reason.InvalidInput, "the path of the program holds a NUL")
+		return reason.Errorf(reason.InvalidInput, "the path of the program contains a NUL")
 	}
 	j.pinned, err = windows.CreateFile(name, windows.GENERIC_READ, windows.FILE_SHARE_READ, nil, windows.OPEN_EXISTING, windows.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
-		return reason.Errorf(reason.BindingMismatch, "the program %s is gone, or somebody is writing to it", j.spec.Executable.Path)
+		return reason.Errorf(reason.BindingMismatch, "the program %s does not exist, or another process is writing to it", j.spec.Executable.Path)
 	}
 	f, err := j.runner.resolver.OpenExecutable(j.spec.Executable)
 	if err != nil {
@@ -272,8 +270,8 @@ func (j *run) pin() error {
 	return nil
 }
 
-// places makes the run's directory. What a program of low integrity is to
-// write to needs a label.
+// places creates the run's directory. Directories that a program of low integrity may write to
+// need a label.
 func (j *run) places() error {
 	var err error
 	if j.base, err = os.MkdirTemp(j.runner.cfg.RunDir, fmt.Sprintf("%s%d-", runPrefix, os.Getpid())); err != nil {
@@ -288,7 +286,7 @@ func (j *run) places() error {
 	return errors.Join(err, os.Mkdir(j.home(), 0o700), os.Mkdir(j.tmp(), 0o700))
 }
 
-// pipes makes the program's standard descriptors.
+// pipes creates the program's standard descriptors.
 func (j *run) pipes() error {
 	j.child = make([]*os.File, 3)
 	var err error
@@ -307,7 +305,7 @@ func (j *run) pipes() error {
 	return err
 }
 
-// feed writes standard input until the program has it all or is gone.
+// feed writes standard input until the program has received all of it or has exited.
 func (j *run) feed() {
 	if j.stdin != nil {
 		_, _ = io.Copy(j.stdin, strings.NewReader(string(j.spec.Stdin)))
@@ -315,8 +313,8 @@ func (j *run) feed() {
 	}
 }
 
-// judge compares what can be read back with what was asked for, and returns
-// the layers that must be in force and are not.
+// judge compares the verified layers with the requested ones, and returns the required layers
+// that are not in force.
 func (j *run) judge() (unproved []string) {
 	token, err := readToken(j.process.Process)
 	add := func(ok bool, layer string) {
@@ -344,7 +342,7 @@ func (j *run) judge() (unproved []string) {
 	return unproved
 }
 
-// close releases what the run held and removes its directory.
+// close releases the resources of the run and removes its directory.
 func (j *run) close() error {
 	for _, f := range append(j.child, j.stdin, j.stdout, j.stderr) {
 		if f != nil {

@@ -20,10 +20,11 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// The tests run their own program, by a word after "child".
+// The tests run their own program, selected by a word after "child".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		os.Exit(act(os.Args[2:]))
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// act is what the program under test does.
+// act is the behavior of the program under test.
 func act(args []string) int {
 	switch args[0] {
 	case "show":
@@ -95,8 +96,7 @@ func act(args []string) int {
 	return 0
 }
 
-// awaitKill blocks until an interrupt, which no process sends: the process lasts until
-// it is killed.
+// awaitKill blocks until an interrupt, which is never sent: the process lasts until it is killed.
 func awaitKill() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
@@ -112,7 +112,7 @@ func start(args ...string) {
 	}
 }
 
-// tempDir is t.TempDir for file systems that do not delete as it does.
+// tempDir is t.TempDir for file systems that do not support its way of deleting.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "jobobject-"))(t)
@@ -127,9 +127,8 @@ func newTestRunner(t *testing.T) *Runner {
 	return r
 }
 
-// wine reports whether this is Wine, which takes every limit and reads none of
-// them back: there the tests show that nothing runs for that reason, and then
-// what holds all the same.
+// wine reports whether this is Wine, which accepts every limit and reads none back: there the
+// tests show that nothing runs for that reason, and then check the remaining effects.
 func wine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
@@ -137,7 +136,7 @@ func wine() bool {
 func spec(t *testing.T, args ...string) sandbox.Spec {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
-	program := must.Get(sandbox.ResolveExecutable(self, nil))(t)
+	program := must.Get(command.ResolveExecutable(self, nil))(t)
 	dir := must.Get(filepath.EvalSymlinks(tempDir(t)))(t)
 	return sandbox.Spec{
 		Argv: append([]string{"self", "child"}, args...), Executable: program.Executable,
@@ -151,7 +150,7 @@ func do(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	return with(t, newTestRunner(t), s)
 }
 
-// strictly is do with what is in the product: an unproved layer refuses.
+// strictly is do with the production behavior: an unproved layer refuses.
 func strictly(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t)
@@ -212,7 +211,7 @@ func TestEndings(t *testing.T) {
 		set   func(*sandbox.Spec)
 		quota sandbox.Quota
 		timed bool
-		// kernel is true for limits that only the kernel of Windows holds.
+		// kernel is true for limits that only the Windows kernel enforces.
 		kernel bool
 	}{
 		"wall":      {[]string{"tree", "tree", "sleep"}, func(s *sandbox.Spec) { s.Limits.Wall = time.Second }, "", true, false},
@@ -232,7 +231,7 @@ func TestEndings(t *testing.T) {
 			if err != nil || r.Quota != c.quota || r.TimedOut != c.timed || r.ExitCode != nil {
 				t.Errorf("%v: quota %q, timed out %t, exit code %v, stdout %.200q, stderr %.200q", err, r.Quota, r.TimedOut, r.ExitCode, r.Stdout.Head, r.Stderr.Head)
 			}
-			// A program that its own limit does not end lasts as long as Wall.
+			// A program that its own limit does not end lasts until Wall.
 			if r.Usage.Wall > must.Patience*4/5 {
 				t.Errorf("it took %s", r.Usage.Wall)
 			}
@@ -240,7 +239,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// What the program leaves behind ends with it.
+// The program's remaining processes end with it.
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	s := spec(t)
@@ -258,7 +257,7 @@ func TestStraggler(t *testing.T) {
 		return info.Size()
 	}
 	before := size(beats)
-	// The control beats outside of a job, however busy the machine is.
+	// The control sends its beats outside of a job, even on a busy machine.
 	own := filepath.Join(tempDir(t), "beats")
 	control := exec.Command(must.Get(os.Executable())(t), "child", "beat", own)
 	must.Do(t, control.Start())
@@ -270,7 +269,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// A system that does not say what is in force runs nothing.
+// A system that does not report the limits in force runs nothing.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := spec(t)
@@ -283,7 +282,7 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 	}
 }
 
-// A read-only workspace is one of low integrity, or nothing runs.
+// A read-only workspace requires low integrity, or nothing runs.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	s := spec(t)

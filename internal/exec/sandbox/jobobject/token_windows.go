@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Flags of CreateRestrictedToken: no privilege but the one to pass through
-// directories, and administrators' groups only to deny.
+// Flags of CreateRestrictedToken: no privilege except passing through directories, and
+// administrators' groups only for denying.
 const (
 	disableMaxPrivilege = 0x1
 	luaToken            = 0x4
@@ -20,8 +20,8 @@ const lowIntegrity = 0x1000
 // changeNotify is SE_CHANGE_NOTIFY_PRIVILEGE, which every token keeps.
 const changeNotify = 23
 
-// restrictedToken makes a token with less than the daemon's; with low, one
-// that may not write to what has no low label.
+// restrictedToken creates a token with fewer privileges than the daemon's. With low, it may write
+// only to objects with a low label.
 func restrictedToken(low bool) (windows.Token, error) {
 	var own, less windows.Token
 	const access = windows.TOKEN_DUPLICATE | windows.TOKEN_QUERY | windows.TOKEN_ASSIGN_PRIMARY | windows.TOKEN_ADJUST_DEFAULT
@@ -55,9 +55,9 @@ func lower(t windows.Token) error {
 	return nil
 }
 
-// tokenOf is what a process's token says of it.
+// tokenOf contains the relevant properties of a process's token.
 type tokenOf struct {
-	// bare is true when no privilege is left but changeNotify.
+	// bare is true if changeNotify is the only remaining privilege.
 	bare bool
 	low  bool
 }
@@ -102,7 +102,7 @@ func information(t windows.Token, class uint32) ([]byte, error) {
 	}
 }
 
-// lowDirectory makes a directory that processes of low integrity may write to.
+// lowDirectory creates a directory that processes of low integrity may write to.
 func lowDirectory(name string) error {
 	path, err := windows.UTF16PtrFromString(name)
 	if err != nil {
@@ -110,12 +110,12 @@ func lowDirectory(name string) error {
 	}
 	sd, err := windows.SecurityDescriptorFromString("S:(ML;OICI;NW;;;LW)")
 	if err != nil {
-		return fmt.Errorf("making a label: %w", err)
+		return fmt.Errorf("creating a label: %w", err)
 	}
 	sa := windows.SecurityAttributes{SecurityDescriptor: sd}
 	sa.Length = uint32(unsafe.Sizeof(sa))
 	if err := windows.CreateDirectory(path, &sa); err != nil {
-		return fmt.Errorf("making %s: %w", name, err)
+		return fmt.Errorf("creating %s: %w", name, err)
 	}
 	return nil
 }

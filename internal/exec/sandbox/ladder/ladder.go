@@ -1,6 +1,6 @@
-// Package ladder lists the sandboxes of each operating system in the order in
-// which they are tried, best first. It is the one package that names them all;
-// package sandbox ranks the rungs and chooses one.
+// Package ladder lists the sandbox backends of each operating system in the order in which they
+// are tried, best first. Only this package names all of them; package sandbox ranks the rungs and
+// chooses one.
 package ladder
 
 import (
@@ -10,7 +10,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Lowest is the rung below which nothing runs.
+// Lowest returns the lowest allowed rung.
 func Lowest(p config.ProcessRunner) sandbox.Isolation { return lowest(p, runtime.GOOS) }
 
 func lowest(p config.ProcessRunner, system string) sandbox.Isolation {
@@ -26,7 +26,7 @@ func lowest(p config.ProcessRunner, system string) sandbox.Isolation {
 	return wanted
 }
 
-// asked is the best rung of a tier on a system. Windows has a Tier B alone.
+// asked returns the best rung of a tier on a system. Windows has only Tier B.
 func asked(tier, system string) sandbox.Isolation {
 	switch {
 	case tier == config.TierC:

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/exec/sandbox/process"
 )
 
-// Steps are the backends of Linux that the settings allow, best first.
+// Steps returns the backends of Linux that the settings allow, best first.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	tierC := sandbox.Step{Rung: sandbox.Full, Open: func() (sandbox.Backend, error) {
 		c := bubblewrap.Config{
@@ -39,21 +39,20 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	return []sandbox.Step{tierC}
 }
 
-// Settle puts the calling process where control groups can be made for programs,
-// if need be into a scope that systemd makes. After an error it is where it was or
-// in that scope, and limits hold per process.
+// Settle moves the calling process to a control group in which groups for programs can be
+// created, if necessary into a systemd scope. After an error the process is in its original group
+// or in that scope, and limits apply per process.
 func Settle(ctx context.Context) error {
 	return cgroup.Settle(func(slice string) error { return scope.Ask(ctx, slice) })
 }
 
-// Foresee is what Settle would do, and does nothing of it: how the calling process
-// would come by control groups for programs, "" where it has no need of any way, and
-// why it would not.
+// Foresee returns the expected effect of Settle without performing it: how the calling process
+// would obtain control groups for programs, "" if it needs none, or the reason why it would not.
 func Foresee(ctx context.Context) (how string, err error) {
 	return cgroup.Foresee(func() error { return scope.Reachable(ctx) })
 }
 
-// room is what the settings say of all runs together.
+// room returns the configured limits of all runs together.
 func room(p config.ProcessRunner) sandbox.Room {
 	return sandbox.Room{
 		Reserve:    sandbox.Reserve{Processes: p.ReserveProcesses, Memory: p.ReserveMemoryBytes},

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// fakeBackend is a backend that reports what it is told to.
+// fakeBackend is a backend that reports a given status.
 type fakeBackend struct {
 	status sandbox.Status
 	closed *int
@@ -81,7 +81,7 @@ func TestLadder(t *testing.T) {
 			}
 		})
 	}
-	// A rung below the lowest is no sandbox, and says what to set.
+	// A rung below the lowest counts as unavailable, and the remedy names the setting.
 	closed := 0
 	alone := []sandbox.Step{{Rung: sandbox.UserNamespaces, Open: func() (sandbox.Backend, error) {
 		return &fakeBackend{status: works("b", sandbox.Landlocked), closed: &closed}, nil
@@ -92,8 +92,8 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// TestWindowsIsTierB: the one backend of Windows is not taken for Tier C, and is
-// used as Tier B, or where less is allowed.
+// TestWindowsIsTierB: the only backend of Windows does not count as Tier C. It is used as Tier B,
+// or if a lower rung is allowed.
 func TestWindowsIsTierB(t *testing.T) {
 	t.Parallel()
 	job := sandbox.Status{Available: true, Tier: sandbox.TierB, Rung: sandbox.JobObject}
@@ -106,7 +106,7 @@ func TestWindowsIsTierB(t *testing.T) {
 		{"Tier B, with a rung of Linux", "b", "landlock", false, ""},
 		{"Tier C", "c", "none", true, ""},
 		{"Tier C, where more than a job object is the least", "c", "landlock", true, ""},
-		{"less may stand in", "c", "job_object", false, "Tier b on the rung job_object instead of full: Windows has job objects alone"},
+		{"less may stand in", "c", "job_object", false, "Tier b on the rung job_object instead of full: Windows provides only job objects"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			closed := 0
@@ -129,7 +129,7 @@ func TestWindowsIsTierB(t *testing.T) {
 	if got := lowest(config.ProcessRunner{Tier: "c", Fallback: "job_object"}, "linux"); got != sandbox.Landlocked {
 		t.Errorf("the lowest rung of Linux is %s", got)
 	}
-	// Control: the other words mean what they mean on Linux.
+	// Control: the other settings have the same meaning as on Linux.
 	for want, p := range map[sandbox.Isolation]config.ProcessRunner{
 		sandbox.Full: {Tier: "c", Fallback: "none"}, sandbox.UserNamespaces: {Tier: "b", Fallback: "none"}, sandbox.Landlocked: {Tier: "b", Fallback: "landlock"},
 	} {

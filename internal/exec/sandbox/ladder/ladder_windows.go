@@ -9,16 +9,16 @@ import (
 	"palyra/internal/exec/sandbox/places"
 )
 
-// Steps is the one backend of Windows. It does not reach Tier C, which can be
-// asked for all the same.
+// Steps returns the only backend of Windows. It does not provide Tier C, which may still be
+// configured.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	return []sandbox.Step{{Rung: asked(p.Tier, "windows"), Open: func() (sandbox.Backend, error) {
 		return jobobject.New(jobobject.Config{Enabled: p.Enabled, RunDir: at.Layers})
 	}}}
 }
 
-// Settle does nothing: there are no control groups here.
+// Settle does nothing, because Windows has no control groups.
 func Settle(context.Context) error { return nil }
 
-// Foresee says nothing, as Settle does nothing.
+// Foresee returns nothing, because Settle does nothing.
 func Foresee(context.Context) (how string, err error) { return "", nil }

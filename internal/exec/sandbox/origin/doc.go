@@ -1,6 +1,5 @@
-// Package origin names what a daemon makes outside of its own process, such as
-// control groups and directories of runs, so that a later daemon can tell the
-// leftovers of a dead one from what belongs to another that still runs. A mark is
-// "<pid>-<start time>", since the kernel gives the pid of a dead process to
-// another one.
+// Package origin marks external resources of a daemon, such as control groups and directories of
+// runs, so that a later daemon can distinguish the remains of a dead daemon from resources of a
+// running one. A mark is "<pid>-<start time>", because the kernel reuses the pid of a dead
+// process.
 package origin

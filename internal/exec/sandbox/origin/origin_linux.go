@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// Mark is that of this process.
+// Mark returns the mark of this process.
 func Mark() string {
 	start, _ := startTime(os.Getpid())
 	return fmt.Sprintf("%d-%s", os.Getpid(), start)
 }
 
-// Orphaned reports whether mark is that of a process that is gone. Text that
-// is no mark is nobody's, and not orphaned either.
+// Orphaned reports whether mark belongs to a process that has exited. It returns false for any
+// other text.
 func Orphaned(mark string) bool {
 	number, start, ok := strings.Cut(mark, "-")
 	pid, err := strconv.Atoi(number)
@@ -26,7 +26,7 @@ func Orphaned(mark string) bool {
 	}
 	found, err := startTime(pid)
 	if err != nil {
-		// What cannot be looked at may be alive.
+		// An unreadable process may be alive.
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
 	return found != start
@@ -36,7 +36,7 @@ func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// startTime is when a process started, in clock ticks since boot (field 22 of
+// startTime returns the start time of a process in clock ticks since boot (field 22 of
 // proc_pid_stat(5)).
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -44,7 +44,7 @@ func startTime(pid int) (string, error) {
 }
 
 func startField(stat string) string {
-	// The second field, a name in parentheses, may hold anything.
+	// The second field, a name in parentheses, may contain any characters.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	const index = 22 - 3
 	if len(fields) <= index {

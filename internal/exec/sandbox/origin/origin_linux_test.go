@@ -26,7 +26,7 @@ func TestOrphaned(t *testing.T) {
 	}
 }
 
-// A daemon that has run out of descriptors takes no other for dead.
+// A daemon without free descriptors does not consider other daemons dead.
 //
 // Not parallel: it lowers the limit of open files of the process.
 func TestOrphanedUnseen(t *testing.T) {

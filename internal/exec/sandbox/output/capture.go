@@ -1,7 +1,7 @@
-// Package output takes in what a program writes: it keeps the start and the
-// end of each stream within a bound, digests all of it, and stops waiting for
-// descriptors that another process keeps open after the program has ended. It
-// does not change bytes: whoever shows them on a screen has to escape them.
+// Package output captures the output of a program: it keeps the start and the end of each stream
+// within a limit, computes the digest of the whole stream, and stops waiting for descriptors that
+// another process keeps open after the program has ended. It does not change bytes; code that
+// displays them must escape them.
 package output
 
 import (
@@ -13,20 +13,20 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Capture keeps the start and the end of one stream and a digest of all of it.
-// One goroutine may write to it, and it may be read when that one is done. It
-// takes up no more memory than there was output, and no more than it keeps.
+// Capture keeps the start and the end of one stream and a digest of all of it. It must be written
+// by one goroutine, and read only after that. It uses no more memory than the received and the
+// kept output.
 type Capture struct {
 	head, tail []byte
-	// next is where the ring of the tail is written next, once it is full.
+	// next is the next write position in the ring of the tail, once it is full.
 	next  int
 	keep  int64
 	total int64
 	hash  hash.Hash
 }
 
-// NewCapture returns a Capture that keeps up to keep bytes, half from the
-// start and half from the end.
+// NewCapture returns a Capture that keeps up to keep bytes, half from the start and half from the
+// end.
 func NewCapture(keep int64) *Capture {
 	return &Capture{keep: keep, hash: sha256.New()}
 }
@@ -62,7 +62,7 @@ func (c *Capture) ring(chunk []byte) {
 	}
 }
 
-// Stream is what was captured.
+// Stream returns the captured output.
 func (c *Capture) Stream() sandbox.Stream {
 	s := sandbox.Stream{Total: c.total, SHA256: digest(c.hash)}
 	s.KeptSHA256 = s.SHA256

@@ -10,22 +10,23 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// EOFWait is how long the rest of the output is waited for once the program has
-// ended: another process that never ends may have the other end of the pipe open.
+// EOFWait is the timeout for the rest of the output after the program has ended: another process
+// may keep the pipe open forever. If none does, the rest only waits for the reader in this process,
+// and a shorter timeout would lose output on a busy machine.
 const EOFWait = 2 * time.Second
 
-// A buffer starts small, as most streams are idle most of the time, and grows
-// while reads fill it.
+// A buffer starts small, because most streams are idle most of the time, and grows while reads
+// fill it.
 const (
 	firstBuffer = 4 << 10
 	mostBuffer  = 64 << 10
 )
 
-// Reading takes in both streams of one run.
+// Reading captures both streams of one run.
 type Reading struct {
 	stdout, stderr io.ReadCloser
 	out, err       *Capture
-	// limit is how many bytes both streams may have together.
+	// limit is the maximum number of bytes of both streams together.
 	limit   int64
 	total   atomic.Int64
 	flood   sync.Once
@@ -35,14 +36,14 @@ type Reading struct {
 	readers sync.WaitGroup
 }
 
-// Start reads both streams until they end; Finish waits for that. It keeps up
-// to keep bytes of each. Each, which may be nil, gets provisional chunks from
-// "stdout" and "stderr", one at a time, and must not keep them.
+// Start reads both streams until they end; Finish waits for that. It keeps up to keep bytes of
+// each stream. each, which may be nil, receives provisional chunks from "stdout" and "stderr",
+// one at a time, and must not keep them.
 func Start(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
 	return begin(stdout, stderr, keep, keep*sandbox.OutputFactor, each)
 }
 
-// Follow is Start for a sandbox.Session: no output is a flood, and each gets all of it.
+// Follow is Start for a sandbox.Session: the output is not limited, and each receives all of it.
 func Follow(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
 	return begin(stdout, stderr, keep, math.MaxInt64, each)
 }
@@ -58,14 +59,14 @@ func begin(stdout, stderr io.ReadCloser, keep, limit int64, each func(stream str
 	return r
 }
 
-// Flooded is closed when both streams together have passed
-// sandbox.OutputFactor times the bytes that are kept of each: the run is to be
-// stopped. Below that, bytes that do not fit are only left out. Reading goes on
-// after it, so that a program which is being killed does not block in write(2).
+// Flooded is closed when both streams together exceed sandbox.OutputFactor times the number of
+// kept bytes of each: the run must then be stopped. Below that, excess bytes are only dropped.
+// Reading continues afterwards, so that a program which is being killed does not block in
+// write(2).
 func (r *Reading) Flooded() <-chan struct{} { return r.flooded }
 
-// Finish is called when the program has ended. It waits for the rest of the
-// output, for EOFWait at most, closes both streams and returns what came.
+// Finish must be called after the program has ended. It waits for the rest of the output, for
+// EOFWait at most, closes both streams and returns the captured output.
 func (r *Reading) Finish() (stdout, stderr sandbox.Stream) {
 	late := time.AfterFunc(EOFWait, r.close)
 	r.readers.Wait()
@@ -96,7 +97,7 @@ func (r *Reading) drain(name string, from io.Reader, to *Capture) {
 	}
 }
 
-// deliver passes a chunk on, until the run is to be stopped for its output.
+// deliver passes a chunk on, until the run must be stopped for its output.
 func (r *Reading) deliver(name string, chunk []byte) {
 	if r.total.Add(int64(len(chunk))) > r.limit {
 		r.flood.Do(func() { close(r.flooded) })

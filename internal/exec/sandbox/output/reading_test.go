@@ -16,7 +16,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// pipes are both streams of a program; the test writes what the program would.
+// pipes are both streams of a program; the test writes like the program.
 func pipes(t *testing.T) (stdout, stderr, toOut, toErr *os.File) {
 	t.Helper()
 	var list []*os.File
@@ -61,7 +61,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// Both streams count together, and what comes after is read, and not passed on.
+// Both streams count together, and later output is read, but not passed on.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	const keep = 4096
@@ -113,8 +113,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Something that outlives the program holds its output open: what came counts,
-// and nobody waits longer than EOFWait.
+// A process that outlives the program holds its output open: the received output counts, and the
+// wait is at most EOFWait.
 func TestHeldOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestHeldOpen(t *testing.T) {
 		if _, err := toOut.Write([]byte("more")); err == nil {
 			t.Error("the stream is still open for what holds it")
 		}
-		// A slow drip that ends in time is read to its end.
+		// A slow stream that ends in time is read to its end.
 		stdout, toOut = io.Pipe()
 		r = Start(stdout, io.NopCloser(strings.NewReader("")), 1024, nil)
 		go func() {
@@ -150,7 +150,7 @@ func TestHeldOpen(t *testing.T) {
 	})
 }
 
-// Bytes that mean something to a terminal, and those that are no text, stay.
+// Control characters and invalid text are kept.
 func TestBytesStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	raw := []byte("\x1b]0;title\a\x9b31m\xff\x00\u202e\u200b\r\n")
@@ -161,7 +161,7 @@ func TestBytesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// A call that writes nothing costs next to nothing.
+// A call without output costs next to nothing.
 //
 // Not parallel: it measures the heap of the process.
 func TestIdleMemory(t *testing.T) {
@@ -169,7 +169,7 @@ func TestIdleMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	var list []*Reading
 	var ends []io.Closer
-	for range 3 { // what earlier tests have left in pools takes two
+	for range 3 { // the remains of earlier tests in pools take two
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&before)

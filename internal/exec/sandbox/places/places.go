@@ -1,5 +1,5 @@
-// Package places makes the directories that a sandbox writes to: for a daemon in
-// its state directory, for a single run in a temporary one.
+// Package places creates the directories that a sandbox writes to: for a daemon in its state
+// directory, for a single run in a temporary one.
 package places
 
 import (
@@ -10,38 +10,38 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Places are where a sandbox writes.
+// Places are the directories that a sandbox writes to.
 type Places struct {
-	// Layers is for what runs write to their copies of workspaces.
+	// Layers contains the copies of workspaces of runs.
 	Layers string
-	// Quarantine is for protected files that programs made in a workspace that
-	// they wrote to directly.
+	// Quarantine contains protected files that programs created in a workspace with direct
+	// writes.
 	Quarantine string
-	// Undo is for what commits replaced.
+	// Undo contains the content that commits replaced.
 	Undo string
-	// Log gets what goes wrong while connections are carried; nil means nowhere.
+	// Log receives errors of carried connections; nil disables it.
 	Log *slog.Logger
 }
 
-// LayersDir holds the layers of all daemons of a state directory.
+// LayersDir returns the directory with the layers of all daemons of a state directory.
 func LayersDir(stateDir string) string { return filepath.Join(stateDir, "sandbox") }
 
-// Make makes the directories of this daemon's runs. Those of a daemon that was
-// killed are told apart by their mark.
+// Make creates the directories for this daemon's runs. The mark distinguishes them from runs of
+// a killed daemon.
 func Make(stateDir string) (at Places, remove func() error, err error) {
 	at = Places{
 		Layers: filepath.Join(LayersDir(stateDir), mark()), Quarantine: filepath.Join(stateDir, "quarantine"), Undo: filepath.Join(stateDir, "undo"),
 	}
 	for _, dir := range []string{at.Layers, at.Quarantine, at.Undo} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return Places{}, nil, reason.Errorf(reason.ConfigInvalid, "making a directory for sandboxes: %w", err).
-				WithRemedy("Let the user that palyrad runs as write to %s.", stateDir)
+			return Places{}, nil, reason.Errorf(reason.ConfigInvalid, "creating a directory for sandboxes: %w", err).
+				WithRemedy("Give the user of palyrad write access to %s.", stateDir)
 		}
 	}
 	return at, func() error { return os.RemoveAll(at.Layers) }, nil
 }
 
-// Temporary makes directories below base that are removed together.
+// Temporary creates directories below base that are removed together.
 func Temporary(base string) (at Places, remove func() error, err error) {
 	dir, err := os.MkdirTemp(base, mark()+"-")
 	if err == nil {
@@ -54,8 +54,8 @@ func Temporary(base string) (at Places, remove func() error, err error) {
 		}
 	}
 	if err != nil {
-		return Places{}, nil, reason.Errorf(reason.SandboxUnavailable, "making a directory for the sandbox: %w", err).
-			WithRemedy("Let the user who runs this write to %s.", base)
+		return Places{}, nil, reason.Errorf(reason.SandboxUnavailable, "creating a directory for the sandbox: %w", err).
+			WithRemedy("Give the current user write access to %s.", base)
 	}
 	return at, func() error { return os.RemoveAll(dir) }, nil
 }

@@ -7,13 +7,13 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// mark names this daemon beside others, dead ones included.
+// mark distinguishes this daemon from others, including dead ones.
 func mark() string { return origin.Mark() }
 
-// Sweep removes the directories of daemons that were killed.
+// Sweep removes the directories of killed daemons.
 func Sweep(stateDir string) error {
 	if err := disk.Sweep(LayersDir(stateDir)); err != nil {
-		return fmt.Errorf("removing what earlier runs left: %w", err)
+		return fmt.Errorf("removing the remains of earlier runs: %w", err)
 	}
 	return nil
 }

@@ -10,5 +10,5 @@ import (
 // mark names this daemon.
 func mark() string { return strconv.Itoa(os.Getpid()) }
 
-// Sweep has nothing to remove: programs have no copies of workspaces here.
+// Sweep does nothing, because programs have no copies of workspaces on this platform.
 func Sweep(string) error { return nil }

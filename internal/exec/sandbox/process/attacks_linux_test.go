@@ -19,12 +19,12 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// attack is a program that prints "done" when it gets what it should not. It
-// must fail with every layer and succeed with those of open left out.
+// attack is a program that prints "done" on a forbidden success. It must fail with every layer
+// and succeed without those of open.
 type attack struct {
 	name   string
 	python string
-	// open are the layers of each rung whose absence lets the attack through.
+	// open are the layers of each rung whose absence lets the attack succeed.
 	open map[string][]string
 }
 
@@ -54,7 +54,7 @@ func TestAttacksFailAndSucceedWithoutTheLayer(t *testing.T) {
 	}
 }
 
-// host is what a program must not reach.
+// host contains the objects that a program must not reach.
 type host struct {
 	secret, victim string
 	port           int
@@ -81,7 +81,7 @@ func startHost(t *testing.T) host {
 		}
 	}
 	must.Do(t, os.Chmod(h.socket, 0o777))
-	// Each host has a segment of its own: another test would remove a shared one.
+	// Each host has a separate segment, because another test would remove a shared one.
 	h.shared = os.Getpid() + int(1+hosts.Add(1)%64)<<24
 	id := must.Get(unix.SysvShmGet(h.shared, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o666))(t)
 	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
@@ -124,8 +124,8 @@ func attacks(h host) []attack {
 	}
 }
 
-// Two walls stand before the host's network on the lower rung, each by itself.
-func TestEachWallDeniesTCP(t *testing.T) {
+// Two mechanisms protect the host's network on the lower rung, each sufficient by itself.
+func TestEachMechanismDeniesTCP(t *testing.T) {
 	t.Parallel()
 	h := startHost(t)
 	script := "import socket; socket.create_connection(('127.0.0.1'," + strconv.Itoa(h.port) + "),2)"
@@ -137,7 +137,7 @@ func TestEachWallDeniesTCP(t *testing.T) {
 	}
 }
 
-// The first process stays in the sandbox, and nothing is to be had from it.
+// The first process stays in the sandbox, and its memory and descriptors are not accessible.
 func TestFirstProcessIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	script := `cat /proc/1/task/*/status | grep -c 'CapEff:[[:space:]]0000000000000000'; ls /proc/1/task | wc -l
@@ -148,8 +148,8 @@ func TestFirstProcessIsOutOfReach(t *testing.T) {
 	}
 }
 
-// Landlock covers neither modes nor times; read-only mounts do, and where there
-// are none, the report says so.
+// Landlock covers neither modes nor times; read-only mounts do, and without mounts the report
+// states the gap.
 func TestMetadataOfTheHost(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {
@@ -170,8 +170,8 @@ func TestMetadataOfTheHost(t *testing.T) {
 	}
 }
 
-// Without a process namespace, the filter keeps a program of the daemon's user
-// from the daemon's limits, and Landlock from signals to it.
+// Without a process namespace, the filter protects the daemon's limits from a program of the same
+// user, and Landlock protects the daemon from its signals.
 func TestProcessesOfTheSameUser(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, python, layer string }{

@@ -8,8 +8,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// BenchmarkRun is the time of a program that does nothing, from the spec to the
-// report, beside that of a plain fork and exec.
+// BenchmarkRun is the time of a program that does nothing, from the spec to the report, compared
+// with a plain fork and exec.
 func BenchmarkRun(b *testing.B) {
 	b.Run("fork and exec", func(b *testing.B) {
 		for b.Loop() {

@@ -14,21 +14,20 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A test that needs another user, or a daemon to kill, starts this binary
-// again with an errand.
+// A test that needs another user, or a daemon to kill, starts this binary again with an errand.
 const childErrand = "TEST_PALYRA_ERRAND"
 
-// errand is what the child does.
+// errand is the input of the child.
 type errand struct {
 	Spec     sandbox.Spec
 	LayerDir string
 	Alone    bool
 	Without  []string
-	// Hosts are those of Spec.Network: a Grant does not travel as JSON.
+	// Hosts are the hosts of Spec.Network: a Grant cannot be encoded as JSON.
 	Hosts []string
 }
 
-// childResult is what the child prints.
+// childResult is the output of the child.
 type childResult struct {
 	Report sandbox.Report
 	Error  string
@@ -56,7 +55,7 @@ func childMain() int {
 		}
 		e.Spec.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
-	// Whoever waits on the child's errors learns that the program runs.
+	// A reader of the child's standard error learns that the program runs.
 	e.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), e.Spec)
 	if report.Layer != nil {

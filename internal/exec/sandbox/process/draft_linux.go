@@ -11,28 +11,29 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// draft is the plan of a call with what it has apart from it.
+// draft is the plan of a call with its additional resources.
 type draft struct {
 	runner *Runner
 	spec   sandbox.Spec
 	plan   *jail.Plan
-	// dir is the workspace, home and tmp are the run's own, inside.
+	// dir is the workspace; home and tmp are directories of the run, inside.
 	dir, home, tmp string
 	// sources are the directories of caches that the helper mounts.
 	sources []inside.Source
-	// caches are where the spec's caches are found inside, by position; ""
-	// means nowhere.
+	// caches are the paths of the spec's caches inside, by position; "" means none.
 	caches []string
-	// gitConfig is where git finds the spec's author, inside; "" means nowhere.
+	// gitConfig is the path of the git configuration with the spec's author inside; "" means
+	// none.
 	gitConfig string
-	// guard looks after a workspace that is written to directly, or is nil.
+	// guard protects a workspace with direct writes; it may be nil.
 	guard *jail.Guard
-	// scratch is the directory outside that holds home and tmp, "" for none.
+	// scratch is the directory outside that contains home and tmp, "" for none.
 	scratch string
 }
 
@@ -73,7 +74,8 @@ func (d *draft) build() error {
 	return d.stray()
 }
 
-// mode is how the workspace is seen; without the copy it is written to.
+// mode returns how the workspace is mounted; without a copy the program writes to the workspace
+// itself.
 func (d *draft) mode() sandbox.WorkspaceMode {
 	switch {
 	case d.spec.Workspace == sandbox.CopyOnWrite && d.without(jail.LayerCopy):
@@ -86,13 +88,13 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 
 func (d *draft) without(layer string) bool { return d.runner.machine.Without(layer) }
 
-// hostNetwork leaves the program in the host's network.
+// hostNetwork reports whether the program stays in the host's network.
 func (d *draft) hostNetwork() bool {
 	return d.spec.Egress != egress.Strict || d.without(jail.LayerNetwork)
 }
 
-// namespaced gives the sandbox namespaces of its own, in which the helper
-// mounts the workspace and empty file systems.
+// namespaced gives the sandbox separate namespaces, in which the helper mounts the workspace and
+// empty file systems.
 func (d *draft) namespaced() error {
 	d.dir, d.home, d.tmp = inside.Mountpoint, inside.TmpHome, inside.Tmp
 	d.plan.Spec.Inner.Dir = d.dir
@@ -130,7 +132,7 @@ func (d *draft) namespaced() error {
 	if !d.without(jail.LayerMasks) {
 		ground.Masks = jail.Masks()
 	}
-	// Writing to /proc is Landlock's to deny: the helper proves it there.
+	// Landlock denies writing to /proc: the helper proves it there.
 	ground.Writable = append([]string{"/proc", inside.Tmp, "/dev/shm"}, d.caches...)
 	if d.mode() != sandbox.ReadOnly {
 		ground.Writable = append(ground.Writable, inside.Mountpoint)
@@ -160,8 +162,8 @@ func (d *draft) mount(stage *jail.Stage) error {
 	return stage.Plain(true)
 }
 
-// cache returns where a cache is found inside: the helper mounts it there, or
-// the stage has a view of it for the sandbox's user.
+// cache returns the path of a cache inside: the helper mounts it there, or the stage has a view
+// of it for the sandbox's user.
 func (d *draft) cache(stage *jail.Stage, path string, i int) (string, error) {
 	if d.runner.machine.Root() {
 		return stage.Shared(path)
@@ -174,9 +176,9 @@ func (d *draft) cache(stage *jail.Stage, path string, i int) (string, error) {
 	return inside.CacheAt(i), dir.Close()
 }
 
-// alone leaves the program among the host's processes and paths. When the
-// daemon is root, the program is another user, who sees of the workspace what
-// its owner lets others see, and nothing of caches.
+// alone keeps the program among the host's processes and paths. If the daemon is root, the
+// program runs as another user, which has only the access to the workspace that its owner gives
+// to others, and no access to caches.
 func (d *draft) alone() error {
 	p := d.plan
 	p.Argv = []string{"palyra-init", inside.StageInner}
@@ -198,7 +200,7 @@ func (d *draft) alone() error {
 	return d.makeGitConfig()
 }
 
-// inner says what palyra-init puts in place.
+// inner sets the layers that palyra-init puts in force.
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
@@ -212,8 +214,8 @@ func (d *draft) inner() {
 	}
 }
 
-// layers are what every run has to prove, namespaces those that only the
-// better rung has.
+// layers are the layers that every run must prove; namespaces are the layers that only the better
+// rung has.
 func layers() []string {
 	return []string{
 		jail.LayerUID, jail.LayerCaps, jail.LayerNNP, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerGroup, jail.LayerRlimits,
@@ -225,8 +227,8 @@ func namespaces() []string {
 	return []string{jail.LayerUserNS, jail.LayerMounts, jail.LayerPIDs, jail.LayerIPC, jail.LayerMasks}
 }
 
-// describe completes the plan. What the lower rung lacks is asked for all the
-// same, so that its level tells.
+// describe completes the plan. Layers that the lower rung lacks are requested as well, so that
+// its level is correct.
 func (d *draft) describe() {
 	p, r := d.plan, d.runner
 	p.Requested = append(namespaces(), layers()...)
@@ -238,7 +240,7 @@ func (d *draft) describe() {
 	}
 	if r.rung == sandbox.Landlocked {
 		for _, layer := range append(namespaces(), jail.LayerNetwork) {
-			p.Excused[layer] = "there are no user namespaces: " + r.lack
+			p.Excused[layer] = "user namespaces are not available: " + r.lack
 		}
 	}
 	p.Backend, p.Tier, p.Rung = r.backend(), sandbox.TierB, r.rung
@@ -247,7 +249,7 @@ func (d *draft) describe() {
 	}
 }
 
-// stray gives the program something to find where descriptors stay open.
+// stray leaves a descriptor open for the program if descriptors stay open.
 func (d *draft) stray() error {
 	if !d.without(jail.LayerDescriptors) {
 		return nil
@@ -259,21 +261,20 @@ func (d *draft) stray() error {
 	return err
 }
 
-// weaknesses are what a program without mounts of its own may do although no
-// layer is named after it.
+// weaknesses are the possible actions of a program without separate mounts that no layer covers.
 func (d *draft) weaknesses() []string {
 	var list []string
 	if !d.runner.machine.Root() {
-		list = append(list, "metadata: Landlock does not cover modes, times and attributes; the program could change those of any file of its user")
+		list = append(list, "metadata: Landlock does not cover modes, times and attributes; the program could change the metadata of any file of its user")
 	}
-	list = append(list, "tmp: temporary files lie on the machine's disk, and only the size of each is bounded")
+	list = append(list, "tmp: temporary files are on the machine's disk, and only the size of each is limited")
 	if d.guard != nil && len(d.guard.Pins) > 0 {
-		list = append(list, "direct: without mounts of its own, the program could change protected files that were there")
+		list = append(list, "direct: without separate mounts, the program could change existing protected files")
 	}
 	return list
 }
 
-// work is what the call decides.
+// work returns the parameters that the call decides.
 func (d *draft) work(probe []string) (jail.Work, error) {
 	w := jail.Work{Spec: d.spec, Probe: probe, Env: d.environment()}
 	var err error
@@ -287,8 +288,8 @@ func (d *draft) work(probe []string) (jail.Work, error) {
 	return w, err
 }
 
-// environment points HOME and TMPDIR at the run's own directories, and what
-// belongs to a cache at where it is found.
+// environment points HOME and TMPDIR to the directories of the run, and the variables of a cache
+// to its path inside.
 func (d *draft) environment() []string {
 	s := d.spec
 	s.Caches = nil
@@ -303,7 +304,7 @@ func (d *draft) environment() []string {
 		c.Env = env
 		s.Caches = append(s.Caches, c)
 	}
-	env := sandbox.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)
+	env := command.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)
 	for i, pair := range env {
 		if strings.HasPrefix(pair, "HOME=") {
 			env[i] = "HOME=" + d.home
@@ -312,8 +313,8 @@ func (d *draft) environment() []string {
 	return append(env, "TMPDIR="+d.tmp, d.gitSystem())
 }
 
-// gitSystem names what git takes for the configuration of the machine. It gives up
-// over the host's, which is there and cannot be read.
+// gitSystem returns the path that git uses as the machine's configuration. Git fails with the
+// host's file, which exists but is not readable.
 func (d *draft) gitSystem() string {
 	if d.gitConfig == "" {
 		return "GIT_CONFIG_NOSYSTEM=1"

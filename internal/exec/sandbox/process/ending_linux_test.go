@@ -22,8 +22,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A program is not the first of its processes, so that signals end it as they
-// end any other.
+// A program is not the first of its processes, so that signals end it like any other.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -48,7 +47,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Orphans are taken over by the first process, which waits for them.
+// The first process adopts orphans and reaps them.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	script := `for i in $(seq 20); do (sleep 0 &) ; done
@@ -56,14 +55,14 @@ func TestOrphansAreReaped(t *testing.T) {
 	jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script))
 }
 
-// What outlives the program, in a session of its own and deaf to signals, is
-// ended with it.
-func TestNothingIsLeft(t *testing.T) {
+// Processes that outlive the program, in separate sessions and ignoring signals, are ended with
+// it.
+func TestNoProcessOutlivesTheRun(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			if rung.name == "landlock" && !grouped() {
-				t.Log("without control groups this rung runs nothing; see TestLowestRung")
+				t.Log("without control groups this rung runs nothing; see TestLowerLevelMustBeAllowed")
 				return
 			}
 			mark := "3141" + strconv.Itoa(os.Getpid())
@@ -78,7 +77,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// running are the processes with a word on their command line.
+// running returns the processes with a word on their command line.
 func running(t *testing.T, word string) []string {
 	t.Helper()
 	list := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
@@ -117,8 +116,7 @@ func TestStoppedRuns(t *testing.T) {
 	}
 }
 
-// What a run writes to its copy is measured while it runs, and once more when
-// it has ended.
+// The writes of a run to its copy are measured while it runs, and once more after it has ended.
 func TestDiskLimit(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
@@ -170,8 +168,8 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 }
 
-// Capabilities, Landlock and seccomp belong to one thread of the helper: every
-// one of many runs at once must prove them, whatever the runtime does.
+// Capabilities, Landlock and seccomp belong to one thread of the helper: every one of many
+// concurrent runs must prove them, with any scheduling of the runtime.
 func TestManyRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {

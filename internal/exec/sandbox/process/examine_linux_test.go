@@ -8,7 +8,7 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// Every layer is shown to hold, and every attempt to be a real one.
+// Every layer is proved, and every attempt is effective without it.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {
@@ -30,7 +30,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// A layer that is not there is found out.
+// A layer that is not in force is detected.
 func TestExamineFindsOut(t *testing.T) {
 	t.Parallel()
 	list := newTestRunner(t, jail.LayerSeccomp).Examine(t.Context())

@@ -44,8 +44,8 @@ func TestEveryLayerIsProved(t *testing.T) {
 	}
 }
 
-// What the lower rung lacks is told, and its level is none.
-func TestLowerRungIsHonest(t *testing.T) {
+// The layers that the lower rung lacks are reported, and its level is none.
+func TestLowerLevelReportsMissingLayers(t *testing.T) {
 	t.Parallel()
 	report := jailtest.Run(t, newAloneRunner(t), jailtest.Shell(t, openWorkspace(t), "true"))
 	want := layers()
@@ -55,7 +55,7 @@ func TestLowerRungIsHonest(t *testing.T) {
 	if !slices.Equal(report.Applied, want) {
 		t.Errorf("applied %v, want %v", report.Applied, want)
 	}
-	if len(report.Downgrades) < len(namespaces())+1 || !strings.Contains(strings.Join(report.Downgrades, "\n"), "network_namespace: there are no user namespaces") {
+	if len(report.Downgrades) < len(namespaces())+1 || !strings.Contains(strings.Join(report.Downgrades, "\n"), "network_namespace: user namespaces are not available") {
 		t.Errorf("the downgrades are %q", report.Downgrades)
 	}
 	if report.Rung != sandbox.Landlocked || sandbox.Level(egress.Strict, report.Requested, report.Applied) != sandbox.LevelNone {
@@ -63,8 +63,7 @@ func TestLowerRungIsHonest(t *testing.T) {
 	}
 }
 
-// A layer that was asked for and is not in force keeps the program from
-// starting, whatever the reason.
+// A requested layer that is not in force prevents the start of the program, for any reason.
 func TestEachMissingLayerRefuses(t *testing.T) {
 	t.Parallel()
 	flag := func(bits uintptr) func(*jail.Plan) {
@@ -171,7 +170,7 @@ func TestMasks(t *testing.T) {
 	jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks))
 }
 
-// What the filter denies is in the report, with the program as seen inside.
+// Denied calls are in the report, with the path of the program inside.
 func TestViolationsAreReported(t *testing.T) {
 	t.Parallel()
 	report := jailtest.Run(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), "unshare -U true; true"))
@@ -221,8 +220,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Without user namespaces the lower rung is used only where it is allowed.
-func TestLowestRung(t *testing.T) {
+// Without user namespaces the lower rung is used only if it is allowed.
+func TestLowerLevelMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lowest sandbox.Isolation

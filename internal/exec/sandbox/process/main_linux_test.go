@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
-// newTestRunner fails, and says what to do, where the best rung cannot be had:
-// a test that did not run must not look as if it had passed.
+// newTestRunner fails, and names the next step, if the best rung is not available: a skipped test
+// must not look like a passed one.
 func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
 	needs.Programs(t)
@@ -31,15 +31,15 @@ func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 	return checked(t, r, err)
 }
 
-// grouped reports whether this test's user can make control groups. Where it
-// cannot, the lower rung refuses to run anything, and tests leave them out.
+// grouped reports whether this test's user can create control groups. Otherwise the lower rung
+// refuses to run anything, and its tests are skipped.
 func grouped() bool {
 	tree := cgroup.Find()
 	defer tree.Close()
 	return tree.Level() != cgroup.Rlimit
 }
 
-// newAloneRunner is what newRunner comes to where there are no user namespaces.
+// newAloneRunner is the result of newRunner without user namespaces.
 func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
 	needs.Programs(t)
@@ -67,8 +67,8 @@ func checked(t testing.TB, r *Runner, err error) *Runner {
 	return r
 }
 
-// openWorkspace returns one that others may write to: without mounts, the
-// program of a daemon that is root is one of them.
+// openWorkspace returns a workspace that others may write to, because without mounts the program
+// of a daemon that is root runs as another user.
 func openWorkspace(t testing.TB) string {
 	t.Helper()
 	root := jailtest.Workspace(t)

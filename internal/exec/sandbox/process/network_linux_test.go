@@ -31,7 +31,7 @@ func answers(t *testing.T, report sandbox.Report) []string {
 	return got
 }
 
-// A program reaches its hosts without knowing of any proxy, and nothing else.
+// A program reaches its hosts without a proxy configuration, and nothing else.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,7 +55,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Without a network of its own, the program has the host's.
+// Without a separate network, the program has the host's.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,8 +70,8 @@ func TestHostsWithoutNetwork(t *testing.T) {
 	}
 }
 
-// Names are asked of the sandbox's own service, whatever the host asks, and the
-// file that says so cannot be changed.
+// Names are resolved by the sandbox's own service, regardless of the host's settings, and the
+// file with this setting cannot be changed.
 func TestOwnResolver(t *testing.T) {
 	t.Parallel()
 	s := jailtest.Shell(t, jailtest.Workspace(t), "cat /etc/resolv.conf; ! dd if=/dev/null conv=nocreat,notrunc of=/etc/resolv.conf")
@@ -81,8 +81,8 @@ func TestOwnResolver(t *testing.T) {
 	}
 }
 
-// The lower rung has nothing to hold a program to its hosts.
-func TestLowerRungRefusesHosts(t *testing.T) {
+// The lower rung cannot restrict a program to its hosts.
+func TestLowerLevelRefusesHosts(t *testing.T) {
 	t.Parallel()
 	r := newAloneRunner(t)
 	s := jailtest.Spec(t, openWorkspace(t), "true")

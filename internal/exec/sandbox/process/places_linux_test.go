@@ -56,8 +56,8 @@ func TestWorkspaceModes(t *testing.T) {
 	}
 }
 
-// The owner's private files are seen through a view, and what a program makes
-// is the owner's.
+// The owner's private files are visible through a view, and new files of a program belong to the
+// owner.
 func TestOwnerOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -76,8 +76,8 @@ func TestOwnerOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// Not parallel: it looks for the directories of every run of the process.
-func TestPlacesOfTheRun(t *testing.T) {
+// Not parallel: it searches for the directories of every run of the process.
+func TestDirectoriesOfTheRun(t *testing.T) {
 	script := "cd $HOME && echo x > a && cd $TMPDIR && echo y > b && cat $HOME/a b && [ $HOME != $TMPDIR ] && pwd"
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
@@ -96,13 +96,13 @@ func TestPlacesOfTheRun(t *testing.T) {
 	}
 }
 
-// scratches are the directories that runs of a daemon have left.
+// scratches returns the directories that runs of a daemon have left.
 func scratches(t *testing.T, mark string) []string {
 	t.Helper()
 	return must.Get(filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*")))(t)
 }
 
-// A cache is kept between runs, wherever it is found inside.
+// A cache is kept between runs, at any path inside.
 func TestCaches(t *testing.T) {
 	t.Parallel()
 	root, cache := jailtest.Workspace(t), jailtest.Workspace(t)
@@ -129,8 +129,7 @@ func TestCaches(t *testing.T) {
 	}
 }
 
-// A program of the workspace runs from its copy, with the bytes that were
-// approved.
+// A program of the workspace runs from its copy, with the approved bytes.
 func TestProgramOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.Direct, sandbox.CopyOnWrite} {
@@ -149,8 +148,8 @@ func TestProgramOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// A direct run cannot change protected files where it has mounts, and what it
-// makes of them is put aside on either rung.
+// A direct run cannot change protected files if it has mounts, and new ones are moved away on
+// either rung.
 func TestProtectedFilesOfDirectRuns(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {
@@ -161,7 +160,7 @@ func TestProtectedFilesOfDirectRuns(t *testing.T) {
 		if err != nil || (string(text) == "old") != (report.Rung == sandbox.UserNamespaces) {
 			t.Errorf("%s: %q, %v", rung.name, text, err)
 		}
-		if told := strings.Contains(strings.Join(report.Downgrades, "\n"), "direct: without mounts"); told != (report.Rung == sandbox.Landlocked) {
+		if told := strings.Contains(strings.Join(report.Downgrades, "\n"), "direct: without separate mounts"); told != (report.Rung == sandbox.Landlocked) {
 			t.Errorf("%s: the downgrades are %q", rung.name, report.Downgrades)
 		}
 		if !slices.Equal(report.Quarantined, []string{".mcp.json"}) {
@@ -173,9 +172,9 @@ func TestProtectedFilesOfDirectRuns(t *testing.T) {
 	}
 }
 
-// The tools of a developer work on what they are granted, and nothing that they
-// try is taken for an attack.
-func TestToolsWork(t *testing.T) {
+// Common developer tools work with their granted access, and none of their calls is reported as
+// an attack.
+func TestDeveloperToolsWork(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
 		"git":    "git init -q r && cd r && echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm first && git status --short && git log --oneline | wc -l",

@@ -5,14 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// names are the files of /etc by which programs find localhost and the name of
-// their user. They are for the rung with mounts of its own; on the other rung
-// programs see the host's files, as every user may.
+// names are the files of /etc by which programs find localhost and their user name. They are for
+// the rung with separate mounts; on the other rung programs see the host's files, which every
+// user may read.
 func names() []inside.File {
 	return []inside.File{
 		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
@@ -22,14 +23,14 @@ func names() []inside.File {
 	}
 }
 
-// gitConfig is where git finds the spec's author.
+// gitConfig is the path of the git configuration with the spec's author.
 const gitConfig = inside.MountDir + "/gitconfig"
 
-// bundle is where programs find the authorities that they are to trust, when
-// connections to one of their hosts are looked into.
+// bundle is the file with the certificate authorities that programs must trust if connections to
+// one of their hosts are inspected.
 const bundle = inside.MountDir + "/authorities.pem"
 
-// networkFiles are those of a program that reaches some hosts.
+// networkFiles are the files for a program with allowed hosts.
 func (d *draft) networkFiles() []inside.File {
 	files := []inside.File{{Path: "/etc/resolv.conf", Content: jail.Resolver}}
 	if content := d.plan.Proxy.Bundle(); content != nil {
@@ -39,15 +40,14 @@ func (d *draft) networkFiles() []inside.File {
 	return files
 }
 
-// facts are entries of /proc that tell of the machine and not of its
-// processes.
+// facts are entries of /proc about the machine, not about its processes.
 func facts() []string {
 	return []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems"}
 }
 
-// rules are what Landlock grants: of the host, the system's programs and what
-// they need; the workspace; and what is the run's own. Everything else is
-// denied, listing the root directory and the homes of users among it.
+// rules returns the Landlock rules. They grant access to the system's programs and the files that
+// these need, the workspace, and the directories of the run. Everything else is denied, including
+// listing the root directory and the homes of users.
 func (d *draft) rules() []inside.Rule {
 	var rules []inside.Rule
 	grant := func(access inside.Access, paths ...string) {
@@ -69,7 +69,7 @@ func (d *draft) rules() []inside.Rule {
 		for _, f := range names() {
 			grant(inside.Read, existing([]string{f.Path})...)
 		}
-		// The helper's own, which becomes the program's.
+		// The helper's own entry, which becomes the program's.
 		grant(inside.Read, "/proc/self")
 		grant(inside.Read, existing(facts())...)
 		grant(inside.Full, d.home, d.tmp)
@@ -77,8 +77,9 @@ func (d *draft) rules() []inside.Rule {
 	if d.gitConfig != "" && !d.plan.Staged {
 		grant(inside.Read, d.gitConfig)
 	}
-	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
-		// Under a daemon that is root, the sandbox's user has to get there himself.
+	for _, dir := range command.Shown(d.spec.Toolchains) {
+		// Under a daemon that is root, the sandbox's user must be able to enter the directory
+		// itself.
 		if !d.runner.machine.Root() || passable(dir) {
 			grant(inside.Execute, dir)
 		}
@@ -96,7 +97,7 @@ func (d *draft) rules() []inside.Rule {
 	return rules
 }
 
-// directories are those that are no links.
+// directories returns the paths that are directories and not links.
 func directories(paths []string) []string {
 	var list []string
 	for _, p := range paths {
@@ -107,7 +108,7 @@ func directories(paths []string) []string {
 	return list
 }
 
-// passable reports whether every user may enter a directory and those above it.
+// passable reports whether every user may enter a directory and its parents.
 func passable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)
@@ -121,8 +122,8 @@ func passable(dir string) bool {
 	}
 }
 
-// replacedFile is the path of a file that the helper mounts over one of the host's,
-// or makes; none when the host has nothing at that path (a dangling link counts).
+// replacedFile returns the path of a file that the helper mounts over a host file, or creates;
+// none if the host has nothing at that path (a dangling link counts as existing).
 func replacedFile(f inside.File) []string {
 	if _, err := os.Lstat(f.Path); err != nil && !strings.HasPrefix(f.Path, inside.MountDir+"/") {
 		return nil

@@ -15,27 +15,27 @@ import (
 	"palyra/internal/exec/sandbox/seccomp"
 )
 
-// Runner runs programs in Tier B. It may be used by several goroutines.
+// Runner runs programs in Tier B. It is safe for concurrent use.
 type Runner struct {
 	cfg     Config
 	machine *jail.Machine
 	rung    sandbox.Isolation
-	// lack says why the rung is not the best one.
+	// lack is the reason why the rung is not the best one.
 	lack string
-	// problem says why nothing can run on this machine, nil when it can.
+	// problem is the reason why nothing can run on this machine, nil if programs can run.
 	problem *reason.Error
 }
 
-// The oldest Landlock that will do without namespaces: 4 can deny TCP, 6 keeps
-// signals inside, which another user of its own does, too.
+// The minimum Landlock ABI without namespaces: ABI 4 can deny TCP, and ABI 6 restricts signals,
+// which a separate user does as well.
 const (
 	leastAlone     = 4
 	leastSameUser  = 6
 	settlingWithin = 10 * time.Second
 )
 
-// New looks at the machine and returns a Runner. It is no error when the machine
-// lacks something that runs need: Probe then says what, and Run refuses.
+// New inspects the machine and returns a Runner. Missing features of the machine are not an
+// error: Probe reports them, and Run refuses.
 func New(cfg Config) (*Runner, error) {
 	helper, err := jail.Helper()
 	if err != nil {
@@ -44,8 +44,8 @@ func New(cfg Config) (*Runner, error) {
 	return newRunner(cfg, helper)
 }
 
-// newRunner finds the best rung by trying: what a machine says of its user
-// namespaces is not what it does.
+// newRunner finds the best rung by trial, because the machine's settings for user namespaces are
+// not reliable.
 func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	r := &Runner{cfg: cfg}
 	if cfg.Lowest == "" {
@@ -56,7 +56,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	}
 	if len(helper) == 0 {
 		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
-			WithRemedy("Build it with `make build`, which puts the helper in.")
+			WithRemedy("Build it with `make build`, which embeds the helper.")
 		return r, nil
 	}
 	if r.problem = r.tryNamespaces(); r.problem == nil || r.cfg.Lowest != sandbox.Landlocked {
@@ -84,11 +84,11 @@ func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	return err
 }
 
-// tryNamespaces runs a program that does nothing.
+// tryNamespaces runs a program without effects.
 func (r *Runner) tryNamespaces() *reason.Error {
 	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts} {
 		if r.machine.Without(layer) {
-			return reason.Errorf(reason.SandboxUnavailable, "the layer %s is left out", layer)
+			return reason.Errorf(reason.SandboxUnavailable, "the layer %s is omitted", layer)
 		}
 	}
 	if err := r.checkLandlock(1); err != nil {
@@ -102,13 +102,13 @@ func (r *Runner) tryNamespaces() *reason.Error {
 
 func (r *Runner) checkLandlock(least int) *reason.Error {
 	if abi := r.machine.Landlock(); abi < least && !r.machine.Without(jail.LayerLandlock) {
-		return reason.Errorf(reason.SandboxUnavailable, "Tier B needs Landlock of ABI %d here, and the kernel has %d", least, abi).
+		return reason.Errorf(reason.SandboxUnavailable, "Tier B requires Landlock of ABI %d here, and the kernel has %d", least, abi).
 			WithRemedy("Use a newer kernel with Landlock among its security modules (lsm=landlock,...), or Tier C.")
 	}
 	return nil
 }
 
-// checkAlone refuses where Landlock and seccomp would not be enough.
+// checkAlone returns an error if Landlock and seccomp are not sufficient.
 func (r *Runner) checkAlone() *reason.Error {
 	least := leastSameUser
 	if r.machine.Root() {
@@ -118,19 +118,19 @@ func (r *Runner) checkAlone() *reason.Error {
 		return err
 	}
 	if r.machine.Level() == cgroup.Rlimit && !r.machine.Without(jail.LayerGroup) {
-		return reason.Errorf(reason.SandboxUnavailable, "without a process namespace and without control groups nothing would end what a program leaves behind").
+		return reason.Errorf(reason.SandboxUnavailable, "without a process namespace and without control groups, processes that a program leaves behind cannot be ended").
 			WithRemedy("Delegate a control group to palyrad (systemd: Delegate=yes), or allow user namespaces.")
 	}
 	return nil
 }
 
-// Close releases what sandboxes share. No run may be in progress.
+// Close releases the resources shared by sandboxes. No run may be in progress.
 func (r *Runner) Close() error { return r.machine.Close() }
 
 // Run runs one program; see sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	if !r.cfg.Enabled {
-		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled)")
 	}
 	if err := jail.Check(s); err != nil {
 		return sandbox.Report{}, err
@@ -147,8 +147,8 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return r.run(ctx, s, nil)
 }
 
-// checkRung refuses what only user namespaces make possible, and what no Tier B does:
-// its temporary files lie on the machine's disk.
+// checkRung refuses features that require user namespaces, and features that Tier B never
+// provides, because its temporary files are on the machine's disk.
 func (r *Runner) checkRung(s sandbox.Spec) error {
 	if s.HasSecretFiles() {
 		return sandbox.NoSecretFiles()
@@ -160,18 +160,18 @@ func (r *Runner) checkRung(s sandbox.Spec) error {
 		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; egress %s is not available", s.Egress)
 	}
 	if s.Network != nil {
-		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; nothing would hold one to its hosts: %s", r.lack).
-			WithRemedy("Allow user namespaces (`palyrad doctor` says what stands in their way), or call the tool with an empty list of hosts.")
+		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; hosts cannot be enforced: %s", r.lack).
+			WithRemedy("Allow user namespaces (`palyrad doctor` shows the obstacle), or call the tool with an empty list of hosts.")
 	}
 	if s.Workspace == sandbox.CopyOnWrite && !r.machine.Without(jail.LayerCopy) {
-		return reason.Errorf(reason.SandboxUnavailable, "a copy of the workspace needs user namespaces: %s", r.lack).
+		return reason.Errorf(reason.SandboxUnavailable, "a copy of the workspace requires user namespaces: %s", r.lack).
 			WithRemedy("Allow user namespaces, or use workspace_mode read_only or direct.")
 	}
 	return nil
 }
 
-// run builds a sandbox for a call and runs the call in it; probe, when not nil,
-// are the arguments of the helper's own probe, which runs in its place.
+// run builds a sandbox for a call and runs the call in it. If probe is not nil, it contains the
+// arguments of the helper's own probe, which runs instead.
 func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandbox.Report, error) {
 	s.Limits = s.Limits.OrDefault()
 	d, err := r.draft(s)
@@ -185,7 +185,7 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	return report, errors.Join(err, d.guard.Settle(&report), d.clean())
 }
 
-// run carries the draft out. It gives the plan away.
+// run executes the draft. It transfers the ownership of the plan.
 func (d *draft) run(ctx context.Context, probe []string) (sandbox.Report, error) {
 	w, err := d.work(probe)
 	if err != nil {
@@ -210,14 +210,13 @@ func asReason(err error) *reason.Error {
 	return refused
 }
 
-// Sweep ends and removes what a daemon that died left behind: control groups,
-// and directories of runs.
+// Sweep ends and removes the remains of a dead daemon: control groups, and directories of runs.
 func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.machine.Sweep(ctx), sweepScratch(), jail.SweepLayers(r.cfg.LayerDir))
 }
 
-// Probe runs a program that does nothing in an empty workspace, and says what
-// it proved or what stood in its way. It works with running switched off, too.
+// Probe runs a program without effects in an empty workspace, and reports the proven layers or
+// the obstacle. It also works while running programs is disabled.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := r.machine.Status(sandbox.TierB, r.rung, r.backend())
 	mode := sandbox.ReadOnly
@@ -228,7 +227,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	return status.Tried(report, err)
 }
 
-// backend is the mechanism and its version.
+// backend returns the mechanism and its version.
 func (r *Runner) backend() string { return fmt.Sprintf("landlock %d", r.machine.Landlock()) }
 
 func (r *Runner) try(ctx context.Context, mode sandbox.WorkspaceMode) (sandbox.Report, error) {
@@ -241,7 +240,7 @@ func (r *Runner) try(ctx context.Context, mode sandbox.WorkspaceMode) (sandbox.R
 	})
 }
 
-// Examine probes every layer by itself; see sandbox.Runner.
+// Examine probes every layer individually; see sandbox.Runner.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	if r.problem != nil {
 		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
@@ -261,10 +260,9 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	})
 }
 
-// untellable reports whether no attempt can show the difference that a layer
-// makes. Without namespaces a program is never root, is in a session of the host
-// with and without the layer, has no temporary file system to fill memory with,
-// and has no capabilities to lose unless the daemon is root.
+// untellable reports whether no attempt can show the effect of a layer. Without namespaces a
+// program is never root, is in a session of the host with and without the layer, has no temporary
+// file system to fill memory with, and has no capabilities to lose unless the daemon is root.
 func (r *Runner) untellable(layer string) bool {
 	alone := r.rung == sandbox.Landlocked
 	switch layer {

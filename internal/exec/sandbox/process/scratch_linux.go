@@ -11,22 +11,23 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// scratchPrefix begins the name of a run's directory; an origin.Mark, "-" and
-// something unique follow.
+// scratchPrefix is the name prefix of a run's directory; an origin.Mark, "-" and a unique part
+// follow.
 const scratchPrefix = "palyra-run-"
 
-// makeScratch makes the directories of a run that has no mounts of its own. It
-// is where every user may make one: the daemon's own are closed to others.
+// makeScratch creates the directories of a run without separate mounts. They are in a directory
+// where every user may create one, because the daemon's own directories are closed to other
+// users.
 func (d *draft) makeScratch() error {
 	root, err := os.MkdirTemp("", scratchPrefix+origin.Mark()+"-")
 	if err != nil {
-		return fmt.Errorf("making the directory of a run: %w", err)
+		return fmt.Errorf("creating the directory of a run: %w", err)
 	}
 	d.scratch = root
 	d.home, d.tmp = filepath.Join(root, "home"), filepath.Join(root, "tmp")
 	for _, dir := range []string{d.home, d.tmp} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("making the directory of a run: %w", err)
+			return fmt.Errorf("creating the directory of a run: %w", err)
 		}
 	}
 	if !d.runner.machine.Root() {
@@ -34,14 +35,14 @@ func (d *draft) makeScratch() error {
 	}
 	for _, dir := range []string{root, d.home, d.tmp} {
 		if err := os.Chown(dir, d.plan.User.UID, d.plan.User.GID); err != nil {
-			return fmt.Errorf("making the directory of a run: %w", err)
+			return fmt.Errorf("creating the directory of a run: %w", err)
 		}
 	}
 	return nil
 }
 
-// makeGitConfig writes git's configuration beside the directories of the program,
-// which may read it.
+// makeGitConfig writes git's configuration next to the directories of the program, which may read
+// it.
 func (d *draft) makeGitConfig() error {
 	content := d.spec.GitConfig()
 	if content == "" {
@@ -49,12 +50,12 @@ func (d *draft) makeGitConfig() error {
 	}
 	d.gitConfig = filepath.Join(d.scratch, "gitconfig")
 	if err := os.WriteFile(d.gitConfig, []byte(content), 0o444); err != nil { //nolint:gosec // another user reads it
-		return fmt.Errorf("making git's configuration of a run: %w", err)
+		return fmt.Errorf("writing git's configuration of a run: %w", err)
 	}
 	return nil
 }
 
-// clean removes what the run has left.
+// clean removes the directories of the run.
 func (d *draft) clean() error {
 	if d.scratch == "" {
 		return nil
@@ -71,8 +72,8 @@ func removeScratch(parent, name string) error {
 	return overlay.RemoveTree(dir, name)
 }
 
-// sweepScratch removes the directories of daemons that were killed. Names of
-// other users' files prove nothing, and RemoveTree fails on them.
+// sweepScratch removes the directories of killed daemons. Names of other users' files prove
+// nothing, and RemoveTree fails on them.
 func sweepScratch() error {
 	parent := os.TempDir()
 	entries, err := os.ReadDir(parent)

@@ -4,5 +4,5 @@ package seatbelt
 
 import "palyra/internal/core/reason"
 
-// Child refuses: Seatbelt is a part of macOS.
+// Child returns an error: Seatbelt is a part of macOS.
 func Child() error { return reason.Errorf(reason.PlatformUnknown, "Seatbelt is a part of macOS") }

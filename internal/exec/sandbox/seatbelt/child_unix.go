@@ -16,20 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOrder bounds an order, in bytes: 128 arguments and as many variables of
-// 128 KiB each, escaped.
+// maxOrder is the maximum size of an order, in bytes: 128 arguments and as many variables of 128
+// KiB each, escaped.
 const maxOrder = 256 << 20
 
-// Child is the helper: it is started inside a sandbox by a Runner, reports on
-// it, and becomes the program of the run. It returns only when it cannot.
+// Child is the helper: a Runner starts it inside a sandbox, it reports on the sandbox, and
+// becomes the program of the run. It returns only on failure.
 func Child() error {
 	return child(os.NewFile(wordFD, "word"), os.NewFile(reportFD, "report"), attempt)
 }
 
-// child is Child with its descriptors and its way to try things.
+// child is Child with its descriptors and its function for the attempts.
 func child(word, report *os.File, attempt func(tries) denied) error {
 	if word == nil || report == nil {
-		return errors.New("this command is started by palyrad alone")
+		return errors.New("only palyrad starts this command")
 	}
 	words := bufio.NewReader(io.LimitReader(word, maxOrder))
 	o, err := readOrder(words)
@@ -69,8 +69,8 @@ func tell(report *os.File, f finding) error {
 	return nil
 }
 
-// settle goes to the working directory, sets the limits and marks every
-// descriptor but the standard ones to be closed when the program starts.
+// settle changes to the working directory, sets the limits and marks all descriptors except the
+// standard ones to be closed when the program starts.
 func (o order) settle() (step string, err error) {
 	if err := os.Chdir(o.Dir); err != nil {
 		return stepWorkspace, err
@@ -79,8 +79,7 @@ func (o order) settle() (step string, err error) {
 		return stepWorkspace, err
 	}
 	for _, l := range o.Rlimits {
-		// The syscall package knows that it is not to restore what the
-		// runtime found of RLIMIT_NOFILE.
+		// This call also prevents the syscall package from restoring the initial RLIMIT_NOFILE.
 		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Soft, Max: l.Hard}); err != nil {
 			return "setting the limit " + l.Name, err
 		}
@@ -91,11 +90,11 @@ func (o order) settle() (step string, err error) {
 	return "", nil
 }
 
-// maxDescriptors is above all that a daemon hands to a helper: two, and those
-// of the Go runtime.
+// maxDescriptors is larger than the number of inherited descriptors: two from the daemon, and
+// those of the Go runtime.
 const maxDescriptors = 1024
 
-// look reports what is in force.
+// look reports the layers in force.
 func (o order) look(attempt func(tries) denied) finding {
 	f := finding{Denied: attempt(o.Tries), Rlimits: map[string]uint64{}, Open: []int{}, UID: os.Getuid(), GID: os.Getgid()}
 	for _, l := range o.Rlimits {
@@ -123,7 +122,7 @@ func (o order) start() (step string, err error) {
 	return stepExec, syscall.Exec(o.Exec, o.Argv, o.Env)
 }
 
-// same checks that a path leads to a file in the state it had.
+// same verifies that a path leads to a file in the expected state.
 func same(name string, want identity) error {
 	got, err := identityOf(name)
 	if err != nil {
@@ -133,7 +132,7 @@ func same(name string, want identity) error {
 		got.Size, got.Mtime, got.Ctime = want.Size, 0, 0
 	}
 	if got != want {
-		return fmt.Errorf("%s is not what it was", name)
+		return fmt.Errorf("%s was changed", name)
 	}
 	return nil
 }
@@ -146,8 +145,8 @@ func identityOf(name string) (identity, error) {
 	return identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}, nil
 }
 
-// attempt tries what must not be possible. What works all the same is taken
-// back; then the run is refused.
+// attempt tries actions that must be denied. A successful action is undone; the run is then
+// refused.
 func attempt(t tries) denied {
 	return denied{
 		Read:  opens(t.Canary, os.O_RDONLY),
@@ -166,7 +165,7 @@ func opens(name string, flag int) bool {
 	return errors.Is(err, unix.EPERM)
 }
 
-// makes reports whether making a file is denied.
+// makes reports whether creating a file is denied.
 func makes(name string) bool {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {

@@ -1,21 +1,20 @@
-// Package seatbelt is Tier C on macOS: a program under a Seatbelt profile that
-// sandbox-exec puts in force. Inside, before the program starts, palyrad itself
-// in the guise of a small helper sets limits, tries what the profile forbids,
-// and reports what came of it; the runner judges that, and lets the program
-// start only when every layer was seen to hold.
+// Package seatbelt implements Tier C on macOS: a program under a Seatbelt profile that
+// sandbox-exec puts in force. Before the program starts, palyrad itself runs inside as a small
+// helper. It sets limits, tries actions that the profile forbids, and reports the results. The
+// runner lets the program start only if every layer was proved.
 package seatbelt
 
 // ChildCommand is the hidden subcommand of palyrad that calls Child.
 const ChildCommand = "sandbox-child"
 
-// Config says how programs are run. Its zero value runs nothing.
+// Config configures the runner. Its zero value runs nothing.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool
-	// RunDir is where each run gets a directory of its own, which is removed
-	// after it; "" is the system's directory for temporary files.
+	// RunDir contains a directory for each run, which is removed after it; "" is the system's
+	// directory for temporary files.
 	RunDir string
-	// ReadRoots are directories, beside those of the system, that programs
-	// may read and run from: toolchains installed elsewhere.
+	// ReadRoots are directories, in addition to the system's, that programs may read and run
+	// from: separately installed toolchains.
 	ReadRoots []string
 }

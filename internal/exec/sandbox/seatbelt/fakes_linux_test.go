@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/must"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// The tests run the whole runner on Linux with a sandbox-exec of their own,
-// which forbids nothing. The helper is the real one, by the name of
-// ChildCommand; by the name of forgingChild it tells that everything it tried
-// was denied, so that the rest of a run can be looked at.
+// The tests run the whole runner on Linux with a fake sandbox-exec, which forbids nothing. The
+// helper under the name ChildCommand is the real one; under the name forgingChild it reports all
+// attempts as denied, so that the rest of a run can be tested.
 const forgingChild = "forging-child"
 
-// brokenTag makes the sandbox-exec of the tests fail as the real one does.
+// brokenTag makes the fake sandbox-exec fail like the real one.
 const brokenTag = "broken"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func ended(err error) {
 	os.Exit(1)
 }
 
-// sandboxed reads the arguments as sandbox-exec does and becomes the program.
+// sandboxed parses the arguments like sandbox-exec and becomes the program.
 func sandboxed(args []string) int {
 	if len(args) < 2 || args[0] != "-p" || strings.Contains(args[1], brokenTag) {
 		os.Stderr.WriteString("sandbox-exec: profile:1:0: unbound variable\n")
@@ -65,7 +65,7 @@ func sandboxed(args []string) int {
 	return 71
 }
 
-// group is the processes of one process group.
+// group is the set of processes of one process group.
 type group struct{ pgid int }
 
 func followGroup(pid int) (tree, error) { return group{pid}, nil }
@@ -99,7 +99,7 @@ func (g group) kill() error {
 	return nil
 }
 
-// newTestRunner runs programs with one of the helpers.
+// newTestRunner returns a runner with one of the helpers.
 func newTestRunner(t *testing.T, helper string) *Runner {
 	t.Helper()
 	self := must.Get(os.Executable())(t)
@@ -108,14 +108,14 @@ func newTestRunner(t *testing.T, helper string) *Runner {
 	return must.Get(newRunner(Config{Enabled: true, RunDir: t.TempDir()}, exec, []string{self, helper}, followGroup))(t)
 }
 
-// spec is of a program with a workspace of its own.
+// spec returns the spec of a program with a new workspace.
 func spec(t *testing.T, argv ...string) sandbox.Spec {
 	t.Helper()
-	program := must.Get(sandbox.ResolveExecutable(argv[0], sandbox.SearchPath()))(t)
+	program := must.Get(command.ResolveExecutable(argv[0], command.SearchPath()))(t)
 	return sandbox.Spec{Argv: argv, Executable: program.Executable, WorkspaceRoot: t.TempDir(), Workspace: sandbox.Direct}
 }
 
-// script is of a shell script in a workspace.
+// script returns the spec of a shell script in a workspace.
 func script(t *testing.T, text string) sandbox.Spec {
 	t.Helper()
 	s := spec(t, "sh", "script")
@@ -123,8 +123,7 @@ func script(t *testing.T, text string) sandbox.Spec {
 	return s
 }
 
-// run runs s with the forging helper, and checks that nothing of the run is
-// left.
+// run runs s with the forging helper, and checks that nothing of the run is left.
 func run(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t, forgingChild)

@@ -17,19 +17,19 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// job is one run with everything it holds. close releases all of it.
+// job is one run with all its resources. close releases them.
 type job struct {
 	runner *Runner
 	spec   sandbox.Spec
 	limits sandbox.Limits
-	// open leaves the profile without effect.
+	// open uses a profile without any effect.
 	open bool
 
-	// base is the run's directory: a canary, and the part that the program
-	// may use.
+	// base is the run's directory: it contains a canary, and the directories for the program.
 	base     string
 	listener net.Listener
 	order    order
@@ -49,7 +49,7 @@ type job struct {
 // openProfile forbids nothing.
 const openProfile = "(version 1)\n(allow default)\n"
 
-// prepare opens, checks and builds everything that the run needs.
+// prepare opens, checks and builds all resources of the run.
 func (j *job) prepare() error {
 	dir, place, err := j.workspace()
 	if err != nil {
@@ -65,10 +65,10 @@ func (j *job) prepare() error {
 	defer program.Close()
 	file, err := identityOf(j.spec.Executable.Path)
 	if err != nil {
-		return reason.Errorf(reason.BindingMismatch, "the program %s is no longer there", j.spec.Executable.Path)
+		return reason.Errorf(reason.BindingMismatch, "the program %s no longer exists", j.spec.Executable.Path)
 	}
 	if err := j.places(); err != nil {
-		return fmt.Errorf("making the directory of a run: %w", err)
+		return fmt.Errorf("creating the directory of a run: %w", err)
 	}
 	j.order = order{
 		Dir: dir, Place: place, Exec: j.spec.Executable.Path, File: file,
@@ -78,8 +78,7 @@ func (j *job) prepare() error {
 	return j.arguments()
 }
 
-// workspace checks the root and returns the working directory with what was
-// found there.
+// workspace checks the root and returns the working directory with its identity.
 func (j *job) workspace() (string, identity, error) {
 	var none identity
 	root := j.spec.WorkspaceRoot
@@ -90,7 +89,7 @@ func (j *job) workspace() (string, identity, error) {
 		return "", none, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is missing or reached through a symbolic link").
 			WithRemedy("Declare the workspace by its real path.")
 	}
-	cwd, err := sandbox.CheckCwd(j.spec.Cwd)
+	cwd, err := command.CheckCwd(j.spec.Cwd)
 	if err != nil {
 		return "", none, err
 	}
@@ -103,12 +102,11 @@ func (j *job) workspace() (string, identity, error) {
 		return "", none, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory inside the workspace", cwd)
 	}
 	place, err := identityOf(dir)
-	// A directory's size and times change with what is made in it.
+	// A directory's size and times change with its content.
 	return dir, identity{Dev: place.Dev, Ino: place.Ino}, err
 }
 
-// places makes the run's directory, its canary and the listener that must not
-// be reached.
+// places creates the run's directory, its canary and the listener that must not be reachable.
 func (j *job) places() error {
 	var err error
 	pattern := fmt.Sprintf("%s%d-", runPrefix, os.Getpid())
@@ -131,17 +129,16 @@ func (j *job) private() string { return filepath.Join(j.base, "inside") }
 func (j *job) home() string    { return filepath.Join(j.private(), "home") }
 func (j *job) tmp() string     { return filepath.Join(j.private(), "tmp") }
 
-// forbiddenName is one that the profile does not let the program make: a
-// protected one, whatever the mode. It is new to the workspace, so that trying
-// it harms nothing.
+// forbiddenName returns a protected name, which the profile does not let the program create in
+// any mode. It does not exist in the workspace, so that the attempt is harmless.
 func (j *job) forbiddenName() string {
 	return filepath.Join(j.spec.WorkspaceRoot, "."+filepath.Base(j.base)+".pth")
 }
 
-// environment is that of sandbox.Environment with the directories of this run.
+// environment is command.Environment with the directories of this run.
 func (j *job) environment() []string {
 	var env []string
-	for _, pair := range sandbox.Environment(j.spec.Executable.Path, j.spec.Env, j.spec.Toolchains) {
+	for _, pair := range command.Environment(j.spec.Executable.Path, j.spec.Env, j.spec.Toolchains) {
 		if !strings.HasPrefix(pair, "HOME=") {
 			env = append(env, pair)
 		}
@@ -163,11 +160,11 @@ func (j *job) mode() sandbox.WorkspaceMode {
 	return sandbox.ReadOnly
 }
 
-// arguments are those of sandbox-exec.
+// arguments are the arguments of sandbox-exec.
 func (j *job) arguments() error {
 	j.profile = profile{
 		workspace: j.spec.WorkspaceRoot, direct: j.mode() == sandbox.Direct, private: j.private(),
-		helper: j.runner.helper, roots: slices.Concat(j.runner.cfg.ReadRoots, sandbox.Shown(j.spec.Toolchains)), network: j.network(),
+		helper: j.runner.helper, roots: slices.Concat(j.runner.cfg.ReadRoots, command.Shown(j.spec.Toolchains)), network: j.network(),
 		protected: j.spec.Protected, tag: filepath.Base(j.base),
 	}
 	for _, cache := range j.spec.Caches {
@@ -188,9 +185,9 @@ func (j *job) arguments() error {
 	return nil
 }
 
-// rlimits are set by the helper on itself; they hold for every process of the
-// run, each for its own. Limits of memory are left out as macOS does not
-// enforce them, and of processes as it counts all of a user's.
+// rlimits are set by the helper on itself; they apply to every process of the run individually.
+// Memory limits are omitted because macOS does not enforce them, and process limits because macOS
+// counts all processes of a user.
 func rlimits(l sandbox.Limits) []rlimit {
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(l.CPU.Seconds()))
@@ -212,8 +209,8 @@ func rlimits(l sandbox.Limits) []rlimit {
 	return list
 }
 
-// judge compares what the helper found with what was asked for, and returns
-// the layers that must be in force and are not.
+// judge compares the findings of the helper with the requested layers, and returns the required
+// layers that are not in force.
 func (j *job) judge() (unproved []string) {
 	f := j.seen
 	add := func(ok bool, layer string) {
@@ -248,7 +245,7 @@ func (j *job) limitsHold() bool {
 	return true
 }
 
-// close releases what the run held and removes its directory.
+// close releases the resources of the run and removes its directory.
 func (j *job) close() error {
 	for _, f := range slices.Concat(j.child, []*os.File{j.word, j.findings, j.stdout, j.stderr}) {
 		if f != nil {

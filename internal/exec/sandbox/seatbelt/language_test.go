@@ -18,8 +18,8 @@ type form struct {
 	list []form
 }
 
-// parse reads a profile as sandbox-exec does: lists of atoms, strings with
-// backslash escapes, and #"..." without them.
+// parse parses a profile as sandbox-exec does: lists of atoms, strings with backslash escapes,
+// and #"..." without them.
 func parse(text string) ([]form, error) {
 	forms, rest, err := parseList(text, false)
 	if err == nil && rest != "" {
@@ -90,7 +90,7 @@ func parseString(text string) (value, rest string, err error) {
 	return "", "", errors.New("a string does not end")
 }
 
-// shape is a profile without what its strings say.
+// shape is a profile without the content of its strings.
 func shape(forms []form) string {
 	var b strings.Builder
 	for _, f := range forms {
@@ -126,8 +126,7 @@ func parsed(t *testing.T, p profile) []form {
 	return forms
 }
 
-// rules lists the filters of all rules with an action, such as "allow
-// file-write*", as text.
+// rules lists the filters of all rules with an action, such as "allow file-write*", as text.
 func rules(forms []form, action string) []string {
 	var filters []string
 	for _, f := range forms {

@@ -6,14 +6,12 @@ import "palyra/internal/exec/sandbox"
 
 // The layers, as attestations name them.
 const (
-	// layerFiles is proved by a file outside that can be neither read nor
-	// written from inside.
+	// layerFiles is proved by a file outside that can be neither read nor written from inside.
 	layerFiles = "seatbelt_files"
-	// layerProtected is proved by a protected name that cannot be made in a
-	// Direct workspace, and by any name that cannot in another.
+	// layerProtected is proved by a name that cannot be created: a protected one in a Direct
+	// workspace, any name in others.
 	layerProtected = "seatbelt_workspace"
-	// layerNetwork is proved by a listener of the daemon's that cannot be
-	// reached from inside.
+	// layerNetwork is proved by a listener of the daemon that cannot be reached from inside.
 	layerNetwork     = sandbox.SeatbeltNetwork
 	layerRlimits     = "rlimits"
 	layerDescriptors = "closed_descriptors"
@@ -29,11 +27,11 @@ func requested(network bool) []string {
 	return list
 }
 
-// limitations are what the system has no means for; every report lists them.
+// limitations lists the isolation that the system cannot provide; every report contains them.
 var limitations = []string{
-	"memory: macOS enforces no limit of memory on a process tree",
-	"disk: what a run writes is bounded per file and not in sum",
-	"control_group: processor time is bounded per process; the number of processes is looked at from time to time",
-	"process_tree: a process that leaves its session and its parent between two looks is not found, nor is any when palyrad itself is killed",
+	"memory: macOS enforces no memory limit on a process tree",
+	"disk: the writes of a run are limited per file, not in total",
+	"control_group: processor time is limited per process; the number of processes is checked periodically",
+	"process_tree: a process that leaves its session and its parent between two checks is not found, nor is any process when palyrad itself is killed",
 	"hard_links: a file of a direct workspace that has another name outside is the same file there",
 }

@@ -11,50 +11,50 @@ import (
 	"slices"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// Probe runs a program that does nothing in an empty workspace, and says what
-// it proved or what stood in its way. It works with running switched off, too.
+// Probe runs a program without effects in an empty workspace, and reports the proven layers or
+// the obstacle. It also works while running programs is disabled.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierC, Rung: sandbox.Seatbelt, Limits: "rlimit"}
 	report, err := r.try(ctx, false)
 	return status.Tried(report, err)
 }
 
-// try runs /usr/bin/true, or, with open, does so under a profile that forbids
-// nothing.
+// try runs /usr/bin/true, or, with open, runs it under a profile that forbids nothing.
 func (r *Runner) try(ctx context.Context, open bool) (sandbox.Report, error) {
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
 	}
 	dir, err := os.MkdirTemp(r.cfg.RunDir, "palyra-probe-")
 	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
-	program, err := r.resolver.ResolveExecutable("true", sandbox.SearchPath())
+	program, err := r.resolver.ResolveExecutable("true", command.SearchPath())
 	if err != nil {
 		return sandbox.Report{}, err
 	}
 	report, err := r.run(ctx, sandbox.Spec{Argv: []string{"true"}, Executable: program.Executable, WorkspaceRoot: dir, Workspace: sandbox.Direct}, open)
 	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
-		err = reason.Errorf(reason.SandboxUnavailable, "the probe did not end well: %s", report.Stderr.Head)
+		err = reason.Errorf(reason.SandboxUnavailable, "the probe failed: %s", report.Stderr.Head)
 	}
 	return report, err
 }
 
-// tried says how each layer of the profile is shown to be in force.
+// tried describes the attempt for each layer of the profile.
 var tried = []struct{ layer, what string }{
-	{layerFiles, "reading and writing a file of the daemon's"},
-	{layerProtected, "making a protected name in a workspace"},
+	{layerFiles, "reading and writing a file of the daemon"},
+	{layerProtected, "creating a protected name in a workspace"},
 	{layerNetwork, "connecting to a listener on the loopback interface"},
 }
 
-// Examine tries what the profile forbids, under it and under one that forbids
+// Examine tries the actions that the profile forbids, under it and under one that forbids
 // nothing.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	with, err := r.try(ctx, false)

@@ -6,46 +6,46 @@ import (
 	"strings"
 )
 
-// profile is what the text of a Seatbelt profile depends on. All paths are
-// absolute, clean and free of symbolic links.
+// profile contains the parameters of a Seatbelt profile. All paths are absolute, clean and free
+// of symbolic links.
 type profile struct {
 	workspace string
-	// direct lets the program write to the workspace, protected names apart.
+	// direct lets the program write to the workspace, except protected names.
 	direct bool
-	// private is the run's own directory, with HOME and TMPDIR in it.
+	// private is the run's own directory, which contains HOME and TMPDIR.
 	private string
-	// caches are directories kept between runs; they may be written.
+	// caches are directories kept between runs; they are writable.
 	caches []string
 	// helper is the program that starts the tool.
 	helper string
-	// roots are further directories that may be read and run from.
+	// roots are additional directories that programs may read and run from.
 	roots []string
 	// network opens the host's network.
 	network bool
-	// protected are patterns beyond those of the product.
+	// protected are patterns in addition to the built-in ones.
 	protected []string
-	// tag marks what the kernel logs of this run.
+	// tag marks the kernel's log entries of this run.
 	tag string
 }
 
-// systemRoots are what programs are made of: they may be read and run.
+// systemRoots contain the system's programs: they may be read and run.
 var systemRoots = []string{
 	"/bin", "/sbin", "/usr", "/System", "/Library/Apple", "/Library/Frameworks", "/Library/Developer/CommandLineTools",
 	"/private/var/db/dyld", "/private/var/select",
 	"/opt/homebrew/bin", "/opt/homebrew/Cellar", "/opt/homebrew/lib", "/opt/homebrew/opt", "/opt/homebrew/share",
 }
 
-// readable are files and directories of the system that tell nothing of a user.
+// readable are system files and directories without information about users.
 var readable = []string{
 	"/private/etc/ssl", "/private/etc/localtime", "/private/etc/hosts", "/private/etc/services", "/private/etc/protocols", "/private/etc/passwd",
 	"/private/etc/group", "/private/etc/shells", "/private/etc/zprofile", "/private/etc/zshrc", "/private/etc/bashrc", "/private/etc/profile",
 	"/private/var/db/timezone", "/private/var/db/xcode_select_link", "/Library/Preferences/com.apple.dt.Xcode.plist",
 }
 
-// devices may be read; of them, the first two may be written.
+// devices may be read; the first two may be written.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/fd"}
 
-// sysctls are what the C library, language runtimes and build tools ask for.
+// sysctls are requested by the C library, language runtimes and build tools.
 var sysctls = []string{
 	"hw.activecpu", "hw.byteorder", "hw.cacheconfig", "hw.cachelinesize", "hw.cachesize", "hw.cpu64bit_capable", "hw.cpufamily", "hw.cpusubfamily",
 	"hw.cpusubtype", "hw.cputype", "hw.l1dcachesize", "hw.l1icachesize", "hw.l2cachesize", "hw.l3cachesize", "hw.logicalcpu", "hw.logicalcpu_max",
@@ -56,21 +56,21 @@ var sysctls = []string{
 	"sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg", "vm.pagesize",
 }
 
-// sysctlPrefixes are families of names of the same kind.
+// sysctlPrefixes are prefixes of families of names.
 var sysctlPrefixes = []string{"hw.optional.", "hw.perflevel", "machdep.cpu."}
 
-// services answer who a user is. No pasteboard, no launch services, no
-// preferences: each would be a way to have another program act.
+// services provide information about the current user. Pasteboard, launch services and
+// preferences are excluded, because each could make another program act.
 var services = []string{"com.apple.system.opendirectoryd.libinfo", "com.apple.system.opendirectoryd.membership"}
 
 // networkServices resolve names and verify certificates.
 var networkServices = []string{"com.apple.SystemConfiguration.configd", "com.apple.SystemConfiguration.DNSConfiguration", "com.apple.trustd", "com.apple.trustd.agent"}
 
-// resolver is the socket by which names are resolved.
+// resolver is the socket for name resolution.
 const resolver = "/private/var/run/mDNSResponder"
 
-// Names of the parameters of a profile. Paths that a run chooses are handed
-// over as values and not written into the text.
+// Names of the parameters of a profile. Paths of a run are passed as values and not written into
+// the text.
 const (
 	paramWorkspace = "WS"
 	paramPrivate   = "RUN"
@@ -79,7 +79,7 @@ const (
 	otherSuffix = "_OTHER"
 )
 
-// params are the values of the parameters, in the form KEY=value of -D.
+// params returns the values of the parameters, in the form KEY=value of -D.
 func (p profile) params() []string {
 	var list []string
 	for _, each := range []struct{ name, value string }{{paramWorkspace, p.workspace}, {paramPrivate, p.private}, {paramHelper, p.helper}} {
@@ -89,7 +89,7 @@ func (p profile) params() []string {
 	return list
 }
 
-// text writes the profile. Of the rules that match, the last one counts.
+// text returns the profile. The last matching rule takes precedence.
 func (p profile) text() (string, error) {
 	for _, value := range []string{p.workspace, p.private, p.helper} {
 		if err := checkText(value); err != nil {
@@ -132,8 +132,8 @@ func (p profile) reads(w *writer) {
 	filters = append(filters, own(paramPrivate, "subpath")...)
 	filters = append(filters, own(paramHelper, "literal")...)
 	w.rule("allow file-read*", filters)
-	// Programs resolve paths from the root on: that a directory on the way
-	// exists is no secret, what is in it is.
+	// Programs resolve paths from the root. The existence of directories on the way is not
+	// secret, but their content is.
 	var above []string
 	for _, dir := range p.ancestors() {
 		above = append(above, "(literal "+w.quoted(dir)+")")
@@ -143,8 +143,8 @@ func (p profile) reads(w *writer) {
 	w.line(`(allow file-read* file-write-data file-ioctl (literal "/dev/dtracehelper"))`)
 }
 
-// ancestors are the directories above everything that may be read, and the
-// links by which the system's own are usually named.
+// ancestors returns the parents of all readable directories, and the links by which system
+// directories are usually named.
 func (p profile) ancestors() []string {
 	all := slices.Concat([]string{p.workspace, p.private, p.helper}, systemRoots, readable, devices, p.roots, p.caches)
 	set := map[string]bool{"/tmp": true, "/var": true, "/etc": true}
@@ -180,7 +180,7 @@ func (p profile) writes(w *writer) error {
 			"(require-all (require-any " + strings.Join(w.regexes(d.repositories), " ") + ") (require-not (require-any " + strings.Join(w.regexes(d.except), " ") + ")))",
 		})
 	}
-	// A second name for a file is written to past every rule for the first.
+	// A second name for a file would bypass every rule for the first.
 	w.line("(deny file-link)")
 	w.line("(deny file-write-setugid)")
 	return nil
@@ -193,23 +193,22 @@ func (p profile) connections(w *writer) {
 		return
 	}
 	w.rule("allow mach-lookup", w.named("global-name", networkServices))
-	// Sockets with a path are a way to other programs, such as container
-	// engines and key agents: of them only the resolver's is opened.
+	// Sockets with a path lead to other programs, such as container engines and key agents: only
+	// the resolver's socket is allowed.
 	w.line(`(allow network-outbound (remote ip "*:*") (literal ` + w.quoted(resolver) + `))`)
 	w.line(`(allow network-bind network-inbound (local ip "*:*"))`)
 }
 
-// own are the filters for a parameter in both spellings.
+// own returns the filters for a parameter in both spellings.
 func own(param, kind string) []string {
 	return []string{`(` + kind + ` (param "` + param + `"))`, `(` + kind + ` (param "` + param + otherSuffix + `"))`}
 }
 
-// links are top directories that are links into /private on every Mac.
+// links are top-level directories that are links into /private on every Mac.
 var links = []string{"/tmp", "/var", "/etc"}
 
-// spellingsOf returns a path and, where there is one, its other usual
-// spelling: the kernel judges the canonical one, and the name that a program
-// gave in some cases.
+// spellingsOf returns a path and its other usual spelling, if there is one: the kernel checks the
+// canonical spelling, and in some cases the one that a program used.
 func spellingsOf(name string) []string {
 	if rest, ok := strings.CutPrefix(name, "/private"); ok && linked(rest) {
 		return []string{name, rest}
@@ -232,8 +231,8 @@ type writer struct {
 
 func (w *writer) line(s string) { w.text.WriteString(s + "\n") }
 
-// rule writes an action with its filters. Without a filter it would hold for
-// everything, so it is left out.
+// rule writes an action with its filters. Without filters it would apply to everything, so the
+// rule is omitted.
 func (w *writer) rule(action string, filters []string) {
 	if len(filters) > 0 {
 		w.line("(" + action + "\n  " + strings.Join(filters, "\n  ") + ")")
@@ -266,8 +265,7 @@ func (w *writer) named(filter string, names []string) []string {
 	return filters
 }
 
-// regexes writes expressions that hold neither a quote nor a backslash, as
-// literal and folded make them.
+// regexes writes expressions without quotes and backslashes, as literal and folded return them.
 func (w *writer) regexes(list []string) []string {
 	var filters []string
 	for _, regex := range list {

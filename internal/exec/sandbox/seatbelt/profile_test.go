@@ -74,7 +74,7 @@ func TestProfileWrites(t *testing.T) {
 	}
 }
 
-// A denial before the rule that allows would be without effect.
+// A denial before the allowing rule would have no effect.
 func TestProfileDeniesLast(t *testing.T) {
 	t.Parallel()
 	last := map[string]int{}
@@ -168,7 +168,7 @@ func TestInjection(t *testing.T) {
 		p := plain()
 		p.workspace, p.roots, p.caches, p.tag = text, []string{text}, []string{text}, text
 		forms := parsed(t, p)
-		// The directories above a path are as many as it has.
+		// The number of directories above a path equals its depth.
 		count := func(s string) int { return strings.Count(s, "(allow ") }
 		if got := shape(forms); count(got) != count(base) || strings.Count(got, "(deny ") != strings.Count(base, "(deny ") {
 			t.Errorf("%q changes the profile", text)
@@ -179,7 +179,7 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-func TestUnspeakable(t *testing.T) {
+func TestUnrepresentablePaths(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"/a\x00b", "/a\nb", "/a\rb", "/a\tb", "/a\x1bb", "/a\u0085b", "/a\xffb"} {
 		for i, set := range []func(*profile){
@@ -196,8 +196,7 @@ func TestUnspeakable(t *testing.T) {
 	}
 }
 
-// Whatever the paths, a profile has the same rules, and every path arrives as
-// it is.
+// For any paths, a profile has the same rules, and every path is passed unchanged.
 func FuzzProfile(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text, text)

@@ -7,23 +7,22 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// denials are the regular expressions that keep a program from writing to
-// protected names of a workspace, those included that do not exist yet.
+// denials are the regular expressions that prevent a program from writing to protected names of a
+// workspace, including those that do not exist yet.
 type denials struct {
 	// writes are the names themselves.
 	writes []string
-	// pins are directories above them: moved away, filled elsewhere and moved
-	// back, they would bring a protected name in unseen.
+	// pins are parent directories of the names: moved away, filled elsewhere and moved back, they
+	// could introduce a protected name.
 	pins []string
-	// repositories match a file HEAD, by which git takes any directory for a
-	// repository and obeys the configuration in it; except matches those that
-	// git itself writes in a .git.
+	// repositories match a file HEAD, by which git treats any directory as a repository and obeys
+	// its configuration. except matches the HEAD files that git itself writes in a .git.
 	repositories, except []string
 }
 
-// deny builds the denials for the workspace at each of roots, which are
-// spellings of one path. extra are the operator's patterns: one without a slash
-// matches in any directory, others from the root.
+// deny builds the denials for the workspace at each of roots, which are spellings of one path.
+// extra are the operator's patterns: a pattern without a slash matches in any directory, other
+// patterns from the root.
 func deny(roots, extra []string) (denials, error) {
 	var d denials
 	for _, root := range roots {
@@ -55,7 +54,7 @@ func deny(roots, extra []string) (denials, error) {
 	return d, nil
 }
 
-// add denies one pattern whose names stand below what start matches.
+// add denies one pattern at the places that start matches.
 func (d *denials) add(start, pattern string, below bool) error {
 	names := strings.Split(pattern, "/")
 	sofar := start
@@ -87,8 +86,7 @@ func (d *denials) pin(regex string) {
 	d.pins = append(d.pins, regex)
 }
 
-// declared denies a pattern of the operator's. "**" stands for any number of
-// directories.
+// declared denies a pattern of the operator. "**" stands for any number of directories.
 func (d *denials) declared(root, pattern string) error {
 	if err := checkText(pattern); err != nil {
 		return err
@@ -109,7 +107,7 @@ func (d *denials) declared(root, pattern string) error {
 		start, pattern = "^"+literal(root)+"/(.*/)?", rest
 	}
 	if before, after, inner := strings.Cut(pattern, "/**"); inner && (after == "" || after[0] == '/') {
-		// What the stars cover is unknown, so all below is denied.
+		// The meaning of the stars is unknown, so everything below is denied.
 		pattern = before
 	}
 	return d.add(start, pattern, true)

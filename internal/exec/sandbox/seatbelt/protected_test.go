@@ -11,7 +11,7 @@ import (
 
 const root = "/opt/acme/a+b (c)/.claude/w"
 
-// compiled are denials that can be asked.
+// compiled are denials that can be evaluated.
 type compiled struct{ writes, pins, repositories, except []*regexp.Regexp }
 
 func compile(t testing.TB, extra ...string) compiled {
@@ -39,8 +39,8 @@ func matches(list []*regexp.Regexp, rel string) bool {
 	return false
 }
 
-// denied reports whether a file of that name cannot be written, and pinned
-// whether a directory cannot be made or moved away.
+// denied reports whether a file of that name cannot be written, and pinned whether a directory
+// cannot be created or moved away.
 func (c compiled) denied(rel string) bool {
 	return matches(c.writes, rel) || matches(c.repositories, rel) && !matches(c.except, rel)
 }
@@ -55,7 +55,7 @@ func TestProtectedNames(t *testing.T) {
 		".GIT/Hooks/x", ".git/modules/x/config", ".git/objects/info/alternates", ".mcp.json", "a/.MCP.json", ".claude/settings.json",
 		".vscode/tasks.json", ".VSCode/x", ".npmrc", "x.pth", "a.b.PTH", "p.cedar", "Jenkinsfile", ".github/workflows/ci.yml", ".cargo/credentials.toml",
 		".config/git/config", ".hg/hgrc", ".hg/hgrc.local", "HEAD", "bare/HEAD", "bare/head", "palyra.toml",
-		// As a file system without case compares names.
+		// Compares names like a case-insensitive file system.
 		".ßh/config", ".\u017fsh/config", ".\u212Aube/config", "\ufb01x/.con\ufb01g/git/config", "sitecu\ufb06omize.py",
 		"secrets", "a/secrets/x", "build/out", "build/out/x", "go.sealed", "a/b/yarn.sealed", "deep/anything",
 	} {
@@ -74,7 +74,7 @@ func TestProtectedNames(t *testing.T) {
 	}
 }
 
-// A directory that is moved away, filled and moved back brings nothing in.
+// Moving a directory away, filling it and moving it back introduces nothing.
 func TestDirectoriesAreHeld(t *testing.T) {
 	t.Parallel()
 	c := compile(t, "build/out")
@@ -90,8 +90,8 @@ func TestDirectoriesAreHeld(t *testing.T) {
 	}
 }
 
-// The root of the workspace may itself lie below a protected name, and holds
-// characters that mean something in an expression.
+// The root of the workspace may itself be below a protected name, and contain special characters
+// of regular expressions.
 func TestProtectedBelongsToTheWorkspace(t *testing.T) {
 	t.Parallel()
 	c := compile(t)
@@ -114,7 +114,7 @@ func TestTooManySpellings(t *testing.T) {
 	}
 }
 
-// What the gateway holds for protected is denied by the kernel, too.
+// All names that the gateway protects are denied by the kernel as well.
 func FuzzProtected(f *testing.F) {
 	for _, p := range workspace.ProtectedPatterns() {
 		f.Add("sub/" + strings.ReplaceAll(p.Path, "*", "x"))

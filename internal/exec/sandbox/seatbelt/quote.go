@@ -10,17 +10,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// checkText refuses what has no place in a profile: control characters, which
-// its reader may take for something else, and bytes that are no UTF-8.
+// checkText refuses text that is not allowed in a profile: control characters, which its parser
+// may misinterpret, and invalid UTF-8.
 func checkText(s string) error {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-		return reason.Errorf(reason.InvalidInput, "%q holds a control character or is not valid UTF-8, which a Seatbelt profile cannot say", s).
+		return reason.Errorf(reason.InvalidInput, "%q contains a control character or is not valid UTF-8, which a Seatbelt profile cannot express", s).
 			WithRemedy("Use a path without such characters.")
 	}
 	return nil
 }
 
-// quote writes a string of the profile language.
+// quote returns a string of the profile language.
 func quote(s string) (string, error) {
 	if err := checkText(s); err != nil {
 		return "", err
@@ -28,8 +28,8 @@ func quote(s string) (string, error) {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`, nil
 }
 
-// literal writes a part of a regular expression that matches s alone. Bracket
-// expressions need no backslash, whose meaning in #"" differs from that in "".
+// literal returns a part of a regular expression that matches only s. Bracket expressions need no
+// backslash, whose meaning in #"" differs from that in "".
 func literal(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -37,7 +37,7 @@ func literal(s string) string {
 		case strings.ContainsRune(`.*+?()[]{}|$`, r):
 			b.WriteString("[" + string(r) + "]")
 		case r == '^', r == '\\', r == '"':
-			// One that no bracket expression can hold: any character does.
+			// This character is not possible in a bracket expression, so any character matches.
 			b.WriteByte('.')
 		default:
 			b.WriteRune(r)
@@ -46,17 +46,17 @@ func literal(s string) string {
 	return b.String()
 }
 
-// ligatures are letters that a file system without case takes for several.
+// ligatures are characters that a case-insensitive file system treats as several letters.
 var ligatures = []struct{ plain, letters string }{
 	{"ffi", "ﬃ"}, {"ffl", "ﬄ"}, {"ff", "ﬀ"}, {"fi", "ﬁ"}, {"fl", "ﬂ"}, {"ss", "ßẞ"}, {"st", "ﬅﬆ"},
 }
 
-// maxLigatures bounds what folded makes of one name, as each doubles the rest.
+// maxLigatures limits the size of the result of folded, because each ligature doubles it.
 const maxLigatures = 6
 
-// folded writes a part of a regular expression that matches name as APFS and
-// HFS+ compare it: whatever the case, composed or not. "*" stands for any part
-// of a name and "?" for one character.
+// folded returns a part of a regular expression that matches name as APFS and HFS+ compare it:
+// regardless of case and composition. "*" stands for any part of a name and "?" for one
+// character.
 func folded(name string) (string, error) {
 	name = norm.NFC.String(strings.ToLower(name))
 	count := 0
@@ -68,8 +68,8 @@ func folded(name string) (string, error) {
 		}
 	}
 	if count > maxLigatures {
-		return "", reason.Errorf(reason.InvalidInput, "the protected name %q has too many spellings on a file system without case", name).
-			WithRemedy("Write the pattern shorter, with a *.")
+		return "", reason.Errorf(reason.InvalidInput, "the protected name %q has too many spellings on a case-insensitive file system", name).
+			WithRemedy("Use a shorter pattern, with a *.")
 	}
 	return spellings(name), nil
 }

@@ -39,7 +39,7 @@ func TestRun(t *testing.T) {
 	if !strings.HasSuffix(words[0], "/inside/home") || !strings.HasSuffix(words[1], "/inside/tmp") || words[2] != "hello" || words[3] != s.Caches[0].Dir+"/build" {
 		t.Errorf("the environment is %v", words)
 	}
-	if got := strings.Join(lines[3:], " "); got != "0 1 2 3 " { // 3 is of ls
+	if got := strings.Join(lines[3:], " "); got != "0 1 2 3 " { // 3 belongs to ls
 		t.Errorf("open descriptors: %s", got)
 	}
 	if !slices.Equal(r.Applied, requested(false)) || sandbox.Level(s.Egress, r.Requested, r.Applied) != sandbox.LevelStrict {
@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Where nothing is forbidden, the helper notices and nothing runs.
+// If nothing is forbidden, the helper detects it and nothing runs.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := script(t, "touch ran\n")
@@ -178,7 +178,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// What the program leaves behind ends with it.
+// The program's remaining processes end with it.
 func TestStraggler(t *testing.T) {
 	t.Parallel()
 	const beat = "while :; do echo x; sleep 0.01; done >beats 2>&1"
@@ -194,7 +194,7 @@ func TestStraggler(t *testing.T) {
 		return string(text)
 	}
 	before := read(s.WorkspaceRoot)
-	// The control beats without a sandbox, however busy the machine is.
+	// The control sends its beats without a sandbox, even on a busy machine.
 	control := exec.CommandContext(t.Context(), "sh", "-c", beat)
 	control.Dir = t.TempDir()
 	must.Do(t, control.Start())
@@ -209,8 +209,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// The helper looks at the workspace and the program again: either may have
-// been put in another's place.
+// The helper checks the workspace and the program again, because either may have been replaced.
 //
 // Not parallel: it changes the current directory of the process.
 func TestSwapped(t *testing.T) {
@@ -244,7 +243,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// What sandbox-exec says of a profile that it does not take is passed on.
+// The message of sandbox-exec about an invalid profile is passed on.
 func TestBrokenProfile(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t, forgingChild)
@@ -260,7 +259,7 @@ func TestProbeAndExamine(t *testing.T) {
 	if s := good.Probe(t.Context()); !s.Available || sandbox.Level(egress.Strict, s.Requested, s.Layers) != sandbox.LevelStrict {
 		t.Errorf("the probe says %+v", s)
 	}
-	// The open profile gets the real helper, for which everything works.
+	// The open profile gets the real helper, for which every attempt succeeds.
 	for _, e := range good.Examine(t.Context()) {
 		if !e.Denied || !e.Control || e.Problem != "" {
 			t.Errorf("%s: %+v", e.Layer, e)
@@ -291,7 +290,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-func TestHelperAlone(t *testing.T) {
+func TestHelperWithoutARunner(t *testing.T) {
 	t.Parallel()
 	if err := child(nil, nil, attempt); err == nil {
 		t.Error("the helper runs without a runner")

@@ -23,8 +23,8 @@ import (
 	"palyra/internal/exec/sandbox/supervise"
 )
 
-// run starts sandbox-exec, judges what the helper found inside, bounds the run
-// and leaves nothing of it behind.
+// run starts sandbox-exec, checks the findings of the helper, enforces the limits and leaves no
+// process behind.
 func (j *job) run(ctx context.Context) (sandbox.Report, error) {
 	if err := j.descriptors(); err != nil {
 		return sandbox.Report{}, fmt.Errorf("preparing the descriptors of a run: %w", err)
@@ -59,8 +59,7 @@ func (j *job) run(ctx context.Context) (sandbox.Report, error) {
 	return report, nil
 }
 
-// descriptors makes the pipes; the child's are at the numbers that the helper
-// expects.
+// descriptors creates the pipes; the child's ends have the numbers that the helper expects.
 func (j *job) descriptors() error {
 	stdin, err := j.stdin()
 	if err != nil {
@@ -79,8 +78,8 @@ func (j *job) descriptors() error {
 	return err
 }
 
-// stdin is a file without a name, so that a program may seek in it and nobody
-// has to feed it.
+// stdin returns an unnamed file, so that a program may seek in it and the daemon need not write
+// to it during the run.
 func (j *job) stdin() (*os.File, error) {
 	if j.spec.Stdin == nil {
 		return os.Open(os.DevNull)
@@ -111,8 +110,8 @@ func (j *job) start() (*os.Process, error) {
 	return p, err
 }
 
-// supervise waits for the first process to end and stops the run when it has
-// to. It returns when the process is reaped and nobody attends any more.
+// supervise waits for the first process to end and stops the run if necessary. It returns after
+// the process was reaped and attend has ended.
 func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *output.Reading) (supervise.Ending, *os.ProcessState) {
 	ended := make(chan *os.ProcessState, 1)
 	go func() {
@@ -127,7 +126,7 @@ func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *out
 			_ = p.Kill()
 			_ = t.kill()
 		},
-		// The pipe has no other end now.
+		// The other end of the pipe is closed now.
 		Hurry: func() { _ = j.findings.SetReadDeadline(time.Now().Add(output.EOFWait)) },
 		Look: func() sandbox.Quota {
 			if t.look() > j.limits.Processes {
@@ -138,43 +137,43 @@ func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *out
 	}.Wait(ctx)
 }
 
-// errNoReport means that the helper said nothing.
-var errNoReport = errors.New("no report from inside")
+// errNoReport reports that the helper sent no report.
+var errNoReport = errors.New("the sandbox helper sent no report")
 
-// attend gives the helper its order, judges what it found, lets the program
-// start, and waits until it has. An error means that it never did.
+// attend sends the order to the helper, checks its findings, lets the program start, and waits
+// until it has started. An error means that the program did not start.
 func (j *job) attend() error {
 	defer j.word.Close()
 	if err := json.NewEncoder(j.word).Encode(j.order); err != nil {
 		return errNoReport
 	}
-	said := bufio.NewReader(j.findings)
-	if err := receive(said, &j.seen); err != nil {
+	reader := bufio.NewReader(j.findings)
+	if err := receive(reader, &j.seen); err != nil {
 		return err
 	}
 	if unproved := j.judge(); len(unproved) > 0 && !j.open {
 		return reason.Errorf(reason.SandboxUnavailable, "these layers are not in force inside: %s", strings.Join(unproved, ", ")).
-			WithRemedy("Nothing ran. See `palyra status` for what this machine can do.")
+			WithRemedy("Nothing ran. See `palyra status` for the capabilities of this machine.")
 	}
 	if _, err := io.WriteString(j.word, goWord); err != nil {
 		return errNoReport
 	}
-	// The pipe closes when the program takes the helper's place.
-	if err := receive(said, &finding{}); !errors.Is(err, errNoReport) {
+	// The pipe closes when the program replaces the helper.
+	if err := receive(reader, &finding{}); !errors.Is(err, errNoReport) {
 		return err
 	}
 	j.started = true
 	return nil
 }
 
-// receive reads one finding; a failure that the helper tells is an error.
-func receive(said *bufio.Reader, f *finding) error {
-	line, err := said.ReadBytes('\n')
+// receive reads one finding; a failure reported by the helper is returned as an error.
+func receive(reader *bufio.Reader, f *finding) error {
+	line, err := reader.ReadBytes('\n')
 	if err != nil {
 		return errNoReport
 	}
 	if err := json.Unmarshal(line, f); err != nil {
-		return fmt.Errorf("reading the report from inside: %w", err)
+		return fmt.Errorf("reading the report of the sandbox helper: %w", err)
 	}
 	switch f.Failed {
 	case "":
@@ -189,22 +188,22 @@ func receive(said *bufio.Reader, f *finding) error {
 	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", f.Failed, f.Error)
 }
 
-// explain adds what sandbox-exec wrote when it ended before the helper could
-// speak, such as a line of the profile that it does not know.
+// explain adds the output of sandbox-exec if it ended before the helper could send a report, for
+// example because of an unknown line in the profile.
 func (j *job) explain(err error, r sandbox.Report) error {
 	if !errors.Is(err, errNoReport) {
 		return err
 	}
-	said := strings.TrimSpace(string(r.Stderr.Head))
+	reader := strings.TrimSpace(string(r.Stderr.Head))
 	const most = 300
-	if len(said) > most {
-		said = strings.ToValidUTF8(said[:most], "")
+	if len(reader) > most {
+		reader = strings.ToValidUTF8(reader[:most], "")
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", said).
+	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", reader).
 		WithRemedy("sandbox-exec must not be started from inside another sandbox. See `palyra status`.")
 }
 
-// report puts together what is known of the run but its output and times.
+// report returns the report of the run without its output and times.
 func (j *job) report(end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := sandbox.Report{
 		TimedOut: end.TimedOut, Quota: end.Quota,

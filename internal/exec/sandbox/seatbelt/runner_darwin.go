@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxExec is always used by its full path. Apple calls it deprecated; it
-// is there in every macOS up to now.
+// sandboxExec is always used by its full path. Apple has deprecated it, but every macOS release
+// so far includes it.
 const sandboxExec = "/usr/bin/sandbox-exec"
 
-// New looks at the machine and returns a Runner. What is missing is no error:
-// Probe says it, and Run refuses with it.
+// New inspects the machine and returns a Runner. A missing feature is not an error: Probe reports
+// it, and Run refuses because of it.
 func New(cfg Config) (*Runner, error) {
 	self, err := os.Executable()
 	if err == nil {
 		self, err = filepath.EvalSymlinks(self)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for palyrad's own program: %w", err)
+		return nil, fmt.Errorf("finding palyrad's own program: %w", err)
 	}
 	r, err := newRunner(cfg, sandboxExec, []string{self, ChildCommand}, follow)
 	if err != nil {

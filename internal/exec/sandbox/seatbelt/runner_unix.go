@@ -18,27 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// runPrefix begins the names of directories of runs; the daemon's process id
-// and a random end follow.
+// runPrefix is the name prefix of run directories; the daemon's process id and a random part
+// follow.
 const runPrefix = "palyra-run-"
 
-// tree is the processes of one run.
+// tree is the set of processes of one run.
 type tree interface {
-	// look finds out which there are now, and returns how many live.
+	// look finds the current processes and returns the number of living ones.
 	look() int
-	// kill ends all that it finds, until none is left or a few seconds are
-	// over.
+	// kill ends all processes that it finds, until none is left or a timeout of a few seconds.
 	kill() error
 	close()
 }
 
-// Runner runs programs under Seatbelt. It may be used by several goroutines.
+// Runner runs programs under Seatbelt. It is safe for concurrent use.
 type Runner struct {
 	cfg Config
-	// problem says why nothing can run on this machine, nil when it can.
+	// problem is the reason why nothing can run on this machine, nil if programs can run.
 	problem *reason.Error
 	// backend names the mechanism and its version.
 	backend string
@@ -50,18 +50,18 @@ type Runner struct {
 	helperSHA  string
 	kernel     string
 	follow     func(pid int) (tree, error)
-	resolver   sandbox.Resolver
+	resolver   command.Resolver
 }
 
-// newRunner looks for what a run needs. What is missing is no error: Probe
-// says it, and Run refuses with it.
+// newRunner checks the requirements of a run. A missing feature is not an error: Probe reports
+// it, and Run refuses because of it.
 func newRunner(cfg Config, exec string, helper []string, follow func(int) (tree, error)) (*Runner, error) {
 	if cfg.RunDir == "" {
 		cfg.RunDir = os.TempDir()
 	}
 	var err error
 	if cfg.RunDir, err = filepath.EvalSymlinks(cfg.RunDir); err != nil {
-		return nil, fmt.Errorf("looking for the directory of runs: %w", err)
+		return nil, fmt.Errorf("finding the directory of runs: %w", err)
 	}
 	r := &Runner{cfg: cfg, exec: exec, helper: helper[0], helperArgs: helper[1:], follow: follow, backend: filepath.Base(exec)}
 	var name unix.Utsname
@@ -75,7 +75,7 @@ func newRunner(cfg Config, exec string, helper []string, follow func(int) (tree,
 		program, err := r.resolver.ResolveExecutable(each.path, nil)
 		if err != nil {
 			r.problem = reason.Errorf(reason.SandboxUnavailable, "%s cannot be used: %w", each.path, err).
-				WithRemedy("Programs need /usr/bin/sandbox-exec, which is part of macOS, and palyrad at the place that it was started from.")
+				WithRemedy("Programs require /usr/bin/sandbox-exec, which is part of macOS, and palyrad must still exist at the path from which it was started.")
 			return r, nil
 		}
 		*each.sum = program.SHA256
@@ -86,7 +86,7 @@ func newRunner(cfg Config, exec string, helper []string, follow func(int) (tree,
 // Run runs one program; see sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	if !r.cfg.Enabled {
-		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+		return sandbox.Report{}, reason.Errorf(reason.SandboxDisabled, "running programs is disabled (process_runner.enabled)")
 	}
 	if err := errors.Join(s.NoSessions("sandbox-exec"), check(s)); err != nil {
 		return sandbox.Report{}, err
@@ -100,12 +100,12 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return r.run(ctx, s, false)
 }
 
-// check refuses what this sandbox cannot do, before anything is opened.
+// check refuses requirements that this sandbox cannot meet, before anything is opened.
 func check(s sandbox.Spec) error {
-	if err := sandbox.CheckArgv(s.Argv); err != nil {
+	if err := command.CheckArgv(s.Argv); err != nil {
 		return err
 	}
-	if err := errors.Join(sandbox.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
+	if err := errors.Join(command.CheckEnv(s.Env), sandbox.NoInjection(s)); err != nil {
 		return err
 	}
 	if err := s.Limits.Check(); err != nil {
@@ -115,18 +115,18 @@ func check(s sandbox.Spec) error {
 		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
 	}
 	if s.Workspace == sandbox.CopyOnWrite {
-		return reason.Errorf(reason.SandboxUnavailable, "macOS has no copy-on-write view of a workspace").
+		return reason.Errorf(reason.SandboxUnavailable, "macOS does not support copy-on-write workspaces").
 			WithRemedy("Declare the workspace with mode = \"direct\" to let programs write to it, or run the program read-only.")
 	}
 	if s.Network != nil {
-		return reason.Errorf(reason.EgressDenied, "programs run offline on macOS: nothing could hold them to the allowed hosts").
-			WithRemedy("Leave the hosts out, or fetch with http.fetch.")
+		return reason.Errorf(reason.EgressDenied, "programs run offline on macOS: allowed hosts cannot be enforced").
+			WithRemedy("Omit the hosts, or fetch with http.fetch.")
 	}
 	return nil
 }
 
-// run runs one program, or, with open, under a profile that forbids nothing,
-// which shows what the profile is good for.
+// run runs one program, or, with open, runs it under a profile that forbids nothing, to
+// demonstrate the effect of the profile.
 func (r *Runner) run(ctx context.Context, s sandbox.Spec, open bool) (sandbox.Report, error) {
 	j := &job{runner: r, spec: s, limits: s.Limits.OrDefault(), open: open}
 	if err := j.prepare(); err != nil {
@@ -136,10 +136,10 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, open bool) (sandbox.Re
 	return report, errors.Join(err, j.close())
 }
 
-// Close has nothing to release.
+// Close does nothing.
 func (*Runner) Close() error { return nil }
 
-// Sweep removes the directories of runs whose daemon is gone.
+// Sweep removes the directories of runs whose daemon is dead.
 func (r *Runner) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	for _, entry := range entries {
@@ -153,8 +153,7 @@ func (r *Runner) Sweep(ctx context.Context) error {
 	return err
 }
 
-// orphaned reports whether the name of a run's directory is of a daemon that
-// is gone.
+// orphaned reports whether the name of a run's directory belongs to a dead daemon.
 func orphaned(name string) bool {
 	rest, ok := strings.CutPrefix(name, runPrefix)
 	pid, _, _ := strings.Cut(rest, "-")
@@ -162,7 +161,7 @@ func orphaned(name string) bool {
 	return ok && err == nil && n > 0 && errors.Is(unix.Kill(n, 0), unix.ESRCH)
 }
 
-// removeTree removes a directory whose owner may have locked parts of it.
+// removeTree removes a directory that may contain parts without permissions for its owner.
 func removeTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -185,12 +184,12 @@ func removeTree(dir string) error {
 // visible refuses a program that the profile would not let start.
 func (r *Runner) visible(s sandbox.Spec) error {
 	program := s.Executable.Path
-	for _, dir := range slices.Concat(systemRoots, r.cfg.ReadRoots, sandbox.Shown(s.Toolchains), []string{s.WorkspaceRoot}) {
+	for _, dir := range slices.Concat(systemRoots, r.cfg.ReadRoots, command.Shown(s.Toolchains), []string{s.WorkspaceRoot}) {
 		if strings.HasPrefix(program, strings.TrimSuffix(dir, "/")+"/") {
 			return nil
 		}
 	}
-	return reason.Errorf(reason.ExecutableDenied, "the program %s lies outside the system's directories and the workspace", program).
+	return reason.Errorf(reason.ExecutableDenied, "the program %s is outside of the system's directories and the workspace", program).
 		WithRemedy("Install it below /usr/local, or copy it into the workspace.")
 }
 

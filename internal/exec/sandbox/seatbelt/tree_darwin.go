@@ -13,16 +13,16 @@ import (
 // zombie is SZOMB of sys/proc.h.
 const zombie = 5
 
-// processes follows the tree of one run: the members of its process group and
-// whatever a known process has started. A kqueue(2) tells of every fork of a
-// known process, upon which the system's processes are looked through.
+// processes follows the tree of one run: the members of its process group and all processes that
+// a known process has started. A kqueue(2) reports every fork of a known process, after which all
+// processes of the system are checked.
 type processes struct {
 	root  int32
 	queue int
 	done  sync.WaitGroup
 
 	mu sync.Mutex
-	// known maps process ids to the time of their start: ids are used again.
+	// known maps process ids to the time of their start, because ids are reused.
 	known map[int32]unix.Timeval
 }
 
@@ -44,7 +44,7 @@ func follow(pid int) (tree, error) {
 	return p, nil
 }
 
-// listen looks anew at every fork until close.
+// listen checks the processes again at every fork until close.
 func (p *processes) listen() {
 	events := make([]unix.Kevent_t, 16)
 	for {
@@ -71,7 +71,7 @@ func (p *processes) close() {
 	unix.Close(p.queue)
 }
 
-// look adds what is new, forgets what is gone, and returns how many live.
+// look adds new processes, removes those that have exited, and returns the number of living ones.
 func (p *processes) look() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *processes) look() int {
 	return len(alive)
 }
 
-// subscribe asks for word of a process's forks. One that has just ended needs
+// subscribe requests notifications about a process's forks. A process that has just ended needs
 // none.
 func (p *processes) subscribe(pid int32) {
 	event := unix.Kevent_t{Filter: unix.EVFILT_PROC, Flags: unix.EV_ADD | unix.EV_CLEAR, Fflags: unix.NOTE_FORK}
@@ -115,8 +115,8 @@ func (p *processes) subscribe(pid int32) {
 	_, _ = unix.Kevent(p.queue, []unix.Kevent_t{event}, nil, nil)
 }
 
-// kill ends all processes that are known, again and again while there are new
-// ones: stopping them first keeps them from starting others meanwhile.
+// kill ends all known processes, repeatedly while there are new ones. It stops them first, so
+// that they cannot start others meanwhile.
 func (p *processes) kill() error {
 	deadline := time.Now().Add(5 * time.Second)
 	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
@@ -128,7 +128,7 @@ func (p *processes) kill() error {
 		p.look()
 		p.signal(unix.SIGKILL)
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes of the run %d are still there", p.root)
+			return fmt.Errorf("processes of the run %d still exist", p.root)
 		}
 		time.Sleep(wait)
 	}

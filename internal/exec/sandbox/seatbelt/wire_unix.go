@@ -2,8 +2,7 @@
 
 package seatbelt
 
-// Descriptors that the helper finds open beside the standard ones. Both are
-// gone when the tool starts.
+// Additional descriptors of the helper. Both are closed when the tool starts.
 const (
 	wordFD   = 3 // from the runner: an order as JSON, then goWord
 	reportFD = 4 // to the runner: a finding as JSON
@@ -12,12 +11,12 @@ const (
 // goWord lets the helper start the program.
 const goWord = "go\n"
 
-// order is everything that the helper is told.
+// order contains all parameters of the helper.
 type order struct {
-	// Dir is the working directory, and Place what must be found there.
+	// Dir is the working directory, and Place its required identity.
 	Dir   string   `json:"dir"`
 	Place identity `json:"place"`
-	// Exec is the program, and File what must be found there.
+	// Exec is the program, and File its required identity.
 	Exec    string   `json:"exec"`
 	File    identity `json:"file"`
 	Argv    []string `json:"argv"`
@@ -26,7 +25,7 @@ type order struct {
 	Tries   tries    `json:"tries"`
 }
 
-// identity is one file in one state. Zero times are not compared.
+// identity identifies one state of a file. Zero times are not compared.
 type identity struct {
 	Dev   uint64 `json:"dev"`
 	Ino   uint64 `json:"ino"`
@@ -43,18 +42,18 @@ type rlimit struct {
 	Hard     uint64 `json:"hard"`
 }
 
-// tries are what must not be possible inside.
+// tries are actions that must be denied inside.
 type tries struct {
-	// Canary is a file of the daemon's that cannot be read or written.
+	// Canary is a file of the daemon that must be neither readable nor writable.
 	Canary string `json:"canary"`
-	// Make is a name in the workspace that cannot be made.
+	// Make is a name in the workspace that must not be creatable.
 	Make string `json:"make"`
-	// Dial is host:port of a listener that cannot be reached; it is tried in
-	// runs with an open network, too, where it can be.
+	// Dial is host:port of a listener that must not be reachable. It is also tried in runs with
+	// an open network, where it is reachable.
 	Dial string `json:"dial"`
 }
 
-// denials of what was tried: EPERM, which is Seatbelt's word, and no other
+// denied contains the results of the attempts: EPERM, which Seatbelt returns, and no other
 // failure.
 type denied struct {
 	Read  bool `json:"read"`
@@ -63,9 +62,9 @@ type denied struct {
 	Dial  bool `json:"dial"`
 }
 
-// finding is one message of the helper's: what it read back, or why it stops.
+// finding is one message of the helper: the verified state, or the reason for its failure.
 type finding struct {
-	// Failed names the step that failed; then only Error is set beside it.
+	// Failed names the failed step; in that case only Error is set as well.
 	Failed string `json:"failed,omitempty"`
 	Error  string `json:"error,omitempty"`
 
@@ -80,7 +79,7 @@ type finding struct {
 	GID  int   `json:"gid"`
 }
 
-// Steps whose failure the runner tells apart.
+// Steps whose failures the runner distinguishes.
 const (
 	stepProgram   = "program"
 	stepWorkspace = "workspace"

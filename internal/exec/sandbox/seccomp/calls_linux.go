@@ -4,10 +4,9 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// allowed are the calls of every architecture that a build, a test suite or an
-// interpreter makes and that give no power over other processes, namespaces,
-// devices or the kernel. Their list follows the idea of the container
-// runtimes' default profiles.
+// allowed are the calls of every architecture that builds, test suites and interpreters make and
+// that give no control over other processes, namespaces, devices or the kernel. The list follows
+// the default profiles of container runtimes.
 func allowed() []int {
 	return append(legacyAllowed(), []int{
 		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT, unix.SYS_CAPGET, unix.SYS_CAPSET, unix.SYS_CHDIR,
@@ -49,10 +48,10 @@ func allowed() []int {
 	}...)
 }
 
-// denied are known calls that get EPERM and that no ordinary program makes: a
-// filter that watches reports them. A call that is in no list gets ENOSYS, on which
-// C libraries fall back to older calls: it is newer than this program, or is
-// io_uring, which would do file and socket calls that no filter sees.
+// denied are known calls that get EPERM and that no ordinary program makes: a filter that watches
+// reports them. An unlisted call gets ENOSYS, on which C libraries fall back to older calls. It
+// is either newer than this program, or belongs to io_uring, which would make file and socket
+// calls that no filter sees.
 func denied() []int {
 	return append(legacyDenied(), []int{
 		unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHROOT, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,
@@ -66,9 +65,9 @@ func denied() []int {
 	}...)
 }
 
-// harmless are known calls that get EPERM, too, and are never reported:
-// programs try them without meaning any harm (ps and libnuma ask for memory
-// policies), or the kernel has not had them for decades.
+// harmless are known calls that get EPERM as well, and are never reported: programs try them
+// without harmful intent (ps and libnuma query memory policies), or the kernel has not had them
+// for decades.
 func harmless() []int {
 	return append(legacyHarmless(), []int{
 		unix.SYS_GET_MEMPOLICY, unix.SYS_MBIND, unix.SYS_MEMFD_SECRET, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES, unix.SYS_SET_MEMPOLICY,
@@ -76,9 +75,9 @@ func harmless() []int {
 	}...)
 }
 
-// shared are the calls of System V and POSIX message queues, semaphores and
-// shared memory. Their objects have no place in the file system, so that only
-// an IPC namespace keeps a program from those of its neighbours.
+// shared are the calls of System V and POSIX message queues, semaphores and shared memory. Their
+// objects have no path in the file system, so that only an IPC namespace separates the objects of
+// different programs.
 func shared() []int {
 	return []int{
 		unix.SYS_MQ_GETSETATTR, unix.SYS_MQ_NOTIFY, unix.SYS_MQ_OPEN, unix.SYS_MQ_TIMEDRECEIVE, unix.SYS_MQ_TIMEDSEND, unix.SYS_MQ_UNLINK,

@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // auditArch is AUDIT_ARCH_X86_64 of <linux/audit.h>.
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-// compatBit marks x32 calls, a second table of numbers beside the checked one.
+// compatBit marks x32 calls, a second table of numbers next to the checked one.
 const compatBit = 0x40000000
 
 func legacyAllowed() []int {

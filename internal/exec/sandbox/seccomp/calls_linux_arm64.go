@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // auditArch is AUDIT_ARCH_AARCH64 of <linux/audit.h>.
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-// compatBit is of x86 alone; no number here reaches it.
+// compatBit exists only on x86; no number here reaches it.
 const compatBit = 0x40000000
 
 func legacyAllowed() []int { return nil }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the name of a system call that a filter may report, and its number
-// for others.
+// Name returns the name of a system call that a filter may report, and the number of any other
+// call.
 func Name(nr int) string {
 	if name := legacyName(nr); name != "" {
 		return name

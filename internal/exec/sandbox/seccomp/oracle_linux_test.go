@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// oracle is testdata/oracle.c, which asks libseccomp.
+// oracle is testdata/oracle.c, which calls libseccomp.
 type oracle struct{ path string }
 
 func newOracle(t *testing.T) oracle {
@@ -58,7 +58,7 @@ func instructions(program []byte) []bpf.RawInstruction {
 	return raw
 }
 
-// names are the calls that libseccomp knows, by number.
+// names are the calls known to libseccomp, by number.
 func (o oracle) names(t *testing.T) map[int]string {
 	t.Helper()
 	names := map[int]string{}
@@ -70,9 +70,8 @@ func (o oracle) names(t *testing.T) map[int]string {
 	return names
 }
 
-// TestOracle compares the decisions with those of libseccomp over rules that
-// were written down a second time: by number for every call, and over telling
-// values for calls whose arguments decide.
+// TestOracle compares the decisions with those of libseccomp for independently written rules: by
+// number for every call, and over boundary values for calls whose arguments are checked.
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	needs.Programs(t, "gcc")
@@ -84,7 +83,7 @@ func TestOracle(t *testing.T) {
 				continue
 			}
 			theirs := o.machine(t, Name(nr), mode)
-			for args := range tellingArgs() {
+			for args := range boundaryArgs() {
 				c := call{nr, auditArch, args}
 				if got, want := answer(t, ours, c), answer(t, theirs, c); got != want {
 					t.Fatalf("%s: %s%x: %#x, libseccomp says %#x", mode, Name(nr), args, got, want)

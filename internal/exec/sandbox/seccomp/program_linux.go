@@ -18,7 +18,7 @@ const (
 	offArgs   = 16
 )
 
-// What a filter answers (SECCOMP_RET_* of <linux/seccomp.h>).
+// The actions of a filter (SECCOMP_RET_* of <linux/seccomp.h>).
 const (
 	retAllow  = 0x7fff0000
 	retNotify = 0x7fc00000
@@ -26,24 +26,24 @@ const (
 	retKill   = 0x80000000 // the whole process
 )
 
-// span is a range of numbers that get the same answer.
+// span is a range of numbers with the same action.
 type span struct {
 	from int
 	rule rule
 }
 
-// Program returns the filter that is installed last, for the architecture of
-// this build. Unknown calls get ENOSYS, known dangerous ones EPERM; calls of a
-// foreign architecture or of the x32 table kill the process.
+// Program returns the filter that is installed last, for the architecture of this build. Unknown
+// calls get ENOSYS, known dangerous ones EPERM; calls of a foreign architecture or of the x32
+// table kill the process.
 func Program(o Options) ([]bpf.RawInstruction, error) {
 	return NewTable(o).assemble(o.Watch)
 }
 
-// Outer returns the filter for the processes that run before the final one is
-// installed. It kills on calls of a foreign architecture or of the x32 table and
-// allows everything else. It denies nothing, since the kernel takes the strictest
-// answer of all filters: an errno from here would win over the final filter's
-// SECCOMP_RET_USER_NOTIF, and the notifier would not see the call.
+// Outer returns the filter for the processes that run before the final one is installed. It kills
+// on calls of a foreign architecture or of the x32 table and allows everything else. It denies
+// nothing, because the kernel uses the strictest action of all filters: an errno from this filter
+// would take precedence over the final filter's SECCOMP_RET_USER_NOTIF, and the notifier would
+// not receive the call.
 func Outer() ([]bpf.RawInstruction, error) {
 	return assemble(append(prologue(), bpf.RetConstant{Val: retAllow}))
 }
@@ -64,7 +64,7 @@ func assemble(code []bpf.Instruction) ([]bpf.RawInstruction, error) {
 	return raw, nil
 }
 
-// prologue kills on what no table of ours is about, and leaves the number in A.
+// prologue kills on calls outside of the table's architecture, and leaves the number in A.
 func prologue() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
@@ -76,7 +76,7 @@ func prologue() []bpf.Instruction {
 	}
 }
 
-// spans turns the table into ranges that cover every number.
+// spans converts the table into ranges that cover every number.
 func (t Table) spans() []span {
 	var out []span
 	next := 0
@@ -90,7 +90,7 @@ func (t Table) spans() []span {
 	return add(out, span{next, rule{otherwise(unknown())}})
 }
 
-// add appends s, or widens the last span when it answers the same.
+// add appends s, or extends the last span if it has the same action.
 func add(list []span, s span) []span {
 	if n := len(list); n > 0 && reflect.DeepEqual(list[n-1].rule, s.rule) {
 		return list
@@ -110,7 +110,7 @@ func search(list []span, watch bool) []bpf.Instruction {
 	if len(low) <= 255 {
 		code = append(code, bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: pivot, SkipTrue: uint8(len(low))})
 	} else {
-		// A conditional skip has eight bits, a plain one has thirty-two.
+		// A conditional jump has eight bits, an unconditional one thirty-two.
 		code = append(code,
 			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: pivot, SkipFalse: 1},
 			bpf.Jump{Skip: uint32(len(low))})
@@ -118,7 +118,7 @@ func search(list []span, watch bool) []bpf.Instruction {
 	return append(append(code, low...), high...)
 }
 
-// Bytes is the program as an array of struct sock_filter.
+// Bytes encodes the program as an array of struct sock_filter.
 func Bytes(program []bpf.RawInstruction) []byte {
 	out := make([]byte, 0, 8*len(program))
 	for _, i := range program {

@@ -19,15 +19,15 @@ const (
 	noaf  = retErrno | uint32(unix.EAFNOSUPPORT)
 )
 
-// call is one system call as struct seccomp_data shows it.
+// call is one system call as in struct seccomp_data.
 type call struct {
 	nr   int
 	arch uint32
 	args [6]uint64
 }
 
-// packet lays a call out for bpf.VM, which loads words big-endian where the
-// kernel loads them in the machine's order.
+// packet encodes a call for bpf.VM, which loads words big-endian where the kernel uses the
+// machine's order.
 func (c call) packet() []byte {
 	p := make([]byte, 64)
 	binary.BigEndian.PutUint32(p[offNumber:], uint32(c.nr))
@@ -45,7 +45,7 @@ func newVM(t testing.TB, o Options) *bpf.VM {
 	return machine(t, raw)
 }
 
-// machine runs a program as the kernel does, but for the order of bytes.
+// machine runs a program as the kernel does, except for the byte order.
 func machine(t testing.TB, raw []bpf.RawInstruction) *bpf.VM {
 	t.Helper()
 	code, ok := bpf.Disassemble(raw)
@@ -195,7 +195,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestForeignTables(t *testing.T) {
+func TestForeignArchitectures(t *testing.T) {
 	t.Parallel()
 	raw := must.Get(Outer())(t)
 	outer := machine(t, raw)
@@ -217,10 +217,10 @@ func TestForeignTables(t *testing.T) {
 	}
 }
 
-// calls is past every number in use.
+// calls is larger than every number in use.
 const calls = 600
 
-// Every number is answered by the lists, whatever the shape of the search.
+// Every number is answered according to the lists, for any shape of the search.
 func TestSearchAgreesWithLists(t *testing.T) {
 	t.Parallel()
 	vm := newVM(t, Options{})

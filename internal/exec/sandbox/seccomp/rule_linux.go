@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verdict is what one call gets: an errno, or 0 for what the kernel answers.
+// verdict is the result of one call: an errno, or 0 to let the kernel run it.
 type verdict struct {
 	errno unix.Errno
-	// report says that no ordinary program makes this call, so that a
-	// watching filter asks the notifier, which answers the same errno.
+	// report marks a call that no ordinary program makes, so that a watching filter passes it to
+	// the notifier, which answers with the same errno.
 	report bool
 }
 
-// rule decides about one system call: the first clause whose checks all hold.
-// The last clause has none.
+// rule decides on one system call: the first clause whose checks all match applies. The last
+// clause has no checks.
 type rule []clause
 
 type clause struct {
@@ -24,14 +24,13 @@ type clause struct {
 	then verdict
 }
 
-// check looks at the low 32 bits of one argument. The kernel ignores the high 32
-// bits of every argument that is judged here, so a filter that compared all 64 bits
-// could be passed by setting a high one (CVE-2019-10063).
+// check inspects the low 32 bits of one argument. The kernel ignores the high 32 bits of every
+// argument that is checked here, so a filter that compared all 64 bits could be bypassed by
+// setting a high bit (CVE-2019-10063).
 type check struct {
 	arg  int
 	mask uint32
-	// bits asks for any bit of the mask, otherwise those of the mask must
-	// make up want.
+	// bits matches any bit of the mask; otherwise the bits of the mask must equal want.
 	bits bool
 	want uint32
 }
@@ -62,7 +61,7 @@ func (c clause) holds(args [6]uint64) bool {
 	return true
 }
 
-// unknown is the verdict about calls that are in no list.
+// unknown is the verdict on unlisted calls.
 func unknown() verdict { return verdict{errno: unix.ENOSYS} }
 
 const all = ^uint32(0)
@@ -71,7 +70,7 @@ func equal(arg int, want uint32) check { return check{arg: arg, mask: all, want:
 
 func anyBit(arg int, mask uint32) check { return check{arg: arg, mask: mask, bits: true} }
 
-// code is the rule as instructions that end in a return on every path.
+// code returns instructions that end in a return on every path.
 func (r rule) code(watch bool) []bpf.Instruction {
 	var code []bpf.Instruction
 	for _, c := range r {
@@ -83,7 +82,7 @@ func (r rule) code(watch bool) []bpf.Instruction {
 	return code
 }
 
-// code is built from its end: a check that does not hold skips what follows.
+// code is built from its end: a check that does not match skips the rest.
 func (c clause) code(watch bool) []bpf.Instruction {
 	code := []bpf.Instruction{c.then.code(watch)}
 	for i := len(c.when) - 1; i >= 0; i-- {

@@ -4,26 +4,26 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// Options choose a filter.
+// Options configure a filter.
 type Options struct {
-	// Watch reports denied calls that no ordinary program makes: they get
-	// SECCOMP_RET_USER_NOTIF in place of their errno, which the notifier then
-	// answers (package notify). Where the notifier is gone they get ENOSYS.
+	// Watch reports denied calls that no ordinary program makes: they get SECCOMP_RET_USER_NOTIF
+	// instead of their errno, which the notifier then answers (package notify). Without a
+	// notifier they get ENOSYS.
 	Watch bool
-	// StrictExec denies running programs that are in no file system.
+	// StrictExec denies running programs that are not in a file system.
 	StrictExec bool
-	// NoNetwork denies TCP and UDP, for want of a network namespace.
+	// NoNetwork denies TCP and UDP, for runs without a network namespace.
 	NoNetwork bool
-	// NoIPC denies message queues, semaphores and shared memory that have no
-	// file, for want of an IPC namespace.
+	// NoIPC denies message queues, semaphores and shared memory without a file, for runs without
+	// an IPC namespace.
 	NoIPC bool
-	// NoProcesses denies changing the limits and priorities of processes by
-	// number, for want of a process namespace.
+	// NoProcesses denies changing the limits and priorities of processes by number, for runs
+	// without a process namespace.
 	NoProcesses bool
 }
 
-// Table is a filter as a map from system call numbers to rules, which Go code can
-// ask (Errno). It does not depend on Options.Watch.
+// Table is a filter as a map from system call numbers to rules, which Go code can evaluate
+// (Errno). It does not depend on Options.Watch.
 type Table map[int]rule
 
 // NewTable returns the table of the architecture of this build.
@@ -51,7 +51,7 @@ func NewTable(o Options) Table {
 		} {
 			t[nr] = ownOnly(0)
 		}
-		// All of a user's processes are the daemon, too.
+		// All processes of a user include the daemon.
 		const ioprioUser = 3 // IOPRIO_WHO_USER of <linux/ioprio.h>
 		t[unix.SYS_SETPRIORITY] = append(rule{{[]check{equal(0, unix.PRIO_USER)}, attack(unix.EPERM)}}, ownOnly(1)...)
 		t[unix.SYS_IOPRIO_SET] = append(rule{{[]check{equal(0, ioprioUser)}, attack(unix.EPERM)}}, ownOnly(1)...)
@@ -65,9 +65,8 @@ func (t Table) put(numbers []int, v verdict) {
 	}
 }
 
-// Errno is what the filter answers to a call, 0 when it lets it pass. What
-// kills the process, a foreign architecture and numbers of the x32 table, has
-// no answer and is not looked at here.
+// Errno returns the filter's errno for a call, 0 if it passes. It does not cover calls that kill
+// the process: those of a foreign architecture and numbers of the x32 table.
 func (t Table) Errno(nr int, args [6]uint64) unix.Errno {
 	return t.decide(nr, args).errno
 }
@@ -79,18 +78,18 @@ func (t Table) decide(nr int, args [6]uint64) verdict {
 	return unknown()
 }
 
-// newNamespaces is every CLONE_NEW* flag that clone(2) takes. CLONE_NEWTIME
-// shares its bit with the exit signal and needs clone3 or unshare.
+// newNamespaces is every CLONE_NEW* flag that clone(2) accepts. CLONE_NEWTIME shares its bit with
+// the exit signal and requires clone3 or unshare.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// privileged are the mode bits that would outlive the sandbox: in a workspace
-// that root owns, a set-user-ID file is a way to root.
+// privileged are the mode bits that would outlive the sandbox: in a workspace owned by root, a
+// set-user-ID file would give root privileges.
 const privileged = unix.S_ISUID | unix.S_ISGID
 
-// commonRules are the calls whose arguments decide. Pointer arguments cannot
-// be seen by a filter, so clone3 and openat2, whose flags are behind one, get
-// ENOSYS, on which every C library falls back to clone and openat.
+// commonRules are the calls whose arguments are checked. A filter cannot read pointer arguments,
+// so clone3 and openat2, whose flags are behind one, get ENOSYS, on which every C library falls
+// back to clone and openat.
 func commonRules() map[int]rule {
 	return map[int]rule{
 		unix.SYS_CLONE:       {{[]check{anyBit(0, newNamespaces)}, attack(unix.EPERM)}, otherwise(verdict{})},
@@ -114,8 +113,8 @@ func attack(e unix.Errno) verdict { return verdict{e, true} }
 
 func otherwise(v verdict) clause { return clause{then: v} }
 
-// terminal denies putting characters into a terminal's input (CVE-2017-5226)
-// and taking a terminal over.
+// terminal denies writing characters into a terminal's input (CVE-2017-5226) and taking over a
+// terminal.
 func terminal() rule {
 	var r rule
 	for _, request := range []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY} {
@@ -124,8 +123,8 @@ func terminal() rule {
 	return append(r, otherwise(verdict{}))
 }
 
-// personality allows the ordinary one and asking for it. Others make data
-// executable or addresses guessable.
+// personality allows the default one and querying it. Others make data executable or addresses
+// predictable.
 func personality() rule {
 	return rule{
 		{[]check{equal(0, 0)}, verdict{}},
@@ -134,10 +133,9 @@ func personality() rule {
 	}
 }
 
-// stacked lets the program install further filters, which can only deny more, but
-// none with a notifier of its own: where two filters ask a notifier, the kernel
-// asks that of the newer one, and it could answer
-// SECCOMP_USER_NOTIF_FLAG_CONTINUE.
+// stacked lets the program install further filters, which can only deny more, but none with its
+// own notifier: if two filters use notifiers, the kernel asks the notifier of the newer filter,
+// which could answer SECCOMP_USER_NOTIF_FLAG_CONTINUE.
 func stacked() rule {
 	return rule{
 		{[]check{anyBit(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}, attack(unix.EBUSY)},
@@ -145,7 +143,7 @@ func stacked() rule {
 	}
 }
 
-// ownOnly wants argument i to be 0, which names the caller.
+// ownOnly requires argument i to be 0, which names the caller.
 func ownOnly(i int) rule {
 	return rule{{[]check{equal(i, 0)}, verdict{}}, otherwise(attack(unix.EPERM))}
 }
@@ -155,7 +153,7 @@ func modeOnly(i int) rule {
 	return rule{{[]check{anyBit(i, privileged)}, attack(unix.EPERM)}, otherwise(verdict{})}
 }
 
-// fileMode is modeOnly for calls that read the mode only when they create.
+// fileMode is modeOnly for calls that read the mode only when they create a file.
 func fileMode(flags, mode int) rule {
 	const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
 	return rule{
@@ -164,7 +162,7 @@ func fileMode(flags, mode int) rule {
 	}
 }
 
-// nodeMode is modeOnly that denies devices, too.
+// nodeMode is modeOnly that also denies devices.
 func nodeMode(i int) rule {
 	kind := func(format uint32) check { return check{arg: i, mask: unix.S_IFMT, want: format} }
 	return append(rule{
@@ -176,12 +174,11 @@ func nodeMode(i int) rule {
 // kindOf checks the type of a socket without SOCK_CLOEXEC and SOCK_NONBLOCK.
 func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
 
-// socket gives TCP and UDP over IP the verdict ip. All other sockets get
-// EAFNOSUPPORT, as if the kernel did not have them. Attempts are reported, but for
-// those that harmless programs make all the time: TCP and UDP sockets, which
-// programs open before they know whether they need one; unix sockets, by which the
-// C library looks for nscd and syslog; netlink, by which it lists the interfaces;
-// and MPTCP, which Go tries first.
+// socket gives TCP and UDP over IP the verdict ip. All other sockets get EAFNOSUPPORT, as if the
+// kernel did not support them. Attempts are reported, except for those that harmless programs
+// make regularly: TCP and UDP sockets, which programs open before they need them; unix sockets,
+// by which the C library contacts nscd and syslog; netlink, by which it lists the interfaces; and
+// MPTCP, which Go tries first.
 func socket(ip verdict) rule {
 	var r rule
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
@@ -206,8 +203,8 @@ func socket(ip verdict) rule {
 	)
 }
 
-// socketpair allows stream pairs of unix sockets. A datagram socket of a pair
-// can be connected again to another address.
+// socketpair allows stream pairs of unix sockets. A datagram socket of a pair can be reconnected
+// to another address.
 func socketpair() rule {
 	return rule{
 		{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, verdict{}},

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// telling are values of arguments on both sides of every check.
-func telling() []uint64 {
+// boundaryValues are boundary values of arguments on both sides of every check.
+func boundaryValues() []uint64 {
 	return []uint64{
 		0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 16, 17, 18, 40, 132, 255, 262, 1 << 7, 1 << 10, 0o644, 0o2755, 0o4755, 0o6000, 0o7777,
 		unix.S_IFIFO | 0o644, unix.S_IFCHR | 0o644, unix.S_IFBLK | 0o644, unix.S_IFREG | 0o4755, unix.S_IFSOCK,
@@ -24,12 +24,12 @@ func telling() []uint64 {
 	}
 }
 
-// tellingArgs yields the telling values in each argument, together with second
-// values that matter for calls which look at two or three.
-func tellingArgs() iter.Seq[[6]uint64] {
+// boundaryArgs yields the boundary values in each argument, together with second values that
+// matter for calls with two or three checked arguments.
+func boundaryArgs() iter.Seq[[6]uint64] {
 	second := []uint64{0, 1, 2, 6, 17, 262, 0o644, 0o2755, 0o4755, unix.S_IFCHR, unix.O_CREAT | unix.O_WRONLY, unix.O_TMPFILE, 0xffffffff, 1 << 32}
 	return func(yield func([6]uint64) bool) {
-		for _, a := range telling() {
+		for _, a := range boundaryValues() {
 			for _, b := range second {
 				for _, args := range [][6]uint64{{a, b}, {a, 1, b}, {a, 2, b}, {2, a, b}, {0, a, b}, {0, 0, a, b}, {0, 0, 0, a, b, a}} {
 					if !yield(args) {
@@ -41,8 +41,8 @@ func tellingArgs() iter.Seq[[6]uint64] {
 	}
 }
 
-// The kernel's filter, the watching filter and the notifier's table must say
-// the same of every call: whoever answers, the errno is one.
+// The kernel's filter, the watching filter and the notifier's table must agree on every call: the
+// errno is the same, whichever of them answers.
 func TestWatchedAnswersAreTheSame(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}} {
@@ -73,7 +73,7 @@ func TestWatchedAnswersAreTheSame(t *testing.T) {
 				compare(call{nr: nr, arch: auditArch})
 				continue
 			}
-			for args := range tellingArgs() {
+			for args := range boundaryArgs() {
 				compare(call{nr, auditArch, args})
 			}
 		}
@@ -121,7 +121,7 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
-// FuzzAssembler holds programs of random tables against the tables themselves.
+// FuzzAssembler compares programs of random tables with the tables.
 func FuzzAssembler(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed, seed)
@@ -168,7 +168,7 @@ func randomTable(random *rand.Rand) Table {
 	return table
 }
 
-// randomValue is often one of few values, so that checks hold now and then.
+// randomValue often returns one of few values, so that checks match sometimes.
 func randomValue(random *rand.Rand) uint64 {
 	switch random.IntN(4) {
 	case 0:

@@ -1,6 +1,6 @@
-// Package supervise waits for the program of a run to end, and stops it when the
-// deadline passes, a limit is reached or the call is cancelled. All backends share
-// it; each passes in a Run how its program is killed and what else can end it.
+// Package supervise waits for the program of a run to end, and stops it when the deadline passes,
+// a limit is reached or the call is cancelled. All backends share it; each passes a Run with its
+// method of killing the program and its other causes for an end.
 package supervise
 
 import (
@@ -13,47 +13,45 @@ import (
 	"palyra/internal/exec/sandbox/output"
 )
 
-// lookEvery is how often Run.Look is called.
+// lookEvery is the interval of calls of Run.Look.
 const lookEvery = 25 * time.Millisecond
 
-// Ending is why a run was stopped; the first cause counts. The zero value means
-// that the program ended by itself.
+// Ending is the reason why a run was stopped; the first cause is kept. The zero value means that
+// the program ended by itself.
 type Ending struct {
 	TimedOut, Cancelled bool
 	Quota               sandbox.Quota
-	// Err is a refusal, or what broke down around the program.
+	// Err is a refusal, or a failure of the program's surroundings.
 	Err error
 }
 
-// ByItself reports whether nothing stopped the program.
+// ByItself reports whether the program ended without being stopped.
 func (e Ending) ByItself() bool { return e == Ending{} }
 
-// Run is one run as its backend describes it to Wait. Ended, Output, Wall and Kill
-// are required.
+// Run is a backend's description of one run for Wait. Ended, Output, Wall and Kill are required.
 type Run struct {
 	Wall   time.Duration
 	Output *output.Reading
-	// Ended gets the state of the first process once it is reaped.
+	// Ended receives the state of the first process after it was reaped.
 	Ended <-chan *os.ProcessState
-	// Kill ends all processes that there are. It may be called several times.
+	// Kill ends all existing processes. It may be called several times.
 	Kill func()
 
-	// Attended gets how the start went: nil, or why the program never started.
-	// It is waited for after the end of the first process; Hurry, which is called
-	// then, sees to it that this does not take long.
+	// Attended receives the result of the start: nil, or the reason why the program never
+	// started. Wait receives it after the end of the first process; it calls Hurry then, which
+	// ensures that this does not take long.
 	Attended <-chan error
 	Hurry    func()
-	// Broken gets what broke down around the program; Repair is called with it.
+	// Broken receives a failure of the program's surroundings; Repair is called with it.
 	Broken <-chan error
 	Repair func(error)
-	// Exceeded gets limits whose excess the operating system notifies of.
+	// Exceeded receives exceeded limits that the operating system reports.
 	Exceeded <-chan sandbox.Quota
-	// Look says which limit is exceeded now, "" for none.
+	// Look returns the currently exceeded limit, "" for none.
 	Look func() sandbox.Quota
 }
 
-// Wait returns when the first process has ended and Attended, if any, has been
-// received.
+// Wait returns when the first process has ended and Attended, if any, has been received.
 func (r Run) Wait(ctx context.Context) (end Ending, state *os.ProcessState) {
 	deadline := time.NewTimer(r.Wall)
 	defer deadline.Stop()

@@ -2,8 +2,8 @@
 
 package toolchain
 
-// writable asks nothing where owners and modes say nothing of who may write.
+// writable checks nothing on platforms without owners and modes.
 func writable(string, bool) string { return "" }
 
-// operatorHome is "" where the table has no row.
+// operatorHome is "" on platforms without rows in the table.
 func operatorHome() string { return "" }

@@ -10,26 +10,25 @@ import (
 	"syscall"
 )
 
-// writable says who else can write to a directory or rename one above it. Root, the
-// user of this process and, for a directory that the configuration names, its owner
-// may.
+// writable describes which other user can write to a directory or rename a parent of it. Root,
+// the user of this process and, for a configured directory, its owner may.
 func writable(dir string, asked bool) string {
 	trusted := map[int]bool{0: true, os.Geteuid(): true}
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		if err != nil {
-			return "cannot be looked at"
+			return "cannot be checked"
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
-			return "cannot be looked at"
+			return "cannot be checked"
 		}
 		owner := int(st.Uid)
 		if at == dir && asked {
 			trusted[owner] = true
 		}
 		mode, group := info.Mode(), int(st.Gid)
-		// Of a user whose group has the same number, that group has no other member.
+		// A user's private group, with the same number, has no other members.
 		shared := mode&0o002 != 0 || mode&0o020 != 0 && !(trusted[owner] && group == owner)
 		switch {
 		case !trusted[owner]:
@@ -43,8 +42,8 @@ func writable(dir string, asked bool) string {
 	}
 }
 
-// operatorHome is the home directory of the person who runs this process; "" for
-// root and for the users of services, whatever their environment says.
+// operatorHome returns the home directory of the person who runs this process; "" for root and
+// for service users, regardless of their environment.
 func operatorHome() string {
 	people := 1000
 	if runtime.GOOS == "darwin" {

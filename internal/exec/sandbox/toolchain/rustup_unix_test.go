@@ -13,14 +13,14 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 )
 
-// aRustup is a home in which rustup has installed toolchains, with its links in
-// ~/.cargo/bin: symbolic ones, and a hard one.
+// aRustup is a home in which rustup has installed toolchains, with its links in ~/.cargo/bin:
+// symbolic ones, and a hard one.
 func aRustup(t *testing.T) string {
 	t.Helper()
-	home := aHome(t, ".cargo/bin/rustup", ".cargo/credentials.toml", ".rustup/settings.toml",
+	home := newHome(t, ".cargo/bin/rustup", ".cargo/credentials.toml", ".rustup/settings.toml",
 		".rustup/toolchains/stable-host/bin/cargo", ".rustup/toolchains/stable-host/bin/rustc",
 		".rustup/toolchains/nightly-2026-01-01-host/bin/cargo", ".rustup/toolchains/nightly-host/bin/cargo", ".rustup/toolchains/nightly-host/bin/rustc")
 	must.Do(t, os.WriteFile(filepath.Join(home, ".rustup/settings.toml"), []byte("default_toolchain = \"stable-host\"\n"), 0o644))
@@ -31,8 +31,8 @@ func aRustup(t *testing.T) string {
 	return home
 }
 
-// TestRustup: what only rustup could make sense of is refused before anything runs,
-// with what to type instead; that, and all other calls, run.
+// TestRustup: a command that only rustup could interpret is refused before anything runs, with
+// the command to use instead; that command, and all other calls, run.
 func TestRustup(t *testing.T) {
 	t.Parallel()
 	home := aRustup(t)
@@ -48,7 +48,7 @@ func TestRustup(t *testing.T) {
 		{argv: []string{"cargo", "build", "+nightly"}},
 		{argv: []string{"rustup", "--version"}},
 		{argv: []string{toolchains + "/nightly-host/bin/cargo", "build"}},
-		{[]string{"cargo", "+nightly", "build"}, reason.InvalidInput, "Use " + toolchains + "/nightly-host/bin/cargo in place of cargo and +nightly."},
+		{[]string{"cargo", "+nightly", "build"}, reason.InvalidInput, "Use " + toolchains + "/nightly-host/bin/cargo instead of cargo and +nightly."},
 		{[]string{"cargo", "+nightly-2026-01-01", "build"}, reason.InvalidInput, toolchains + "/nightly-2026-01-01-host/bin/cargo "},
 		{[]string{"cargo", "+stable-host"}, reason.InvalidInput, toolchains + "/stable-host/bin/cargo "},
 		{[]string{home + "/.cargo/bin/cargo", "+nightly"}, reason.InvalidInput, toolchains + "/nightly-host/bin/cargo "},
@@ -59,48 +59,48 @@ func TestRustup(t *testing.T) {
 		{[]string{home + "/.cargo/bin/rustc", "x.rs"}, reason.SpawnFailed, "Use " + toolchains + "/stable-host/bin/rustc."},
 		{[]string{"rust-analyzer"}, reason.SpawnFailed, "rustup component add"},
 	} {
-		p := must.Get(sandbox.ResolveExecutable(c.argv[0], installed(chains)))(t)
-		err := sandbox.CheckRustup(p, c.argv, chains)
+		p := must.Get(command.ResolveExecutable(c.argv[0], installed(chains)))(t)
+		err := command.CheckRustup(p, c.argv, chains)
 		var known *reason.Error
 		if errors.As(err, &known); reason.Of(err) != c.code || (err != nil) != (c.next != "") || err != nil && !strings.Contains(known.NextStep(), c.next) {
 			t.Errorf("%q: %v (%+v), want %q and %q", c.argv, err, known, c.code, c.next)
 		}
 	}
-	// A program that is no link of rustup's may take a first argument like it.
-	plain := aHome(t, ".cargo/bin/rg")
+	// A program that is not a link to rustup may accept such a first argument.
+	plain := newHome(t, ".cargo/bin/rg")
 	chains = Find(Config{Home: plain}).Toolchains
-	p := must.Get(sandbox.ResolveExecutable("rg", installed(chains)))(t)
-	must.Check(t, sandbox.CheckRustup(p, []string{"rg", "+nightly"}, chains))
+	p := must.Get(command.ResolveExecutable("rg", installed(chains)))(t)
+	must.Check(t, command.CheckRustup(p, []string{"rg", "+nightly"}, chains))
 }
 
 // installed is PathWith without the directories of the machine.
-func installed(chains []sandbox.Toolchain) (path []string) {
+func installed(chains []command.Toolchain) (path []string) {
 	for _, chain := range chains {
 		path = append(path, chain.Bins...)
 	}
 	return path
 }
 
-// TestRustupOfSystem: a cargo of the distribution's does not know the toolchain either.
+// TestRustupOfSystem: the distribution's cargo does not support toolchains either.
 func TestRustupOfSystem(t *testing.T) {
 	t.Parallel()
-	home, system := aRustup(t), aHome(t, "bin/cargo")
+	home, system := aRustup(t), newHome(t, "bin/cargo")
 	chains := Find(Config{Home: home}).Toolchains
-	p := must.Get(sandbox.ResolveExecutable("cargo", append([]string{filepath.Join(system, "bin")}, installed(chains)...)))(t)
-	if err := sandbox.CheckRustup(p, []string{"cargo", "+nightly"}, chains); reason.Of(err) != reason.InvalidInput {
+	p := must.Get(command.ResolveExecutable("cargo", append([]string{filepath.Join(system, "bin")}, installed(chains)...)))(t)
+	if err := command.CheckRustup(p, []string{"cargo", "+nightly"}, chains); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("of the toolchain nightly: %v", err)
 	}
-	must.Check(t, sandbox.CheckRustup(p, []string{"cargo", "+none"}, chains))
-	must.Check(t, sandbox.CheckRustup(p, []string{"cargo", "build"}, chains))
+	must.Check(t, command.CheckRustup(p, []string{"cargo", "+none"}, chains))
+	must.Check(t, command.CheckRustup(p, []string{"cargo", "build"}, chains))
 }
 
-// TestVersionsPath: a program of one of several versions finds its own rustc first, and
-// no other program's PATH changes.
+// TestVersionsPath: a program of one of several versions finds its own rustc first, and the PATH
+// of other programs does not change.
 func TestVersionsPath(t *testing.T) {
 	t.Parallel()
 	home := aRustup(t)
 	chains := Find(Config{Home: home}).Toolchains
-	usual := "PATH=" + strings.Join(sandbox.PathWith(chains), ":")
+	usual := "PATH=" + strings.Join(command.PathWith(chains), ":")
 	toolchains := filepath.Join(home, ".rustup/toolchains")
 	for program, first := range map[string]string{
 		toolchains + "/nightly-host/bin/cargo":          toolchains + "/nightly-host/bin",
@@ -116,15 +116,15 @@ func TestVersionsPath(t *testing.T) {
 		if first != "" {
 			want = strings.Replace(usual, "PATH=", "PATH="+first+":", 1)
 		}
-		if env := sandbox.Environment(program, nil, chains); env[0] != want {
+		if env := command.Environment(program, nil, chains); env[0] != want {
 			t.Errorf("%s has %s, want %s", program, env[0], want)
 		}
 	}
 }
 
-// TestVersionsLeftOut: where one of the versions is not fit to be shown, only the
-// default one is, and that is told. Control: the same home before.
-func TestVersionsLeftOut(t *testing.T) {
+// TestUnusableVersions: if one of the versions is not fit, only the default one is mounted, and
+// that is reported. Control: the same home before.
+func TestUnusableVersions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(home string) error
@@ -153,7 +153,7 @@ func TestVersionsLeftOut(t *testing.T) {
 			t.Errorf("%s: left out for %q, want %q", name, got, c.why)
 		}
 		for _, secret := range []string{".cargo/credentials.toml", ".rustup/settings.toml"} {
-			if slices.ContainsFunc(f.Toolchains, func(chain sandbox.Toolchain) bool { return chain.Holds(filepath.Join(home, secret)) }) {
+			if slices.ContainsFunc(f.Toolchains, func(chain command.Toolchain) bool { return chain.Holds(filepath.Join(home, secret)) }) {
 				t.Errorf("%s: %s is shown", name, secret)
 			}
 		}

@@ -9,38 +9,37 @@ import (
 	"strings"
 )
 
-// row is one way in which people install programs. "~/" is the home directory.
+// row is one kind of installation. "~/" is the home directory.
 type row struct {
 	name string
-	// base is a pattern. Where several directories match it, they are versions of
-	// one thing, and choice says which of them counts.
+	// base is a pattern. If several directories match it, they are versions, and choice selects
+	// the default one.
 	base string
-	// bins and dirs are below the base: where programs are, and what they consist
-	// of; without them it is the base itself.
+	// bins and dirs are below the base: the directories of programs, and all directories; without
+	// them it is the base itself.
 	bins, dirs []string
-	// with are directories to which the programs are links.
+	// with are directories that contain the targets of links to programs.
 	with   []string
 	choice choice
-	// all says that programs of the versions that do not count can be started, too,
-	// by their path.
+	// all allows programs of the other versions as well, by their path.
 	all bool
 }
 
-// choice is a file in which the user says which version counts, by the word after
-// key, or by the first word where key is "". TOOL is the name of the directory above
-// the versions. Without a file, or a version of that name, the highest one counts.
+// choice is a file in which the user selects the default version, by the word after key, or by
+// the first word if key is "". TOOL is the name of the parent directory of the versions. Without
+// a file, or a version of that name, the highest version is the default.
 type choice struct{ file, key string }
 
-// table lists where programs are looked for after the system's own directories.
-// No row may show a place where the tool keeps credentials: ~/.cargo/bin and not
-// ~/.cargo, which holds credentials.toml.
+// table lists the places of programs that are searched after the system directories. No row may
+// include a directory in which the tool stores credentials: it has ~/.cargo/bin, but not
+// ~/.cargo, which contains credentials.toml.
 var table = []row{
 	{name: "go", base: "/usr/local/go", bins: []string{"bin"}},
 	{name: "local", base: "~/.local/bin", with: []string{
 		"~/.local/share/uv/tools", "~/.local/share/uv/python", "~/.local/share/pipx/venvs", "~/.local/pipx/venvs",
 	}},
 	{name: "go-install", base: "~/go/bin"},
-	// The real programs before the links of rustup, which would want to write.
+	// The real programs precede the links of rustup, which would need write access.
 	{name: "rust", base: "~/.rustup/toolchains/*", bins: []string{"bin"}, choice: choice{"~/.rustup/settings.toml", "default_toolchain"}, all: true},
 	{name: "rust", base: "~/.cargo/bin"},
 	{name: "nvm", base: "~/.nvm/versions/node/*", bins: []string{"bin"}, choice: choice{file: "~/.nvm/alias/default"}},
@@ -52,14 +51,13 @@ var table = []row{
 	{name: "homebrew", base: "/home/linuxbrew/.linuxbrew", bins: brewBins, dirs: brewDirs},
 }
 
-// What Homebrew keeps beside these, such as var, holds data of services.
+// Other directories of Homebrew, such as var, contain data of services.
 var (
 	brewBins = []string{"bin", "sbin"}
 	brewDirs = []string{"bin", "sbin", "Cellar", "opt", "lib", "libexec", "share", "Frameworks"}
 )
 
-// bases are the directories of a row that exist: one for each thing of which
-// there are versions.
+// bases returns the existing directories of a row: one for each thing with versions.
 func (r row) bases(home string) []string {
 	pattern, ok := expand(r.base, home)
 	if !ok {
@@ -83,7 +81,7 @@ func (r row) bases(home string) []string {
 	return list
 }
 
-// expand puts the home directory in; without one there is no such place.
+// expand inserts the home directory; without one the place does not exist.
 func expand(name, home string) (string, bool) {
 	rest, inHome := strings.CutPrefix(name, "~/")
 	if !inHome {
@@ -92,10 +90,10 @@ func expand(name, home string) (string, bool) {
 	return filepath.Join(home, rest), home != ""
 }
 
-// mostChoice bounds what is read of a file that chooses, in bytes.
+// mostChoice is the maximum size of a choice file, in bytes.
 const mostChoice = 64 << 10
 
-// of is the version that counts.
+// of returns the default version.
 func (c choice) of(home, tool string, versions []string) string {
 	slices.SortFunc(versions, compare)
 	wanted := strings.TrimPrefix(c.wanted(home, tool), "v")
@@ -108,7 +106,7 @@ func (c choice) of(home, tool string, versions []string) string {
 	return versions[len(versions)-1]
 }
 
-// wanted is what the file says, "" for nothing.
+// wanted returns the choice in the file, "" for none.
 func (c choice) wanted(home, tool string) string {
 	name, ok := expand(c.file, home)
 	if c.file == "" || !ok {
@@ -135,7 +133,7 @@ func (c choice) wanted(home, tool string) string {
 	return ""
 }
 
-// compare orders versions: their numbers as numbers, so that v9 comes before v20.
+// compare orders versions with numbers compared as numbers, so that v9 precedes v20.
 func compare(a, b string) int {
 	for a != "" && b != "" {
 		x, restA := piece(a)
@@ -154,7 +152,7 @@ func compare(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// piece cuts off the digits, or what is none, at the beginning.
+// piece splits off the leading digits, or the leading text without digits.
 func piece(s string) (first, rest string) {
 	digit := func(r rune) bool { return '0' <= r && r <= '9' }
 	end := strings.IndexFunc(s, func(r rune) bool { return digit(r) != digit(rune(s[0])) })

@@ -1,8 +1,11 @@
-// Package toolchain finds the programs that people installed beside the system,
-// and what of the disk these consist of, so that the sandbox can show it read-only.
-// One table says where. It never gives a directory that also holds credentials, nor
-// one that agents, their programs or other users can write to: what is left out for
-// that is told with the reason.
+// Package toolchain finds programs outside of the system directories, and their files, so that
+// the sandbox can mount them read-only. A table lists the places. It never returns a directory
+// that contains credentials, or that agents, their programs or other users can write to. Each
+// directory skipped for that is reported with the reason.
+//
+// Programs of rustup, pyenv and asdf that only select a version are not used: they need a shell, a
+// home directory and a place to write. Whole directories are mounted, because no list contains the
+// files that node or cargo need.
 package toolchain
 
 import (
@@ -18,46 +21,46 @@ import (
 	"time"
 
 	"palyra/internal/core/config"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// Config says where to look.
+// Config configures the search.
 type Config struct {
-	// Home is the home directory of the person for whom programs run; "" leaves
-	// out what lies in homes.
+	// Home is the home directory of the person for whom programs run; "" skips all places in
+	// homes.
 	Home string
-	// Dirs are those of process_runner.toolchains.
+	// Dirs are the directories of process_runner.toolchains.
 	Dirs []string
-	// Written are directories to which agents and their programs write.
+	// Written are directories that agents and their programs write to.
 	Written []Written
-	// Covered are directories in whose place a sandbox has some of its own.
+	// Covered are directories that a sandbox replaces by its own.
 	Covered []string
 }
 
-// Written is a directory to which agents or their programs write. What says in a
-// few words what it is: "the workspace here".
+// Written is a directory that agents or their programs write to. What describes it briefly: "the
+// workspace here".
 type Written struct{ Dir, What string }
 
-// Found is what there is.
+// Found is the result of a search.
 type Found struct {
-	// Toolchains are in the order in which their programs are looked for.
-	Toolchains []sandbox.Toolchain
-	// Left are directories that are left out.
+	// Toolchains are in the order in which their programs are looked up.
+	Toolchains []command.Toolchain
+	// Left are the skipped directories.
 	Left []Left
 }
 
-// Left is a directory that is left out. Why goes on like "lies in the workspace
-// here"; Asked says that the configuration names it.
+// Left is a skipped directory. Why completes a sentence, such as "lies in the workspace here";
+// Asked reports that the configuration names it.
 type Left struct {
 	Dir, Why string
 	Asked    bool
 }
 
-// mostDirs bounds the mounts of a sandbox: each costs a little time, in every run.
+// mostDirs is the maximum number of mounts for toolchains: each takes a little time in every run.
 const mostDirs = 16
 
-// Find looks for toolchains: those of the configuration first, and then those of
-// the table.
+// Find searches for toolchains: first the configured ones, then the table's.
 func Find(c Config) Found {
 	f := finder{Config: c}
 	for i := range f.Written {
@@ -79,13 +82,12 @@ type finder struct {
 	found Found
 }
 
-// asked adds a directory of the configuration. Where it has a directory bin, its
-// programs are there.
+// asked adds a configured directory. If it has a directory bin, its programs are there.
 func (f *finder) asked(dir string) {
 	resolved, err := filepath.EvalSymlinks(dir)
 	info, statErr := os.Stat(dir)
 	if err != nil || statErr != nil || !info.IsDir() {
-		f.found.Left = append(f.found.Left, Left{dir, "is no directory that can be opened", true})
+		f.found.Left = append(f.found.Left, Left{dir, "is not a directory that can be opened", true})
 		return
 	}
 	bin := filepath.Join(resolved, "bin")
@@ -96,12 +98,12 @@ func (f *finder) asked(dir string) {
 		f.found.Left = append(f.found.Left, Left{resolved, why, true})
 		return
 	}
-	f.keep(sandbox.Toolchain{Name: "configured", Bins: []string{bin}, Dirs: []string{resolved}}, true)
+	f.keep(command.Toolchain{Name: "configured", Bins: []string{bin}, Dirs: []string{resolved}}, true)
 }
 
-// add adds what a row of the table says of one of its directories, if that is fit.
+// add adds a directory of a row of the table if it is fit.
 func (f *finder) add(r row, base string) {
-	t := sandbox.Toolchain{Name: r.name, Bins: existing(base, r.bins), Dirs: existing(base, r.dirs)}
+	t := command.Toolchain{Name: r.name, Bins: existing(base, r.bins), Dirs: existing(base, r.dirs)}
 	if len(t.Bins) == 0 {
 		return
 	}
@@ -135,8 +137,8 @@ func (f *finder) add(r row, base string) {
 	f.keep(t, false)
 }
 
-// addVersions has a toolchain show all of its versions, if each of them is fit.
-func (f *finder) addVersions(t *sandbox.Toolchain, dir string) {
+// addVersions mounts all versions of a toolchain if each of them is fit.
+func (f *finder) addVersions(t *command.Toolchain, dir string) {
 	dir = real(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -163,16 +165,16 @@ func (f *finder) addVersions(t *sandbox.Toolchain, dir string) {
 	t.Versions, t.Dirs = dir, append(t.Dirs, dir)
 }
 
-func (f *finder) keep(t sandbox.Toolchain, asked bool) {
-	if len(sandbox.Shown(append(slices.Clone(f.found.Toolchains), t))) > mostDirs {
-		f.found.Left = append(f.found.Left, Left{t.Dirs[0], fmt.Sprintf("comes after %d other directories, and a sandbox shows no more", mostDirs), asked})
+func (f *finder) keep(t command.Toolchain, asked bool) {
+	if len(command.Shown(append(slices.Clone(f.found.Toolchains), t))) > mostDirs {
+		f.found.Left = append(f.found.Left, Left{t.Dirs[0], fmt.Sprintf("exceeds the limit of %d directories in a sandbox", mostDirs), asked})
 		return
 	}
 	f.found.Toolchains = append(f.found.Toolchains, t)
 }
 
-// existing are the real paths of directories below a base that exist; without
-// names it is that of the base.
+// existing returns the real paths of existing directories below a base; without names it returns
+// the base.
 func existing(base string, names []string) []string {
 	if names == nil {
 		names = []string{"."}
@@ -190,12 +192,12 @@ func existing(base string, names []string) []string {
 	return list
 }
 
-// places are those of the sandbox and of the kernel.
+// places are directories of the sandbox and of the kernel.
 var places = []string{
-	sandbox.WorkspaceMount, sandbox.CacheMount, "/proc", "/sys", "/dev", "/run", "/etc", "/boot",
+	command.WorkspaceMount, sandbox.CacheMount, "/proc", "/sys", "/dev", "/run", "/etc", "/boot",
 }
 
-// unfit says why a directory is not shown; "" when it may be.
+// unfit returns the reason why a directory is skipped; "" if it is fit.
 func (f *finder) unfit(dir string, asked bool) string {
 	for _, w := range f.Written {
 		switch {
@@ -207,14 +209,14 @@ func (f *finder) unfit(dir string, asked bool) string {
 	}
 	for _, place := range slices.Concat(places, f.Covered) {
 		if below(dir, place) || below(place, dir) {
-			return "lies where a sandbox has something of its own (" + place + ")"
+			return "is inside a directory that a sandbox replaces (" + place + ")"
 		}
 	}
 	if f.Home != "" && below(f.Home, dir) {
-		return "holds the home directory"
+		return "contains the home directory"
 	}
-	if sandbox.OfSystem(dir) {
-		return "" // programs see it anyway
+	if command.OfSystem(dir) {
+		return "" // visible to programs anyway
 	}
 	if why := writable(dir, asked); why != "" {
 		return why
@@ -222,39 +224,39 @@ func (f *finder) unfit(dir string, asked bool) string {
 	return secretive(dir)
 }
 
-// programsUnfit says why nothing is looked for where the programs of a directory
-// are: others could put theirs there.
+// programsUnfit returns the reason why the directory of programs is not searched: others could
+// add programs there.
 func programsUnfit(dir, bin string, asked bool) string {
-	if bin == dir || sandbox.OfSystem(bin) {
+	if bin == dir || command.OfSystem(bin) {
 		return ""
 	}
 	return writable(bin, asked)
 }
 
-// credentials are names under which tools and people keep what nobody else may read.
+// credentials are names under which tools and people store secrets.
 var credentials = []string{
 	".npmrc", "npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".netrc", "_netrc", ".git-credentials", "credentials", "credentials.toml", "credentials.json",
 	"auth.json", ".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "keyrings",
 	".config", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".cargo", ".m2", ".gem",
-	// pip's may name an index with a password in its address.
+	// pip's files may name an index with a password in its address.
 	"pip.conf", "pip.ini", ".pip", ".condarc", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".vault-token", ".terraformrc", ".terraform.d", ".dockercfg", ".envrc",
 	".gradle", ".composer", ".nuget", ".subversion", ".password-store", ".htpasswd", "kubeconfig", "application_default_credentials.json", "hosts.yml",
 }
 
-// credentialEnds are how such names end.
+// credentialEnds are suffixes of such names.
 var credentialEnds = []string{".kdbx", ".p12", ".pfx", ".ppk", ".key", "_rsa", "_ed25519", "_ecdsa"}
 
-// credential reports whether a file of that name may be one, however it is spelled.
+// credential reports whether a file of that name may be a credential, in any spelling.
 func credential(name string) bool {
 	name = strings.ToLower(name)
 	return slices.Contains(credentials, name) || strings.HasPrefix(name, ".env.") ||
 		slices.ContainsFunc(credentialEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// mostNames bounds how many names are looked at in one directory.
+// mostNames is the maximum number of names checked in one directory.
 const mostNames = 20_000
 
-// secretive says which credential lies in a directory or in one right below it.
+// secretive names the credential in a directory or one of its direct subdirectories.
 func secretive(dir string) string {
 	names := 0
 	var found error
@@ -271,7 +273,7 @@ func secretive(dir string) string {
 			found = errors.New("holds " + rest + ", which may be a credential")
 			return found
 		case names > mostNames:
-			found = errors.New("has too many files to look for credentials")
+			found = errors.New("has too many files to check for credentials")
 			return found
 		case entry.IsDir() && strings.ContainsRune(rest, filepath.Separator):
 			return fs.SkipDir
@@ -282,7 +284,7 @@ func secretive(dir string) string {
 	case found != nil:
 		return found.Error()
 	case err != nil:
-		return "cannot be looked through for credentials"
+		return "cannot be checked for credentials"
 	}
 	return ""
 }
@@ -298,8 +300,8 @@ func below(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// For are the settings of a daemon. A palyrad with a user of its own has no
-// person's home directory, and takes toolchains from the configuration only.
+// For returns the configuration for a daemon. A palyrad with its own user has no person's home
+// directory, and uses only configured toolchains.
 func For(cfg *config.Config, tier sandbox.Tier) Config {
 	c := Config{Home: operatorHome(), Dirs: cfg.ProcessRunner.Toolchains}
 	for _, w := range cfg.Workspaces {
@@ -314,12 +316,11 @@ func For(cfg *config.Config, tier sandbox.Tier) Config {
 	return c
 }
 
-// current is how long what was found counts. It is short, so that what somebody
-// installs is there for the next call, and what somebody removes is in nobody's way.
+// current is how long a result is cached. It is short, so that an installation or removal takes
+// effect for the next call.
 const current = 2 * time.Second
 
-// Toolchains are looked for again as time goes by. They may be used by several
-// goroutines.
+// Toolchains caches the found toolchains for a short time. It is safe for concurrent use.
 type Toolchains struct {
 	config Config
 
@@ -328,10 +329,10 @@ type Toolchains struct {
 	until time.Time
 }
 
-// New returns toolchains that are looked for when somebody asks.
+// New returns toolchains that are searched for on demand.
 func New(c Config) *Toolchains { return &Toolchains{config: c} }
 
-// Now is what there is.
+// Now returns the current result.
 func (t *Toolchains) Now() Found {
 	t.mu.Lock()
 	defer t.mu.Unlock()

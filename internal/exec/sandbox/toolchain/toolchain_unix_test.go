@@ -12,12 +12,13 @@ import (
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// aHome is a home directory with programs as tools install them, and with the
-// credentials of these tools.
-func aHome(t *testing.T, names ...string) string {
+// newHome is a home directory with programs as tools install them, and with the credentials of
+// these tools.
+func newHome(t *testing.T, names ...string) string {
 	t.Helper()
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	must.Do(t, os.Chmod(home, 0o755))
@@ -25,7 +26,7 @@ func aHome(t *testing.T, names ...string) string {
 		full := filepath.Join(home, name)
 		must.Do(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		must.Do(t, os.WriteFile(full, []byte("\x7fELF"+name), 0o755))
-		// Whatever the umask is.
+		// Independent of the umask.
 		for dir := filepath.Dir(full); dir != home; dir = filepath.Dir(dir) {
 			must.Do(t, os.Chmod(dir, 0o755))
 		}
@@ -34,7 +35,7 @@ func aHome(t *testing.T, names ...string) string {
 	return home
 }
 
-// found are the directories below a home, of the first part of all that is found.
+// found returns the directories below a home in the first part of the result.
 func found(f Found, home string) (bins, dirs []string) {
 	for _, chain := range f.Toolchains {
 		for _, bin := range chain.Bins {
@@ -60,11 +61,11 @@ func why(f Found, dir string) string {
 	return ""
 }
 
-// TestTable: programs are found where each tool puts them, in the version that the
-// user chose, and nothing is shown in which a tool keeps credentials.
+// TestTable: programs are found in the directories of each tool, in the version that the user
+// chose, and no directory with credentials is mounted.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	home := aHome(t, ".local/bin/uv", ".local/share/uv/tools/ruff/bin/ruff", ".cargo/bin/rg", ".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".netrc",
+	home := newHome(t, ".local/bin/uv", ".local/share/uv/tools/ruff/bin/ruff", ".cargo/bin/rg", ".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".netrc",
 		".rustup/toolchains/nightly-x86_64/bin/cargo", ".rustup/toolchains/stable-x86_64/bin/cargo",
 		".nvm/versions/node/v9.9.0/bin/node", ".nvm/versions/node/v20.1.0/bin/node", ".nvm/versions/node/v20.11.1/bin/node", ".nvm/versions/node/v22.0.0/bin/node",
 		".pyenv/versions/3.9.1/bin/python3", ".pyenv/versions/3.12.4/bin/python3", ".asdf/installs/erlang/27.1/bin/erl", ".asdf/installs/golang/1.22.1/go/bin/go", "go/bin/gopls")
@@ -90,7 +91,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("what ~/.local/bin links to is not shown: %q", dirs)
 	}
 	for _, secret := range []string{".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".netrc"} {
-		if slices.ContainsFunc(f.Toolchains, func(chain sandbox.Toolchain) bool { return chain.Holds(filepath.Join(home, secret)) }) {
+		if slices.ContainsFunc(f.Toolchains, func(chain command.Toolchain) bool { return chain.Holds(filepath.Join(home, secret)) }) {
 			t.Errorf("%s is shown", secret)
 		}
 	}
@@ -99,9 +100,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestLeftOut: each reason for which a directory is left out, with the same directory
-// that has nothing against it as the control.
-func TestLeftOut(t *testing.T) {
+// TestSkippedDirectories: each reason for skipping a directory, with the same directory without that reason
+// as the control.
+func TestSkippedDirectories(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// spoil changes the home, or the configuration.
@@ -129,10 +130,10 @@ func TestLeftOut(t *testing.T) {
 			must.Do(t, os.Symlink(filepath.Join(home, ".cargo"), link))
 			c.Written = []Written{{link, "the workspace w"}}
 		}, "lies in the workspace w"},
-		"under a place of the sandbox": {func(_ *testing.T, home string, c *Config) { c.Covered = []string{filepath.Dir(home)} }, "something of its own"},
+		"under a place of the sandbox": {func(_ *testing.T, home string, c *Config) { c.Covered = []string{filepath.Dir(home)} }, "a sandbox replaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home := aHome(t, ".cargo/bin/rg")
+			home := newHome(t, ".cargo/bin/rg")
 			cfg := Config{Home: home}
 			c.spoil(t, home, &cfg)
 			f := Find(cfg)
@@ -144,15 +145,15 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestCredentials: the names under which tools keep them, in the places where nobody
-// looks. What only reads like one is none.
+// TestCredentials: the names under which tools store credentials, in unusual places. Similar
+// names do not count.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"pip.conf": true, "etc/npmrc": true, "etc/pip.conf": true, "credentials": true, "Credentials.TOML": true, ".NETRC": true, ".env.local": true, ".pgpass": true, "etc/deploy.key": true, "deploy_rsa": true, ".boto": true,
 		"pip.conf.md": false, "keyring": false, "env": false, "etc/ssl.pem": false, "monkey": false,
 	} {
-		home := aHome(t, ".pyenv/versions/3.12.4/bin/python3", ".pyenv/versions/3.12.4/"+name)
+		home := newHome(t, ".pyenv/versions/3.12.4/bin/python3", ".pyenv/versions/3.12.4/"+name)
 		f := Find(Config{Home: home})
 		bins, _ := found(f, home)
 		if got := why(f, filepath.Join(home, ".pyenv/versions/3.12.4")); strings.Contains(got, "may be a credential") != want || (len(bins) == 0) != want {
@@ -161,8 +162,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestPrograms: where programs are looked for is part of what was judged, and nobody
-// else can put one there.
+// TestPrograms: the directories of programs are part of the check, and other users cannot add
+// programs there.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -182,7 +183,7 @@ func TestPrograms(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			home := aHome(t, ".nvm/versions/node/v20.1.0/bin/node", "own/bin/tool")
+			home := newHome(t, ".nvm/versions/node/v20.1.0/bin/node", "own/bin/tool")
 			base := filepath.Join(home, ".nvm/versions/node/v20.1.0")
 			c.spoil(t, home, filepath.Join(base, "bin"))
 			f := Find(Config{Home: home})
@@ -192,7 +193,7 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
-	home := aHome(t, "own/bin/tool")
+	home := newHome(t, "own/bin/tool")
 	own := filepath.Join(home, "own")
 	if bins, _ := found(Find(Config{Dirs: []string{own}}), home); len(bins) != 1 {
 		t.Errorf("control: found %q", bins)
@@ -203,16 +204,16 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestAsked: directories of the configuration come first and are judged like others.
-func TestAsked(t *testing.T) {
+// TestConfiguredDirectories: configured directories come first and are checked like others.
+func TestConfiguredDirectories(t *testing.T) {
 	t.Parallel()
-	home := aHome(t, "node/bin/node", "plain/tool", ".cargo/bin/rg", "bad/.npmrc", "bad/tool")
+	home := newHome(t, "node/bin/node", "plain/tool", ".cargo/bin/rg", "bad/.npmrc", "bad/tool")
 	f := Find(Config{Home: home, Dirs: []string{filepath.Join(home, "node"), filepath.Join(home, "plain"), filepath.Join(home, "bad"), filepath.Join(home, "none"), home, "/"}})
 	bins, dirs := found(f, home)
 	if !slices.Equal(bins, []string{"node/bin", "plain", ".cargo/bin"}) || !slices.Equal(dirs, []string{"node", "plain", ".cargo/bin"}) {
 		t.Errorf("bins %q, dirs %q", bins, dirs)
 	}
-	for dir, want := range map[string]string{filepath.Join(home, "bad"): ".npmrc", filepath.Join(home, "none"): "no directory", home: "holds the home directory", "/": "something of its own"} {
+	for dir, want := range map[string]string{filepath.Join(home, "bad"): ".npmrc", filepath.Join(home, "none"): "not a directory", home: "contains the home directory", "/": "a sandbox replaces"} {
 		if got := why(f, dir); !strings.Contains(got, want) {
 			t.Errorf("%s is left out for %q, want %q", dir, got, want)
 		}
@@ -224,11 +225,11 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestForOwnUser: a palyrad that is root takes nothing from a home.
+// TestRootUsesNoHome: a palyrad that is root uses nothing from a home.
 //
 // Not parallel: it sets HOME of the process.
-func TestForOwnUser(t *testing.T) {
-	home := aHome(t, ".cargo/bin/rg")
+func TestRootUsesNoHome(t *testing.T) {
+	home := newHome(t, ".cargo/bin/rg")
 	t.Setenv("HOME", home)
 	c := For(&config.Config{StateDir: filepath.Join(home, "state"), Workspaces: []config.Workspace{{Name: "w", Path: filepath.Join(home, "w")}}}, sandbox.TierB)
 	want := ""
@@ -240,18 +241,18 @@ func TestForOwnUser(t *testing.T) {
 	}
 }
 
-// TestNamesakes: a name that is found twice is told, but not the links that belong to
-// the same tool; what lies in a toolchain comes from there whatever its name is.
-func TestNamesakes(t *testing.T) {
+// TestDuplicateNames: a name that is found twice is reported, except links of the same tool; a file in
+// a toolchain has that origin under any name.
+func TestDuplicateNames(t *testing.T) {
 	t.Parallel()
-	home := aHome(t, "sys/rg", ".cargo/bin/rg", ".cargo/bin/cargo", ".rustup/toolchains/stable/bin/cargo", ".local/bin/one")
+	home := newHome(t, "sys/rg", ".cargo/bin/rg", ".cargo/bin/cargo", ".rustup/toolchains/stable/bin/cargo", ".local/bin/one")
 	f := Find(Config{Home: home})
 	path := []string{filepath.Join(home, "sys"), filepath.Join(home, "none")}
 	for _, chain := range f.Toolchains {
 		path = append(path, chain.Bins...)
 	}
 	for name, want := range map[string][]string{"rg": {"sys/rg", ".cargo/bin/rg"}, "cargo": {".rustup/toolchains/stable/bin/cargo"}, "one": {".local/bin/one"}, "none": nil} {
-		got := sandbox.Namesakes(name, path, f.Toolchains)
+		got := command.Namesakes(name, path, f.Toolchains)
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], home+"/")
 		}
@@ -260,7 +261,7 @@ func TestNamesakes(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{".cargo/bin/rg": tool.OriginToolchain, "sys/rg": tool.OriginOther} {
-		p := must.Get(sandbox.ResolveExecutable(filepath.Join(home, name), nil))(t)
+		p := must.Get(command.ResolveExecutable(filepath.Join(home, name), nil))(t)
 		if got := p.From(f.Toolchains).Origin; got != want {
 			t.Errorf("%s is of origin %s, want %s", name, got, want)
 		}

@@ -1,6 +1,11 @@
-// Package catalog makes the tools of installed skills: SKILL/TOOL, as dispatch calls them.
-// It plans their calls from what the manifest asks for and the operator allows, has their
-// guests run, and answers for what these use.
+// Package catalog makes the tools of installed skills, named SKILL/TOOL. It plans their calls
+// from the requests of the manifest and the operator's limits, runs their guests, and answers the
+// guests' requests.
+//
+// Guests make requests with the code of http.fetch (builtin.Fetcher), limited by the grant: a
+// second client would have separate rules for redirects, addresses and placeholders. Tools of
+// quarantined and disabled skills stay listed, so that policy explains why they do not run. The
+// package and its status are checked again when a call is prepared.
 package catalog
 
 import (
@@ -19,33 +24,33 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// Packages has what is installed (registry.Registry).
+// Packages provides the installed packages (registry.Registry).
 type Packages interface {
-	// Load returns the package of a version that may run. The file, its signature, the
-	// publisher's key and the status were looked at just now.
+	// Load returns the package of a version that may run. It checks the file, its signature, the
+	// publisher's key and the status on every call.
 	Load(ctx context.Context, skill, version string) (*skill.Package, error)
 }
 
-// Config is what the tools work with.
+// Config configures the tools.
 type Config struct {
 	Packages Packages
 	Guests   guest.Runner
-	// Ready says why no guest can run at present.
+	// Ready returns the reason why no guest can run, nil if guests can run.
 	Ready func() error
-	// Limits are the operator's. Fuel is that of a tool which states none, FuelCeiling the
-	// most that one may state.
+	// Limits are the operator's limits. Fuel is the default of a tool, and FuelCeiling the
+	// maximum that a tool may request.
 	Limits      guest.Limits
 	FuelCeiling uint64
-	// ModuleBytes bounds a module.
+	// ModuleBytes is the maximum size of a module.
 	ModuleBytes int64
-	// Wildcards lets skills have more than single hosts.
+	// Wildcards allows skills to reach more than single hosts.
 	Wildcards bool
-	// BytesOut is what one call may send.
+	// BytesOut is the maximum number of bytes that one call may send.
 	BytesOut int64
 	Web      Web
 	Lender   Lender
 	Storage  Storage
-	// StorageBytes is the most that a skill may keep for a user; 0 is nothing.
+	// StorageBytes is the maximum storage of a skill for each user; 0 disables storage.
 	StorageBytes int64
 	Version      string
 	Log          *slog.Logger
@@ -53,13 +58,13 @@ type Config struct {
 
 // Web makes the requests of guests.
 type Web interface {
-	// Fetch makes one request for a decided call, as http.fetch makes them, to the hosts
-	// of within alone if it names some, with its secrets and no others, and sends at most
-	// the bytes of its budget.
+	// Fetch makes one request for a decided call with the rules of http.fetch. If within names
+	// hosts, it reaches only these. It uses only the secrets of within, and sends at most the
+	// bytes of its budget.
 	Fetch(ctx context.Context, c tool.Call, input json.RawMessage, within egress.Reach) tool.Report
 }
 
-// Catalog makes tools. It is safe for use by many goroutines.
+// Catalog makes tools. It is safe for concurrent use.
 type Catalog struct{ use Config }
 
 // New returns a catalog.
@@ -75,13 +80,13 @@ type Tool struct {
 	module *checked
 }
 
-// checked is what was read of a tool's module: the package that has it never changes.
+// checked caches data from a tool's module. The package with the module never changes.
 type checked struct {
 	mu     sync.Mutex
 	module *guest.Module
 }
 
-// Tools are the tools of a skill whose package has the digest.
+// Tools returns the tools of a skill whose package has the digest.
 func (c *Catalog) Tools(m *skill.Manifest, digest string) ([]Tool, error) {
 	var list []Tool
 	for _, is := range m.Tools {
@@ -120,18 +125,18 @@ func (t Tool) Descriptor() tool.Descriptor {
 	return d
 }
 
-// Unusable says why no call can run at present.
+// Unusable returns the reason why no call can run, nil if calls can run.
 func (t Tool) Unusable() error { return t.use.Ready() }
 
-// limits are those of the operator and of the manifest, whichever are narrower.
+// limits returns the limits of the operator or of the manifest, whichever are narrower.
 func (t Tool) limits() (guest.Limits, error) {
 	l, q := t.use.Limits, t.skill.Quotas
 	if t.is.Fuel > 0 {
 		l.Fuel = t.is.Fuel
 	}
 	if l.Fuel > t.use.FuelCeiling {
-		return l, reason.Errorf(reason.QuotaExceeded, "%s asks for %d of fuel, and wasm_runtime.fuel_ceiling is %d", t.name(), l.Fuel, t.use.FuelCeiling).
-			WithRemedy("Have an operator raise wasm_runtime.fuel_ceiling, or install a version that asks for less.")
+		return l, reason.Errorf(reason.QuotaExceeded, "%s requests %d units of fuel, but wasm_runtime.fuel_ceiling is %d", t.name(), l.Fuel, t.use.FuelCeiling).
+			WithRemedy("Have an operator raise wasm_runtime.fuel_ceiling, or install a version that requests less.")
 	}
 	if q.MemoryBytes > 0 {
 		l.MemoryBytes = min(l.MemoryBytes, q.MemoryBytes)
@@ -145,7 +150,7 @@ func (t Tool) limits() (guest.Limits, error) {
 	return l, nil
 }
 
-// bounds are those of the tool's module.
+// bounds returns the limits of the tool's module.
 func (t Tool) bounds(l guest.Limits) module.Limits {
 	s := module.DefaultLimits()
 	s.ModuleBytes, s.TableElements, s.MemoryPages = int(t.use.ModuleBytes), uint64(l.TableElements), uint64(l.MemoryBytes)>>16

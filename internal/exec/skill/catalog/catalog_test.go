@@ -24,16 +24,16 @@ import (
 // smallest is a command that does nothing: a memory and _start.
 const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b"
 
-// world is a gateway around the catalog. Its guest does what a test says.
+// world is the environment of a catalog. Tests define its guest.
 type world struct {
 	t       *testing.T
 	storage catalogtest.Memory
 	guest   func(h guest.Host, c guest.Call) (guest.Report, error)
 	calls   []guest.Call
-	// fetched are the requests, with what they were bound to.
+	// fetched are the requests, with their grants.
 	fetched []egress.Reach
 	answer  tool.Report
-	// secrets are those of the vault: name and value.
+	// secrets are the secrets of the vault: name and value.
 	secrets  map[string]string
 	returned int
 	broken   error
@@ -101,7 +101,7 @@ func (w *world) Offers(_ context.Context, _ tool.Proposal, _ int, wanted func(eg
 
 func (w *world) Injectable(_ context.Context, _ tool.Proposal, name string) (tool.Injection, error) {
 	if w.secrets[name] == "" {
-		return tool.Injection{}, reason.Errorf(reason.NotFound, "there is no secret %s", name)
+		return tool.Injection{}, reason.Errorf(reason.NotFound, "secret %s not found", name)
 	}
 	return tool.Injection{Secret: name, Version: 3, Env: "API"}, nil
 }
@@ -132,7 +132,7 @@ func (w *world) run(who access.Caller) tool.Report {
 	return prepared.Run(w.t.Context(), tool.Call{Proposal: proposal(who), Plan: prepared.Plan})
 }
 
-// asking has the guest ask, and fail the test where an answer is another one.
+// asking makes the guest send requests, and fails the test if an answer differs.
 func (w *world) asking(do func(ask func(function string, numbers []int32, first, second string) (int32, string))) {
 	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
 		do(func(function string, numbers []int32, first, second string) (int32, string) {
@@ -143,7 +143,7 @@ func (w *world) asking(do func(ask func(function string, numbers []int32, first,
 	}
 }
 
-// TestPlan: what a call would be has all that the guest may use, and another package is
+// TestPlan: the plan of a call contains all resources of the guest, and another package is
 // another call.
 func TestPlan(t *testing.T) {
 	t.Parallel()
@@ -182,8 +182,7 @@ clock = true
 	}
 }
 
-// TestPlanRefuses: what cannot run is refused before anybody is asked. The control is
-// TestPlan.
+// TestPlanRefuses: a call that cannot run is refused before an approval. The control is TestPlan.
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -210,8 +209,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutAGrant: a guest that was granted nothing gets nothing, whatever it
-// asks and whichever handles it guesses.
+// TestNothingWithoutAGrant: a guest without grants gets nothing, for any request and any guessed
+// handle.
 func TestNothingWithoutAGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -251,8 +250,8 @@ func TestNothingWithoutAGrant(t *testing.T) {
 	}
 }
 
-// TestExactlyWhatIsGranted is the control of TestNothingWithoutAGrant: with grants each is
-// used by its own handle, is counted, and no handle does another's work.
+// TestExactlyWhatIsGranted is the control of TestNothingWithoutAGrant: each grant is used by its
+// own handle and counted, and a handle cannot be used for another kind of grant.
 func TestExactlyWhatIsGranted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443", "*.wild.example"]
@@ -298,7 +297,7 @@ channels = ["chat"]
 	if len(w.fetched) != 1 || fmt.Sprint(w.fetched[0].Rules.Allow) != "[api.example.org:443]" || len(w.fetched[0].Secrets) != 1 || w.fetched[0].Budget.BytesOut != 1000 {
 		t.Errorf("asked was %+v", w.fetched)
 	}
-	// What ann's agent stored is ann's, and nobody else's.
+	// The storage of ann's agent belongs to ann and is not visible to others.
 	kept := func(who access.Caller) (n int32) {
 		w.asking(func(ask func(string, []int32, string, string) (int32, string)) {
 			h, _ := ask("grant_open", []int32{3}, "storage", "")
@@ -315,7 +314,7 @@ channels = ["chat"]
 	}
 }
 
-// TestRequestsEnd: what a call sends is bounded over all its requests.
+// TestRequestsEnd: the bytes sent by a call are limited over all its requests.
 func TestRequestsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443"]`)
@@ -331,7 +330,7 @@ func TestRequestsEnd(t *testing.T) {
 	if r := w.run(ann); len(w.fetched) != 2 || w.fetched[1].Budget.BytesOut != 400 || len(r.Egress.Observed) != 2 {
 		t.Errorf("%+v %+v", w.fetched, r.Egress)
 	}
-	// The reason of a refusal is the guest's to read.
+	// The guest can read the reason of a refusal.
 	w.answer = tool.Report{Outcome: tool.Failed, Reason: string(reason.EgressDenied), Message: "it is denied"}
 	w.asking(func(ask func(string, []int32, string, string) (int32, string)) {
 		h, _ := ask("grant_open", []int32{1}, "api.example.org:443", "")
@@ -342,9 +341,9 @@ func TestRequestsEnd(t *testing.T) {
 	w.run(ann)
 }
 
-// TestSecretRead: a guest gets a secret that it may read, its worker does not outlive the
-// call, the lease ends with it, and what it leaves behind does not have the value. The
-// control leaves behind what it did not read.
+// TestSecretRead: a guest receives a secret that it may read, its worker is not reused, the lease
+// ends with the call, and the output does not contain the value. The output of the control
+// contains a value that was not read.
 func TestSecretRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `secrets = [{name = "api", use = "read"}]`)
@@ -376,16 +375,16 @@ func TestSecretRead(t *testing.T) {
 	}
 }
 
-// TestResults: a result is what the manifest says, or the call failed, with the guest's log.
+// TestResults: a result follows the manifest, or the call fails, with the guest's log.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	for output, says := range map[string]string{
 		` {"n": 2, "m": [1]}` + "\n": "",
 		`{"n": "two"}`:               "output_schema",
 		`{}`:                         "output_schema",
-		`[1]`:                        "no JSON object",
-		`hello`:                      "no JSON",
-		``:                           "no JSON",
+		`[1]`:                        "not a JSON object",
+		`hello`:                      "not JSON",
+		``:                           "not JSON",
 	} {
 		w := newWorld(t, "")
 		w.guest = func(guest.Host, guest.Call) (guest.Report, error) {
@@ -408,8 +407,8 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestAskingForever: a guest that does nothing but ask ends.
-func TestAskingForever(t *testing.T) {
+// TestEndlessRequests: a guest that only sends requests ends.
+func TestEndlessRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {

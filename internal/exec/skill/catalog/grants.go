@@ -24,29 +24,29 @@ const (
 	kindRandom  = "random"
 )
 
-// kinds are their numbers in the interface of handles.
+// kinds maps the numbers of the handle interface to kinds.
 var kinds = map[int32]string{1: kindHTTP, 2: kindSecret, 3: kindStorage, 4: kindChannel}
 
-// storageName is the name of the one grant of storage.
+// storageName is the name of the only storage grant.
 const storageName = "storage"
 
-// Lender has the secrets that a caller may use (lend.Desk).
+// Lender provides the secrets that a caller may use (lend.Desk).
 type Lender interface {
 	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
 	Injectable(ctx context.Context, p tool.Proposal, name string) (tool.Injection, error)
 	Inject(ctx context.Context, c tool.Call, list []tool.Injection, program string) (values [][]byte, end func(), err error)
 }
 
-// grant is one thing that the guest may open.
+// grant is one resource that the guest may open.
 type grant struct {
 	kind, name string
-	// rule is what an http grant reaches, nil for all that the gateway's rules allow.
+	// rule is the reach of an http grant, nil for everything that the gateway's rules allow.
 	rule *egress.Rule
-	// read is the secret that the guest gets as it is, nil for another grant.
+	// read is the secret that the guest receives as a plain value, nil for other grants.
 	read *tool.Injection
 }
 
-// grants is what a call has: what the manifest asks for, as far as the operator allows it.
+// grants are the resources of a call: the requests of the manifest within the operator's limits.
 type grants struct {
 	list []grant
 	// placeholders are the secrets that requests may carry.
@@ -54,9 +54,9 @@ type grants struct {
 	storage      int64
 }
 
-// grants finds what a call may use. A secret that the guest wants to read and cannot get
-// refuses the call, as it does for programs: policy and people are asked about the very
-// secret before anything runs.
+// grants determines the resources that a call may use. If the guest requests to read a secret
+// that is not available, the call is refused, as for programs: policy and approvers decide on
+// this exact secret before the guest runs.
 func (t Tool) grants(ctx context.Context, p tool.Proposal, wall string) (grants, error) {
 	asked := t.is.Capabilities
 	var g grants
@@ -122,7 +122,7 @@ func (t Tool) secrets(ctx context.Context, p tool.Proposal, g *grants, wall stri
 	return nil
 }
 
-// offers are those of the named secrets that the caller may use by their placeholders.
+// offers returns the named secrets that the caller may use by placeholder.
 func (t Tool) offers(ctx context.Context, p tool.Proposal, names []string) ([]egress.Secret, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -140,7 +140,7 @@ func reference(name string) string {
 	return "global/" + name
 }
 
-// hosts are the names of the grants for hosts, sorted.
+// hosts returns the names of the grants for hosts, sorted.
 func (g grants) hosts() (names []string) {
 	for _, one := range g.list {
 		if one.kind == kindHTTP {
@@ -151,7 +151,7 @@ func (g grants) hosts() (names []string) {
 	return names
 }
 
-// injections are the secrets that the guest gets as they are, by name.
+// injections returns the secrets that the guest receives as plain values, by name.
 func (g grants) injections() (list []tool.Injection) {
 	for _, one := range g.list {
 		if one.read != nil {
@@ -162,7 +162,7 @@ func (g grants) injections() (list []tool.Injection) {
 	return list
 }
 
-// secretNames are those of all secrets of the call, sorted.
+// secretNames returns the names of all secrets of the call, sorted.
 func (g grants) secretNames() (names []string) {
 	for _, s := range g.placeholders {
 		names = append(names, s.Name)
@@ -174,7 +174,7 @@ func (g grants) secretNames() (names []string) {
 	return slices.Compact(names)
 }
 
-// environment is what an approval binds to of the secrets.
+// environment returns the part of an approval's binding that describes the secrets.
 func (g grants) environment() (pairs []string) {
 	for _, s := range g.placeholders {
 		pairs = append(pairs, "placeholder="+s.Bound())
@@ -186,7 +186,7 @@ func (g grants) environment() (pairs []string) {
 	return pairs
 }
 
-// profile is what an approval binds to of the rest.
+// profile returns the part of an approval's binding that describes the other grants.
 func (g grants) profile(asked skill.Capabilities) string {
 	var words []string
 	if g.storage > 0 {
@@ -206,7 +206,7 @@ func (g grants) profile(asked skill.Capabilities) string {
 	return strings.Join(words, ", ")
 }
 
-// notes say to people what the guest may use.
+// notes describe the guest's resources to the approver.
 func (g grants) notes(asked skill.Capabilities) []string {
 	var notes []string
 	if hosts := g.hosts(); len(hosts) > 0 {
@@ -217,21 +217,21 @@ func (g grants) notes(asked skill.Capabilities) []string {
 		for _, s := range g.placeholders {
 			names = append(names, fmt.Sprintf("%s (to %s)", s.Called(), egress.Named(s.Reach())))
 		}
-		notes = append(notes, "Its requests may carry secrets that it does not see: "+strings.Join(names, ", ")+".")
+		notes = append(notes, "Its requests may carry secrets by placeholder: "+strings.Join(names, ", ")+".")
 	}
 	for _, i := range g.injections() {
-		notes = append(notes, fmt.Sprintf("It gets the secret vault://%s as it is, which is asked separately.", i.Secret))
+		notes = append(notes, fmt.Sprintf("It receives the secret vault://%s as a plain value, which is asked separately.", i.Secret))
 	}
 	if words := g.profile(asked); words != "" {
 		notes = append(notes, "It has "+words+".")
 	}
 	if len(notes) == 0 {
-		notes = []string{"It can compute, and reach nothing."}
+		notes = []string{"It can compute, but has no access to any resource."}
 	}
 	return notes
 }
 
-// values are secrets that a guest has seen, for what it leaves behind.
+// seen returns the secrets that a guest has read, for scrubbing its output.
 func seen(values map[string][]byte) (*secret.Values, error) {
 	var list []secret.Value
 	for name, value := range values {
@@ -239,7 +239,7 @@ func seen(values map[string][]byte) (*secret.Values, error) {
 	}
 	v, err := secret.NewValues(list...)
 	if err != nil {
-		return nil, reason.Errorf(reason.ToolFailed, "what the guest wrote cannot be searched for the secrets that it saw: %w", err)
+		return nil, reason.Errorf(reason.ToolFailed, "searching the output of the guest for the secrets that it read: %w", err)
 	}
 	return v, nil
 }

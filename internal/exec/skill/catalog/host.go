@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// What functions of the interface of handles return when they fail.
+// Error results of the functions of the handle interface.
 const (
 	notGranted = -1
 	refused    = -2
@@ -27,17 +27,17 @@ const (
 	nothing    = -6
 )
 
-// Bounds of what one call asks.
+// Limits of the requests of one call.
 const (
-	// defaultUses is how often a call uses grants whose manifest says nothing.
+	// defaultUses is the maximum number of uses of grants in a call whose manifest has no quota.
 	defaultUses = 1000
-	// mostAsked ends a call that does nothing but ask.
+	// mostAsked is the maximum number of requests of a call, so that a guest in a loop ends.
 	mostAsked = 1_000_000
-	// mostLogged is how much of its log is kept, in bytes.
+	// mostLogged is the maximum size of the kept log, in bytes.
 	mostLogged = 64 << 10
-	// mostKey and mostValue bound what is stored, in bytes.
+	// mostKey and mostValue are the maximum sizes in the storage, in bytes.
 	mostKey, mostValue = 512, 4 << 20
-	// mostNoted bounds the names that a call asked for and was not granted.
+	// mostNoted is the maximum number of recorded names that a call requested without a grant.
 	mostNoted = 16
 )
 
@@ -53,10 +53,10 @@ type host struct {
 	sent   int64
 	noted  []tool.GrantUse
 	log    []byte
-	// connections are what requests reached.
+	// connections are the connections of the guest's requests.
 	connections []tool.Connection
 	missed      int
-	// values are secrets that the guest has seen, by name, and ends give them back.
+	// values are the secrets that the guest has read, by name; ends return them.
 	values map[string][]byte
 	ends   []func()
 }
@@ -65,7 +65,7 @@ func newHost(t Tool, c tool.Call, g grants) *host {
 	return &host{use: t.use, tool: t, call: c, grants: g, space: spaceOf(t.skill.ID, c.Proposal.Caller), values: map[string][]byte{}}
 }
 
-// close gives back what was lent.
+// close returns everything that was lent.
 func (h *host) close() {
 	for _, value := range h.values {
 		clear(value)
@@ -75,11 +75,11 @@ func (h *host) close() {
 	}
 }
 
-// Answer implements guest.Host. What the guest says may be anything.
+// Answer implements guest.Host. The parameters are untrusted.
 func (h *host) Answer(ctx context.Context, function string, n []int32, first, second []byte) (guest.Answer, error) {
 	if h.asked++; h.asked > mostAsked {
-		return guest.Answer{}, reason.Errorf(reason.QuotaExceeded, "the guest asked more than %d times", mostAsked).
-			WithRemedy("Mend the skill: it asks in a loop.")
+		return guest.Answer{}, reason.Errorf(reason.QuotaExceeded, "the guest sent more than %d requests", mostAsked).
+			WithRemedy("Fix the skill: it sends requests in a loop.")
 	}
 	if takes, there := numbers[function]; !there || len(n) != takes {
 		return guest.Answer{Value: notGranted}, nil
@@ -106,8 +106,8 @@ func (h *host) Answer(ctx context.Context, function string, n []int32, first, se
 	return h.useOf(ctx, function, n[0], first, second)
 }
 
-// numbers is how many numbers each function takes. Those which the worker answers itself
-// are not there.
+// numbers is the number of numeric parameters of each function, except the functions that the
+// worker itself answers.
 var numbers = map[string]int{
 	"grant_open": 1, "grant_count": 1, "grant_at": 2, "grant_name": 1, "log": 1,
 	"http_request": 1, "secret_read": 1, "channel_send": 1, "storage_get": 1, "storage_put": 1, "storage_delete": 1, "storage_list": 1,
@@ -117,8 +117,8 @@ func plain(value int32) guest.Answer { return guest.Answer{Value: value} }
 
 func sized(text []byte) guest.Answer { return guest.Answer{Value: int32(len(text)), Result: text} }
 
-// A handle is the place of a grant in the list, counted from 1. It means nothing in
-// another call, and grants of another call are in another list.
+// A handle is the position of a grant in the list, counted from 1. It is valid only in its own
+// call, because each call has its own list.
 
 func (h *host) open(kind int32, name string) int32 {
 	word, there := kinds[kind]
@@ -143,7 +143,7 @@ func (h *host) of(kind int32) (handles []int32) {
 	return handles
 }
 
-// grant is what a handle is for, nil where it is for nothing or for another kind.
+// grant returns the grant of a handle, nil for an unknown handle or another kind.
 func (h *host) grant(handle int32, kind string) *grant {
 	if handle < 1 || int(handle) > len(h.grants.list) {
 		return nil
@@ -161,7 +161,7 @@ var kindOf = map[string]string{
 	"storage_get": kindStorage, "storage_put": kindStorage, "storage_delete": kindStorage, "storage_list": kindStorage,
 }
 
-// useOf uses a grant: it is counted, whatever becomes of it.
+// useOf uses a grant. Every use is counted, whether it succeeds or fails.
 func (h *host) useOf(ctx context.Context, function string, handle int32, first, second []byte) (guest.Answer, error) {
 	kind := kindOf[function]
 	one := h.grant(handle, kind)
@@ -171,7 +171,7 @@ func (h *host) useOf(ctx context.Context, function string, handle int32, first, 
 	}
 	if h.uses++; h.uses > h.mostUses() {
 		h.note(kind, one.name, 0, 1)
-		return problem(reason.Errorf(reason.QuotaExceeded, "the call used its grants %d times, and may no more", h.mostUses())), nil
+		return problem(reason.Errorf(reason.QuotaExceeded, "the call has reached its limit of %d uses of grants", h.mostUses())), nil
 	}
 	a, err := h.do(ctx, function, one, first, second)
 	if err != nil && ctx.Err() != nil {
@@ -200,7 +200,7 @@ func (h *host) do(ctx context.Context, function string, one *grant, first, secon
 		return plain(0), reason.Errorf(reason.ConfigInvalid, "the channel %s is not configured: this gateway has no messaging channels", one.name)
 	}
 	if len(first) > mostKey || !utf8.Valid(first) || len(first) == 0 && function != "storage_list" {
-		return plain(0), reason.Errorf(reason.InvalidInput, "a key is UTF-8 of 1 to %d bytes", mostKey)
+		return plain(0), reason.Errorf(reason.InvalidInput, "a key must be UTF-8 of 1 to %d bytes", mostKey)
 	}
 	switch function {
 	case "storage_get":
@@ -208,7 +208,7 @@ func (h *host) do(ctx context.Context, function string, one *grant, first, secon
 		return sized(value), err
 	case "storage_put":
 		if len(second) > mostValue {
-			return plain(0), reason.Errorf(reason.InvalidInput, "a value has at most %d bytes", mostValue)
+			return plain(0), reason.Errorf(reason.InvalidInput, "a value may have at most %d bytes", mostValue)
 		}
 		return plain(0), h.use.Storage.Put(ctx, h.space, string(first), second, h.grants.storage)
 	case "storage_delete":
@@ -235,7 +235,7 @@ func (h *host) mostUses() int64 {
 	return defaultUses
 }
 
-// problem is an error as the guest reads it.
+// problem encodes an error for the guest.
 func problem(known *reason.Error) guest.Answer {
 	value := int32(failed)
 	switch known.Code {
@@ -258,7 +258,7 @@ func (h *host) request(ctx context.Context, one *grant, input []byte) (guest.Ans
 		within.Rules.Allow = []egress.Rule{*one.rule}
 	}
 	if within.Budget.BytesOut <= 0 {
-		return plain(0), reason.Errorf(reason.QuotaExceeded, "the call sent %d bytes, and may send no more", h.sent)
+		return plain(0), reason.Errorf(reason.QuotaExceeded, "the call has reached its limit of %d sent bytes", h.sent)
 	}
 	r := h.use.Web.Fetch(ctx, h.call, input, within)
 	h.connections, h.missed = append(h.connections, r.Egress.Observed...), h.missed+r.Egress.Missed
@@ -275,18 +275,18 @@ func (h *host) request(ctx context.Context, one *grant, input []byte) (guest.Ans
 		return plain(0), reason.Errorf(reason.Code(r.Reason), "%s", r.Message)
 	}
 	if len(r.Result) > mostValue {
-		return plain(0), reason.Errorf(reason.QuotaExceeded, "the answer has %d bytes, and a guest takes at most %d; ask with a smaller max_bytes", len(r.Result), mostValue)
+		return plain(0), reason.Errorf(reason.QuotaExceeded, "the response has %d bytes, but a guest may receive at most %d; set a smaller max_bytes", len(r.Result), mostValue)
 	}
 	return sized(r.Result), nil
 }
 
-// mostConnections is how many connections a report lists one by one.
+// mostConnections is the maximum number of connections that a report lists one by one.
 const mostConnections = 256
 
-// secret gives the guest the value of a secret. The worker does not outlive the call then.
+// secret returns the value of a secret to the guest. The worker is not reused after such a call.
 func (h *host) secret(ctx context.Context, one *grant) (guest.Answer, error) {
 	if one.read == nil {
-		return plain(0), reason.Errorf(reason.EgressDenied, "the skill asked for %s as a placeholder: the guest does not see its value", one.name)
+		return plain(0), reason.Errorf(reason.EgressDenied, "the skill requested %s as a placeholder: the guest does not receive its value", one.name)
 	}
 	name := one.read.Secret
 	if _, there := h.values[name]; !there {
@@ -302,7 +302,7 @@ func (h *host) secret(ctx context.Context, one *grant) (guest.Answer, error) {
 	return a, nil
 }
 
-// levels of the log.
+// levels are the log levels.
 var levels = []string{"debug", "info", "warning", "error"}
 
 func (h *host) write(level int32, line []byte) {
@@ -319,7 +319,7 @@ func (h *host) write(level int32, line []byte) {
 func (h *host) note(kind, name string, uses, no int) {
 	i := slices.IndexFunc(h.noted, func(u tool.GrantUse) bool { return u.Kind == kind && u.Name == name })
 	if i < 0 && uses == 0 && len(h.noted) >= mostNoted+len(h.grants.list) {
-		// So many names that it has not are one.
+		// Further names without a grant share one entry.
 		name = "(others)"
 		i = slices.IndexFunc(h.noted, func(u tool.GrantUse) bool { return u.Kind == kind && u.Name == name })
 	}
@@ -331,7 +331,7 @@ func (h *host) note(kind, name string, uses, no int) {
 	h.noted[i].Refused += no
 }
 
-// usesOf are all uses of a call, with those which the worker counted.
+// usesOf returns all uses of a call, including the ones that the worker counted.
 func (h *host) usesOf(ran guest.Report) []tool.GrantUse {
 	list := slices.Clone(h.noted)
 	if ran.Clock > 0 {

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// prepared is a call with what it may use.
+// prepared is a call with its resources.
 type prepared struct {
 	call   guest.Call
 	grants grants
@@ -30,7 +30,7 @@ func (t Tool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, erro
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, made) }}, err
 }
 
-// prepare has the package looked at anew: what is planned is what runs.
+// prepare loads the package again, so that the plan matches the run.
 func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan tool.Plan, err error) {
 	if err := t.use.Ready(); err != nil {
 		return made, plan, err
@@ -54,8 +54,8 @@ func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 		return guest.Module{}, err
 	}
 	if p.Digest != t.digest {
-		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, and its tools are of %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
-			WithRemedy("Call again: the tools are made anew when a package is replaced.")
+		return guest.Module{}, reason.Errorf(reason.BindingMismatch, "the package of %s %s has the digest %s, but its tools belong to the package %s", t.skill.ID, t.skill.Version, p.Digest, t.digest).
+			WithRemedy("Call again: the tools are updated when a package is replaced.")
 	}
 	t.module.mu.Lock()
 	defer t.module.mu.Unlock()
@@ -64,7 +64,7 @@ func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 		if err != nil {
 			return m, err
 		}
-		m.Bytes = nil // they are held by who loads the package
+		m.Bytes = nil // the loader of the package holds them
 		t.module.module = &m
 	}
 	m := *t.module.module
@@ -73,10 +73,10 @@ func (t Tool) load(ctx context.Context, l guest.Limits) (guest.Module, error) {
 }
 
 func (t Tool) plan(m prepared) tool.Plan {
-	c, g, asked := m.call, m.grants, t.is.Capabilities
+	c, g, capabilities := m.call, m.grants, t.is.Capabilities
 	profile := fmt.Sprintf("WebAssembly guest sha256:%s of the skill %s %s (%s): fuel %d, memory %d bytes, %s", hex.EncodeToString(c.Module.Digest[:]),
 		t.skill.ID, t.skill.Version, t.digest, c.Limits.Fuel, c.Limits.MemoryBytes, c.Limits.Wall)
-	if words := g.profile(asked); words != "" {
+	if words := g.profile(capabilities); words != "" {
 		profile += "; " + words
 	}
 	plan := tool.Plan{
@@ -87,7 +87,7 @@ func (t Tool) plan(m prepared) tool.Plan {
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Run %s, a tool of the skill %s %s by %s, with fuel %d.", t.is.ID, t.skill.ID, t.skill.Version, t.skill.Publisher, c.Limits.Fuel),
-			Notes:   g.notes(asked),
+			Notes:   g.notes(capabilities),
 		},
 		Subject: t.name() + "@" + t.digest, SubjectCovers: fmt.Sprintf("any call of %s, in version %s of the skill", t.name(), t.skill.Version),
 		Injections: g.injections(),

@@ -35,7 +35,7 @@ func (t Tool) run(ctx context.Context, c tool.Call, m prepared) tool.Report {
 	ran, err := t.use.Guests.Run(ctx, call)
 	ran.Describe(&report)
 	report.Grants = h.usesOf(ran)
-	report.Egress = tool.Egress{Mode: report.Egress.Mode, Allowed: notNil(m.grants.hosts()), Observed: notNil(h.connections), Missed: h.missed}
+	report.Egress = tool.Egress{Mode: report.Egress.Mode, Allowed: canonical.List(m.grants.hosts()), Observed: canonical.List(h.connections), Missed: h.missed}
 	ran.Log = append(ran.Log, h.log...)
 	written(&report, ran)
 	if scrubErr := h.scrub(&ran, &report); scrubErr != nil {
@@ -55,7 +55,7 @@ func (t Tool) run(ctx context.Context, c tool.Call, m prepared) tool.Report {
 	return report.Finish()
 }
 
-// written says what the guest wrote, by its digests.
+// written records the digests of the guest's output.
 func written(r *tool.Report, ran guest.Report) {
 	r.Outputs.StdoutBytes, r.Outputs.StderrBytes = int64(len(ran.Output)), int64(len(ran.Log))
 	if len(ran.Output) > 0 {
@@ -66,35 +66,27 @@ func written(r *tool.Report, ran guest.Report) {
 	}
 }
 
-// result is what the guest gave, in its canonical form. It has to be what the manifest
-// says that it is.
+// result validates the guest's result against the manifest and returns it in canonical form.
 func (t Tool) result(output []byte) (json.RawMessage, error) {
 	text, err := canonical.JSON(output)
 	if err != nil {
-		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is no JSON: %w", t.name(), err).
-			WithRemedy("Mend the skill: what it writes to standard output has to be one JSON object, and its log belongs on standard error.")
+		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is not JSON: %w", t.name(), err).
+			WithRemedy("Fix the skill: it must write one JSON object to standard output, and its log to standard error.")
 	}
 	if !strings.HasPrefix(string(text), "{") {
-		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is no JSON object", t.name()).WithRemedy("Mend the skill: its results have to be objects.")
+		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is not a JSON object", t.name()).WithRemedy("Fix the skill: its results must be objects.")
 	}
 	if t.output == nil {
 		return text, nil
 	}
 	if err := t.output.CheckResult(text); err != nil {
-		return nil, reason.Errorf(reason.ToolFailed, "the result of %s is not what its output_schema says: %s", t.name(), reason.Known(err, reason.ToolFailed).Message).
-			WithRemedy("Mend the skill, or its output_schema in skill.toml.")
+		return nil, reason.Errorf(reason.ToolFailed, "the result of %s does not match its output_schema: %s", t.name(), reason.Known(err, reason.ToolFailed).Message).
+			WithRemedy("Fix the skill, or its output_schema in skill.toml.")
 	}
 	return text, nil
 }
 
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// scrub takes the secrets that the guest saw out of what it leaves behind.
+// scrub removes the secrets that the guest read from its output.
 func (h *host) scrub(ran *guest.Report, to *tool.Report) error {
 	if len(h.values) == 0 {
 		return nil

@@ -6,26 +6,26 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Space is what one skill keeps for one user.
+// Space identifies the storage of one skill for one user.
 type Space struct {
 	Skill string
-	// User is on whose behalf calls are made, "user:ann".
+	// User is the user on whose behalf calls are made, "user:ann".
 	User string
 }
 
-// Storage keeps what skills store. Nothing of one space is seen from another.
+// Storage stores data of skills. Spaces are isolated from each other.
 type Storage interface {
-	// Get is NOT_FOUND where nothing is kept under the key.
+	// Get returns NOT_FOUND for a key without a value.
 	Get(ctx context.Context, s Space, key string) ([]byte, error)
-	// Put keeps a value. Keys and values of the space together have at most so many
-	// bytes; beyond it is QUOTA_EXCEEDED, and nothing is changed.
+	// Put stores a value. The keys and values of the space may have at most most bytes in total;
+	// beyond that Put returns QUOTA_EXCEEDED and changes nothing.
 	Put(ctx context.Context, s Space, key string, value []byte, most int64) error
 	Delete(ctx context.Context, s Space, key string) error
-	// List returns the keys with a prefix, in their order.
+	// List returns the keys with a prefix, sorted.
 	List(ctx context.Context, s Space, prefix string) ([]string, error)
 }
 
-// spaceOf is where calls of a caller store.
+// spaceOf returns the space for a caller's calls.
 func spaceOf(skill string, c access.Caller) Space {
 	user := c.OnBehalfOf
 	if user.IsZero() {

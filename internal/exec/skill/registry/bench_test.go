@@ -5,15 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
 )
 
-// BenchmarkLoad loads a package of 3 MiB that was loaded before: what each call pays.
+// BenchmarkLoad loads a package of 3 MiB that was loaded before: the cost of each call.
 func BenchmarkLoad(b *testing.B) {
-	r := must.Get(registry.New(b.Context(), registry.Config{Store: &registrytest.Memory{}, Dir: filepath.Join(b.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(b)
+	r := must.Get(registry.New(b.Context(), registry.Config{Guard: change.Unguarded, Store: &registrytest.Memory{}, Dir: filepath.Join(b.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(b)
 	data := registrytest.Padded(b, registrytest.Manifest, registrytest.Key("example.org"), 3<<20)
 	must.Get(r.Install(b.Context(), alice, registrytest.Stage(b, r, alice, data)))(b)
 	b.SetBytes(int64(len(data)))

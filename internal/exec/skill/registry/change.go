@@ -7,24 +7,30 @@ import (
 	"slices"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/dsse"
 	"palyra/internal/exec/skill"
 )
 
-// maxWhy is the size of what people say of a change, in bytes.
+// maxWhy is the maximum length of the reason for a change, in bytes.
 const maxWhy = 500
 
-// SetStatus gives a version a status; version "" is the current one. Active makes it the
-// current version, too, and its package and key are checked before. A status that takes
-// the version out of use holds at once, whatever waits for it.
+// SetStatus sets the status of a version; version "" is the current one. Active also makes it the
+// current version, after its package and key were checked. A status that takes the version out of
+// use takes effect immediately, even if notifying others fails.
 func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, version string, s Status, why string) (Installed, error) {
 	if !slices.Contains(Statuses, s) {
-		return Installed{}, reason.Errorf(reason.InvalidInput, "there is no status %q", s).WithRemedy("The statuses are active, quarantined and disabled.")
+		return Installed{}, reason.Errorf(reason.InvalidInput, "the status %q does not exist", s).WithRemedy("Use active, quarantined or disabled.")
+	}
+	if s == Active {
+		if err := r.c.Guard.Check(ctx, change.EnableSkill); err != nil {
+			return Installed{}, err
+		}
 	}
 	if len(why) > maxWhy {
-		return Installed{}, reason.Errorf(reason.InputTooLarge, "the reason has %d bytes; %d are allowed", len(why), maxWhy).WithRemedy("Shorten it.")
+		return Installed{}, reason.Errorf(reason.InputTooLarge, "the reason has %d bytes; the limit is %d", len(why), maxWhy).WithRemedy("Shorten it.")
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -32,7 +38,7 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 	if err != nil {
 		return Installed{}, err
 	}
-	if was.Status == "" { // nobody installed it
+	if was.Status == "" { // it was never installed
 		return was, was.Problem
 	}
 	one := was
@@ -56,8 +62,8 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 	return one, r.tell(ctx)
 }
 
-// mayBe checks a version before it gets its status. A row that was changed is written anew
-// by that; a package that was changed is not mended by any status, and keeps its problem.
+// mayBe checks a version before its status changes. The change replaces a tampered row. A
+// tampered package keeps its problem under any status.
 func (r *Registry) mayBe(one *Installed) error {
 	p, problem := r.read(*one)
 	one.Problem = problem
@@ -77,9 +83,10 @@ func (r *Registry) mayBe(one *Installed) error {
 	return err
 }
 
-// Remove removes a version with its package; version "" is all versions of the skill. With
-// the last one goes what the skill's guests keep. Where the current version is removed and
-// others are left, the skill has no tools until one of them is made current.
+// Remove removes a version and its package; version "" removes all versions of the skill.
+// Removing the last version also removes the storage of the skill's guests. If the current
+// version is removed and others remain, the skill has no tools until another version becomes the
+// current one.
 func (r *Registry) Remove(ctx context.Context, by access.Caller, name, version string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -111,24 +118,27 @@ func (r *Registry) Remove(ctx context.Context, by access.Caller, name, version s
 	for _, one := range gone {
 		r.cache.drop(one.Digest)
 		if err := r.files.remove(one.Digest); err != nil {
-			r.c.Log.WarnContext(ctx, "the package of a removed skill is still there; the next start removes it", slog.String("skill", one.Name()), slog.Any("error", err))
+			r.c.Log.WarnContext(ctx, "the package of a removed skill was not deleted; the next start deletes it", slog.String("skill", one.Name()), slog.Any("error", err))
 		}
 	}
 	return r.tell(ctx)
 }
 
-// Trust pins a key of a publisher. The key of one that is trusted already is never
-// replaced: it has to be distrusted first.
+// Trust pins the key of a publisher. It never replaces the key of a trusted publisher: that
+// publisher must be distrusted first.
 func (r *Registry) Trust(ctx context.Context, by access.Caller, p Publisher) error {
+	if err := r.c.Guard.Check(ctx, change.TrustPublisher); err != nil {
+		return err
+	}
 	if err := skill.CheckPublisher(p.Name); err != nil {
 		return err
 	}
 	if len(p.PublicKey) != ed25519.PublicKeySize {
-		return reason.Errorf(reason.InvalidInput, "the key of the publisher %s has %d bytes, and an Ed25519 key %d", p.Name, len(p.PublicKey), ed25519.PublicKeySize)
+		return reason.Errorf(reason.InvalidInput, "the key of the publisher %s has %d bytes, but an Ed25519 key has %d", p.Name, len(p.PublicKey), ed25519.PublicKeySize)
 	}
 	id := dsse.KeyID(p.PublicKey)
 	if p.KeyID != "" && p.KeyID != id {
-		return reason.Errorf(reason.VerificationFailed, "the fingerprint of the key is %s, and %s was named", id, p.KeyID).WithRemedy("Compare it with what the publisher says over another way.")
+		return reason.Errorf(reason.VerificationFailed, "the fingerprint of the key is %s, not %s", id, p.KeyID).WithRemedy("Verify the fingerprint with the publisher over a separate channel.")
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -138,12 +148,12 @@ func (r *Registry) Trust(ctx context.Context, by access.Caller, p Publisher) err
 	r.mu.RUnlock()
 	switch same := known && was.Problem == nil && was.KeyID == id; {
 	case !known && count >= mostPublishers:
-		return reason.Errorf(reason.QuotaExceeded, "the keys of %d publishers are kept, which is the most", count)
+		return reason.Errorf(reason.QuotaExceeded, "the limit of %d pinned publisher keys is reached", count)
 	case same && !was.FirstUse && !was.Distrusted:
 		return nil
 	case known && !same && !was.Distrusted && was.Problem == nil:
-		return reason.Errorf(reason.AlreadyExists, "the publisher %s signs with the key %s already", p.Name, was.KeyID).
-			WithRemedy("A key is not replaced: `palyra skills trust remove %s` first, which quarantines its skills.", p.Name)
+		return reason.Errorf(reason.AlreadyExists, "the publisher %s already has the pinned key %s", p.Name, was.KeyID).
+			WithRemedy("Run `palyra skills trust remove %s` first, which quarantines its skills: a pinned key is not replaced.", p.Name)
 	}
 	p = Publisher{Name: p.Name, KeyID: id, PublicKey: slices.Clone(p.PublicKey), By: by.Principal, At: r.now()}
 	e, err := draft(ctx, event.PublisherTrusted, by, publisherSubject(p.Name), publisherPayloadOf(p))
@@ -156,8 +166,8 @@ func (r *Registry) Trust(ctx context.Context, by access.Caller, p Publisher) err
 	return r.tell(ctx)
 }
 
-// Distrust has nothing of a publisher run or be installed any more: all versions of its
-// skills are quarantined. Its key is remembered, so that it is not pinned by a first use.
+// Distrust prevents running and installing skills of a publisher: all versions of its skills are
+// quarantined. Its key is kept, so that a first use cannot pin it again.
 func (r *Registry) Distrust(ctx context.Context, by access.Caller, name string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
@@ -165,7 +175,7 @@ func (r *Registry) Distrust(ctx context.Context, by access.Caller, name string) 
 	p, known := r.publishers[name]
 	r.mu.RUnlock()
 	if !known {
-		return reason.Errorf(reason.NotFound, "no key of a publisher %s is kept", name).WithRemedy("`palyra skills trust list` has the publishers.")
+		return reason.Errorf(reason.NotFound, "no key of the publisher %s is pinned", name).WithRemedy("List the publishers with `palyra skills trust list`.")
 	}
 	if p.Distrusted && p.Problem == nil {
 		return nil
@@ -185,7 +195,7 @@ func (r *Registry) Distrust(ctx context.Context, by access.Caller, name string) 
 	return r.tell(ctx)
 }
 
-// quarantineAll adds to a change that all of a publisher is quarantined.
+// quarantineAll adds the quarantine of all versions of a publisher to a change.
 func (r *Registry) quarantineAll(ctx context.Context, by access.Caller, p Publisher, c *Change) error {
 	bySkill := map[string][]Installed{}
 	var changed []Installed

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// Prepare compiles the modules of a package that was brought, where that was not done
-// before. It takes seconds, in which nothing waits that takes a skill out of use: Install
-// does it before all else.
+// Prepare compiles the modules of a staged package unless they are compiled already. This takes
+// seconds. Install runs it before it takes the lock, so that no change that takes a skill out of
+// use has to wait.
 func (r *Registry) Prepare(ctx context.Context, digest string) error {
 	_, p, in, err := r.examine(digest)
 	if err == nil {
@@ -24,8 +24,8 @@ func (r *Registry) Prepare(ctx context.Context, digest string) error {
 	return r.compile(ctx, p)
 }
 
-// compile compiles the modules of a package, so that no call waits for it, and refuses
-// what cannot be compiled.
+// compile compiles the modules of a package, so that no call waits for it. It returns an error
+// for a module that does not compile.
 func (r *Registry) compile(ctx context.Context, p *skill.Package) error {
 	if r.c.Compile == nil {
 		return nil

@@ -18,18 +18,18 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// files are the packages, each in a file that has its digest for a name. Hidden files are
-// those of uploads and of writes that were cut off.
+// files stores the packages, each in a file named by its digest. Hidden files belong to uploads
+// and interrupted writes.
 type files struct{ dir string }
 
 func (f files) path(digest string) string {
 	return filepath.Join(f.dir, strings.TrimPrefix(digest, "sha256:")+skill.Extension)
 }
 
-// put writes a package. It has its name only once it is whole and durable.
+// put writes a package. The file gets its name only after it is complete and durable.
 func (f files) put(digest string, data []byte) error {
 	if err := keyfile.Write(f.path(digest), data); err != nil {
-		return fmt.Errorf("keeping the package: %w", err)
+		return fmt.Errorf("storing the package: %w", err)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (f files) remove(digest string) error {
 	return keyfile.SyncDir(f.dir)
 }
 
-// size is that of a package's file in bytes, 0 where there is none.
+// size returns the size of a package's file in bytes, 0 if it does not exist.
 func (f files) size(digest string) int64 {
 	info, err := os.Lstat(f.path(digest))
 	if err != nil {
@@ -50,33 +50,33 @@ func (f files) size(digest string) int64 {
 	return info.Size()
 }
 
-// copy writes the file of a package, which has to be a plain one.
+// copy copies the file of a package, which must be a regular file.
 func (f files) copy(digest string, to io.Writer) error {
 	path := f.path(digest)
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return damaged("the package is not there")
+		return damaged("the package does not exist")
 	case err != nil:
-		return fmt.Errorf("looking at the package: %w", err)
+		return fmt.Errorf("reading the package: %w", err)
 	case !info.Mode().IsRegular():
-		return damaged("the package is no plain file")
+		return damaged("the package is not a regular file")
 	case info.Size() > skill.MaxPackage:
-		return damaged("the package has %d bytes; %d are allowed", info.Size(), skill.MaxPackage)
+		return damaged("the package has %d bytes; the limit is %d", info.Size(), skill.MaxPackage)
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	// One byte more: a file that grew meanwhile has another digest.
+	// One extra byte: a file that grew in the meantime gets another digest.
 	if _, err := io.Copy(to, io.LimitReader(file, info.Size()+1)); err != nil {
 		return fmt.Errorf("reading the package: %w", err)
 	}
 	return nil
 }
 
-// read returns a package whose bytes have the digest.
+// read returns a package whose bytes match the digest.
 func (f files) read(digest string) ([]byte, error) {
 	var data bytes.Buffer
 	sum := sha256.New()
@@ -86,7 +86,7 @@ func (f files) read(digest string) ([]byte, error) {
 	return data.Bytes(), compare(digest, sum.Sum(nil))
 }
 
-// check reads a package and compares its digest, without keeping it.
+// check compares the digest of a package without keeping its content.
 func (f files) check(digest string) error {
 	sum := sha256.New()
 	if err := f.copy(digest, sum); err != nil {
@@ -97,17 +97,18 @@ func (f files) check(digest string) error {
 
 func compare(digest string, sum []byte) error {
 	if is := "sha256:" + hex.EncodeToString(sum); is != digest {
-		return damaged("the package was changed: its file has the digest %s, and %s was installed", is, digest)
+		return damaged("the package was changed: its file has the digest %s, but %s was installed", is, digest)
 	}
 	return nil
 }
 
-// damaged is a package or a row that is not as it was installed.
+// damaged returns the error for a package or a row that differs from the installation.
 func damaged(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.VerificationFailed, format, args...)
 }
 
-// sweep removes what belongs to no version: what a stopped install, removal or upload left.
+// sweep removes files without a version: the remains of an interrupted install, removal or
+// upload.
 func (f files) sweep(keep []string) error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {

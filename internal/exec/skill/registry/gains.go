@@ -8,9 +8,11 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// gains are what the tools of a skill may do that those of an older version of it may not,
-// in words. Without an older version it is all that they ask for. A host is compared as it
-// is written, so that what is not surely the same is asked about.
+// gains describes the permissions that the tools of a skill have in addition to the permissions of
+// an older version. Without an older version it describes all requests. Hosts are compared as text,
+// so that any possible difference requires approval. The older version is the one that runs: a
+// quarantined or disabled version has no permissions, so an update of it gains all of them and
+// requires approval.
 func gains(old, is *skill.Manifest) []string {
 	list := []string{}
 	for _, t := range is.Tools {
@@ -22,7 +24,7 @@ func gains(old, is *skill.Manifest) []string {
 			list = append(list, t.ID+": "+what)
 		}
 		if known && riskOf(t) < riskOf(was) {
-			list = append(list, fmt.Sprintf("%s: count as a risk of %d, and not of %d", t.ID, riskOf(t), riskOf(was)))
+			list = append(list, fmt.Sprintf("%s: count as a risk of %d, not of %d", t.ID, riskOf(t), riskOf(was)))
 		}
 	}
 	return list
@@ -30,7 +32,7 @@ func gains(old, is *skill.Manifest) []string {
 
 func riskOf(t skill.Tool) int { return cmp.Or(t.Risk, skill.DefaultRisk) }
 
-// asked is what is asked for beyond what was.
+// asked returns the requests of is that are not covered by was.
 func asked(was, is skill.Capabilities) (list []string) {
 	for _, host := range is.HTTP {
 		if !slices.Contains(was.HTTP, host) && !slices.Contains(was.HTTP, skill.AnyHost) {
@@ -49,7 +51,7 @@ func asked(was, is skill.Capabilities) (list []string) {
 	if is.StorageBytes > was.StorageBytes {
 		what := fmt.Sprintf("keep up to %d bytes", is.StorageBytes)
 		if was.StorageBytes > 0 {
-			what += fmt.Sprintf(", and not %d", was.StorageBytes)
+			what += fmt.Sprintf(", not %d", was.StorageBytes)
 		}
 		list = append(list, what)
 	}
@@ -59,10 +61,10 @@ func asked(was, is skill.Capabilities) (list []string) {
 		}
 	}
 	if is.Clock && !was.Clock {
-		list = append(list, "know the real time")
+		list = append(list, "read the real time")
 	}
 	if is.Random && !was.Random {
-		list = append(list, "have real randomness")
+		list = append(list, "use real randomness")
 	}
 	return list
 }
@@ -74,5 +76,5 @@ func hosts(rule string) string {
 	return rule
 }
 
-// Asks are what the tools of a skill ask for, in words.
+// Asks describes the requests of all tools of a skill.
 func Asks(m *skill.Manifest) []string { return gains(nil, m) }

@@ -10,58 +10,60 @@ import (
 	"golang.org/x/mod/semver"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/skill"
 )
 
-// Inspection is what an installation of a package would do.
+// Inspection describes the effects of installing a package.
 type Inspection struct {
 	Digest   string
 	Manifest *skill.Manifest
-	// Signer is whose key signed it, empty where the signature does not verify.
+	// Signer is the signer, empty if the signature does not verify.
 	Signer   skill.Signer
 	Findings []skill.Finding
-	// NewPublisher is that no key of the publisher is pinned: its key would be.
+	// NewPublisher reports that no key of the publisher is pinned, so the installation would pin
+	// it.
 	NewPublisher bool
 	// Replaces is the current version of the skill, nil for none.
 	Replaces *Installed
-	// Gains are what its tools may do, in words, that those of the version that runs now
-	// may not; where none runs, all that they ask for.
+	// Gains describes the permissions of its tools in addition to the running version's,
+	// or all permissions if none runs.
 	Gains []string
-	// Installable is why it cannot be installed, nil where it can.
+	// Installable is the reason why it cannot be installed, nil if it can.
 	Installable error
 }
 
-// Inspect looks at a package that was brought, and changes nothing.
+// Inspect inspects a staged package and changes nothing.
 func (r *Registry) Inspect(_ context.Context, digest string) (Inspection, error) {
 	_, _, in, err := r.examine(digest)
 	return in, err
 }
 
-// Audit looks at the package of an installed version anew; version "" is the current one.
-// problem is why its tools cannot be called, nil where they can.
+// Audit audits the package of an installed version again; version "" is the current one. problem
+// is the reason why its tools cannot be called, nil if they can.
 func (r *Registry) Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem error, err error) {
 	i, err := r.Get(name, version)
 	if err != nil {
 		return nil, nil, err
 	}
 	if _, problem = r.Load(ctx, i.Skill, i.Version); problem == nil && !i.Current {
-		whose := "those of no version"
+		whose := "not from any version"
 		if current, err := r.Get(name, ""); err == nil {
-			whose = "those of its version " + current.Version
+			whose = "from its version " + current.Version
 		}
 		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
-			WithRemedy("`palyra skills enable %s` makes this version the current one.", i.Name())
+			WithRemedy("Run `palyra skills enable %s` to make this version the current one.", i.Name())
 	}
 	p, err := r.read(i)
-	if err != nil { // then it is the problem
+	if err != nil { // it becomes the problem
 		return nil, problem, nil
 	}
 	return skill.Audit(p, r.c.Limits), problem, nil
 }
 
-// examine reads a package that was brought and judges it.
+// examine reads and checks a staged package.
 func (r *Registry) examine(digest string) (data []byte, p *skill.Package, in Inspection, err error) {
 	if data, err = r.takeStaged(digest); err != nil {
 		return nil, nil, in, err
@@ -89,7 +91,7 @@ func (r *Registry) examine(digest string) (data []byte, p *skill.Package, in Ins
 	return data, p, in, nil
 }
 
-// admits says why a package cannot be installed.
+// admits returns an error if a package cannot be installed.
 func (r *Registry) admits(signer skill.Signer, unsigned error, size int64, in Inspection, versions []Installed) (newPublisher bool, err error) {
 	if unsigned != nil {
 		return false, unsigned
@@ -102,7 +104,7 @@ func (r *Registry) admits(signer skill.Signer, unsigned error, size int64, in In
 	}
 	r.mu.RUnlock()
 	if err == nil && !known && publishers >= mostPublishers {
-		err = reason.Errorf(reason.QuotaExceeded, "the keys of %d publishers are kept, which is the most", publishers)
+		err = reason.Errorf(reason.QuotaExceeded, "the limit of %d pinned publisher keys is reached", publishers)
 	}
 	if err == nil {
 		err = audited(in.Findings)
@@ -116,7 +118,7 @@ func (r *Registry) admits(signer skill.Signer, unsigned error, size int64, in In
 	return !known, err
 }
 
-// audited is the first error that an audit found.
+// audited returns the first error of an audit.
 func audited(findings []skill.Finding) error {
 	for _, f := range findings {
 		if f.Severity == skill.Error {
@@ -126,63 +128,66 @@ func audited(findings []skill.Finding) error {
 	return nil
 }
 
-// fits compares a package with the versions of the skill that are installed.
+// fits compares a package with the installed versions of the skill.
 func fits(in Inspection, versions []Installed) error {
 	m := in.Manifest
 	for _, i := range versions {
 		if i.Publisher != m.Publisher {
-			return reason.Errorf(reason.AlreadyExists, "the skill %s is that of the publisher %s, and this package is of %s", i.Skill, i.Publisher, m.Publisher).
-				WithRemedy("Remove the skill first if this one is meant: what its guests keep goes with it.")
+			return reason.Errorf(reason.AlreadyExists, "the skill %s belongs to the publisher %s, but this package is from %s", i.Skill, i.Publisher, m.Publisher).
+				WithRemedy("To install this package, remove the skill first. That also removes the storage of its guests.")
 		}
 		if i.Version != m.Version {
 			continue
 		}
 		switch {
 		case i.Digest != in.Digest:
-			return reason.Errorf(reason.AlreadyExists, "%s is installed as another package, %s: a version never changes", i.Name(), i.Digest).
-				WithRemedy("Have its publisher make a new version.")
+			return reason.Errorf(reason.AlreadyExists, "%s is installed with another package, %s: a version never changes", i.Name(), i.Digest).
+				WithRemedy("Have its publisher release a new version.")
 		case i.Problem == nil:
-			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("`palyra skills enable %s` makes it the current version.", i.Name())
+			return reason.Errorf(reason.AlreadyExists, "%s is installed, and its status is %s", i.Name(), i.Status).WithRemedy("Run `palyra skills enable %s` to make it the current version.", i.Name())
 		}
-		return nil // it is mended
+		return nil // the installation repairs it
 	}
 	if was := in.Replaces; was != nil && semver.Compare("v"+m.Version, "v"+was.Version) < 0 {
 		return reason.Errorf(reason.InvalidInput, "the version %s is older than %s, which is the current one", m.Version, was.Name()).
-			WithRemedy("Install a newer one. A version that is installed already comes back with `palyra skills enable`.")
+			WithRemedy("Install a newer version. To go back to an installed version, run `palyra skills enable`.")
 	}
 	return nil
 }
 
-// room bounds what is kept.
+// room checks the limits of the storage for packages.
 func (r *Registry) room(size int64, in Inspection, versions []Installed) error {
 	all := r.List()
 	for _, i := range all {
 		size += r.files.size(i.Digest)
 	}
-	const remedy = "Remove versions that nobody uses with `palyra skills remove`."
+	const remedy = "Remove unused versions with `palyra skills remove`."
 	switch {
 	case len(all) >= mostVersions:
-		return reason.Errorf(reason.QuotaExceeded, "%d versions of skills are installed, which is the most", len(all)).WithRemedy(remedy)
+		return reason.Errorf(reason.QuotaExceeded, "the limit of %d installed versions of skills is reached", len(all)).WithRemedy(remedy)
 	case len(versions) >= mostOfOneSkill:
-		return reason.Errorf(reason.QuotaExceeded, "%d versions of the skill %s are installed, which is the most", len(versions), in.Manifest.ID).WithRemedy(remedy)
+		return reason.Errorf(reason.QuotaExceeded, "the limit of %d installed versions of the skill %s is reached", len(versions), in.Manifest.ID).WithRemedy(remedy)
 	case size > mostBytes:
-		return reason.Errorf(reason.QuotaExceeded, "the packages would have %d bytes; %d are allowed", size, int64(mostBytes)).WithRemedy(remedy)
+		return reason.Errorf(reason.QuotaExceeded, "the packages would have %d bytes; the limit is %d", size, int64(mostBytes)).WithRemedy(remedy)
 	}
 	return nil
 }
 
-// compareVersions orders semantic versions; those that count the same are ordered as text.
+// compareVersions orders semantic versions; versions of equal precedence are ordered as text.
 func compareVersions(a, b string) int {
 	return cmp.Or(semver.Compare("v"+a, "v"+b), strings.Compare(a, b))
 }
 
-// Install installs a package that was brought. It becomes the current version and active,
-// and pins the key of a publisher of whom none is known. Whoever calls it has asked those
-// who are to be asked.
+// Install installs a staged package. The package becomes the current, active version. If no key
+// of its publisher is known, its key is pinned. The caller is responsible for the required
+// approvals.
 //
-// The package is written first and named by a row after that: a stop between the two
-// leaves a file that the next start removes.
+// The package file is written before the row that refers to it. A crash in between leaves a file
+// that the next start removes.
 func (r *Registry) Install(ctx context.Context, by access.Caller, digest string) (Installed, error) {
+	if err := r.c.Guard.Check(ctx, change.InstallSkill); err != nil {
+		return Installed{}, err
+	}
 	if err := r.Prepare(ctx, digest); err != nil {
 		return Installed{}, err
 	}
@@ -213,7 +218,7 @@ func (r *Registry) Install(ctx context.Context, by access.Caller, digest string)
 	return one, r.tell(ctx)
 }
 
-// installation is the change that an installation is.
+// installation returns the change for an installation.
 func (r *Registry) installation(ctx context.Context, by access.Caller, p *skill.Package, in Inspection) (c Change, one Installed, err error) {
 	now := r.now()
 	one = Installed{
@@ -222,7 +227,7 @@ func (r *Registry) installation(ctx context.Context, by access.Caller, p *skill.
 	}
 	versions := r.ofSkill(one.Skill)
 	was, mends := find(versions, one.Version)
-	if mends { // the package is what it was, and so is what people said of it
+	if mends { // the package is unchanged, and so are its status and reason
 		one.Status, one.Why, one.Current, one.ChangedBy, one.ChangedAt = was.Status, was.Why, was.Current, was.ChangedBy, was.ChangedAt
 		if one.Status == "" {
 			one.Status = Disabled
@@ -265,8 +270,8 @@ func find(versions []Installed, version string) (Installed, bool) {
 	return Installed{}, false
 }
 
-// placed are the versions of a skill with one of them as it will be, and the rows that
-// change by that: one that becomes the current version is the only one.
+// placed returns the versions of a skill including the new state of one, and the changed rows: at
+// most one version is the current one.
 func (r *Registry) placed(versions []Installed, one Installed) (all, changed []Installed) {
 	changed = []Installed{one}
 	for _, i := range versions {
@@ -282,18 +287,18 @@ func (r *Registry) placed(versions []Installed, one Installed) (all, changed []I
 	return append(all, one), changed
 }
 
-// neverPinned refuses a first use where the journal knows a key of the publisher: then its
-// row was taken away.
+// neverPinned refuses a first use if the journal has a key of the publisher: in that case its row
+// was deleted.
 func (r *Registry) neverPinned(ctx context.Context, publisher string) error {
-	var said publisherPayload
-	_, found, err := r.last(ctx, &said, publisherSubject(publisher), publisherCodes...)
+	var payload publisherPayload
+	_, found, err := r.last(ctx, &payload, publisherSubject(publisher), publisherCodes...)
 	if err == nil && found {
-		err = damaged("the journal has the key %s of the publisher %s, and the trust store has none", said.KeyID, publisher).
-			WithRemedy("Find out who changed the store; then name the key with `palyra skills trust add`.")
+		err = damaged("the journal has the key %s of the publisher %s, but the trust store has none", payload.KeyID, publisher).
+			WithRemedy("Find out who changed the store; then pin the key with `palyra skills trust add`.")
 		return errors.Join(err, r.damage(ctx, damagePayload{Publisher: publisher, What: reason.Known(err, reason.VerificationFailed).Message}, publisherSubject(publisher)))
 	}
 	if err != nil {
-		return fmt.Errorf("asking the journal for the publisher %s: %w", publisher, err)
+		return fmt.Errorf("reading the publisher %s from the journal: %w", publisher, err)
 	}
 	return nil
 }

@@ -32,13 +32,13 @@ func TestAVersionNeverChanges(t *testing.T) {
 	_, err = w.Install(t.Context(), alice, w.bring(registrytest.Manifest, key))
 	refused(t, err, reason.AlreadyExists, "is installed")
 	_, err = w.Install(t.Context(), alice, w.bring(registrytest.With(t, registrytest.Manifest, "example.org", "maps.org"), other))
-	refused(t, err, reason.AlreadyExists, "is that of the publisher example.org")
+	refused(t, err, reason.AlreadyExists, "belongs to the publisher example.org")
 	if got := must.Get(w.Load(t.Context(), "notes", ""))(t); got.Digest != one.Digest {
 		t.Error("another package is loaded")
 	}
 }
 
-func TestOlderVersionsComeBackByEnablingAlone(t *testing.T) {
+func TestOlderVersionsReturnOnlyWhenEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
@@ -56,7 +56,7 @@ func TestOlderVersionsComeBackByEnablingAlone(t *testing.T) {
 	if len(current) != 1 || current[0].Version != "1.0.0" || current[0].Why != "the new one loses notes" {
 		t.Errorf("current: %+v", current)
 	}
-	must.Get(w.Load(t.Context(), "notes", "1.10.0"))(t) // it is kept, and nobody took it out of use
+	must.Get(w.Load(t.Context(), "notes", "1.10.0"))(t) // it is kept, and is not disabled
 }
 
 func TestGains(t *testing.T) {
@@ -67,7 +67,7 @@ func TestGains(t *testing.T) {
 	w := newWorld(t)
 	gainsOf := func(manifest string) []string {
 		in := must.Get(w.Inspect(t.Context(), w.bring(manifest, key)))(t)
-		// Channels keep a package out, and are among what it would gain.
+		// Channels prevent an installation, and are among the gains.
 		if channels := strings.Contains(manifest, "channels"); channels != (in.Installable != nil) || channels && !strings.Contains(in.Installable.Error(), skill.CodeChannels) {
 			t.Errorf("installable: %v", in.Installable)
 		}
@@ -80,14 +80,14 @@ func TestGains(t *testing.T) {
 		}
 	}
 	first := registrytest.With(t, registrytest.Manifest, append(needs, "[tools.capabilities]\n", asks)...)
-	all := []string{"add: reach api.example.org:443", "add: have the secret global/notes put into its requests", "add: keep up to 1024 bytes", "add: know the real time"}
+	all := []string{"add: reach api.example.org:443", "add: have the secret global/notes put into its requests", "add: keep up to 1024 bytes", "add: read the real time"}
 	is("a first installation", gainsOf(first), all...)
 	w.install(first)
 	is("an update that asks for the same", gainsOf(strings.Replace(first, "1.0.0", "1.1.0", 1)))
 	is("an update that asks for less", gainsOf(version(t, "1.2.0")))
 	more := version(t, "1.3.0", append(needs, "[tools.capabilities]\n", asksMore)...)
-	is("an update that asks for more", gainsOf(more), "add: reach b.example.org", "add: see the value of the secret global/notes", "add: keep up to 4096 bytes, and not 1024", "add: send to the channel team", "add: have real randomness")
-	is("an update that calls itself less of a risk", gainsOf(version(t, "1.4.0", "input_schema", "risk = 10\ninput_schema")), "add: count as a risk of 10, and not of 50")
+	is("an update that asks for more", gainsOf(more), "add: reach b.example.org", "add: see the value of the secret global/notes", "add: keep up to 4096 bytes, not 1024", "add: send to the channel team", "add: use real randomness")
+	is("an update that calls itself less of a risk", gainsOf(version(t, "1.4.0", "input_schema", "risk = 10\ninput_schema")), "add: count as a risk of 10, not of 50")
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Disabled, ""))(t)
 	is("an update of a skill that does not run", gainsOf(strings.Replace(first, "1.0.0", "1.1.0", 1)), all...)
 }
@@ -106,7 +106,7 @@ func TestAnAuditKeepsAPackageOut(t *testing.T) {
 	if len(w.List())+len(w.Publishers()) != 0 {
 		t.Error("a refused package left something")
 	}
-	// The control: where the operator lets it, the same package is installed.
+	// The control: if the operator allows it, the same package is installed.
 	w.limits.Wildcards = true
 	w.start()
 	must.Get(w.Install(t.Context(), alice, w.bring(wide, key)))(t)
@@ -133,7 +133,7 @@ func TestModulesAreCompiledBefore(t *testing.T) {
 	}
 }
 
-// packages are the names in the directory.
+// packages returns the names in the directory.
 func (w *world) packages() (list []string) {
 	for _, e := range must.Get(os.ReadDir(w.dir))(w.t) {
 		list = append(list, e.Name())
@@ -152,7 +152,7 @@ func TestRemovedWithItsPackage(t *testing.T) {
 		t.Errorf("left: %v, forgotten %v", got, w.store.Forgotten)
 	}
 	_, err := w.Load(t.Context(), "notes", "")
-	refused(t, err, reason.NotFound, "no version of the skill notes is the current one")
+	refused(t, err, reason.NotFound, "the skill notes has no current version")
 	_, err = w.Load(t.Context(), "notes", "1.2.0")
 	refused(t, err, reason.NotFound, "1.2.0")
 	must.Do(t, w.Remove(t.Context(), alice, "notes", ""))
@@ -165,15 +165,15 @@ func TestRemovedWithItsPackage(t *testing.T) {
 	}
 }
 
-func TestTakenOutOfUseAtOnce(t *testing.T) {
+func TestDisabledImmediately(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	for _, s := range []registry.Status{registry.Quarantined, registry.Disabled} {
 		must.Get(w.Load(t.Context(), "notes", ""))(t) // the control
-		told := w.changed
+		reported := w.changed
 		one := must.Get(w.SetStatus(t.Context(), alice, "notes", "", s, "it is odd"))(t)
-		if one.Status != s || one.Why != "it is odd" || one.ChangedBy != alice.Principal || w.changed != told+1 {
+		if one.Status != s || one.Why != "it is odd" || one.ChangedBy != alice.Principal || w.changed != reported+1 {
 			t.Errorf("set to %s: %+v", s, one)
 		}
 		_, err := w.Load(t.Context(), "notes", "1.0.0")
@@ -217,8 +217,8 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
 }
 
-// Killed at any step, a change leaves the old state or the new, and the next start sweeps
-// what belongs to neither.
+// A change killed at any step leaves the old state or the new one, and the next start removes the
+// remains.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]struct{ installed, removed bool }{"named": {false, false}, "kept": {true, false}, "dropped": {true, true}} {

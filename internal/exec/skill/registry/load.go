@@ -8,12 +8,11 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// Load returns the package of a version that may run; version "" is the current one. The
-// file's digest, the signature, the pinned key and the status are checked each time, and
-// the error names the one that is wrong. A package or row that was changed is told to the
-// journal once.
+// Load returns the package of a version that may run; version "" is the current one. Each call
+// checks the file's digest, the signature, the pinned key and the status, and the error names the
+// failed check. A tampered package or row is recorded in the journal once.
 //
-// Whoever gets the package shares it with others and must not change it.
+// The package is shared between callers, which must not change it.
 func (r *Registry) Load(ctx context.Context, name, version string) (*skill.Package, error) {
 	i, err := r.Get(name, version)
 	if err != nil {
@@ -24,7 +23,7 @@ func (r *Registry) Load(ctx context.Context, name, version string) (*skill.Packa
 	}
 	if i.Status != Active {
 		return nil, reason.Errorf(reason.PolicyDenied, "%s is %s%s", i.Name(), i.Status, because(i.Why)).
-			WithRemedy("`palyra skills show %s` says more; `palyra skills enable %[1]s` lets it run again.", i.Name())
+			WithRemedy("`palyra skills show %s` shows the details; `palyra skills enable %[1]s` lets it run again.", i.Name())
 	}
 	r.mu.RLock()
 	err = r.pinned(i)
@@ -46,7 +45,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// read returns the verified package of a version, compared with its row.
+// read returns the verified package of a version, after comparing it with its row.
 func (r *Registry) read(i Installed) (*skill.Package, error) {
 	p, signer, err := r.verified(i)
 	if err != nil {
@@ -57,14 +56,14 @@ func (r *Registry) read(i Installed) (*skill.Package, error) {
 		{"publisher", i.Publisher, signer.Publisher}, {"key", i.KeyID, signer.KeyID},
 	} {
 		if part.row != part.is {
-			return nil, mendable(i, damaged("the row of %s was changed: it says that the %s is %q, and the package %q", i.Name(), part.what, part.row, part.is))
+			return nil, mendable(i, damaged("the row of %s was changed: it has the %s %q, but the package has %q", i.Name(), part.what, part.row, part.is))
 		}
 	}
 	return p, nil
 }
 
-// verified is the package of a version with its signer. One that was verified before is
-// not verified again while its file has the same digest.
+// verified returns the package of a version with its signer. A package that was verified before
+// is not verified again while its file has the same digest.
 func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
 	if one, there := r.cache.get(i.Digest); there && r.files.check(i.Digest) == nil {
 		return one.p, one.signer, nil
@@ -85,7 +84,7 @@ func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
 	return p, signer, nil
 }
 
-// explained says which part of a file was changed that has not its digest.
+// explained names the changed part of a file that does not match its digest.
 func explained(data []byte, err error) error {
 	if data == nil || reason.Of(err) != reason.VerificationFailed {
 		return err
@@ -100,7 +99,7 @@ func explained(data []byte, err error) error {
 	return damaged("%w: %w", err, wrong)
 }
 
-// mendable says what to do about a package or row that was changed.
+// mendable adds the remedy to the error of a tampered package or row.
 func mendable(i Installed, err error) error {
 	if reason.Of(err) != reason.VerificationFailed {
 		return err
@@ -109,7 +108,7 @@ func mendable(i Installed, err error) error {
 		WithRemedy("Find out who changed it. Then install the same package again, or `palyra skills remove %s`.", i.Name())
 }
 
-// broken notes that a version was changed behind the registry's back.
+// broken records that a version was tampered with.
 func (r *Registry) broken(ctx context.Context, i Installed, problem error) error {
 	r.mu.Lock()
 	if is, there := r.versions[i.Name()]; there && is.Digest == i.Digest && is.Problem == nil {
@@ -121,14 +120,14 @@ func (r *Registry) broken(ctx context.Context, i Installed, problem error) error
 	return problem
 }
 
-// cacheBytes is the size of the packages that are kept in memory.
+// cacheBytes is the maximum size of the packages in memory.
 const cacheBytes = 128 << 20
 
-// cache has packages that were verified, by their digests. The zero value is empty.
+// cache holds verified packages by digest. The zero value is empty.
 type cache struct {
 	mu    sync.Mutex
 	list  map[string]verified
-	order []string // the one that was used last is the last
+	order []string // the most recently used digest is the last
 	bytes int64
 }
 
@@ -148,7 +147,7 @@ func (c *cache) get(digest string) (verified, bool) {
 	return one, there
 }
 
-// use makes a digest the last. The caller holds c.mu.
+// use moves a digest to the end. The caller holds c.mu.
 func (c *cache) use(digest string) {
 	c.forget(digest)
 	c.order = append(c.order, digest)

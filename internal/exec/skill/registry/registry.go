@@ -1,11 +1,10 @@
-// Package registry knows which skills are installed, who signed them, and which of them may
-// run. It keeps their packages as files and what it knows of them in a store, and runs
-// nothing.
+// Package registry manages the installed skills, their signers and their status. It stores the
+// packages as files and their records in a store. It runs no skills.
 //
-// Each version of a skill is a package that never changes. One version of a skill is the
-// current one, whose tools are the skill's. What a row of the store says is compared with
-// what the journal says at the start, and the file of a package with its digest, its
-// signature and the pinned key of its publisher whenever it is loaded.
+// Each version of a skill is a package that never changes. One version of a skill is the current
+// one and provides the skill's tools. At start the rows of the store are compared with the
+// journal. On every load the package file is compared with its digest, its signature and the
+// pinned key of its publisher.
 package registry
 
 import (
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir/keyfile"
@@ -25,114 +25,117 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// Status says whether a version may run.
+// Status determines whether a version may run.
 type Status string
 
-// The statuses. Whatever has none of them does not run.
+// The statuses. A version with any other value does not run.
 const (
 	Active Status = "active"
-	// Quarantined is that somebody has doubts: it is kept to be looked at.
+	// Quarantined marks a version as suspicious: it is kept for inspection.
 	Quarantined Status = "quarantined"
-	// Disabled is that nobody wants it now.
+	// Disabled marks a version as not in use.
 	Disabled Status = "disabled"
 )
 
-// Statuses lists all.
+// Statuses lists all statuses.
 var Statuses = []Status{Active, Quarantined, Disabled}
 
 // Installed is one version of a skill.
 type Installed struct {
 	Skill, Version string
-	// Publisher signed it with the key KeyID, an OpenSSH fingerprint.
+	// Publisher signed the version with the key KeyID, an OpenSSH fingerprint.
 	Publisher, KeyID string
 	// Digest is "sha256:" and the digest of the package's file.
 	Digest string
 	Status Status
-	// Why is what whoever changed the status last said, "" for nothing.
+	// Why is the reason given for the last change of the status, "" for none.
 	Why string
-	// Manifest is that of the package. Where Problem is not nil it has no tools.
+	// Manifest is the manifest of the package. It has no tools if Problem is not nil.
 	Manifest    *skill.Manifest
 	InstalledBy access.Principal
 	InstalledAt time.Time
-	// ChangedBy changed the status last, or made it the current version.
+	// ChangedBy is the principal that last changed the status or made it the current version.
 	ChangedBy access.Principal
 	ChangedAt time.Time
-	// Current is the version whose tools are the skill's: at most one of a skill.
+	// Current marks the version that provides the skill's tools: at most one version of a skill.
 	Current bool
-	// Problem is why it does not run whatever its status: its file or its row was changed.
+	// Problem is the reason why it does not run regardless of its status: its file or its row was
+	// tampered with.
 	Problem error
 }
 
-// Name is the version for people, such as notes@1.2.0.
+// Name returns the display name of the version, such as notes@1.2.0.
 func (i Installed) Name() string { return i.Skill + "@" + i.Version }
 
-// runs reports whether its tools may be called.
+// runs reports whether its tools can be called.
 func (i Installed) runs() bool { return i.Current && i.Status == Active && i.Problem == nil }
 
-// Publisher is a name and the one key that signs for it.
+// Publisher is a publisher with its only valid key.
 type Publisher struct {
 	Name string
 	// KeyID is the OpenSSH fingerprint of PublicKey.
 	KeyID     string
 	PublicKey ed25519.PublicKey
-	// FirstUse is that the key was pinned when a skill of the publisher was first
-	// installed, and that nobody named it since.
+	// FirstUse reports that the key was pinned by the first installation of the publisher's
+	// skills, and was not confirmed since.
 	FirstUse bool
-	// Distrusted is that nothing of the publisher runs or is installed until somebody
-	// trusts a key of it.
+	// Distrusted reports that skills of the publisher cannot run or be installed until a key of
+	// it is trusted again.
 	Distrusted bool
 	By         access.Principal
 	At         time.Time
-	// Problem is why the key counts for nothing: the row was changed.
+	// Problem is the reason why the key is ignored: the row was tampered with.
 	Problem error
 }
 
-// The most that is kept.
+// Storage limits.
 const (
 	mostVersions   = 200
 	mostOfOneSkill = 20
 	mostPublishers = 200
-	// mostBytes is the size of all packages.
+	// mostBytes is the maximum total size of the packages.
 	mostBytes = 1 << 30
 )
 
-// Config is what a Registry works with.
+// Config configures a Registry.
 type Config struct {
 	Store Store
-	// Dir is the directory of the packages. Only palyrad writes it.
+	// Guard permits changes that take two people; nil permits none of them.
+	Guard change.Guard
+	// Dir is the directory of the packages. Only palyrad writes to it.
 	Dir string
-	// Limits are what packages are held to.
+	// Limits are the requirements for packages.
 	Limits skill.Limits
-	// Compile compiles a module before it is installed; nil compiles none.
+	// Compile compiles a module before its installation; nil disables this.
 	Compile func(context.Context, guest.Module) error
-	// Changed is told after each change of what may run; nil is nobody.
+	// Changed is called after each change of the runnable versions; it may be nil.
 	Changed func(context.Context) error
 	Log     *slog.Logger
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil selects time.Now.
 	Now func() time.Time
 }
 
-// Registry is what is installed.
+// Registry manages the installed skills.
 type Registry struct {
 	c     Config
 	files files
 	cache cache
 	stage staging
 
-	// changing is held during a change, so that what was looked at is what is changed.
+	// changing is held during a change, so that the checked state is the changed state.
 	changing sync.Mutex
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu         sync.RWMutex
 	versions   map[string]Installed // by Name
 	publishers map[string]Publisher
-	// told are the damages that the journal has.
-	told map[string]bool
-	// reached is told of the steps of a change, for tests that stop there.
+	// reported holds the damages that the journal already has.
+	reported map[string]bool
+	// reached is called at the steps of a change. Tests interrupt a change there.
 	reached func(step string)
 }
 
-// New reads what is installed. A package or row that was changed keeps nothing else from
-// running: it has a Problem, and the journal has an event of it.
+// New reads the installed skills. A tampered package or row gets a Problem and an event in the
+// journal; it does not affect other skills.
 func New(ctx context.Context, c Config) (*Registry, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -144,7 +147,7 @@ func New(ctx context.Context, c Config) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		c: c, files: files{dir: c.Dir}, versions: map[string]Installed{}, publishers: map[string]Publisher{}, told: map[string]bool{}, reached: func(string) {},
+		c: c, files: files{dir: c.Dir}, versions: map[string]Installed{}, publishers: map[string]Publisher{}, reported: map[string]bool{}, reached: func(string) {},
 		stage: staging{uploads: map[uploadKey]*upload{}, staged: map[string]staged{}},
 	}
 	kept, err := c.Store.Skills(ctx)
@@ -157,10 +160,10 @@ func New(ctx context.Context, c Config) (*Registry, error) {
 	return r, r.files.sweep(kept.digests())
 }
 
-// now is the time of a change.
+// now returns the time of a change.
 func (r *Registry) now() time.Time { return r.c.Now().UTC().Truncate(time.Microsecond) }
 
-// List returns all versions, by skill, the newest first.
+// List returns all versions, by skill, newest first.
 func (r *Registry) List() []Installed {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -196,8 +199,8 @@ func (r *Registry) Get(name, version string) (Installed, error) {
 		known = known || i.Skill == name
 	}
 	if known {
-		return Installed{}, reason.Errorf(reason.NotFound, "no version of the skill %s is the current one", name).
-			WithRemedy("Choose one: `palyra skills list` has the versions, `palyra skills enable %s@VERSION` makes one current.", name)
+		return Installed{}, reason.Errorf(reason.NotFound, "the skill %s has no current version", name).
+			WithRemedy("List the versions with `palyra skills list`, and choose one with `palyra skills enable %s@VERSION`.", name)
 	}
 	return Installed{}, missing(name, "")
 }
@@ -207,10 +210,10 @@ func missing(name, version string) error {
 	if version != "" {
 		what = "version " + version + " of the " + what
 	}
-	return reason.Errorf(reason.NotFound, "there is no %s", what).WithRemedy("`palyra skills list` has what is installed.")
+	return reason.Errorf(reason.NotFound, "%s does not exist", what).WithRemedy("List the installed skills with `palyra skills list`.")
 }
 
-// Publishers returns all whose key is pinned, and those that are distrusted, by name.
+// Publishers returns all publishers with a pinned key and all distrusted publishers, by name.
 func (r *Registry) Publishers() []Publisher {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -222,7 +225,7 @@ func (r *Registry) Publishers() []Publisher {
 	return list
 }
 
-// Notices are sentences about what was changed behind palyrad's back.
+// Notices returns warnings about tampered skills and publishers.
 func (r *Registry) Notices() []string {
 	var list []string
 	say := func(problem error) {
@@ -254,27 +257,28 @@ func (r *Registry) Active() []string {
 	return list
 }
 
-// pinned says what keeps the key of a version from being its publisher's. The caller holds
-// r.mu.
+// pinned returns an error if the key of a version is not its publisher's pinned key. The caller
+// holds r.mu.
 func (r *Registry) pinned(i Installed) error {
 	p, there := r.publishers[i.Publisher]
 	switch {
 	case !there:
 		return reason.Errorf(reason.VerificationFailed, "no key of the publisher %s is pinned", i.Publisher).
-			WithRemedy("Name its key with `palyra skills trust add`.")
+			WithRemedy("Pin its key with `palyra skills trust add`.")
 	case p.Problem != nil:
 		return p.Problem
 	case p.Distrusted:
-		return reason.Errorf(reason.VerificationFailed, "the publisher %s is distrusted, since %s", p.Name, p.At.Format(time.RFC3339)).
-			WithRemedy("Name a key of it with `palyra skills trust add` if it is to be trusted again.")
+		return reason.Errorf(reason.VerificationFailed, "the publisher %s is distrusted since %s", p.Name, p.At.Format(time.RFC3339)).
+			WithRemedy("To trust it again, pin its key with `palyra skills trust add`.")
 	case p.KeyID != i.KeyID:
-		return reason.Errorf(reason.VerificationFailed, "the publisher %s signs with the key %s, and %s was signed with %s", p.Name, p.KeyID, i.Name(), i.KeyID).
-			WithRemedy("Get a package that is signed with the publisher's key. If the key was changed, ask the publisher over another way; then `palyra skills trust remove %[1]s` and `palyra skills trust add`.", p.Name)
+		return reason.Errorf(reason.VerificationFailed, "the publisher %s has the pinned key %s, but %s was signed with %s", p.Name, p.KeyID, i.Name(), i.KeyID).
+			WithRemedy("Get a package that is signed with the publisher's key. If the publisher changed its key, verify that over a separate channel; then run `palyra skills trust remove %[1]s` and `palyra skills trust add`.", p.Name)
 	}
 	return nil
 }
 
-// keep makes a change durable, and then what everybody sees. The caller holds r.changing.
+// keep stores a change durably, and then updates the state in memory. The caller holds
+// r.changing.
 func (r *Registry) keep(ctx context.Context, c Change) error {
 	if err := r.c.Store.ChangeSkills(context.WithoutCancel(ctx), c); err != nil {
 		return err
@@ -293,8 +297,8 @@ func (r *Registry) keep(ctx context.Context, c Change) error {
 	return nil
 }
 
-// tell tells of a change that was kept. Where that fails the change holds all the same:
-// what may not run is refused by Load.
+// tell notifies Changed about a stored change. An error does not undo the change: Load refuses
+// versions that must not run.
 func (r *Registry) tell(ctx context.Context) error {
 	if r.c.Changed == nil {
 		return nil
@@ -302,12 +306,12 @@ func (r *Registry) tell(ctx context.Context) error {
 	return r.c.Changed(context.WithoutCancel(ctx))
 }
 
-// ofSkill are the versions of a skill.
+// ofSkill returns the versions of a skill.
 func (r *Registry) ofSkill(name string) []Installed {
 	return slices.DeleteFunc(r.List(), func(i Installed) bool { return i.Skill != name })
 }
 
-// draft makes an event of a change that somebody caused.
+// draft returns an event for a change.
 func draft(ctx context.Context, code event.Code, by access.Caller, subject string, payload any) (event.Draft, error) {
 	d, err := event.DraftOf(code, by.Principal.String(), subject, payload)
 	if err != nil {

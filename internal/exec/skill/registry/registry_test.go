@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/registry"
@@ -20,13 +21,13 @@ var (
 	other = registrytest.Key("somebody else")
 )
 
-// world is a registry on a store in memory and real files.
+// world is a registry with an in-memory store and real files.
 type world struct {
 	*registry.Registry
 	t     *testing.T
 	store *registrytest.Memory
 	dir   string
-	// changed counts how often the gateway was told.
+	// changed counts the notifications of the gateway.
 	changed int
 	limits  skill.Limits
 	compile func(context.Context, guest.Module) error
@@ -40,16 +41,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start is a start of palyrad on what there is.
+// start simulates a start of palyrad on the current state.
 func (w *world) start() {
 	w.t.Helper()
-	w.Registry = must.Get(registry.New(w.t.Context(), registry.Config{
+	w.Registry = must.Get(registry.New(w.t.Context(), registry.Config{Guard: change.Unguarded,
 		Store: w.store, Dir: w.dir, Limits: w.limits, Compile: w.compile, Now: func() time.Time { return w.now },
 		Changed: func(context.Context) error { w.changed++; return nil },
 	}))(w.t)
 }
 
-// install brings and installs a package.
+// install stages and installs a package.
 func (w *world) install(manifest string) registry.Installed {
 	w.t.Helper()
 	return must.Get(w.Install(w.t.Context(), alice, registrytest.Stage(w.t, w.Registry, alice, registrytest.Package(w.t, manifest, key))))(w.t)

@@ -20,11 +20,10 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// MaxPart is the size of one part of an upload in bytes.
+// MaxPart is the maximum size of one part of an upload in bytes.
 const MaxPart = 1 << 20
 
-// How many uploads and staged packages there are at once, and how long each is kept after
-// somebody touched it.
+// Limits of concurrent uploads and staged packages, and how long each is kept after its last use.
 const (
 	mostUploads = 4
 	mostStaged  = 8
@@ -32,25 +31,25 @@ const (
 	stagedLife  = time.Hour
 )
 
-// Part is a part of a package that is brought.
+// Part is one part of an uploaded package.
 type Part struct {
-	// Digest is "sha256:" and that of the whole file, Size its size in bytes.
+	// Digest is "sha256:" and the digest of the whole file, and Size its size in bytes.
 	Digest string
 	Size   int64
-	// Offset is where Data belongs: after what was received before.
+	// Offset is the position of Data: the end of the previously received parts.
 	Offset int64
 	Data   []byte
 }
 
-// staging are the packages that were brought and not installed, and those that are being
-// brought. All are files of the directory of packages that the next start sweeps.
+// staging holds the staged packages and the uploads in progress. All of them are files in the
+// package directory, which the next start sweeps.
 type staging struct {
 	mu      sync.Mutex
 	uploads map[uploadKey]*upload
 	staged  map[string]staged
 }
 
-// uploadKey is an upload: nobody adds to somebody else's.
+// uploadKey identifies an upload. Each principal adds only to its own uploads.
 type uploadKey struct {
 	by     access.Principal
 	digest string
@@ -68,9 +67,9 @@ type staged struct {
 	touched time.Time
 }
 
-// Stage takes a part of a package, and returns how much of it was received. The last part
-// makes it a staged package if its digest is the one that was named. Parts come in their
-// order; one that comes again changes nothing.
+// Stage receives a part of a package and returns the number of received bytes. After the last
+// part, the package becomes a staged package if its digest matches. Parts must arrive in order; a
+// repeated part changes nothing.
 func (r *Registry) Stage(_ context.Context, by access.Caller, p Part) (received int64, err error) {
 	if err := p.check(); err != nil {
 		return 0, err
@@ -94,12 +93,12 @@ func (r *Registry) Stage(_ context.Context, by access.Caller, p Part) (received 
 	}
 	switch end := p.Offset + int64(len(p.Data)); {
 	case u.size != p.Size:
-		return u.received, reason.Errorf(reason.InvalidInput, "the package was said to have %d bytes, and now %d", u.size, p.Size)
+		return u.received, reason.Errorf(reason.InvalidInput, "the package was announced with %d bytes, and now with %d", u.size, p.Size)
 	case end <= u.received:
 		return u.received, nil
 	case p.Offset != u.received:
-		return u.received, reason.Errorf(reason.InvalidInput, "the part begins at byte %d, and %d were received", p.Offset, u.received).
-			WithRemedy("Go on with byte %d.", u.received)
+		return u.received, reason.Errorf(reason.InvalidInput, "the part begins at byte %d, but %d bytes were received", p.Offset, u.received).
+			WithRemedy("Continue with byte %d.", u.received)
 	}
 	if err := u.append(p.Data); err != nil {
 		return 0, errors.Join(err, s.drop(key))
@@ -115,22 +114,22 @@ func (p Part) check() error {
 	sum, err := hex.DecodeString(strings.TrimPrefix(p.Digest, "sha256:"))
 	switch {
 	case err != nil || len(sum) != sha256.Size || "sha256:"+hex.EncodeToString(sum) != p.Digest:
-		return reason.Errorf(reason.InvalidInput, "%q is no digest of a package", p.Digest).WithRemedy("Write sha256: and 64 lower-case digits of hexadecimal.")
+		return reason.Errorf(reason.InvalidInput, "%q is not a valid package digest", p.Digest).WithRemedy("Use sha256: and 64 lower-case hexadecimal digits.")
 	case p.Size > skill.MaxPackage:
-		return reason.Errorf(reason.InputTooLarge, "the package has %d bytes; %d are allowed", p.Size, skill.MaxPackage).WithRemedy("Make smaller modules, or several skills.")
+		return reason.Errorf(reason.InputTooLarge, "the package has %d bytes; the limit is %d", p.Size, skill.MaxPackage).WithRemedy("Make smaller modules, or several skills.")
 	case len(p.Data) > MaxPart:
-		return reason.Errorf(reason.InputTooLarge, "the part has %d bytes; %d are allowed", len(p.Data), MaxPart).WithRemedy("Send smaller parts.")
+		return reason.Errorf(reason.InputTooLarge, "the part has %d bytes; the limit is %d", len(p.Data), MaxPart).WithRemedy("Send smaller parts.")
 	case len(p.Data) == 0 || p.Size < 1 || p.Offset < 0 || p.Offset > p.Size-int64(len(p.Data)):
-		return reason.Errorf(reason.InvalidInput, "a part of %d bytes at byte %d is no part of a package of %d", len(p.Data), p.Offset, p.Size)
+		return reason.Errorf(reason.InvalidInput, "a part of %d bytes at byte %d exceeds a package of %d bytes", len(p.Data), p.Offset, p.Size)
 	}
 	return nil
 }
 
-// begin makes the file of an upload.
+// begin creates the file of an upload.
 func (s *staging) begin(dir string, key uploadKey, p Part, now time.Time) (*upload, error) {
 	if len(s.uploads) >= mostUploads || len(s.uploads)+len(s.staged) >= mostStaged {
-		return nil, reason.Errorf(reason.RateLimited, "%d packages are being brought, and %d wait to be installed", len(s.uploads), len(s.staged)).
-			WithRemedy("Install what waits, or try again in %s.", uploadLife)
+		return nil, reason.Errorf(reason.RateLimited, "%d packages are being uploaded, and %d wait to be installed", len(s.uploads), len(s.staged)).
+			WithRemedy("Install the waiting packages, or try again in %s.", uploadLife)
 	}
 	f, err := os.CreateTemp(dir, ".upload.*") // of mode 0600
 	if err != nil {
@@ -157,14 +156,14 @@ func (u *upload) append(data []byte) error {
 	return nil
 }
 
-// drop forgets an upload.
+// drop removes an upload.
 func (s *staging) drop(key uploadKey) error {
 	path := s.uploads[key].path
 	delete(s.uploads, key)
 	return os.Remove(path)
 }
 
-// finish makes a whole upload a staged package.
+// finish turns a complete upload into a staged package.
 func (s *staging) finish(dir string, key uploadKey, now time.Time) error {
 	u := s.uploads[key]
 	is, err := digestOf(u.path)
@@ -172,8 +171,8 @@ func (s *staging) finish(dir string, key uploadKey, now time.Time) error {
 		return errors.Join(err, s.drop(key))
 	}
 	if is != key.digest {
-		return errors.Join(reason.Errorf(reason.VerificationFailed, "the package has the digest %s, and %s was named", is, key.digest).
-			WithRemedy("Send it again from its beginning."), s.drop(key))
+		return errors.Join(reason.Errorf(reason.VerificationFailed, "the package has the digest %s, but %s was announced", is, key.digest).
+			WithRemedy("Upload it again from the beginning."), s.drop(key))
 	}
 	path := filepath.Join(dir, ".staged."+strings.TrimPrefix(is, "sha256:"))
 	if err := os.Rename(u.path, path); err != nil {
@@ -197,11 +196,11 @@ func digestOf(path string) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// expire forgets what nobody touched for long.
+// expire removes uploads and staged packages that were unused for too long.
 func (s *staging) expire(now time.Time) {
 	for key, u := range s.uploads {
 		if now.Sub(u.touched) > uploadLife {
-			_ = s.drop(key) // the next start sweeps what is left
+			_ = s.drop(key) // the next start removes the rest
 		}
 	}
 	for digest, one := range s.staged {
@@ -211,7 +210,7 @@ func (s *staging) expire(now time.Time) {
 	}
 }
 
-// unstage forgets a staged package. The next start sweeps a file that cannot be removed.
+// unstage removes a staged package. If its file cannot be removed, the next start sweeps it.
 func (s *staging) unstage(digest string) {
 	if one, there := s.staged[digest]; there {
 		delete(s.staged, digest)
@@ -219,7 +218,7 @@ func (s *staging) unstage(digest string) {
 	}
 }
 
-// take reads a staged package, whose digest is checked anew.
+// takeStaged reads a staged package and checks its digest again.
 func (r *Registry) takeStaged(digest string) ([]byte, error) {
 	s := &r.stage
 	s.mu.Lock()
@@ -228,15 +227,15 @@ func (r *Registry) takeStaged(digest string) ([]byte, error) {
 	s.expire(now)
 	one, there := s.staged[digest]
 	if !there {
-		return nil, reason.Errorf(reason.NotFound, "no package with the digest %s was brought", digest).WithRemedy("Bring it first; what was brought is kept for %s.", stagedLife)
+		return nil, reason.Errorf(reason.NotFound, "no package with the digest %s is staged", digest).WithRemedy("Upload it first; staged packages are kept for %s.", stagedLife)
 	}
 	data, err := os.ReadFile(one.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(s.staged, digest)
-		return nil, reason.Errorf(reason.NotFound, "the package with the digest %s is not there any more", digest).WithRemedy("Bring it again.")
+		return nil, reason.Errorf(reason.NotFound, "the file of the staged package with the digest %s is missing", digest).WithRemedy("Upload it again.")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a package that was brought: %w", err)
+		return nil, fmt.Errorf("reading a staged package: %w", err)
 	}
 	sum := sha256.Sum256(data)
 	if err := compare(digest, sum[:]); err != nil {

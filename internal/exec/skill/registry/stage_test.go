@@ -19,12 +19,12 @@ func digestOf(data []byte) string { return canonical.Digest(data) }
 
 var bob = access.Caller{Principal: access.User("bob")}
 
-// part brings a part of data.
+// part uploads a part of data.
 func (w *world) part(by access.Caller, data []byte, from, to int) (int64, error) {
 	return w.Stage(w.t.Context(), by, registry.Part{Digest: digestOf(data), Size: int64(len(data)), Offset: int64(from), Data: data[from:to]})
 }
 
-func TestBroughtInParts(t *testing.T) {
+func TestUploadInParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	data := registrytest.Package(t, registrytest.Manifest, key)
@@ -35,12 +35,12 @@ func TestBroughtInParts(t *testing.T) {
 		t.Fatalf("a part that came twice made it %d", n)
 	}
 	n, err := w.part(alice, data, 200, 300)
-	if refused(t, err, reason.InvalidInput, "100 were received"); n != 100 {
+	if refused(t, err, reason.InvalidInput, "100 bytes were received"); n != 100 {
 		t.Errorf("received %d", n)
 	}
 	_, err = w.Inspect(t.Context(), digestOf(data))
-	refused(t, err, reason.NotFound, "was brought")
-	// What somebody else brings under the same digest is an upload of its own.
+	refused(t, err, reason.NotFound, "is staged")
+	// An upload of the same digest by another principal is separate.
 	forged := strings.Repeat("x", len(data))
 	_ = must.Get(w.Stage(t.Context(), bob, registry.Part{Digest: digestOf(data), Size: int64(len(data)), Data: []byte(forged[:100])}))(t)
 	_, err = w.Stage(t.Context(), bob, registry.Part{Digest: digestOf(data), Size: int64(len(data)), Offset: 100, Data: []byte(forged[100:])})
@@ -68,15 +68,15 @@ func TestPartsAreBounded(t *testing.T) {
 		change func(*registry.Part)
 		code   reason.Code
 	}{
-		"no digest":           {func(p *registry.Part) { p.Digest = "../../x" }, reason.InvalidInput},
-		"an upper-case one":   {func(p *registry.Part) { p.Digest = "sha256:" + strings.Repeat("A", 64) }, reason.InvalidInput},
-		"a package too large": {func(p *registry.Part) { p.Size = skill.MaxPackage + 1 }, reason.InputTooLarge},
-		"a part too large":    {func(p *registry.Part) { p.Size, p.Data = skill.MaxPackage, make([]byte, registry.MaxPart+1) }, reason.InputTooLarge},
-		"nothing":             {func(p *registry.Part) { p.Data = nil }, reason.InvalidInput},
-		"beyond its end":      {func(p *registry.Part) { p.Offset = 6 }, reason.InvalidInput},
-		"before its begin":    {func(p *registry.Part) { p.Offset = -1 }, reason.InvalidInput},
-		"very far":            {func(p *registry.Part) { p.Offset = 1<<63 - 1 }, reason.InvalidInput},
-		"another size":        {func(p *registry.Part) { p.Size = 11 }, reason.InvalidInput},
+		"not a valid package digest": {func(p *registry.Part) { p.Digest = "../../x" }, reason.InvalidInput},
+		"an upper-case one":          {func(p *registry.Part) { p.Digest = "sha256:" + strings.Repeat("A", 64) }, reason.InvalidInput},
+		"a package too large":        {func(p *registry.Part) { p.Size = skill.MaxPackage + 1 }, reason.InputTooLarge},
+		"a part too large":           {func(p *registry.Part) { p.Size, p.Data = skill.MaxPackage, make([]byte, registry.MaxPart+1) }, reason.InputTooLarge},
+		"nothing":                    {func(p *registry.Part) { p.Data = nil }, reason.InvalidInput},
+		"beyond its end":             {func(p *registry.Part) { p.Offset = 6 }, reason.InvalidInput},
+		"before its begin":           {func(p *registry.Part) { p.Offset = -1 }, reason.InvalidInput},
+		"very far":                   {func(p *registry.Part) { p.Offset = 1<<63 - 1 }, reason.InvalidInput},
+		"another size":               {func(p *registry.Part) { p.Size = 11 }, reason.InvalidInput},
 	} {
 		p := good
 		c.change(&p)
@@ -86,7 +86,7 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 }
 
-func TestFewAreBroughtAtOnceAndNotForLong(t *testing.T) {
+func TestUploadsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	begin := func(n int) error {
@@ -96,8 +96,8 @@ func TestFewAreBroughtAtOnceAndNotForLong(t *testing.T) {
 	for n := range 4 {
 		must.Do(t, begin(n))
 	}
-	refused(t, begin(4), reason.RateLimited, "4 packages are being brought")
-	must.Do(t, begin(3)) // it goes on
+	refused(t, begin(4), reason.RateLimited, "4 packages are being uploaded")
+	must.Do(t, begin(3)) // it continues
 	w.now = w.now.Add(10*time.Minute + time.Second)
 	must.Do(t, begin(4))
 	if files := w.packages(); len(files) != 1 {
@@ -107,7 +107,7 @@ func TestFewAreBroughtAtOnceAndNotForLong(t *testing.T) {
 	w.now = w.now.Add(59 * time.Minute)
 	must.Get(w.Inspect(t.Context(), digest))(t)
 	w.now = w.now.Add(59 * time.Minute)
-	must.Get(w.Inspect(t.Context(), digest))(t) // somebody looked at it
+	must.Get(w.Inspect(t.Context(), digest))(t) // it was used
 	w.now = w.now.Add(time.Hour + time.Second)
 	_, err := w.Install(t.Context(), alice, digest)
 	refused(t, err, reason.NotFound, digest)

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// take compares what the store keeps with what the journal says, and reads the packages.
-// The journal counts: a row that says something else is a row that somebody changed.
+// take compares the rows of the store with the journal, and reads the packages. The journal is
+// authoritative: a row that differs from it was tampered with.
 func (r *Registry) take(ctx context.Context, kept Kept) error {
 	for _, p := range kept.Publishers {
 		if err := r.takePublisher(ctx, p); err != nil {
@@ -34,48 +34,48 @@ func (r *Registry) take(ctx context.Context, kept Kept) error {
 	return nil
 }
 
-// takePublisher takes a row of the trust store.
+// takePublisher checks a row of the trust store.
 func (r *Registry) takePublisher(ctx context.Context, p Publisher) error {
-	var said publisherPayload
-	code, found, err := r.last(ctx, &said, publisherSubject(p.Name), publisherCodes...)
+	var payload publisherPayload
+	code, found, err := r.last(ctx, &payload, publisherSubject(p.Name), publisherCodes...)
 	if err != nil {
-		return fmt.Errorf("asking the journal for the publisher %s: %w", p.Name, err)
+		return fmt.Errorf("reading the publisher %s from the journal: %w", p.Name, err)
 	}
 	what := ""
 	switch {
 	case !found:
-		what = "the journal knows nothing of it"
-	case said.KeyID != p.KeyID || said.PublicKey != base64.StdEncoding.EncodeToString(p.PublicKey):
-		what = fmt.Sprintf("it has the key %s, and the journal %s", p.KeyID, said.KeyID)
+		what = "the journal has no record of it"
+	case payload.KeyID != p.KeyID || payload.PublicKey != base64.StdEncoding.EncodeToString(p.PublicKey):
+		what = fmt.Sprintf("it has the key %s, but the journal has %s", p.KeyID, payload.KeyID)
 	case dsse.KeyID(p.PublicKey) != p.KeyID:
-		what = "its key has not the fingerprint that it has"
+		what = "its key does not match its fingerprint"
 	case (code == event.PublisherDistrusted) != p.Distrusted:
-		what = fmt.Sprintf("it says that distrusted is %t, and the journal does not", p.Distrusted)
-	case said.FirstUse != p.FirstUse:
-		what = fmt.Sprintf("it says that pinned on first use is %t, and the journal does not", p.FirstUse)
+		what = fmt.Sprintf("it has distrusted = %t, and the journal does not", p.Distrusted)
+	case payload.FirstUse != p.FirstUse:
+		what = fmt.Sprintf("it has pinned on first use = %t, and the journal does not", p.FirstUse)
 	}
 	if what != "" {
 		p.Problem = damaged("the row of the publisher %s in the trust store was changed: %s", p.Name, what).
-			WithRemedy("Find out who changed it; then name the publisher's key with `palyra skills trust add`.")
+			WithRemedy("Find out who changed it; then pin the publisher's key with `palyra skills trust add`.")
 		r.damaged(ctx, damagePayload{Publisher: p.Name, What: reason.Known(p.Problem, reason.VerificationFailed).Message}, publisherSubject(p.Name))
 	}
 	r.publishers[p.Name] = p
 	return nil
 }
 
-// takeSkill takes the rows of one skill.
+// takeSkill checks the rows of one skill.
 func (r *Registry) takeSkill(ctx context.Context, name string, rows []Installed) error {
-	var said skillPayload
-	if _, _, err := r.last(ctx, &said, skillSubject(name), skillCodes...); err != nil {
-		return fmt.Errorf("asking the journal for the skill %s: %w", name, err)
+	var payload skillPayload
+	if _, _, err := r.last(ctx, &payload, skillSubject(name), skillCodes...); err != nil {
+		return fmt.Errorf("reading the skill %s from the journal: %w", name, err)
 	}
 	for _, i := range rows {
 		i.Manifest = &skill.Manifest{ID: i.Skill, Version: i.Version, Publisher: i.Publisher}
-		n := slices.IndexFunc(said.Versions, func(s versionState) bool { return s.Version == i.Version })
+		n := slices.IndexFunc(payload.Versions, func(s versionState) bool { return s.Version == i.Version })
 		if n < 0 {
 			i.Status, i.Current = "", false
-			i.Problem = mendable(i, damaged("the row of %s was changed: the journal knows nothing of this version", i.Name()))
-		} else if is := said.Versions[n]; is != stateOf(i) {
+			i.Problem = mendable(i, damaged("the row of %s was changed: the journal has no record of this version", i.Name()))
+		} else if is := payload.Versions[n]; is != stateOf(i) {
 			i.Problem = mendable(i, damaged("the row of %s was changed: %s", i.Name(), differs(stateOf(i), is)))
 			i.Publisher, i.KeyID, i.Digest, i.Status, i.Current = is.Publisher, is.KeyID, is.Digest, is.Status, is.Current
 		}
@@ -91,16 +91,16 @@ func (r *Registry) takeSkill(ctx context.Context, name string, rows []Installed)
 		}
 		r.versions[i.Name()] = i
 	}
-	for _, s := range said.Versions {
+	for _, s := range payload.Versions {
 		if _, there := find(rows, s.Version); !there {
 			gone := Installed{Skill: name, Version: s.Version, Digest: s.Digest}
-			r.damaged(ctx, damageOf(gone, damaged("the row of %s was taken away", gone.Name())), skillSubject(gone.Name()))
+			r.damaged(ctx, damageOf(gone, damaged("the row of %s was deleted", gone.Name())), skillSubject(gone.Name()))
 		}
 	}
 	return nil
 }
 
-// differs says in which part a row is not what the journal has.
+// differs names the part of a row that differs from the journal.
 func differs(row, is versionState) string {
 	for _, part := range []struct{ what, row, is string }{
 		{"status", string(row.Status), string(is.Status)}, {"package's digest", row.Digest, is.Digest},
@@ -108,34 +108,34 @@ func differs(row, is versionState) string {
 		{"current version", fmt.Sprint(row.Current), fmt.Sprint(is.Current)},
 	} {
 		if part.row != part.is {
-			return fmt.Sprintf("it says that the %s is %q, and the journal %q", part.what, part.row, part.is)
+			return fmt.Sprintf("it has the %s %q, but the journal has %q", part.what, part.row, part.is)
 		}
 	}
-	return "it is not what the journal has"
+	return "it differs from the journal"
 }
 
 func damageOf(i Installed, problem error) damagePayload {
 	return damagePayload{Skill: i.Skill, Version: i.Version, Publisher: i.Publisher, Digest: i.Digest, What: reason.Known(problem, reason.VerificationFailed).Message}
 }
 
-// damaged tells the journal and the log of a damage. That the journal cannot be written
-// does not make it less of one: the error of the damage is what the caller returns.
+// damaged records a damage in the journal and the log. A failure to write the journal is only
+// logged, because the caller returns the error of the damage itself.
 func (r *Registry) damaged(ctx context.Context, d damagePayload, subject string) {
 	if err := r.damage(ctx, d, subject); err != nil {
-		r.c.Log.ErrorContext(ctx, "the journal could not be told of a damaged skill", slog.Any("error", err))
+		r.c.Log.ErrorContext(ctx, "recording a damaged skill in the journal failed", slog.Any("error", err))
 	}
 }
 
-// damage tells the journal of a damage that it was not told of.
+// damage records a damage in the journal once.
 func (r *Registry) damage(ctx context.Context, d damagePayload, subject string) error {
 	r.mu.Lock()
-	told := r.told[subject+d.What]
-	r.told[subject+d.What] = true
+	reported := r.reported[subject+d.What]
+	r.reported[subject+d.What] = true
 	r.mu.Unlock()
-	if told {
+	if reported {
 		return nil
 	}
-	r.c.Log.WarnContext(ctx, "a skill, its package or its publisher was changed behind palyrad's back, and does not run", slog.String("skill", subject), slog.String("problem", d.What))
+	r.c.Log.WarnContext(ctx, "a skill, its package or its publisher was changed outside of palyrad, and does not run", slog.String("skill", subject), slog.String("problem", d.What))
 	var before damagePayload
 	if _, found, err := r.last(ctx, &before, subject, event.SkillTampered); err != nil || found && before == d {
 		return err

@@ -10,24 +10,24 @@ import (
 	"palyra/internal/core/event"
 )
 
-// Store keeps what is installed. A change and its events are durable together or not at
+// Store persists the installed skills. A change and its events become durable together or not at
 // all.
 type Store interface {
-	// Skills returns all that is kept. Manifests and problems are no part of it.
+	// Skills returns all rows. Manifests and problems are not stored.
 	Skills(context.Context) (Kept, error)
 	ChangeSkills(context.Context, Change) error
-	// LastSkillEvent returns the newest event about a subject that has one of the codes,
-	// without a payload where that was erased.
+	// LastSkillEvent returns the newest event about a subject with one of the codes. The event
+	// has no payload if the payload was erased.
 	LastSkillEvent(ctx context.Context, subject string, codes ...event.Code) (e event.Draft, found bool, err error)
 }
 
-// Kept is all that a store has.
+// Kept is the complete content of a store.
 type Kept struct {
 	Versions   []Installed
 	Publishers []Publisher
 }
 
-// digests are those of the packages.
+// digests returns the digests of the packages.
 func (k Kept) digests() []string {
 	var list []string
 	for _, i := range k.Versions {
@@ -36,32 +36,32 @@ func (k Kept) digests() []string {
 	return list
 }
 
-// Change is one unit.
+// Change is one atomic change.
 type Change struct {
-	// Put and Publishers are in place of the rows of the same names.
+	// Put and Publishers replace the rows of the same names.
 	Put        []Installed
 	Publishers []Publisher
-	// Drop are removed.
+	// Drop lists the rows to remove.
 	Drop []Installed
-	// Forget are skills whose guests' storage is removed.
+	// Forget lists the skills whose guest storage is removed.
 	Forget []string
 	Events []event.Draft
 }
 
-// The codes whose events say how a skill, and a publisher, are since then.
+// The codes of the events that contain the state of a skill and of a publisher.
 var (
 	skillCodes     = []event.Code{event.SkillInstalled, event.SkillChanged, event.SkillRemoved}
 	publisherCodes = []event.Code{event.PublisherTrusted, event.PublisherDistrusted}
 )
 
-// publisherSubject is the subject of the events of a publisher.
+// publisherSubject returns the subject of a publisher's events.
 func publisherSubject(name string) string { return "publisher:" + name }
 
-// skillSubject is the subject of the events of a skill.
+// skillSubject returns the subject of a skill's events.
 func skillSubject(name string) string { return "skill:" + name }
 
-// skillPayload is that of the events of a skill: which version it is about, and how all
-// versions of the skill are since then. The rows are compared with it at the start.
+// skillPayload is the payload of skill events: the version concerned, and the resulting state of
+// all versions of the skill. At start the rows are compared with it.
 type skillPayload struct {
 	Skill     string `json:"skill"`
 	Version   string `json:"version"`
@@ -71,14 +71,14 @@ type skillPayload struct {
 	Status    Status `json:"status,omitempty"`
 	Was       Status `json:"was,omitempty"`
 	Why       string `json:"reason,omitempty"`
-	// Replaces is the version that was the current one, Gains what is asked for beyond it.
+	// Replaces is the previous current version, and Gains the permissions that it did not have.
 	Replaces string         `json:"replaces,omitempty"`
 	Gains    []string       `json:"gains,omitempty"`
 	Mended   bool           `json:"mended,omitempty"`
 	Versions []versionState `json:"versions"`
 }
 
-// versionState is how a version is.
+// versionState is the state of a version.
 type versionState struct {
 	Version   string `json:"version"`
 	Publisher string `json:"publisher"`
@@ -92,8 +92,8 @@ func stateOf(i Installed) versionState {
 	return versionState{i.Version, i.Publisher, i.KeyID, i.Digest, i.Status, i.Current}
 }
 
-// statesOf are those of the versions of one skill, by version. A row that nobody installed
-// is none of them.
+// statesOf returns the states of the versions of one skill, by version. It skips rows without an
+// installation.
 func statesOf(versions []Installed) []versionState {
 	list := make([]versionState, 0, len(versions))
 	for _, i := range versions {
@@ -105,14 +105,15 @@ func statesOf(versions []Installed) []versionState {
 	return list
 }
 
-// payloadOf is the payload of an event about a version, with all versions as they are then.
+// payloadOf returns the payload of an event about a version, with the resulting state of all
+// versions.
 func payloadOf(i Installed, all []Installed) skillPayload {
 	return skillPayload{
 		Skill: i.Skill, Version: i.Version, Publisher: i.Publisher, KeyID: i.KeyID, Digest: i.Digest, Status: i.Status, Why: i.Why, Versions: statesOf(all),
 	}
 }
 
-// publisherPayload is that of the events of a publisher.
+// publisherPayload is the payload of publisher events.
 type publisherPayload struct {
 	Publisher string `json:"publisher"`
 	KeyID     string `json:"key_id"`
@@ -124,7 +125,7 @@ func publisherPayloadOf(p Publisher) publisherPayload {
 	return publisherPayload{p.Name, p.KeyID, base64.StdEncoding.EncodeToString(p.PublicKey), p.FirstUse}
 }
 
-// damagePayload is that of event.SkillTampered.
+// damagePayload is the payload of event.SkillTampered.
 type damagePayload struct {
 	Skill     string `json:"skill,omitempty"`
 	Version   string `json:"version,omitempty"`
@@ -136,7 +137,7 @@ type damagePayload struct {
 // last decodes the newest event of a subject.
 func (r *Registry) last(ctx context.Context, into any, subject string, codes ...event.Code) (event.Code, bool, error) {
 	e, found, err := r.c.Store.LastSkillEvent(ctx, subject, codes...)
-	if err != nil || !found || e.Payload == nil { // what was erased says nothing, and no row is like it
+	if err != nil || !found || e.Payload == nil { // an erased payload matches no row
 		return e.Code, found, err
 	}
 	return e.Code, true, json.Unmarshal(e.Payload, into)

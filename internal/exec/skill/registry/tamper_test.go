@@ -17,18 +17,18 @@ import (
 	"palyra/internal/exec/skill/registry/registrytest"
 )
 
-// file is where the package of a version is.
+// file returns the path of a version's package.
 func (w *world) file(i registry.Installed) string {
 	return filepath.Join(w.dir, strings.TrimPrefix(i.Digest, "sha256:")+skill.Extension)
 }
 
-// row changes the row of a version, as somebody does who writes the store's file.
+// row changes the row of a version, like an attacker with write access to the store's file.
 func (w *world) row(change func(*registry.Installed)) { change(&w.store.Kept.Versions[0]) }
 
 // pin changes the row of the publisher.
 func (w *world) pin(change func(*registry.Publisher)) { change(&w.store.Kept.Publishers[0]) }
 
-// flipAt changes the package at a place of a text.
+// flipAt changes the package at the position of a text.
 func flipAt(text string) func(*testing.T, *world, registry.Installed) {
 	return func(t *testing.T, w *world, i registry.Installed) {
 		data := must.Get(os.ReadFile(w.file(i)))(t)
@@ -41,16 +41,17 @@ func flipAt(text string) func(*testing.T, *world, registry.Installed) {
 	}
 }
 
-// tampering is what somebody does who can write the state directory, and what is said of
-// it.
+// tampering is a change by an attacker with write access to the state directory, and the expected
+// error.
 var tampering = []struct {
 	name string
 	do   func(*testing.T, *world, registry.Installed)
 	says string
-	// running is that a palyrad that runs notices it, too: what is in the store counts at
-	// the start alone.
+	// running reports that a running palyrad detects it as well; the content of the store is read
+	// only at the start.
 	running bool
-	// status is what the skill has after that: what people said, whatever a row says.
+	// status is the resulting status of the skill: the one set by an operator, regardless of the
+	// row.
 	status registry.Status
 }{
 	{"a byte of the package", func(t *testing.T, w *world, i registry.Installed) {
@@ -61,7 +62,7 @@ var tampering = []struct {
 	{"the manifest in the package", flipAt("Add a note."), `the entry "skill.toml" was changed`, true, registry.Active},
 	{"a module in the package", flipAt("_start"), `the entry "modules/notes.wasm" was changed`, true, registry.Active},
 	{"the signature in the package", flipAt(`"payload":"`), `the entry "signature.dsse.json" was changed`, true, registry.Active},
-	{"a manifest that was written anew", func(t *testing.T, w *world, i registry.Installed) {
+	{"a rewritten manifest", func(t *testing.T, w *world, i registry.Installed) {
 		p := must.Get(skill.Open(must.Get(os.ReadFile(w.file(i)))(t)))(t)
 		p.ManifestText = []byte(registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."))
 		p.Manifest = must.Get(skill.ParseManifest(p.ManifestText))(t)
@@ -78,11 +79,11 @@ var tampering = []struct {
 	}, "it is the package notes@1.0.0 of example.org", true, registry.Active},
 	{"the package removed", func(t *testing.T, w *world, i registry.Installed) {
 		must.Do(t, os.Remove(w.file(i)))
-	}, "the package is not there", true, registry.Active},
+	}, "the package does not exist", true, registry.Active},
 	{"the package a link to the same bytes", func(t *testing.T, w *world, i registry.Installed) {
 		must.Do(t, os.Rename(w.file(i), filepath.Join(w.dir, "..", "elsewhere")))
 		must.Do(t, os.Symlink(filepath.Join("..", "elsewhere"), w.file(i)))
-	}, "no plain file", true, registry.Active},
+	}, "not a regular file", true, registry.Active},
 	{"package and row, by a package of the pinned key", func(t *testing.T, w *world, i registry.Installed) {
 		data := registrytest.Package(t, registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."), key)
 		w.row(func(r *registry.Installed) { r.Digest = digestOf(data) })
@@ -91,7 +92,7 @@ var tampering = []struct {
 	{"the status", func(t *testing.T, w *world, i registry.Installed) {
 		must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""))(t)
 		w.row(func(r *registry.Installed) { r.Status = registry.Active })
-	}, `the status is "active", and the journal "quarantined"`, false, registry.Quarantined},
+	}, `the status "active", but the journal has "quarantined"`, false, registry.Quarantined},
 	{"which version is current", func(t *testing.T, w *world, i registry.Installed) {
 		w.row(func(r *registry.Installed) { r.Current = false })
 	}, "current version", false, registry.Active},
@@ -103,7 +104,7 @@ var tampering = []struct {
 	}, "publisher", false, registry.Active},
 	{"the version of the row", func(t *testing.T, w *world, i registry.Installed) {
 		w.row(func(r *registry.Installed) { r.Version = "1.0.1" })
-	}, "the journal knows nothing of this version", false, ""},
+	}, "the journal has no record of this version", false, ""},
 	{"the pinned key", func(t *testing.T, w *world, i registry.Installed) {
 		w.pin(func(p *registry.Publisher) { p.PublicKey, p.KeyID = public(other), dsse.KeyID(public(other)) })
 	}, "trust store was changed: it has the key " + dsse.KeyID(public(other)), false, registry.Active},
@@ -125,7 +126,7 @@ func TestTampered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			one := w.install(registrytest.Manifest)
-			must.Get(w.Load(t.Context(), "notes", ""))(t) // the control, and now it is in memory
+			must.Get(w.Load(t.Context(), "notes", ""))(t) // the control; now it is cached
 			c.do(t, w, one)
 			load := func() {
 				t.Helper()
@@ -154,10 +155,10 @@ func TestTampered(t *testing.T) {
 			}
 			want := 1
 			if c.name == "the publisher taken away" {
-				want = 0 // nothing that is there is not as it was
+				want = 0 // all existing entries are unchanged
 			}
 			if c.name == "the version of the row" {
-				want = 2 // one is there, another is not
+				want = 2 // one row was added, another is missing
 			}
 			if n := w.count(event.SkillTampered); n != want {
 				t.Errorf("%d events of it, want %d", n, want)
@@ -167,7 +168,7 @@ func TestTampered(t *testing.T) {
 }
 
 // A trust store without its row does not make the next key one of first use.
-func TestNoFirstUseAfterThePinWasTakenAway(t *testing.T) {
+func TestRemovedPinIsNotAFirstUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
@@ -183,8 +184,8 @@ func TestNoFirstUseAfterThePinWasTakenAway(t *testing.T) {
 	w.install(registrytest.Manifest)
 }
 
-// What was changed is mended by the same package, and what people said of it stays.
-func TestMended(t *testing.T) {
+// Installing the same package repairs a tampered one, and keeps its status.
+func TestReinstallRepairs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
@@ -195,8 +196,8 @@ func TestMended(t *testing.T) {
 		t.Fatalf("a version without its package: %+v", got)
 	}
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
-	refused(t, err, reason.VerificationFailed, "the package is not there")
-	if notices := w.Notices(); len(notices) != 1 || !strings.Contains(notices[0], "notes@1.0.0 does not run: the package is not there; Find out") {
+	refused(t, err, reason.VerificationFailed, "the package does not exist")
+	if notices := w.Notices(); len(notices) != 1 || !strings.Contains(notices[0], "notes@1.0.0 does not run: the package does not exist; Find out") {
 		t.Errorf("the operator is told %q", notices)
 	}
 	got := w.install(registrytest.Manifest)
@@ -209,7 +210,7 @@ func TestMended(t *testing.T) {
 		t.Errorf("after that the operator is told %q", notices)
 	}
 
-	// A row is mended by saying anew what it is to be.
+	// Setting the status again repairs a row.
 	w.row(func(r *registry.Installed) { r.Status = registry.Quarantined })
 	w.start()
 	if w.List()[0].Problem == nil {
@@ -220,9 +221,9 @@ func TestMended(t *testing.T) {
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
 }
 
-// A row that somebody added is no installation, not even for a package of the pinned key:
-// no status makes it one, and removing it leaves what is installed.
-func TestAnAddedRowIsNoInstallation(t *testing.T) {
+// An added row is not an installation, even for a package of the pinned key: no status makes it
+// one, and removing it keeps the installed versions.
+func TestAddedRowIsNotAnInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.install(registrytest.Manifest)
@@ -234,15 +235,15 @@ func TestAnAddedRowIsNoInstallation(t *testing.T) {
 	w.start()
 	for _, s := range registry.Statuses {
 		_, err := w.SetStatus(t.Context(), alice, "notes", "0.1.0", s, "")
-		refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+		refused(t, err, reason.VerificationFailed, "the journal has no record of this version")
 	}
 	_, err := w.Load(t.Context(), "notes", "0.1.0")
-	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	refused(t, err, reason.VerificationFailed, "the journal has no record of this version")
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Disabled, ""))(t)
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Active, ""))(t)
 	w.start() // the events in between did not make it one either
 	_, err = w.Load(t.Context(), "notes", "0.1.0")
-	refused(t, err, reason.VerificationFailed, "the journal knows nothing of this version")
+	refused(t, err, reason.VerificationFailed, "the journal has no record of this version")
 	must.Do(t, w.Remove(t.Context(), alice, "notes", "0.1.0"))
 	w.start()
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
@@ -251,8 +252,8 @@ func TestAnAddedRowIsNoInstallation(t *testing.T) {
 	}
 }
 
-// A change of one version does not make true what somebody wrote into the row of another.
-func TestAChangeBelievesNoOtherRow(t *testing.T) {
+// A change of one version does not confirm a tampered row of another.
+func TestChangeDoesNotConfirmOtherRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
@@ -269,8 +270,8 @@ func TestAChangeBelievesNoOtherRow(t *testing.T) {
 	}
 }
 
-// While many load a skill, it is taken out of use: who asks afterwards gets nothing.
-func TestLoadedByManyWhileItIsTakenOutOfUse(t *testing.T) {
+// A skill is taken out of use while many goroutines load it: later loads fail.
+func TestConcurrentLoadWhileDisabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.install(registrytest.Manifest)

@@ -16,7 +16,7 @@ import (
 
 func public(k ed25519.PrivateKey) ed25519.PublicKey { return registrytest.Public(k) }
 
-// refused checks that something was refused with a text that names what is wrong.
+// refused checks for an error with a code and a text.
 func refused(t *testing.T, err error, code reason.Code, says string) {
 	t.Helper()
 	if reason.Of(err) != code || !strings.Contains(err.Error(), says) {
@@ -24,7 +24,7 @@ func refused(t *testing.T, err error, code reason.Code, says string) {
 	}
 }
 
-// count is how many events of a code there are.
+// count returns the number of events with a code.
 func (w *world) count(code event.Code) (n int) {
 	for _, e := range w.store.All() {
 		if e.Code == code {
@@ -57,7 +57,7 @@ func TestFirstUsePinsTheKey(t *testing.T) {
 	next := registrytest.With(t, registrytest.Manifest, `"1.0.0"`, `"1.1.0"`)
 	forged := w.bring(next, other)
 	in = must.Get(w.Inspect(t.Context(), forged))(t)
-	refused(t, in.Installable, reason.VerificationFailed, "signs with the key "+dsse.KeyID(public(key)))
+	refused(t, in.Installable, reason.VerificationFailed, "has the pinned key "+dsse.KeyID(public(key)))
 	_, err := w.Install(t.Context(), alice, forged)
 	refused(t, err, reason.VerificationFailed, dsse.KeyID(public(other)))
 	if got := w.Publishers(); got[0].KeyID != p[0].KeyID || len(w.List()) != 1 {
@@ -74,7 +74,7 @@ func TestAKeyIsNotReplaced(t *testing.T) {
 	name := "example.org"
 	refused(t, w.Trust(t.Context(), alice, registry.Publisher{Name: name, PublicKey: public(other)}), reason.AlreadyExists, "already")
 	refused(t, w.Trust(t.Context(), alice, registry.Publisher{Name: name, KeyID: "SHA256:another", PublicKey: public(key)}), reason.VerificationFailed, "SHA256:another")
-	refused(t, w.Trust(t.Context(), alice, registry.Publisher{Name: "Example Org", PublicKey: public(key)}), reason.InvalidInput, "no name")
+	refused(t, w.Trust(t.Context(), alice, registry.Publisher{Name: "Example Org", PublicKey: public(key)}), reason.InvalidInput, "not a valid publisher name")
 	refused(t, w.Trust(t.Context(), alice, registry.Publisher{Name: name, PublicKey: public(key)[:31]}), reason.InvalidInput, "31 bytes")
 	must.Do(t, w.Trust(t.Context(), alice, registry.Publisher{Name: name, PublicKey: public(key)}))
 	if p := w.Publishers()[0]; p.FirstUse || p.KeyID != dsse.KeyID(public(key)) {
@@ -122,7 +122,7 @@ func TestDistrustStopsAllOfAPublisher(t *testing.T) {
 	}
 	refused(t, w.Distrust(t.Context(), alice, "nobody"), reason.NotFound, "nobody")
 
-	// Trusted with another key, what the old one signed stays out.
+	// After another key is trusted, packages signed by the old key are still refused.
 	must.Do(t, w.Trust(t.Context(), alice, registry.Publisher{Name: "example.org", PublicKey: public(other)}))
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
 	refused(t, err, reason.VerificationFailed, "was signed with "+dsse.KeyID(public(key)))

@@ -18,7 +18,7 @@ import (
 
 const examples = "../../../../examples/skills"
 
-// committed is a module of the examples as digests.txt has it.
+// committed is a module of the examples in digests.txt.
 type committed struct{ dir, module, sha256, compiler string }
 
 func digests(t *testing.T) []committed {
@@ -35,9 +35,8 @@ func digests(t *testing.T) []committed {
 	return out
 }
 
-// TestExamples builds each example. An audit finds nothing but that nobody signed it, its
-// module has the committed digest where the committed compiler is there, and README has a
-// line for it.
+// TestExamples builds each example. An audit finds only the missing signature, its module has the
+// committed digest if the committed compiler is installed, and README lists it.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	readme := string(must.Get(os.ReadFile(filepath.Join(examples, "README.md")))(t))
@@ -70,8 +69,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExamplesOfOtherCompilers: where the compiler of a committed module is there, it
-// gives the module that is committed.
+// TestExamplesOfOtherCompilers: if the compiler of a committed module is installed, it builds the
+// same module.
 func TestExamplesOfOtherCompilers(t *testing.T) {
 	t.Parallel()
 	for language, c := range map[string]struct{ dir, version, says string }{
@@ -96,8 +95,7 @@ func TestExamplesOfOtherCompilers(t *testing.T) {
 	}
 }
 
-// TestSpecsProgramInC builds the program of docs/format/skill.md by the line that stands
-// above it.
+// TestSpecsProgramInC builds the program of docs/format/skill.md by the command above it.
 func TestSpecsProgramInC(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("clang"); err != nil {
@@ -124,7 +122,7 @@ func TestSpecsProgramInC(t *testing.T) {
 	}
 }
 
-// TestExamplesHaveTheirPackageHost: the examples use what a new skill gets.
+// TestExamplesHaveTheirPackageHost: the examples use the package host of a new skill.
 func TestExamplesHaveTheirPackageHost(t *testing.T) {
 	t.Parallel()
 	dir := newSkill(t)
@@ -135,7 +133,7 @@ func TestExamplesHaveTheirPackageHost(t *testing.T) {
 	}
 }
 
-// TestExamplesPassTheirTests runs the tests of the examples in Go, as they are.
+// TestExamplesPassTheirTests runs the tests of the examples natively in Go.
 func TestExamplesPassTheirTests(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "./...")
@@ -145,8 +143,8 @@ func TestExamplesPassTheirTests(t *testing.T) {
 	}
 }
 
-// TestGuestsImportTheWholeInterface: the package host links each function with the type
-// that the interface has.
+// TestGuestsImportTheWholeInterface: the package host links each function with the type in the
+// interface.
 func TestGuestsImportTheWholeInterface(t *testing.T) {
 	t.Parallel()
 	dir := newSkill(t)
@@ -165,7 +163,7 @@ func TestGuestsImportTheWholeInterface(t *testing.T) {
 	}
 }
 
-// everything uses each function of the package host.
+// everything calls each function of the package host.
 const everything = `package main
 
 import (

@@ -17,31 +17,31 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// How Go builds a module: without paths, version control and build ids, so that the same
-// sources and toolchain give the same bytes everywhere.
+// The Go build flags: no paths, version control data or build ids, so that the same sources and
+// toolchain produce the same bytes everywhere.
 var buildArguments = []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid="}
 
 // goTool runs the go command in a directory, for wasip1.
 func goTool(ctx context.Context, dir string, arguments ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...)
 	cmd.Dir = dir
-	// What people set for their own programs is not what modules are built with.
+	// Personal settings for native programs must not affect the modules.
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOWASM=", "GOEXPERIMENT=", "GODEBUG=", "PWD="+dir)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, reason.Errorf(reason.InvalidInput, "the Go toolchain is not there").
-			WithRemedy("Install Go, or put a module that is built already in place of its sources.")
+		return nil, reason.Errorf(reason.InvalidInput, "the Go toolchain was not found").
+			WithRemedy("Install Go, or replace the sources with a prebuilt module.")
 	case err != nil:
 		return nil, reason.Errorf(reason.InvalidInput, "go %s: %v\n%s", arguments[0], err, bytes.TrimSpace(stderr.Bytes())).
-			WithRemedy("Correct what the compiler says.")
+			WithRemedy("Fix the errors of the compiler.")
 	}
 	return stdout.Bytes(), nil
 }
 
-// goPackage is what `go list` says of a package.
+// goPackage is a package in the output of `go list`.
 type goPackage struct {
 	ImportPath string
 	Dir        string
@@ -63,7 +63,7 @@ type goModule struct {
 // own reports whether the package belongs to the sources of the skill.
 func (p goPackage) own() bool { return !p.Standard && p.Module != nil && p.Module.Main }
 
-// target is the package in sources as the go command takes it.
+// target returns the directory and the package argument for the go command.
 func target(dir, sources string) (string, string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func target(dir, sources string) (string, string, error) {
 	return dir, "./" + filepath.ToSlash(rel), err
 }
 
-// dependencies are all packages of a program.
+// dependencies returns all packages of a program.
 func dependencies(ctx context.Context, dir, pkg string) ([]goPackage, error) {
 	text, err := goTool(ctx, dir, "list", "-deps", "-json=ImportPath,Dir,Standard,Imports,ImportMap,GoFiles,SFiles,EmbedFiles,Module", pkg)
 	if err != nil {
@@ -133,7 +133,7 @@ func link(ctx context.Context, dir, pkg string, arguments []string) ([]byte, err
 	return os.ReadFile(file)
 }
 
-// sourcesOf are the digests of the skill's own sources, by their path in its Go module.
+// sourcesOf returns the digests of the skill's own sources, by path in its Go module.
 func sourcesOf(deps []goPackage) (map[string]string, error) {
 	out := map[string]string{}
 	add := func(root, file string) error {
@@ -171,7 +171,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// librariesOf are the modules that a program is built of, and the standard library.
+// librariesOf returns the modules of a program and the standard library.
 func librariesOf(deps []goPackage, version string) []skill.Library {
 	number := strings.TrimPrefix(version, "go")
 	out := []skill.Library{{Name: "std", Version: number, PURL: "pkg:golang/std@" + number}}

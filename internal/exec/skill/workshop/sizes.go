@@ -11,16 +11,16 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ImportSize is what one import of a skill's own packages takes.
+// ImportSize is the size of one import of a skill's own packages.
 type ImportSize struct {
 	// Path is the imported package.
 	Path string
-	// Bytes is the code that would not be there without it: that of the package and of all
-	// that nothing else needs. Data come on top, about as much again.
+	// Bytes is the size of the code that only this import needs: of the package and its exclusive
+	// dependencies. Data add about the same size again.
 	Bytes int
 }
 
-// measure links the program once more, with names, and adds up by package.
+// measure links the program once more, with names, and sums the sizes by package.
 func measure(ctx context.Context, dir, sources string) ([]ImportSize, error) {
 	dir, pkg, err := target(dir, sources)
 	if err != nil {
@@ -30,7 +30,7 @@ func measure(ctx context.Context, dir, sources string) ([]ImportSize, error) {
 	if err != nil {
 		return nil, err
 	}
-	// -s would leave the names out.
+	// -s would omit the names.
 	named, err := link(ctx, dir, pkg, []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-w -buildid="})
 	if err != nil {
 		return nil, err
@@ -42,14 +42,14 @@ func measure(ctx context.Context, dir, sources string) ([]ImportSize, error) {
 	return importSizes(deps, byPackage(deps, functions)), nil
 }
 
-// importSizes compares what is reached from the program with what is reached without each
+// importSizes compares the reachable packages of the program with those reachable without each
 // import.
 func importSizes(deps []goPackage, sizes map[string]int) []ImportSize {
 	packages := map[string]goPackage{}
 	for _, p := range deps {
 		packages[p.ImportPath] = p
 	}
-	program := deps[len(deps)-1].ImportPath // go list has what is imported before what imports
+	program := deps[len(deps)-1].ImportPath // go list prints imported packages before their importers
 	all := reached(packages, program, "")
 	var out []ImportSize
 	for _, p := range deps {
@@ -77,8 +77,8 @@ func importSizes(deps []goPackage, sizes map[string]int) []ImportSize {
 	return out
 }
 
-// reached are the packages of a program whose own packages do not import one. The
-// runtime is always there.
+// reached returns the packages of a program that remain without one import in its own packages.
+// The runtime is always included.
 func reached(packages map[string]goPackage, program, without string) map[string]bool {
 	seen := map[string]bool{}
 	for todo := []string{program, "runtime"}; len(todo) > 0; {
@@ -101,8 +101,9 @@ func reached(packages map[string]goPackage, program, without string) map[string]
 	return seen
 }
 
-// byPackage adds functions up. Go's linker writes '_' for all but letters, digits, '_'
-// and '.' in the names of functions (cmd/link/internal/wasm, writeNameSec).
+// byPackage sums the sizes of functions by package. Go's linker replaces all characters other
+// than letters, digits, '_' and '.' in function names by '_' (cmd/link/internal/wasm,
+// writeNameSec).
 func byPackage(deps []goPackage, functions map[string]int) map[string]int {
 	odd := regexp.MustCompile(`[^\w.]`)
 	prefixes := map[string]string{"main.": deps[len(deps)-1].ImportPath}
@@ -111,7 +112,8 @@ func byPackage(deps []goPackage, functions map[string]int) map[string]int {
 	}
 	out := map[string]int{}
 	for name, size := range functions {
-		// The longest prefix that ends in a point: packages of hosts have points, too.
+		// Find the longest prefix that ends in a point, because host names in package paths
+		// contain points as well.
 		for end := strings.LastIndexByte(name, '.'); end >= 0; end = strings.LastIndexByte(name[:end], '.') {
 			if path, is := prefixes[name[:end+1]]; is {
 				out[path] += size
@@ -122,16 +124,17 @@ func byPackage(deps []goPackage, functions map[string]int) map[string]int {
 	return out
 }
 
-// The sections that sizes are read from.
+// The sections that contain the sizes.
 const (
 	customSection = 0
 	importSection = 2
 	codeSection   = 10
-	// functionNames is the part of the name section that has the names of functions.
+	// functionNames is the subsection of the name section with the function names.
 	functionNames = 1
 )
 
-// functionSizes are the sizes of function bodies by name. Functions with one name add up.
+// functionSizes returns the sizes of function bodies by name. Functions with the same name are
+// summed.
 func functionSizes(module []byte) (map[string]int, error) {
 	parts, err := sections(module)
 	if err != nil {
@@ -183,7 +186,7 @@ func readNames(c *cutter, names map[int]string) {
 	}
 }
 
-// cutter takes pieces off the front.
+// cutter reads from the front of a byte slice.
 type cutter struct {
 	rest  []byte
 	short bool

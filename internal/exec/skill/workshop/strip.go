@@ -12,14 +12,14 @@ const headerSize = 8
 // section is one section of a module.
 type section struct {
 	id byte
-	// whole has its id and size, too; body has not.
+	// whole includes the id and the size; body does not.
 	whole, body []byte
 }
 
-// sections cuts a module to pieces; what they say is not looked at.
+// sections splits a module into sections without parsing their content.
 func sections(module []byte) ([]section, error) {
 	if len(module) < headerSize || string(module[:4]) != "\x00asm" {
-		return nil, reason.Errorf(reason.InvalidInput, "it is no WebAssembly module").WithRemedy("Build it for wasm32: GOOS=wasip1 GOARCH=wasm, or --target=wasm32.")
+		return nil, reason.Errorf(reason.InvalidInput, "it is not a WebAssembly module").WithRemedy("Build it for wasm32: GOOS=wasip1 GOARCH=wasm, or --target=wasm32.")
 	}
 	var out []section
 	for at := headerSize; at < len(module); {
@@ -35,8 +35,8 @@ func sections(module []byte) ([]section, error) {
 	return out, nil
 }
 
-// strip leaves out custom sections: names, debug information and what the producer says
-// of itself. An engine runs a module without any of them.
+// strip removes custom sections: names, debug information and producer data. Engines do not need
+// them to run a module.
 func strip(module []byte) ([]byte, error) {
 	parts, err := sections(module)
 	if err != nil {

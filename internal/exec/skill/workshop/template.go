@@ -12,30 +12,31 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// The files of a new skill end in .txt here: the go command would take them for its own.
+// The template files end in .txt, because the go command would treat them as its own sources.
 //
 //go:embed template
 var templates embed.FS
 
-// places are the files of a new skill, and which template each is.
+// places maps the files of a new skill to their templates.
 var places = []struct{ file, template string }{
 	{"skill.toml", "skill.toml"}, {"go.mod", "go.mod"}, {"README.md", "README.md"},
 	{"modules/count/main.go", "main.go"}, {"modules/count/main_test.go", "main_test.go"},
 	{"host/host.go", "host.go"}, {"host/grants.go", "grants.go"}, {"host/elsewhere.go", "elsewhere.go"},
 }
 
-// New writes a skill that builds and runs into a directory that is empty or not there,
-// and returns the files.
+// New writes a new skill that builds and runs into an empty or missing directory, and returns its
+// files.
 func New(dir, name, publisher string) ([]string, error) {
-	// The new manifest is read before anything is written: a name that is none is said.
+	// The new manifest is parsed before any file is written, so that an invalid name is reported
+	// first.
 	if _, err := skill.ParseManifest(filled("skill.toml", name, publisher)); err != nil {
 		return nil, err
 	}
 	switch entries, err := os.ReadDir(dir); {
 	case err == nil && len(entries) > 0:
-		return nil, reason.Errorf(reason.AlreadyExists, "%s is not empty", dir).WithRemedy("Name a directory that is not there yet.")
+		return nil, reason.Errorf(reason.AlreadyExists, "%s is not empty", dir).WithRemedy("Name a directory that does not exist yet.")
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, reason.Errorf(reason.InvalidInput, "looking into %s: %w", dir, err)
+		return nil, reason.Errorf(reason.InvalidInput, "reading %s: %w", dir, err)
 	}
 	var out []string
 	for _, p := range places {

@@ -1,6 +1,9 @@
-// Package workshop makes skills out of sources: it writes a new one, builds its modules by
-// the Go toolchain, strips them, says which import made one too large, and packs. It is
-// what people do at their desk; palyrad does not know it.
+// Package workshop builds skills from sources. It creates new skills, builds their modules with
+// the Go toolchain, strips and packs them, and reports which imports made a module too large. It
+// is a developer tool; palyrad does not use it.
+//
+// palyrad imports only package skill, which starts no program, so that no call can start a
+// compiler.
 package workshop
 
 import (
@@ -19,44 +22,44 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// Built is a package that is not signed yet.
+// Built is an unsigned package.
 type Built struct {
-	// File is the package as it is written.
+	// File is the package file.
 	File []byte
 	*skill.Package
-	// Made are its modules in the order of their names.
+	// Made lists its modules, sorted by name.
 	Made []Module
 }
 
-// Module is what became of one module.
+// Module describes one built module.
 type Module struct {
-	// Name is its entry.
+	// Name is its entry name.
 	Name string
-	// Compiler is what built it, "" for one that was there already.
+	// Compiler is the compiler that built it, "" for a prebuilt module.
 	Compiler string
-	// Bytes is its size, Stripped is what was left out of it.
+	// Bytes is its size, and Stripped the number of removed bytes.
 	Bytes, Stripped int
 	// SHA256 is its digest in lower-case hex.
 	SHA256 string
-	// Sizes are what its imports take, the largest first: nil unless asked for.
+	// Sizes are the sizes of its imports, the largest first: nil unless requested.
 	Sizes []ImportSize
 }
 
-// Options say how to build.
+// Options configure a build.
 type Options struct {
-	// Limits bound the modules.
+	// Limits are the limits of the modules.
 	Limits module.Limits
-	// Sizes has it say what imports take. It links each module once more.
+	// Sizes requests the sizes of imports. It links each module once more.
 	Sizes bool
 }
 
-// Build makes a package of a directory: skill.toml, and for each module that its tools
-// name either modules/NAME.wasm or the Go sources in modules/NAME/.
+// Build makes a package from a directory: skill.toml, and for each module that its tools name
+// either modules/NAME.wasm or the Go sources in modules/NAME/.
 func Build(ctx context.Context, dir string, o Options) (*Built, error) {
 	text, err := os.ReadFile(filepath.Join(dir, skill.ManifestEntry))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, reason.Errorf(reason.InvalidInput, "%s has no %s", dir, skill.ManifestEntry).
-			WithRemedy("Name the directory of a skill, or begin one with `palyra skills new`.")
+			WithRemedy("Name the directory of a skill, or create one with `palyra skills new`.")
 	}
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading the manifest: %w", err)
@@ -86,7 +89,7 @@ func Build(ctx context.Context, dir string, o Options) (*Built, error) {
 	if b.File, err = skill.Pack(p); err != nil {
 		return nil, err
 	}
-	// What was written is what is read: whatever a package may not be is found here.
+	// Open reads the result, so that any violation of the format is reported here.
 	if p, err = skill.Open(b.File); err != nil {
 		return nil, err
 	}
@@ -94,7 +97,7 @@ func Build(ctx context.Context, dir string, o Options) (*Built, error) {
 	return b, nil
 }
 
-// modulesOf are the modules that the tools are, each once.
+// modulesOf returns the modules of the tools, each once.
 func modulesOf(m *skill.Manifest) []string {
 	var out []string
 	for _, t := range m.Tools {
@@ -104,7 +107,7 @@ func modulesOf(m *skill.Manifest) []string {
 	return slices.Compact(out)
 }
 
-// made is a module with where it came from.
+// made is a module with its origin.
 type made struct {
 	Module
 	bytes     []byte
@@ -122,16 +125,16 @@ func makeModule(ctx context.Context, dir, name string, m *skill.Manifest, o Opti
 	var err error
 	switch {
 	case noModule == nil && noSources == nil && info.IsDir():
-		return made{}, reason.Errorf(reason.InvalidInput, "there is a module, and there are sources for it in %s", sources).
-			WithRemedy("Remove the module, so that it is built, or move the sources out of modules/.")
+		return made{}, reason.Errorf(reason.InvalidInput, "both the module and sources for it in %s exist", sources).
+			WithRemedy("Remove the module so that it is rebuilt, or move the sources out of modules/.")
 	case noModule == nil:
 		raw, err = os.ReadFile(ready)
 		out.origin = skill.Origin{Sources: map[string]string{name: digest(raw)}}
 	case noSources == nil && info.IsDir():
 		raw, out.origin, out.libraries, err = buildGo(ctx, dir, sources)
 	default:
-		return made{}, reason.Errorf(reason.InvalidInput, "there is neither %s nor a directory %s with Go sources", ready, sources).
-			WithRemedy("Write a program there, or build the module with another compiler and put it there.")
+		return made{}, reason.Errorf(reason.InvalidInput, "neither %s nor a directory %s with Go sources exists", ready, sources).
+			WithRemedy("Write a program there, or build the module with another compiler and store it there.")
 	}
 	if err != nil {
 		return made{}, err
@@ -153,7 +156,7 @@ func makeModule(ctx context.Context, dir, name string, m *skill.Manifest, o Opti
 	return out, err
 }
 
-// features are the limits with what the tools of a module ask for.
+// features returns the limits with the features that the tools of a module request.
 func features(limits module.Limits, m *skill.Manifest, name string) module.Limits {
 	for _, t := range m.Tools {
 		if t.Module == name {
@@ -164,18 +167,18 @@ func features(limits module.Limits, m *skill.Manifest, name string) module.Limit
 	return limits
 }
 
-// tooLarge names the imports that a module is large by.
+// tooLarge names the imports that contribute most to a module's size.
 func tooLarge(m Module, most int) error {
 	const shown = 5
 	var by []string
 	for _, s := range m.Sizes[:min(shown, len(m.Sizes))] {
 		by = append(by, fmt.Sprintf("%s (%d KiB)", s.Path, s.Bytes>>10))
 	}
-	err := reason.Errorf(reason.InputTooLarge, "the module has %d bytes after stripping; %d are allowed", m.Bytes, most)
+	err := reason.Errorf(reason.InputTooLarge, "the module has %d bytes after stripping; the limit is %d", m.Bytes, most)
 	if len(by) == 0 {
-		return err.WithRemedy("Leave out what makes it large, or build it for size.")
+		return err.WithRemedy("Remove large parts of it, or build it for size.")
 	}
-	return err.WithRemedy("Do without one of its imports. This much code is there because of each alone: %s.", strings.Join(by, ", "))
+	return err.WithRemedy("Remove one of its imports. Each of these adds the given amount of code: %s.", strings.Join(by, ", "))
 }
 
 func digest(text []byte) string { return strings.TrimPrefix(canonical.Digest(text), "sha256:") }

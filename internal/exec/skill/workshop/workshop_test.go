@@ -31,8 +31,8 @@ func write(t *testing.T, dir, name, text string) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 }
 
-// TestNewBuildsAndRuns: what is new passes its own test, runs, and becomes a package in
-// which an audit finds nothing but that nobody signed it. Elsewhere it is the same bytes.
+// TestNewBuildsAndRuns: a new skill passes its own test, runs, and becomes a package in which an
+// audit finds only the missing signature. In another directory the bytes are the same.
 func TestNewBuildsAndRuns(t *testing.T) {
 	t.Parallel()
 	dir := newSkill(t)
@@ -69,7 +69,7 @@ func TestNewBuildsAndRuns(t *testing.T) {
 			t.Errorf("the provenance has no %s: %s", want, built.Provenance)
 		}
 	}
-	// The control: another source is another package.
+	// The control: another source results in another package.
 	main := filepath.Join(dir, "modules/count/main.go")
 	text := string(must.Get(os.ReadFile(main))(t))
 	write(t, dir, "modules/count/main.go", strings.Replace(text, "most := 3", "most := 4", 1))
@@ -78,7 +78,7 @@ func TestNewBuildsAndRuns(t *testing.T) {
 	}
 }
 
-// TestTooLarge names the import that a module is large by.
+// TestTooLarge names the import that makes a module too large.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	dir := newSkill(t)
@@ -88,13 +88,13 @@ func TestTooLarge(t *testing.T) {
 	o.Limits.ModuleBytes = 2 << 20
 	_, err := workshop.Build(t.Context(), dir, o)
 	known := reason.Known(err, "")
-	if reason.Of(err) != reason.InputTooLarge || !strings.Contains(known.NextStep(), "net/http (") || !strings.Contains(known.Error(), "2097152 are allowed") {
+	if reason.Of(err) != reason.InputTooLarge || !strings.Contains(known.NextStep(), "net/http (") || !strings.Contains(known.Error(), "the limit is 2097152") {
 		t.Errorf("%v; %s", err, known.NextStep())
 	}
 }
 
-// TestSizes: what an import takes is most of a program that does nothing else, and no
-// more than the module has.
+// TestSizes: an import accounts for most of a program that does nothing else, and for no more
+// than the module.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	o := options()
@@ -114,16 +114,16 @@ func TestBuildRefuses(t *testing.T) {
 	}{
 		"no manifest":    {func(t *testing.T, dir string) { must.Do(t, os.Remove(filepath.Join(dir, "skill.toml"))) }, "has no skill.toml"},
 		"a bad manifest": {func(t *testing.T, dir string) { write(t, dir, "skill.toml", "format = 3") }, "skill.toml: format"},
-		"no sources":     {func(t *testing.T, dir string) { must.Do(t, os.RemoveAll(filepath.Join(dir, "modules"))) }, "there is neither"},
-		"both":           {func(t *testing.T, dir string) { write(t, dir, "modules/count.wasm", "\x00asm\x01\x00\x00\x00") }, "there is a module, and there are sources"},
+		"no sources":     {func(t *testing.T, dir string) { must.Do(t, os.RemoveAll(filepath.Join(dir, "modules"))) }, "neither "},
+		"both":           {func(t *testing.T, dir string) { write(t, dir, "modules/count.wasm", "\x00asm\x01\x00\x00\x00") }, "both the module and sources"},
 		"no Go":          {func(t *testing.T, dir string) { write(t, dir, "modules/count/main.go", "package main\nfunc main() {") }, "syntax error"},
-		"what is no build": {func(t *testing.T, dir string) {
+		"not a build": {func(t *testing.T, dir string) {
 			write(t, dir, "modules/count/main.go", "package main\nfunc main() { a() }")
 		}, "undefined: a"},
-		"no module": {func(t *testing.T, dir string) {
+		"not a valid module": {func(t *testing.T, dir string) {
 			must.Do(t, os.RemoveAll(filepath.Join(dir, "modules/count")))
 			write(t, dir, "modules/count.wasm", "(module)")
-		}, "no WebAssembly module"},
+		}, "not a WebAssembly module"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newSkill(t)

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Kind is what a definition is of.
+// Kind is the kind of a definition.
 type Kind string
 
-// The kinds. A server has one text of instructions at most; its name is "".
+// The kinds of definitions. A server has at most one instructions text; its name is "".
 const (
 	KindTool         Kind = "tool"
 	KindPrompt       Kind = "prompt"
@@ -20,11 +20,11 @@ const (
 	KindInstructions Kind = "instructions"
 )
 
-// Reserved is what the names of the tools begin with that the gateway makes for each
-// server: "<server>/mcp.read_resource".
+// Reserved is the name prefix of the tools that the gateway makes for each server, such as
+// "<server>/mcp.read_resource".
 const Reserved = "mcp."
 
-// Tools that the gateway makes for a server.
+// Names of the tools that the gateway makes for a server.
 const (
 	Complete      = Reserved + "complete"
 	GetPrompt     = Reserved + "get_prompt"
@@ -33,35 +33,35 @@ const (
 	Subscribe     = Reserved + "subscribe"
 )
 
-// Tools that the gateway makes for what a server asks. It calls them itself; clients
-// cannot, and need not be told of them.
+// Names of the tools that the gateway makes for server requests. The gateway calls them itself.
+// Clients cannot call them, and listings may omit them.
 const (
 	Elicit    = Reserved + "elicit"
 	ListRoots = Reserved + "list_roots"
 	Sample    = Reserved + "sample"
 )
 
-// Start is the tool that starts a server which gets secrets as they are.
+// Start is the name of the tool that starts a server which receives secrets as plain values.
 const Start = Reserved + "start"
 
-// Asked reports whether a tool is one of those that clients cannot call, by its name
-// without the server's.
-func Asked(name string) bool { return name == Elicit || name == ListRoots || name == Sample }
+// IsServerRequest reports whether clients cannot call a tool. name is the tool's name without the server.
+func IsServerRequest(name string) bool { return name == Elicit || name == ListRoots || name == Sample }
 
-// Definition is something that a server says about itself, and that models act on.
+// Definition is a statement of a server about itself that models act on: a tool, a prompt, a
+// resource template or its instructions.
 type Definition struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
 	// Digest is the SHA-256 of Text, "sha256:<hex>".
 	Digest string `json:"digest"`
-	// Text is what the server said, in canonical JSON.
+	// Text is the definition as the server sent it, in canonical JSON.
 	Text json.RawMessage `json:"text"`
 }
 
-// Key tells the definitions of one server apart.
+// Key identifies the definition among the definitions of one server.
 func (d Definition) Key() string { return string(d.Kind) + " " + d.Name }
 
-// Called names a definition for people.
+// Called returns the definition's name for display.
 func (d Definition) Called() string {
 	if d.Kind == KindInstructions {
 		return "the instructions"
@@ -69,30 +69,30 @@ func (d Definition) Called() string {
 	return strings.ReplaceAll(string(d.Kind), "_", " ") + " " + d.Name
 }
 
-// Sight is what was seen of a server at one time.
+// Sight is a snapshot of the definitions of a server.
 type Sight struct {
 	Definitions []Definition `json:"definitions"`
-	// Incomplete says that a page of a list could not be read: its definitions are missing.
+	// Incomplete reports that a page of a list was not readable, so its definitions are missing.
 	Incomplete bool `json:"incomplete,omitempty"`
-	// LeftOut says of each definition that is not taken, why.
+	// LeftOut lists the reason for each definition that was skipped.
 	LeftOut []string `json:"left_out,omitempty"`
-	// Unchecked are the keywords of schemas that calls are not checked against: the server
-	// has to.
+	// Unchecked lists the schema keywords that the gateway does not check in calls; the server
+	// must check them.
 	Unchecked []string `json:"unchecked,omitempty"`
-	// Resources, Prompts, Completions and Subscriptions say what the server offers
-	// beside tools, Logs that it takes a level for its log.
+	// Resources, Prompts, Completions and Subscriptions report the features that the server
+	// offers in addition to tools. Logs reports that it accepts a log level.
 	Resources     bool `json:"resources,omitempty"`
 	Prompts       bool `json:"prompts,omitempty"`
 	Completions   bool `json:"completions,omitempty"`
 	Subscriptions bool `json:"subscriptions,omitempty"`
 	Logs          bool `json:"logs,omitempty"`
-	// Implementation is what the server calls itself, and Protocol the revision that
-	// it speaks.
+	// Implementation is the name and version that the server reports, and Protocol its protocol
+	// revision.
 	Implementation string `json:"implementation,omitempty"`
 	Protocol       string `json:"protocol,omitempty"`
 }
 
-// Digest is over all definitions: it says what somebody approves.
+// Digest is computed over all definitions. An approval is bound to it.
 func (s Sight) Digest() string {
 	keys := make([]string, len(s.Definitions))
 	for i, d := range s.Definitions {
@@ -100,20 +100,20 @@ func (s Sight) Digest() string {
 	}
 	digest, err := canonical.DigestOf(keys)
 	if err != nil {
-		return "" // texts always have one
+		return "" // definitions always have a canonical form
 	}
 	return digest
 }
 
-// Change is a difference between what was approved of a server and what it says now.
+// Change is a difference between an approved definition and the current one.
 type Change struct {
 	Kind Kind
 	Name string
-	// Was and Is are the texts; nil means that there was, or is, none.
+	// Was and Is are the texts; nil means that the definition did not exist or no longer exists.
 	Was, Is json.RawMessage
 }
 
-// Word is added, removed or changed.
+// Word returns "added", "removed" or "changed".
 func (c Change) Word() string {
 	switch {
 	case c.Was == nil:
@@ -124,7 +124,7 @@ func (c Change) Word() string {
 	return "changed"
 }
 
-// Differences are sorted by kind and name.
+// Differences returns the changes from approved to seen, sorted by kind and name.
 func Differences(approved, seen []Definition) []Change {
 	now := make(map[string]Definition, len(seen))
 	for _, d := range seen {

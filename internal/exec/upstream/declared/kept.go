@@ -2,22 +2,22 @@ package declared
 
 import "time"
 
-// Kept is what the store has of a server.
+// Kept is the stored record of a server.
 type Kept struct {
 	Server  Server
 	AddedBy string
 	AddedAt time.Time
-	// Approved is what its tools are made of, Seen what it said last. Both are zero
-	// until it was reached for the first time.
+	// Approved holds the definitions of its tools, and Seen as of the last inspection. Both are
+	// zero until the first successful connection.
 	Approved Sight
 	Seen     Sight
-	// SeenAt is when it was looked at last, zero for never.
+	// SeenAt is the time of the last inspection, zero if the server was never inspected.
 	SeenAt     time.Time
 	ApprovedBy string
 	ApprovedAt time.Time
 }
 
-// Pending are the differences between what was approved and what is said now.
+// Pending returns the differences between the approved and the current definitions.
 func (k Kept) Pending() []Change {
 	if k.SeenAt.IsZero() {
 		return nil
@@ -25,21 +25,21 @@ func (k Kept) Pending() []Change {
 	return Differences(k.Approved.Definitions, k.Seen.Definitions)
 }
 
-// State is a server as operators see it.
+// State is the state of a server for operators.
 type State struct {
 	Kept
 
 	Digest string
-	// Changes wait for somebody to approve them.
+	// Changes wait for approval.
 	Changes []Change
-	// Problem is why it was of no use when it was needed last, "" if it was.
+	// Problem is the reason why the last use of the server failed, "" if it succeeded.
 	Problem, Remedy string
-	// Instances are those that there are, and Calls what is under way on them.
+	// Instances counts the running instances, and Calls the calls in progress on them.
 	Instances, Calls int
 }
 
-// Suspended are the tools of the server that nobody can call until a change is approved,
-// each with the change. What the instructions say is about all tools.
+// Suspended returns the tools that cannot be called until a change is approved, each with its
+// change. A change of the instructions suspends all tools.
 func (s State) Suspended() map[string]Change {
 	list := make(map[string]Change)
 	for _, d := range s.Approved.Definitions {
@@ -50,7 +50,7 @@ func (s State) Suspended() map[string]Change {
 	return list
 }
 
-// Suspends finds the change for which a tool cannot be called.
+// Suspends returns the change that suspends a tool.
 func Suspends(changes []Change, tool string) (Change, bool) {
 	for _, c := range changes {
 		if c.Kind == KindInstructions || c.Kind == KindTool && c.Name == tool {

@@ -2,7 +2,7 @@ package declared
 
 import "testing"
 
-// TestMetaKeys: a declared key is one that callers may set, and no other has it.
+// TestMetaKeys: only keys that callers may set can be declared.
 func TestMetaKeys(t *testing.T) {
 	t.Parallel()
 	for keys, ok := range map[[2]string]bool{

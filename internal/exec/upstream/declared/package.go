@@ -9,61 +9,61 @@ import (
 	"palyra/internal/egress"
 )
 
-// Ecosystem is where a package comes from.
+// Ecosystem is a package ecosystem.
 type Ecosystem string
 
-// The ecosystems: those of npx and bunx, and of uvx and pipx.
+// The ecosystems: NPM is for npx and bunx, PyPI for uvx and pipx.
 const (
 	NPM  Ecosystem = "npm"
 	PyPI Ecosystem = "pypi"
 )
 
-// Package is what the program of a server is part of: a package of a registry that was
-// resolved once and installed into a prefix of that server, which nobody writes to.
+// Package is the package that contains the program of a server. It was resolved once and
+// installed into a prefix of that server, which is read-only.
 type Package struct {
 	Ecosystem Ecosystem `json:"ecosystem"`
 	Name      string    `json:"name"`
 	Version   string    `json:"version"`
-	// Integrity is of the package itself, as its registry has it: "sha512-<base64>" of
-	// npm, "sha256:<hex>" of a wheel. Those of what it needs are in the resolution.
+	// Integrity is the package's digest from its registry: "sha512-<base64>" for npm,
+	// "sha256:<hex>" for a wheel. The digests of its dependencies are in the resolution.
 	Integrity string `json:"integrity"`
-	// Registry is the URL that it was resolved and fetched from.
+	// Registry is the URL from which it was resolved and fetched.
 	Registry string `json:"registry"`
-	// Login is how the registry was logged in to.
+	// Login is the login used at the registry.
 	Login RegistryLogin `json:"login,omitzero"`
 	// Prefix is the digest of everything that was installed, "sha256:<hex>".
 	Prefix string `json:"prefix"`
 }
 
-// String names it for people.
+// String returns the package's name for display.
 func (p Package) String() string {
 	return p.Name + " " + p.Version + " (" + p.Integrity + ") of " + p.Registry
 }
 
-// Wanted is a package that somebody wants for a server.
-type Wanted struct {
+// PackageRequest is a request to install a package for a server.
+type PackageRequest struct {
 	Server    string    `json:"server"`
 	Ecosystem Ecosystem `json:"ecosystem"`
 	Name      string    `json:"name"`
-	// Version is a version or a range in the words of the ecosystem: "1.2.3", "^1.2",
-	// "latest", ">=2,<3"; "" is the newest.
+	// Version is a version or a range in the syntax of the ecosystem: "1.2.3", "^1.2", "latest",
+	// ">=2,<3"; "" selects the newest.
 	Version string `json:"version,omitempty"`
-	// Registry is a URL; "" is the registry that everybody uses.
+	// Registry is a URL; "" selects the default registry.
 	Registry string        `json:"registry,omitempty"`
 	Login    RegistryLogin `json:"login,omitzero"`
 }
 
-// RegistryLogin is what a private registry is shown: a secret of the vault, by its
-// reference without the scheme ("global/npm"), as a token or as the password of a user.
-// npm and pip get a placeholder of it. The zero value is no login.
+// RegistryLogin is the credential for a private registry: a vault secret, by its reference
+// without the scheme ("global/npm"), used as a token or as a user's password. npm and pip receive
+// a placeholder of it. The zero value means no login.
 type RegistryLogin struct {
 	Secret string `json:"secret,omitempty"`
-	// User is that of Basic authentication, of PyPI alone; "" is PyPI's own name for
-	// tokens.
+	// User is the user name for Basic authentication, for PyPI only; "" selects PyPI's user name
+	// for tokens.
 	User string `json:"user,omitempty"`
 }
 
-// Resolution pins a package and everything that it needs.
+// Resolution pins a package and all its dependencies.
 type Resolution struct {
 	Server    string        `json:"server"`
 	Ecosystem Ecosystem     `json:"ecosystem"`
@@ -72,14 +72,13 @@ type Resolution struct {
 	Integrity string        `json:"integrity"`
 	Registry  string        `json:"registry"`
 	Login     RegistryLogin `json:"login,omitzero"`
-	// Hosts are what the installation reaches, and nothing else.
+	// Hosts are the only hosts that the installation may reach.
 	Hosts []string `json:"hosts"`
-	// Parts are all packages that are installed, the package itself among them, sorted.
+	// Parts lists all packages to install, including the package itself, sorted.
 	Parts []Part `json:"parts"`
-	// Scripts are those of them that would run programs while they are installed, and
-	// do not get to.
+	// Scripts names the packages that declare install scripts. These scripts do not run.
 	Scripts []string `json:"scripts,omitempty"`
-	// Files are what the installer reads, by name: the lock.
+	// Files are the lock files that the installer reads, by name.
 	Files map[string]string `json:"files"`
 }
 
@@ -90,11 +89,10 @@ type Part struct {
 	Integrity string `json:"integrity"`
 }
 
-// Digest says what somebody approves.
+// Digest identifies the resolution. An approval is bound to it.
 func (r Resolution) Digest() (string, error) { return canonical.DigestOf(r) }
 
-// Registries are those that everybody uses, and the hosts from which each hands out
-// its files.
+// Registries are the default registries, each with the hosts that serve its files.
 var Registries = map[Ecosystem]struct {
 	URL   string
 	Hosts []string
@@ -106,22 +104,22 @@ var Registries = map[Ecosystem]struct {
 var (
 	npmName   = lazyregexp.New(`^(@[a-z0-9][a-z0-9._~-]{0,100}/)?[a-z0-9][a-z0-9._~-]{0,200}$`)
 	pypiExtra = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,200}[A-Za-z0-9])?(\[[A-Za-z0-9._,-]{1,200}\])?$`)
-	// versionForm has no room for a path, a URL or another package.
+	// versionForm excludes paths, URLs and names of other packages.
 	versionForm = lazyregexp.New(`^[A-Za-z0-9.*+!_~^<>=,-]{0,100}$`)
 )
 
-// Check refuses what is no name, version or registry, before anything is started.
-func (w Wanted) Check() error {
+// Check returns an error for an invalid name, version or registry, before any program starts.
+func (w PackageRequest) Check() error {
 	names := map[Ecosystem]*lazyregexp.Regexp{NPM: npmName, PyPI: pypiExtra}[w.Ecosystem]
 	switch {
 	case !nameForm.MatchString(w.Server):
-		return invalid("server", "%q is no name of a server", w.Server)
+		return invalid("server", "%q is not a valid server name", w.Server)
 	case names == nil:
-		return invalid("ecosystem", "the ecosystem of a package is npm or pypi, and not %q", w.Ecosystem)
+		return invalid("ecosystem", "the ecosystem of a package must be npm or pypi, not %q", w.Ecosystem)
 	case !names.MatchString(w.Name):
-		return invalid("name", "%q is no name of a package of %s", w.Name, w.Ecosystem)
+		return invalid("name", "%q is not a valid package name of %s", w.Name, w.Ecosystem)
 	case !versionForm.MatchString(w.Version) || strings.HasPrefix(w.Version, "-"):
-		return invalid("version", "%q is no version of a package", w.Version)
+		return invalid("version", "%q is not a valid package version", w.Version)
 	}
 	if err := w.checkLogin(); err != nil {
 		return err
@@ -132,25 +130,25 @@ func (w Wanted) Check() error {
 
 var registryUser = lazyregexp.New(`^[A-Za-z0-9._~-]{0,128}$`)
 
-func (w Wanted) checkLogin() error {
+func (w PackageRequest) checkLogin() error {
 	l := w.Login
 	switch {
 	case l == RegistryLogin{}:
 		return nil
 	case l.Secret == "":
-		return invalid("registry_user", "a user of a registry has a secret, too").WithRemedy("Name it: --registry-secret vault://global/NAME.")
+		return invalid("registry_user", "a registry user requires a secret").WithRemedy("Add --registry-secret vault://global/NAME.")
 	case strings.HasPrefix(w.Registry, "http://"):
-		return invalid("registry", "a login travels by https alone")
+		return invalid("registry", "a registry login is sent only over https")
 	case w.Ecosystem == NPM && l.User != "":
-		return invalid("registry_user", "registries of npm take a token, and no user")
+		return invalid("registry_user", "npm registries accept a token, not a user")
 	case !registryUser.MatchString(l.User):
-		return invalid("registry_user", "%q is no user of a registry", l.User)
+		return invalid("registry_user", "%q is not a valid registry user", l.User)
 	}
 	return checkRefs([]string{l.Secret})
 }
 
-// From is the registry and the hosts that it is reached by.
-func (w Wanted) From() (registry string, hosts []string, err error) {
+// From returns the registry and the hosts through which it is reached.
+func (w PackageRequest) From() (registry string, hosts []string, err error) {
 	usual := Registries[w.Ecosystem]
 	registry = strings.TrimSuffix(w.Registry, "/")
 	if registry == "" || registry == usual.URL {
@@ -158,10 +156,10 @@ func (w Wanted) From() (registry string, hosts []string, err error) {
 	}
 	u, target, err := (Server{URL: registry}).Target()
 	if err != nil {
-		return "", nil, invalid("registry", "the registry %q is no URL such as %s", registry, usual.URL)
+		return "", nil, invalid("registry", "the registry %q is not a valid URL such as %s", registry, usual.URL)
 	}
 	if addr, is := target.Host.Addr(); u.Scheme == "http" && (!is || !addr.IsLoopback()) || u.RawQuery != "" {
-		return "", nil, invalid("registry", "plain http is for registries on the loopback addresses of this machine").WithRemedy("Use https.")
+		return "", nil, invalid("registry", "plain http is allowed only for registries on the loopback addresses of this machine").WithRemedy("Use https.")
 	}
 	if _, err := egress.ParseRule(target.String()); err != nil {
 		return "", nil, err
@@ -169,7 +167,7 @@ func (w Wanted) From() (registry string, hosts []string, err error) {
 	return registry, []string{target.String()}, nil
 }
 
-// Holds reports whether a URL is of one of the hosts of a resolution.
+// Holds reports whether a URL is on one of the hosts of the resolution.
 func (r Resolution) Holds(link string) bool {
 	u, target, err := (Server{URL: link}).Target()
 	registry, _ := url.Parse(r.Registry)
@@ -190,10 +188,10 @@ func (s Server) checkPackage() error {
 		return nil
 	}
 	if strings.ContainsAny(s.Command[0], "/\\") {
-		return invalid("command", "the program of a package is named without a directory, and %q has one", s.Command[0])
+		return invalid("command", "the program of a package must be named without a directory: %q has one", s.Command[0])
 	}
 	if !digestForm.MatchString(p.Prefix) {
-		return invalid("package", "%q is no digest of what was installed", p.Prefix)
+		return invalid("package", "%q is not a valid digest of an installation", p.Prefix)
 	}
 	return nil
 }

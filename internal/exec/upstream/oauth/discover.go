@@ -22,10 +22,11 @@ import (
 	"palyra/internal/identity/login/resource"
 )
 
-// mostText bounds what a message repeats of others' words, in bytes.
+// mostText is the maximum length, in bytes, of a foreign text quoted in a message.
 const mostText = 200
 
-// client reaches the hosts of some URLs and nothing else, through the egress rules.
+// client returns an HTTP client that reaches only the hosts of the URLs, through the egress
+// rules.
 func (s *Service) client(urls ...string) (*http.Client, error) {
 	allow, err := resource.Hosts(urls...)
 	if err != nil {
@@ -37,17 +38,18 @@ func (s *Service) client(urls ...string) (*http.Client, error) {
 	return login.NewClient(dialer.DialContext, s.use.Roots), nil
 }
 
-// found is what discovery found.
+// found is the result of discovery.
 type found struct {
-	// resource is what tokens are asked for (RFC 8707), and scopes what it names.
+	// resource is the resource indicator to request tokens for (RFC 8707), and scopes the scopes
+	// that the resource names.
 	resource string
 	scopes   []string
 	meta     oauthex.AuthServerMeta
 }
 
-// discover finds the authorization server of an upstream server (RFC 9728) and what it
-// says of itself (RFC 8414). The upstream server is a stranger: it sends the gateway
-// nowhere but to its own host and to the issuer that an operator declared.
+// discover finds the authorization server of an upstream server (RFC 9728) and its metadata (RFC
+// 8414). The upstream server is not trusted: it can direct the gateway only to its own host and
+// to the issuer that an operator declared.
 func (s *Service) discover(ctx context.Context, server declared.Server) (found, error) {
 	f := found{resource: server.URL}
 	client, err := s.client(server.URL)
@@ -77,11 +79,11 @@ func (s *Service) discover(ctx context.Context, server declared.Server) (found, 
 	return f, err
 }
 
-// greeting is a request that a server answers only to those who are logged in.
+// greeting is a request that a server answers only to authenticated clients.
 const greeting = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"palyra","version":"1"}}}`
 
-// challenge is what the server asks for when it is asked without a token: the
-// parameters of WWW-Authenticate, none where it asks for nothing.
+// challenge sends a request without a token and returns the parameters of WWW-Authenticate. It
+// returns none if the server does not require authentication.
 func (s *Service) challenge(ctx context.Context, client *http.Client, server declared.Server) (map[string]string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, bytes.NewReader([]byte(greeting)))
 	if err != nil {
@@ -97,7 +99,8 @@ func (s *Service) challenge(ctx context.Context, client *http.Client, server dec
 	if res.StatusCode != http.StatusUnauthorized {
 		return nil, nil
 	}
-	// A header that cannot be read is none: it is a hint, and what it leads to is checked.
+	// An unreadable header counts as absent: it is only a hint, and the metadata that it points
+	// to is validated.
 	list, _ := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
 	for _, c := range list {
 		if strings.EqualFold(c.Scheme, "Bearer") {
@@ -107,8 +110,8 @@ func (s *Service) challenge(ctx context.Context, client *http.Client, server dec
 	return nil, nil
 }
 
-// protectedResource reads the metadata of a resource: where the challenge says, and at
-// the well-known places of the server. nil means that it has none.
+// protectedResource reads the metadata of a resource, from the URL in the challenge and from the
+// well-known URLs of the server. It returns nil if the server has no metadata.
 func protectedResource(ctx context.Context, client *http.Client, server, named string) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -122,7 +125,7 @@ func protectedResource(ctx context.Context, client *http.Client, server, named s
 	}
 	if named != "" {
 		if where, err := url.Parse(named); err != nil || where.Scheme != u.Scheme || !sameHost(where, u) || where.User != nil {
-			return nil, fmt.Errorf("it says that its metadata is at %s, which is not on its own host", text.Ellipsis(named, mostText))
+			return nil, fmt.Errorf("its metadata is at %s, which is not on its own host", text.Ellipsis(named, mostText))
 		}
 		places = []string{named}
 	}
@@ -134,15 +137,15 @@ func protectedResource(ctx context.Context, client *http.Client, server, named s
 		case err != nil:
 			continue
 		case !covers(about.Resource, u):
-			return nil, fmt.Errorf("it says that tokens are for %s, which is another resource", text.Ellipsis(about.Resource, mostText))
+			return nil, fmt.Errorf("its metadata is for the resource %s, which does not cover the server", text.Ellipsis(about.Resource, mostText))
 		}
 		return &about, nil
 	}
 	return nil, nil
 }
 
-// covers reports whether a resource is the server: its URL, or the beginning of its
-// path. A token for another resource would be somebody else's.
+// covers reports whether a resource covers the server: it is the server's URL or a prefix of its
+// path. A token for any other resource would belong to another service.
 func covers(named string, server *url.URL) bool {
 	r, err := url.Parse(named)
 	if err != nil || r.Scheme != server.Scheme || !sameHost(r, server) || r.User != nil || r.RawQuery != "" && r.RawQuery != server.RawQuery || r.Fragment != "" {
@@ -158,7 +161,7 @@ func sameHost(a, b *url.URL) bool {
 	return resource.SameIssuer(a.Scheme+"://"+strings.ToLower(a.Host), a.Scheme+"://"+strings.ToLower(b.Host))
 }
 
-// chooseIssuer is the declared one, or one on the server's own host.
+// chooseIssuer returns the declared issuer, or one on the server's own host.
 func chooseIssuer(server declared.Server, about *oauthex.ProtectedResourceMetadata) (string, error) {
 	u, err := url.Parse(server.URL)
 	if err != nil {
@@ -166,7 +169,7 @@ func chooseIssuer(server declared.Server, about *oauthex.ProtectedResourceMetada
 	}
 	want := server.OAuth.Issuer
 	if about == nil || len(about.AuthorizationServers) == 0 {
-		// Servers before RFC 9728 are their own authorization server.
+		// Servers from before RFC 9728 are their own authorization server.
 		if want == "" {
 			want = u.Scheme + "://" + u.Host
 		}
@@ -180,15 +183,15 @@ func chooseIssuer(server declared.Server, about *oauthex.ProtectedResourceMetada
 	}
 	named := text.Ellipsis(strings.Join(about.AuthorizationServers, ", "), mostText)
 	if want != "" {
-		return "", reason.Errorf(reason.LoginUnavailable, "the upstream server %s names the authorization servers %s, and not %s, which was declared", server.Name, named, want).
-			WithRemedy("If that is right, have an operator add the server anew with that issuer (--oauth-issuer).")
+		return "", reason.Errorf(reason.LoginUnavailable, "the upstream server %s names the authorization servers %s, but %s was declared", server.Name, named, want).
+			WithRemedy("If a named server is correct, have an operator add the upstream server again with that issuer (--oauth-issuer).")
 	}
-	return "", reason.Errorf(reason.LoginUnavailable, "the upstream server %s sends to the authorization server %s, which is on another host and was not declared", server.Name, named).
-		WithRemedy("If you know it as the server's, have an operator remove the server and add it anew with --oauth-issuer %s.", text.Ellipsis(about.AuthorizationServers[0], mostText))
+	return "", reason.Errorf(reason.LoginUnavailable, "the upstream server %s names the authorization server %s, which is on another host and was not declared", server.Name, named).
+		WithRemedy("If it belongs to the upstream server, have an operator remove the server and add it again with --oauth-issuer %s.", text.Ellipsis(about.AuthorizationServers[0], mostText))
 }
 
-// issuer reads what an authorization server says of itself, at the places that the
-// authorization part of MCP lists, in its order.
+// issuer reads the metadata of an authorization server. It tries the URLs and their order from
+// the authorization chapter of MCP.
 func (s *Service) issuer(ctx context.Context, server declared.Server, issuer string) (oauthex.AuthServerMeta, error) {
 	var meta oauthex.AuthServerMeta
 	client, err := s.client(issuer)
@@ -213,17 +216,17 @@ func (s *Service) issuer(ctx context.Context, server declared.Server, issuer str
 		}
 		return meta, checkIssuer(server.Name, issuer, meta)
 	}
-	return meta, away(server.Name, "its authorization server says nothing of itself", errors.Join(errs...))
+	return meta, away(server.Name, "its authorization server publishes no metadata", errors.Join(errs...))
 }
 
-// checkIssuer refuses an authorization server that is another (RFC 8414, section 3.3),
-// that does not bind codes to whoever asked for them, or whose endpoints are not TLS.
+// checkIssuer returns an error for an authorization server that has another issuer (RFC 8414,
+// section 3.3), does not support PKCE, or has endpoints without TLS.
 func checkIssuer(server, issuer string, m oauthex.AuthServerMeta) error {
 	if !resource.SameIssuer(m.Issuer, issuer) {
-		return away(server, "its authorization server", fmt.Errorf("calls itself %s, and is %s", text.Ellipsis(m.Issuer, mostText), issuer))
+		return away(server, "its authorization server", fmt.Errorf("reports the issuer %s, but its URL is %s", text.Ellipsis(m.Issuer, mostText), issuer))
 	}
 	if !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
-		return away(server, "its authorization server", errors.New("has no PKCE with S256, without which somebody else could use the code"))
+		return away(server, "its authorization server", errors.New("does not support PKCE with S256, without which a stolen code could be used"))
 	}
 	for name, endpoint := range map[string]string{
 		"authorization_endpoint": m.AuthorizationEndpoint, "token_endpoint": m.TokenEndpoint, "registration_endpoint": m.RegistrationEndpoint, "revocation_endpoint": m.RevocationEndpoint,
@@ -232,13 +235,13 @@ func checkIssuer(server, issuer string, m oauthex.AuthServerMeta) error {
 			continue
 		}
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
-			return away(server, "its authorization server", fmt.Errorf("has the %s %s, which is no https URL", name, text.Ellipsis(endpoint, mostText)))
+			return away(server, "its authorization server", fmt.Errorf("has the %s %s, which is not an https URL", name, text.Ellipsis(endpoint, mostText)))
 		}
 	}
 	return nil
 }
 
-// fetch reads a document of metadata.
+// fetch reads a metadata document.
 func fetch(ctx context.Context, client *http.Client, at string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -254,17 +257,17 @@ func fetch(ctx context.Context, client *http.Client, at string, into any) error 
 		return err
 	}
 	if err := canonical.Read(text, into); err != nil {
-		return fmt.Errorf("%s is no JSON document of metadata", at)
+		return fmt.Errorf("%s is not a JSON metadata document", at)
 	}
 	return nil
 }
 
-// away is the refusal of a login that cannot be begun or gone on with.
+// away returns the error for a login that cannot start or continue.
 func away(server, what string, err error) error {
 	var known *reason.Error
 	if errors.As(err, &known) {
 		return known
 	}
-	return reason.Errorf(reason.LoginUnavailable, "there is no way to log in at the upstream server %s: %s: %s", server, what, text.Ellipsis(err.Error(), 2*mostText)).
-		WithRemedy("Look at the URL and the issuer that were declared (`palyra mcp show %s`), and ask whoever runs the server.", server)
+	return reason.Errorf(reason.LoginUnavailable, "cannot log in at the upstream server %s: %s: %s", server, what, text.Ellipsis(err.Error(), 2*mostText)).
+		WithRemedy("Check the declared URL and issuer (`palyra mcp show %s`), or contact the operator of the upstream server.", server)
 }

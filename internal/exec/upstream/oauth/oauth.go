@@ -1,9 +1,12 @@
-// Package oauth logs the gateway in at the authorization servers of upstream MCP
-// servers, as the authorization part of MCP says: discovery by RFC 9728 and RFC 8414, a
-// code flow with PKCE (RFC 7636) whose redirect ends on the person's own machine (RFC
-// 8252), tokens for one resource (RFC 8707), and the issuer of each answer compared
-// (RFC 9207). The tokens stay in the vault. What a client of the gateway shows the
-// gateway is another thing, and goes nowhere.
+// Package oauth logs the gateway in at the authorization servers of upstream MCP servers, as the
+// authorization chapter of MCP requires: discovery by RFC 9728 and RFC 8414, a code flow with
+// PKCE (RFC 7636) that redirects to the user's own machine (RFC 8252), tokens for one resource
+// (RFC 8707), and a check of the issuer of each answer (RFC 9207). The tokens stay in the vault.
+// The credentials that clients present to the gateway are separate and are never forwarded.
+//
+// It shares the HTTP client and the check of redirects with package login, which discards tokens,
+// while this package keeps them. The OAuth client of the MCP SDK is not used: it keeps tokens in
+// memory, dials by itself, and repeats texts of authorization servers in errors.
 package oauth
 
 import (
@@ -37,18 +40,18 @@ import (
 )
 
 const (
-	// life is how long a login waits for its person, mostOpen how many do at a time, and
-	// mostOfOne how many of one member.
+	// life is how long a login waits for the user. mostOpen limits the waiting logins, and
+	// mostOfOne bounds the ones of a member.
 	life      = 10 * time.Minute
 	mostOpen  = 256
 	mostOfOne = 8
-	// askTime bounds what one request of a person may wait for others.
+	// askTime is the timeout for the remote requests of one user request.
 	askTime = 40 * time.Second
-	// early is how long before its end a token is renewed.
+	// early is how long before its expiry a token is renewed.
 	early = 30 * time.Second
 )
 
-// Vault keeps the logins (vault.Service).
+// Vault stores the logins (vault.Service).
 type Vault interface {
 	Put(ctx context.Context, caller access.Caller, ref vault.Ref, value []byte, set vault.Metadata) (vault.Secret, error)
 	Get(ctx context.Context, caller access.Caller, ref vault.Ref) (vault.Secret, error)
@@ -56,36 +59,36 @@ type Vault interface {
 	Lease(ctx context.Context, b vault.Borrower, q vault.LeaseRequest) (*vault.Handle, error)
 }
 
-// Config is what a Service works with. Vault, May and Journal are required.
+// Config configures a Service. Vault, May and Journal are required.
 type Config struct {
-	// May asks policy whether somebody has a permission.
+	// May checks by policy whether a caller has a permission.
 	May func(by access.Caller, p access.Permission) error
-	// Journal keeps an event.
+	// Journal records an event.
 	Journal func(ctx context.Context, e event.Draft) error
-	// Denied are the hosts that no login may lead to, and Gateway is where the gateway
-	// itself listens, which none may lead to either.
+	// Denied are the hosts that no login may lead to. Gateway is the listener of the gateway,
+	// which is denied as well.
 	Denied  []egress.Rule
 	Gateway *egress.Gateway
-	// Roots, Resolver and Interfaces are the system's when nil, Now the clock.
+	// Roots, Resolver and Interfaces default to the system's, and Now to the system clock.
 	Roots      *x509.CertPool
 	Resolver   egress.Resolver
 	Interfaces func() ([]netip.Addr, error)
 	Now        func() time.Time
 }
 
-// Service has the logins. It is safe for concurrent use.
+// Service manages the logins. It is safe for concurrent use.
 type Service struct {
 	use   Config
 	vault Vault
 
 	mu sync.Mutex
-	// open are the logins that wait for their person, by their ids.
+	// open holds the logins that wait for the user, by id.
 	open map[string]*waiting
-	// turns let one goroutine at a time read and renew a login.
+	// turns serializes reading and renewing of each login.
 	turns map[vault.Ref]chan struct{}
 }
 
-// New returns a Service without a vault; Serve gives it one.
+// New returns a Service without a vault; Serve sets it.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -93,46 +96,47 @@ func New(c Config) *Service {
 	return &Service{use: c, open: map[string]*waiting{}, turns: map[vault.Ref]chan struct{}{}}
 }
 
-// Serve has the service keep its logins in a vault. It is called before any call is.
+// Serve sets the vault for the logins. It must be called before any other method.
 func (s *Service) Serve(v Vault) { s.vault = v }
 
-// waiting is a login that waits for its person.
+// waiting is a login that waits for the user.
 type waiting struct {
 	by              access.Principal
 	ref             vault.Ref
 	server          declared.Server
 	redirect        string
 	state, verifier string
-	// answers says that the authorization server names itself in every answer.
+	// answers reports that the authorization server includes its issuer in every answer.
 	answers bool
 	grant   grant
 	ends    time.Time
 }
 
-// Begun is a login that waits for its person.
-type Begun struct {
+// PendingLogin describes a login that waits for the user.
+type PendingLogin struct {
 	ID        string
 	ExpiresAt time.Time
-	// AuthorizationURL is for the person's browser, and Issuer whose page it is.
+	// AuthorizationURL is the page to open in the user's browser, and Issuer its authorization
+	// server.
 	AuthorizationURL, Issuer string
 }
 
-// Begin begins a login at the authorization server of an upstream server, for the
-// person who asks, or for everybody where the server is declared so. redirect is where
-// the browser goes on the person's machine.
-func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.Server, redirect string) (Begun, error) {
+// Begin starts a login at the authorization server of an upstream server. The login is for the
+// caller, or for all members if the server is declared with a shared login. redirect is the
+// redirect URL on the user's machine.
+func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.Server, redirect string) (PendingLogin, error) {
 	ref, err := s.whose(by, server)
 	if err != nil {
-		return Begun{}, err
+		return PendingLogin{}, err
 	}
 	if err := login.CheckRedirect(redirect); err != nil {
-		return Begun{}, err
+		return PendingLogin{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	f, err := s.discover(ctx, server)
 	if err != nil {
-		return Begun{}, err
+		return PendingLogin{}, err
 	}
 	w := &waiting{by: by.Principal, ref: ref, server: server, redirect: redirect, state: rand.Text(), verifier: rand.Text() + rand.Text(), answers: f.meta.AuthorizationResponseIssParameterSupported}
 	w.grant = grant{
@@ -140,26 +144,26 @@ func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.S
 		Scope: strings.Join(scopes(server, f), " "), By: by.Principal.String(),
 	}
 	if err := s.identify(ctx, w, f.meta); err != nil {
-		return Begun{}, err
+		return PendingLogin{}, err
 	}
 	page, err := w.page(f.meta.AuthorizationEndpoint)
 	if err != nil {
-		return Begun{}, err
+		return PendingLogin{}, err
 	}
 	id, err := s.add(w)
-	return Begun{ID: id, ExpiresAt: w.ends, AuthorizationURL: page, Issuer: w.grant.Issuer}, err
+	return PendingLogin{ID: id, ExpiresAt: w.ends, AuthorizationURL: page, Issuer: w.grant.Issuer}, err
 }
 
-// whose is where the login of a caller is kept.
+// whose returns the vault reference for the login of a caller.
 func (s *Service) whose(by access.Caller, server declared.Server) (vault.Ref, error) {
 	switch {
 	case server.OAuth == nil:
-		return vault.Ref{}, reason.Errorf(reason.InvalidInput, "the upstream server %s was not declared with a login", server.Name).
-			WithRemedy("Servers with a login are added with `palyra mcp add NAME --url URL --oauth`.")
+		return vault.Ref{}, reason.Errorf(reason.InvalidInput, "the upstream server %s is declared without a login", server.Name).
+			WithRemedy("Add a server with a login by `palyra mcp add NAME --url URL --oauth`.")
 	case by.Principal.Kind != access.KindUser:
-		return vault.Ref{}, reason.Errorf(reason.PermissionDenied, "people log in at upstream servers, and %s is none", by.Principal)
+		return vault.Ref{}, reason.Errorf(reason.PermissionDenied, "only users can log in at upstream servers, and %s is not a user", by.Principal)
 	case server.OAuth.Shared:
-		// Everybody would act there as whoever logs in.
+		// All members would act there with the identity of this user.
 		if err := s.use.May(by, access.PermUpstreamWrite); err != nil {
 			return vault.Ref{}, err
 		}
@@ -168,37 +172,37 @@ func (s *Service) whose(by access.Caller, server declared.Server) (vault.Ref, er
 	return vault.LoginRef(server.Name, by.Principal)
 }
 
-// scopes are those that are asked for.
+// scopes returns the scopes to request.
 func scopes(server declared.Server, f found) []string {
 	list := slices.Clone(server.OAuth.Scopes)
 	if len(list) == 0 && declared.ValidScopes(f.scopes) {
 		list = slices.Clone(f.scopes)
 	}
-	// What gives a refresh token at providers of OpenID Connect.
+	// OpenID Connect providers issue a refresh token only with this scope.
 	if offline := "offline_access"; slices.Contains(f.meta.ScopesSupported, offline) && !slices.Contains(list, offline) {
 		list = append(list, offline)
 	}
 	return list
 }
 
-// identify settles who the gateway is at the authorization server.
+// identify determines the gateway's client id at the authorization server.
 func (s *Service) identify(ctx context.Context, w *waiting, m oauthex.AuthServerMeta) error {
 	o := w.server.OAuth
 	switch {
 	case o.Document() && !m.ClientIDMetadataDocumentSupported:
-		return reason.Errorf(reason.LoginUnavailable, "the authorization server %s takes no client metadata documents", m.Issuer).
-			WithRemedy("Have an operator add the server with the id of a registered client, or with none so that the gateway registers itself.")
+		return reason.Errorf(reason.LoginUnavailable, "the authorization server %s does not accept client metadata documents", m.Issuer).
+			WithRemedy("Have an operator add the server with the id of a registered client, or without an id so that the gateway registers itself.")
 	case o.ClientID != "":
 		w.grant.ClientID, w.grant.SecretRef, w.grant.Basic = o.ClientID, o.ClientSecret, basic(m.TokenEndpointAuthMethodsSupported)
 		return nil
 	case m.RegistrationEndpoint != "":
 		return s.register(ctx, &w.grant, m.RegistrationEndpoint, w.redirect)
 	}
-	return reason.Errorf(reason.LoginUnavailable, "the authorization server %s registers no clients by itself", m.Issuer).
+	return reason.Errorf(reason.LoginUnavailable, "the authorization server %s does not support dynamic client registration", m.Issuer).
 		WithRemedy("Register a client there for the redirect http://127.0.0.1/callback, and have an operator add the server with --oauth-client ID.")
 }
 
-// page is where the person logs in.
+// page returns the URL of the login page.
 func (w *waiting) page(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -218,13 +222,13 @@ func (w *waiting) page(endpoint string) (string, error) {
 	return u.String(), nil
 }
 
-// challengeOf is S256 of RFC 7636, section 4.2.
+// challengeOf returns the S256 challenge of RFC 7636, section 4.2.
 func challengeOf(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// add has a login wait.
+// add stores a waiting login and returns its id.
 func (s *Service) add(w *waiting) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,8 +241,8 @@ func (s *Service) add(w *waiting) (string, error) {
 		}
 	}
 	if of >= mostOfOne || len(s.open) >= mostOpen {
-		return "", reason.Errorf(reason.RateLimited, "too many logins at upstream servers wait for their person").WithField("retry_after", life.String()).
-			WithRemedy("Finish one that waits, or try again in %s.", life)
+		return "", reason.Errorf(reason.RateLimited, "too many logins at upstream servers are waiting").WithField("retry_after", life.String()).
+			WithRemedy("Finish a waiting login, or try again in %s.", life)
 	}
 	id := rand.Text()
 	w.ends = now.Add(life)
@@ -246,13 +250,14 @@ func (s *Service) add(w *waiting) (string, error) {
 	return id, nil
 }
 
-// take removes a login of somebody: whatever comes of it, it is answered once.
+// take removes and returns a login of a principal. Each login is answered only once, whatever the
+// result.
 func (s *Service) take(id string, by access.Principal) *waiting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.open[id]
 	if w == nil || w.by != by {
-		return nil // somebody else's stays
+		return nil // a login of another principal stays
 	}
 	delete(s.open, id)
 	if !s.use.Now().Before(w.ends) {
@@ -261,75 +266,75 @@ func (s *Service) take(id string, by access.Principal) *waiting {
 	return w
 }
 
-// Answer is what the browser came back with.
+// Answer is the browser's answer from the authorization server.
 type Answer struct {
 	ID, State, Code string
-	// Issuer is "iss" of RFC 9207, "" where there was none.
+	// Issuer is the parameter "iss" of RFC 9207, "" if it is missing.
 	Issuer string
 }
 
-// Done is a login that holds.
-type Done struct {
+// CompletedLogin describes a completed login.
+type CompletedLogin struct {
 	Server, Issuer, Scope string
-	// Ref is where the vault keeps it.
+	// Ref is its reference in the vault.
 	Ref vault.Ref
-	// ExpiresAt is when its token ends, zero if nobody said; Renews says that the
-	// gateway renews it then.
+	// ExpiresAt is the expiry of its token, zero if unknown. Renews reports that the gateway
+	// renews the token then.
 	ExpiresAt time.Time
 	Renews    bool
 }
 
-// Complete ends a login. find has the server as it is declared now.
-func (s *Service) Complete(ctx context.Context, by access.Caller, a Answer, find func(name string) (declared.Server, error)) (Done, error) {
+// Complete finishes a login. find returns the current declaration of the server.
+func (s *Service) Complete(ctx context.Context, by access.Caller, a Answer, find func(name string) (declared.Server, error)) (CompletedLogin, error) {
 	w := s.take(a.ID, by.Principal)
 	if w == nil {
-		return Done{}, reason.Errorf(reason.LoginRefused, "there is no such login: it ended, was answered before, or is somebody else's")
+		return CompletedLogin{}, reason.Errorf(reason.LoginRefused, "the login does not exist: it expired, was answered before, or belongs to another user")
 	}
 	g := w.grant
 	switch {
 	case a.State == "" || subtle.ConstantTimeCompare([]byte(w.state), []byte(a.State)) != 1:
-		return Done{}, reason.Errorf(reason.LoginRefused, "the answer is not of this login")
+		return CompletedLogin{}, reason.Errorf(reason.LoginRefused, "the answer does not belong to this login")
 	case a.Issuer != "" && !resource.SameIssuer(a.Issuer, g.Issuer), a.Issuer == "" && w.answers:
-		return Done{}, reason.Errorf(reason.LoginRefused, "the answer does not come from the authorization server %s: it names %q", g.Issuer, text.Ellipsis(a.Issuer, mostText)).
-			WithRemedy("Another server may have tried to get the code. Nothing was sent to anybody; log in again.")
+		return CompletedLogin{}, reason.Errorf(reason.LoginRefused, "the answer does not come from the authorization server %s: its issuer is %q", g.Issuer, text.Ellipsis(a.Issuer, mostText)).
+			WithRemedy("Another server may have tried to obtain the code. Nothing was sent; log in again.")
 	case a.Code == "":
-		return Done{}, reason.Errorf(reason.LoginRefused, "the answer has no code")
+		return CompletedLogin{}, reason.Errorf(reason.LoginRefused, "the answer has no code")
 	}
 	now, err := find(w.server.Name)
 	if err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
 	if err := same(now, w.server); err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	secret, err := s.secret(ctx, by, g, a.ID)
 	if err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
 	err = s.token(ctx, &g, secret, url.Values{"grant_type": {"authorization_code"}, "code": {a.Code}, "redirect_uri": {w.redirect}, "code_verifier": {w.verifier}})
 	var declined *declinedError
 	if errors.As(err, &declined) {
-		return Done{}, reason.Errorf(reason.LoginRefused, "the login at the upstream server %s failed: %w", w.server.Name, err)
+		return CompletedLogin{}, reason.Errorf(reason.LoginRefused, "the login at the upstream server %s failed: %w", w.server.Name, err)
 	}
 	if err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
 	g.At = s.use.Now().UTC()
 	turn, err := s.turn(ctx, w.ref)
 	if err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
 	defer turn()
 	if err := s.keep(ctx, w.ref, g); err != nil {
-		return Done{}, err
+		return CompletedLogin{}, err
 	}
-	done := Done{Server: g.Server, Issuer: g.Issuer, Scope: g.Scope, Ref: w.ref, ExpiresAt: g.Expires, Renews: g.Refresh != ""}
+	done := CompletedLogin{Server: g.Server, Issuer: g.Issuer, Scope: g.Scope, Ref: w.ref, ExpiresAt: g.Expires, Renews: g.Refresh != ""}
 	return done, s.note(ctx, event.UpstreamLoggedIn, by, g, w.ref)
 }
 
-// same refuses a server that was declared anew while somebody logged in.
+// same returns an error for a server that was declared again during the login.
 func same(now, then declared.Server) error {
 	a, err := now.Digest()
 	if err != nil {
@@ -340,7 +345,7 @@ func same(now, then declared.Server) error {
 		return err
 	}
 	if a != b {
-		return reason.Errorf(reason.LoginRefused, "the upstream server %s was declared anew meanwhile", then.Name).WithRemedy("Log in again.")
+		return reason.Errorf(reason.LoginRefused, "the upstream server %s was declared again during the login", then.Name).WithRemedy("Log in again.")
 	}
 	return nil
 }
@@ -350,7 +355,7 @@ type logged struct {
 	Server string `json:"server"`
 	Issuer string `json:"issuer,omitempty"`
 	Scope  string `json:"scope,omitempty"`
-	// Secret is the reference of what the vault keeps.
+	// Secret is the vault reference of the login.
 	Secret string `json:"secret"`
 }
 
@@ -365,7 +370,7 @@ func (s *Service) note(ctx context.Context, code event.Code, by access.Caller, g
 	return s.use.Journal(context.WithoutCancel(ctx), draft)
 }
 
-// keep puts a login into the vault.
+// keep stores a login in the vault.
 func (s *Service) keep(ctx context.Context, ref vault.Ref, g grant) error {
 	value, err := json.Marshal(g)
 	if err != nil {
@@ -377,8 +382,8 @@ func (s *Service) keep(ctx context.Context, ref vault.Ref, g grant) error {
 	return err
 }
 
-// Logout forgets a login, and has the authorization server end it where that can (RFC
-// 7009). A server that does not answer keeps nobody from logging out.
+// Logout deletes a login and revokes it at the authorization server if that is supported (RFC
+// 7009). An unreachable authorization server does not prevent the logout.
 func (s *Service) Logout(ctx context.Context, by access.Caller, server declared.Server) error {
 	ref, err := s.whose(by, server)
 	if err != nil {
@@ -393,13 +398,13 @@ func (s *Service) Logout(ctx context.Context, by access.Caller, server declared.
 	defer turn()
 	g, h, err := s.read(ctx, by, ref, rand.Text())
 	if reason.Of(err) == reason.NotFound {
-		return reason.Errorf(reason.NotFound, "there is no login at the upstream server %s", server.Name)
+		return reason.Errorf(reason.NotFound, "no login exists at the upstream server %s", server.Name)
 	}
 	if err == nil {
 		s.revoke(ctx, by, g)
 		err = h.End(context.WithoutCancel(ctx))
 	}
-	// One that cannot be read is forgotten all the same.
+	// An unreadable login is removed as well.
 	if removed := s.vault.Remove(ctx, vault.Gateway(), ref); removed != nil {
 		return errors.Join(err, removed)
 	}

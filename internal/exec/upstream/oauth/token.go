@@ -19,10 +19,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// grant is a login as the vault keeps it: everything that is needed to show it and to
-// renew it.
+// grant is a login as stored in the vault: all data needed to use and renew it.
 type grant struct {
-	// Server and URL are what it is for: another URL of the same name gets nothing.
+	// Server and URL identify the server of the login; a server of that name with another URL
+	// cannot use it.
 	Server   string `json:"server"`
 	URL      string `json:"url"`
 	Issuer   string `json:"issuer"`
@@ -31,22 +31,22 @@ type grant struct {
 
 	ClientID     string `json:"client_id"`
 	ClientSecret string `json:"client_secret,omitempty"`
-	// SecretRef is where the secret of a registered client is, in place of ClientSecret.
+	// SecretRef is the reference of a registered client's secret, instead of ClientSecret.
 	SecretRef string `json:"client_secret_ref,omitempty"`
-	// Basic shows the secret in the header Authorization, and not in the body.
+	// Basic sends the secret in the Authorization header instead of the body.
 	Basic         bool   `json:"client_secret_basic,omitempty"`
 	TokenEndpoint string `json:"token_endpoint"`
 	Revocation    string `json:"revocation_endpoint,omitempty"`
 
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token,omitempty"`
-	// Expires is zero where the authorization server does not say.
+	// Expires is zero if the authorization server does not report an expiry.
 	Expires time.Time `json:"expires,omitzero"`
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
 }
 
-// answer is what a token endpoint says (RFC 6749, section 5).
+// answer is the response of a token endpoint (RFC 6749, section 5).
 type answer struct {
 	Access    string      `json:"access_token"`
 	Type      string      `json:"token_type"`
@@ -56,8 +56,8 @@ type answer struct {
 	Error     string      `json:"error"`
 }
 
-// declinedError is an error code of a token endpoint. What else it said is not kept: it
-// may repeat what was sent.
+// declinedError is the error code of a token endpoint. The rest of the response is dropped,
+// because it may repeat the request.
 type declinedError struct{ code string }
 
 func (e *declinedError) Error() string {
@@ -66,8 +66,8 @@ func (e *declinedError) Error() string {
 
 var codeForm = lazyregexp.New(`^[a-z_]{1,40}$`)
 
-// token asks the token endpoint of a grant, and puts what it gives into it. secret is
-// the client's, "" for a public one.
+// token sends a request to the token endpoint of a grant and stores the result in the grant.
+// secret is the client secret, "" for a public client.
 func (s *Service) token(ctx context.Context, g *grant, secret string, form url.Values) error {
 	form.Set("resource", g.Resource)
 	res, err := s.post(ctx, g, g.TokenEndpoint, secret, form)
@@ -76,7 +76,7 @@ func (s *Service) token(ctx context.Context, g *grant, secret string, form url.V
 	}
 	text, err := io.ReadAll(res.Body)
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return away(g.Server, "its authorization server", errors.New("does not finish its answer"))
+		return away(g.Server, "its authorization server", errors.New("does not complete its response"))
 	}
 	var a answer
 	wrong := canonical.Read(text, &a)
@@ -86,9 +86,9 @@ func (s *Service) token(ctx context.Context, g *grant, secret string, form url.V
 	case codeForm.MatchString(a.Error):
 		return &declinedError{a.Error}
 	case wrong != nil || res.StatusCode != http.StatusOK || a.Access == "" || !strings.EqualFold(a.Type, "Bearer"):
-		return &declinedError{"with no token of the type Bearer"}
+		return &declinedError{"without a token of the type Bearer"}
 	case strings.ContainsFunc(a.Access, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return &declinedError{"with a token that no header can hold"}
+		return &declinedError{"with a token that is not a valid header value"}
 	}
 	g.Access, g.Expires = a.Access, time.Time{}
 	if a.Refresh != "" {
@@ -103,7 +103,7 @@ func (s *Service) token(ctx context.Context, g *grant, secret string, form url.V
 	return nil
 }
 
-// mostLife is the longest life of a token that is believed.
+// mostLife is the longest accepted lifetime of a token.
 const mostLife = 10 * 365 * 24 * time.Hour
 
 // post sends a form to an endpoint of the authorization server, as the client of a grant.
@@ -135,8 +135,8 @@ func (s *Service) post(ctx context.Context, g *grant, endpoint, secret string, f
 	return res, nil
 }
 
-// register is the client at an authorization server that takes whoever comes (RFC
-// 7591), for one redirect.
+// register registers the client of a grant with one redirect URL, at an authorization server with
+// open registration (RFC 7591).
 func (s *Service) register(ctx context.Context, g *grant, endpoint, redirect string) error {
 	client, err := s.client(endpoint)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *Service) register(ctx context.Context, g *grant, endpoint, redirect str
 	text, err := io.ReadAll(res.Body)
 	var made oauthex.ClientRegistrationResponse
 	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK || canonical.Read(text, &made) != nil || made.ClientID == "" {
-		return reason.Errorf(reason.LoginUnavailable, "the authorization server of %s does not register the gateway: it answers %s", g.Server, res.Status).
+		return reason.Errorf(reason.LoginUnavailable, "the authorization server of %s refused to register the gateway: it answers %s", g.Server, res.Status).
 			WithRemedy("Register a client there for the redirect http://127.0.0.1/callback, and have an operator add the server with --oauth-client ID.")
 	}
 	g.ClientID, g.ClientSecret = made.ClientID, made.ClientSecret
@@ -170,8 +170,8 @@ func (s *Service) register(ctx context.Context, g *grant, endpoint, redirect str
 	return nil
 }
 
-// basic reports whether an authorization server takes a secret in the header (RFC
-// 8414: it does unless it says otherwise).
+// basic reports whether an authorization server accepts a secret in the header. By RFC 8414 that
+// is the default.
 func basic(methods []string) bool {
 	return len(methods) == 0 || slices.Contains(methods, "client_secret_basic")
 }

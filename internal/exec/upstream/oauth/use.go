@@ -15,11 +15,11 @@ import (
 	"palyra/internal/vault"
 )
 
-// header is where tokens travel (RFC 6750, section 2.1).
+// header is the header for tokens (RFC 6750, section 2.1).
 const header = "Authorization"
 
-// Ready says early that a call cannot run because nobody logged in. It returns the
-// reference of the login that the call is to use.
+// Ready returns an error early if a call lacks its login. Otherwise it returns the reference of
+// the login for the call.
 func (s *Service) Ready(ctx context.Context, c access.Caller, server declared.Server) (vault.Ref, error) {
 	ref, err := s.of(c, server)
 	if err != nil {
@@ -27,15 +27,15 @@ func (s *Service) Ready(ctx context.Context, c access.Caller, server declared.Se
 	}
 	_, err = s.vault.Get(ctx, vault.Gateway(), ref)
 	if reason.Of(err) == reason.NotFound {
-		return ref, required(server, "nobody logged in there for this caller")
+		return ref, required(server, "this caller is not logged in there")
 	}
 	return ref, err
 }
 
-// of is the login that a call uses: that of the user who answers for it.
+// of returns the login for a call: the login of the user who is responsible for the caller.
 func (s *Service) of(c access.Caller, server declared.Server) (vault.Ref, error) {
 	if s.vault == nil {
-		return vault.Ref{}, reason.Errorf(reason.NotFound, "this gateway has no vault, and the upstream server %s needs a login, which is kept there", server.Name)
+		return vault.Ref{}, reason.Errorf(reason.NotFound, "this gateway has no vault to store the login that the upstream server %s requires", server.Name)
 	}
 	if server.OAuth.Shared {
 		return vault.LoginRef(server.Name, access.Principal{})
@@ -45,41 +45,40 @@ func (s *Service) of(c access.Caller, server declared.Server) (vault.Ref, error)
 		who = c.Principal
 	}
 	if who.Kind != access.KindUser {
-		return vault.Ref{}, required(server, "people log in there, and "+who.String()+" is none")
+		return vault.Ref{}, required(server, "only users can log in there, and "+who.String()+" is not a user")
 	}
 	return vault.LoginRef(server.Name, who)
 }
 
-// required is what somebody is told who has to log in.
+// required returns the error that asks a user to log in.
 func required(server declared.Server, why string) *reason.Error {
-	return reason.Errorf(reason.UpstreamLogin, "the upstream server %s needs a login: %s", server.Name, why).
-		WithRemedy("Run `palyra mcp login %s`, and make the call again.", server.Name).WithField("server", server.Name)
+	return reason.Errorf(reason.UpstreamLogin, "the upstream server %s requires a login: %s", server.Name, why).
+		WithRemedy("Run `palyra mcp login %s`, then repeat the call.", server.Name).WithField("server", server.Name)
 }
 
-// Rejected is the error of a server that does not take the token that it was shown.
+// Rejected returns the error for a server that rejected the token.
 func Rejected(server declared.Server) error {
-	return required(server, "it does not take the token that it was shown").WithField("rejected", "true")
+	return required(server, "the server rejected the token").WithField("rejected", "true")
 }
 
-// IsRejected reports whether an error is Rejected.
+// IsRejected reports whether an error is from Rejected.
 func IsRejected(err error) bool {
 	var known *reason.Error
 	return errors.As(err, &known) && known.Code == reason.UpstreamLogin && known.Fields["rejected"] == "true"
 }
 
-// Login is a login that one call uses, until End.
+// Login is a login lent to one call, until End.
 type Login struct {
-	// Token stands for the token. It goes to the server alone.
+	// Token is the token, which is sent only to the server.
 	Token egress.Secret
 
 	mu     sync.Mutex
 	handle *vault.Handle
 }
 
-// Use lends a call the login of the user who answers for it, and renews its token when
-// that is about to end. rejected is the version of a login whose token the server did
-// not take, 0 for none: that one is renewed. Policy is asked whether the caller may
-// use it.
+// Use lends a call the login of the user who is responsible for it. It renews the token before it
+// expires. rejected is the version of a login whose token the server rejected, 0 for none: that
+// login is renewed. Policy decides whether the caller may use the login.
 func (s *Service) Use(ctx context.Context, c access.Caller, server declared.Server, call string, rejected int) (*Login, error) {
 	ref, err := s.of(c, server)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Service) Use(ctx context.Context, c access.Caller, server declared.Serv
 	defer turn()
 	g, h, err := s.read(ctx, c, ref, call)
 	if reason.Of(err) == reason.NotFound {
-		return nil, required(server, "nobody logged in there for this caller")
+		return nil, required(server, "this caller is not logged in there")
 	}
 	if err != nil {
 		return nil, err
@@ -119,11 +118,11 @@ func (s *Service) Use(ctx context.Context, c access.Caller, server declared.Serv
 	return l, err
 }
 
-// usable refuses a login of another URL or another authorization server: the server
-// was declared anew since.
+// usable returns an error for a login with another URL or another authorization server: the
+// server was declared again after the login.
 func usable(server declared.Server, g grant) error {
 	if g.URL != server.URL || server.OAuth.Issuer != "" && !resource.SameIssuer(server.OAuth.Issuer, g.Issuer) {
-		return required(server, "the login was for "+g.URL+" by "+g.Issuer+", before the server was declared anew")
+		return required(server, "the login was for "+g.URL+" by "+g.Issuer+", before the server was declared again")
 	}
 	return nil
 }
@@ -144,10 +143,10 @@ func (l *Login) Secret(ctx context.Context, _ string) ([]byte, error) {
 	return []byte(g.Access), nil
 }
 
-// End gives the login back.
+// End returns the login.
 func (l *Login) End(ctx context.Context) error { return l.handle.End(context.WithoutCancel(ctx)) }
 
-// turn waits until nobody else reads or renews a login.
+// turn waits until no other goroutine reads or renews a login.
 func (s *Service) turn(ctx context.Context, ref vault.Ref) (end func(), err error) {
 	s.mu.Lock()
 	turn, ok := s.turns[ref]
@@ -164,7 +163,7 @@ func (s *Service) turn(ctx context.Context, ref vault.Ref) (end func(), err erro
 	}
 }
 
-// read leases a login to a call. The caller has its turn, and ends the lease.
+// read leases a login to a call. The caller holds its turn and must end the lease.
 func (s *Service) read(ctx context.Context, c access.Caller, ref vault.Ref, call string) (grant, *vault.Handle, error) {
 	h, err := s.vault.Lease(ctx, vault.Borrower{Caller: c}, vault.LeaseRequest{Ref: ref, Call: call, Until: s.use.Now().Add(vault.MaxLease)})
 	if err != nil {
@@ -177,18 +176,18 @@ func (s *Service) read(ctx context.Context, c access.Caller, ref vault.Ref, call
 	defer clear(value)
 	var g grant
 	if json.Unmarshal(value, &g) != nil {
-		return grant{}, nil, errors.Join(reason.Errorf(reason.SecretUnreadable, "%s is no login", ref), h.End(context.WithoutCancel(ctx)))
+		return grant{}, nil, errors.Join(reason.Errorf(reason.SecretUnreadable, "%s is not a login", ref), h.End(context.WithoutCancel(ctx)))
 	}
 	return g, h, nil
 }
 
-// renew gets a new token for a login and keeps it. The caller has the login's turn.
+// renew obtains a new token for a login and stores it. The caller holds the turn of the login.
 func (s *Service) renew(ctx context.Context, c access.Caller, server declared.Server, ref vault.Ref, g grant, call string) error {
 	if err := usable(server, g); err != nil {
 		return err
 	}
 	if g.Refresh == "" {
-		return required(server, "its token ended, and cannot be renewed")
+		return required(server, "its token expired and cannot be renewed")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -199,7 +198,7 @@ func (s *Service) renew(ctx context.Context, c access.Caller, server declared.Se
 	err = s.token(ctx, &g, secret, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}})
 	var declined *declinedError
 	if errors.As(err, &declined) {
-		return required(server, "it ended ("+declined.Error()+")")
+		return required(server, "its token expired ("+declined.Error()+")")
 	}
 	if err != nil {
 		return reason.Errorf(reason.UpstreamUnavailable, "the login at the upstream server %s cannot be renewed now: %w", server.Name, err)
@@ -207,7 +206,7 @@ func (s *Service) renew(ctx context.Context, c access.Caller, server declared.Se
 	return s.keep(ctx, ref, g)
 }
 
-// secret is that of the gateway as a client there, "" for a public one.
+// secret returns the gateway's client secret there, "" for a public client.
 func (s *Service) secret(ctx context.Context, c access.Caller, g grant, call string) (string, error) {
 	if g.SecretRef == "" {
 		return g.ClientSecret, nil

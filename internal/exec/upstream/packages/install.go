@@ -25,15 +25,15 @@ import (
 // ToolName is the tool that installs a package.
 const ToolName = "package.install"
 
-// Risk of an installation: code of somebody else comes to this machine, and runs later
-// in the sandbox of one server.
+// risk of an installation: foreign code is stored on this machine and later runs in the sandbox
+// of one server.
 const risk = 60
 
 // Install is the tool package.install.
 type Install struct{ Service *Service }
 
-// input repeats what the resolution says, so that policies, people and the journal see
-// it. What differs is refused.
+// input repeats fields of the resolution so that they are visible to policies, approvers and the
+// journal. A field that differs from the resolution is refused.
 type input struct {
 	Server     string             `json:"server"`
 	Resolution string             `json:"resolution"`
@@ -69,7 +69,7 @@ func (Install) Descriptor() tool.Descriptor {
 	}
 }
 
-// Unusable says why no call can run at present.
+// Unusable returns the reason why no call can run, nil if calls can run.
 func (t Install) Unusable() error { return t.Service.use.Ready() }
 
 // Plan implements tool.Runnable.
@@ -84,9 +84,9 @@ func (t Install) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, e
 	return tool.Prepared{Plan: plan, Run: func(ctx context.Context, call tool.Call) tool.Report { return t.Service.install(ctx, call, r, c) }}, err
 }
 
-func (t Install) prepare(ctx context.Context, p tool.Proposal) (declared.Resolution, command, tool.Plan, error) {
-	refused := func(err error) (declared.Resolution, command, tool.Plan, error) {
-		return declared.Resolution{}, command{}, tool.Plan{}, err
+func (t Install) prepare(ctx context.Context, p tool.Proposal) (declared.Resolution, preparedProgram, tool.Plan, error) {
+	refused := func(err error) (declared.Resolution, preparedProgram, tool.Plan, error) {
+		return declared.Resolution{}, preparedProgram{}, tool.Plan{}, err
 	}
 	if err := t.Unusable(); err != nil {
 		return refused(err)
@@ -95,18 +95,18 @@ func (t Install) prepare(ctx context.Context, p tool.Proposal) (declared.Resolut
 	if err := json.Unmarshal(p.Input, &in); err != nil {
 		return refused(reason.Errorf(reason.InvalidInput, "reading input: %w", err))
 	}
-	if err := (declared.Wanted{Server: in.Server, Ecosystem: in.Ecosystem, Name: in.Package}).Check(); err != nil {
+	if err := (declared.PackageRequest{Server: in.Server, Ecosystem: in.Ecosystem, Name: in.Package}).Check(); err != nil {
 		return refused(err)
 	}
 	if !strings.HasPrefix(in.Resolution, "sha256:") || strings.Trim(hexOf(in.Resolution), "0123456789abcdef") != "" {
-		return refused(reason.Errorf(reason.InvalidInput, "%q is no digest", in.Resolution))
+		return refused(reason.Errorf(reason.InvalidInput, "%q is not a valid digest", in.Resolution))
 	}
 	r, err := t.Service.Resolution(in.Server, in.Resolution)
 	if err != nil {
 		return refused(err)
 	}
 	if says := (input{in.Server, in.Resolution, r.Ecosystem, r.Name, r.Version, r.Integrity, r.Registry}); says != in || r.Server != in.Server {
-		return refused(reason.Errorf(reason.DigestMismatch, "the resolution is of %s %s (%s) from %s, and the call names something else", r.Name, r.Version, r.Integrity, r.Registry))
+		return refused(reason.Errorf(reason.DigestMismatch, "the resolution is of %s %s (%s) from %s, but the call names another package", r.Name, r.Version, r.Integrity, r.Registry))
 	}
 	c, err := t.Service.command(ctx, p, ecosystems[r.Ecosystem].install(r), r)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t Install) prepare(ctx context.Context, p tool.Proposal) (declared.Resolut
 	return r, c, t.plan(r, c, in.Resolution), nil
 }
 
-func (t Install) plan(r declared.Resolution, c command, digest string) tool.Plan {
+func (t Install) plan(r declared.Resolution, c preparedProgram, digest string) tool.Plan {
 	status := t.Service.use.Runner.Status()
 	var environment, secrets []string
 	for _, s := range c.reach.Secrets {
@@ -141,10 +141,10 @@ func (t Install) plan(r declared.Resolution, c command, digest string) tool.Plan
 	}
 }
 
-// mostNoted is how many packages a note names.
+// mostNoted is the maximum number of packages that a note names.
 const mostNoted = 20
 
-// notes are what the person who approves should know.
+// notes are displayed to the approver.
 func notes(r declared.Resolution) []string {
 	list := []string{
 		"It goes into a directory of this server alone, which its sandbox sees read-only; the server runs offline unless hosts are allowed.",
@@ -175,8 +175,8 @@ func shortened(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// install makes a decided call.
-func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolution, c command) tool.Report {
+// install runs an allowed call.
+func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolution, c preparedProgram) tool.Report {
 	report := tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.TierCBubblewrap, Version: s.use.Version, Tier: string(sandbox.TierC)},
 		Enforcement: tool.Unenforced(),
@@ -207,13 +207,13 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 	return report.Finish()
 }
 
-// keep takes what npm or pip wrote out of its copy and makes the prefix of it.
+// keep moves the output of npm or pip from its copy into the prefix.
 func (s *Service) keep(ctx context.Context, r declared.Resolution, layer *overlay.Layer, dir string) (Installed, error) {
 	set, err := layer.Changes(ctx)
 	if err != nil {
 		return Installed{}, err
 	}
-	undo := filepath.Join(filepath.Dir(dir), "undo") // goes with the directory
+	undo := filepath.Join(filepath.Dir(dir), "undo") // removed with the directory
 	if err := os.Mkdir(undo, 0o700); err != nil {
 		return Installed{}, err
 	}
@@ -243,7 +243,7 @@ func (s *Service) keep(ctx context.Context, r declared.Resolution, layer *overla
 	return made, s.place(r.Server, made, dir)
 }
 
-// chosen is the program that npx and uvx start when nobody names one.
+// chosen returns the program that npx and uvx start by default.
 func chosen(r declared.Resolution, programs []string) string {
 	own, _, _ := strings.Cut(r.Name[strings.LastIndex(r.Name, "/")+1:], "[")
 	switch {
@@ -257,8 +257,8 @@ func chosen(r declared.Resolution, programs []string) string {
 	return ""
 }
 
-// place moves a tree to its place. One that is there already is the same, or was
-// changed, and is replaced.
+// place moves a tree to its final path. An existing tree there is identical or was tampered with,
+// so it is replaced.
 func (s *Service) place(server string, made Installed, dir string) error {
 	at := s.prefix(server, made.Package.Prefix)
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -272,13 +272,13 @@ func (s *Service) place(server string, made Installed, dir string) error {
 			return err
 		}
 		if err := os.Rename(dir, at); err != nil {
-			return fmt.Errorf("keeping what was installed: %w", err)
+			return fmt.Errorf("storing the installation: %w", err)
 		}
 	}
 	return write(at+".json", made)
 }
 
-// describe adds to a report what the sandbox says.
+// describe copies the sandbox's report into a tool report.
 func describe(r *tool.Report, ran sandbox.Report) {
 	if ran.Started.IsZero() {
 		return

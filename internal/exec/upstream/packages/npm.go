@@ -20,8 +20,7 @@ const (
 	npmLock    = "package-lock.json"
 )
 
-// npmQuiet keeps npm from running, asking and telling anything, and from waiting minutes
-// for a host that it does not reach.
+// npmQuiet disables scripts, prompts, reports and long retries for unreachable hosts.
 var npmQuiet = []string{
 	"--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--omit=dev",
 	"--fetch-retries=1", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000", "--fetch-timeout=60000",
@@ -30,14 +29,14 @@ var npmQuiet = []string{
 var npm = ecosystem{
 	bins: "node_modules/.bin",
 	env:  func(string) []string { return nil },
-	resolve: func(w declared.Wanted, registry string) ([]string, map[string]string) {
+	resolve: func(w declared.PackageRequest, registry string) ([]string, map[string]string) {
 		version := w.Version
 		if version == "" {
 			version = "latest"
 		}
 		return slices.Concat([]string{"npm", "install", "--package-lock-only", "--save-exact"}, npmQuiet, []string{"--registry=" + registry, "--", w.Name + "@" + version}), nil
 	},
-	// npm reads settings from variables, also those of one registry.
+	// npm reads settings from variables, including the settings of one registry.
 	loginVariable: func(registry string) string {
 		_, place, _ := strings.Cut(registry, ":")
 		return "npm_config_" + strings.TrimSuffix(place, "/") + "/:_authToken"
@@ -50,7 +49,7 @@ var npm = ecosystem{
 	programs: npmPrograms,
 }
 
-// npmEntry is a package of a lock (lockfileVersion 3).
+// npmEntry is a package of a lock file (lockfileVersion 3).
 type npmEntry struct {
 	Name      string          `json:"name"`
 	Version   string          `json:"version"`
@@ -67,18 +66,18 @@ type npmLockFile struct {
 	Packages map[string]npmEntry `json:"packages"`
 }
 
-// strong are digests that somebody cannot find another file for.
+// strong matches digests with collision resistance.
 var strong = lazyregexp.New(`(^| )sha(256|384|512)-[A-Za-z0-9+/]{40,}={0,2}`)
 
-// readNPMLock takes a lock in which every package has its place, a version, a strong
-// digest and a URL of the registry.
-func readNPMLock(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error {
+// readNPMLock reads a lock file. Every package must have a path, a version, a strong digest and a
+// URL of the registry.
+func readNPMLock(w declared.PackageRequest, r *declared.Resolution, wrote map[string][]byte) error {
 	var lock npmLockFile
 	if err := canonical.Read(wrote[npmLock], &lock); err != nil {
-		return reason.Errorf(reason.ToolFailed, "npm left a lock that cannot be read: %w", err)
+		return reason.Errorf(reason.ToolFailed, "npm wrote a lock file that cannot be read: %w", err)
 	}
 	if lock.Version < 2 || lock.Version > 3 {
-		return reason.Errorf(reason.ToolFailed, "npm left a lock of version %d, and 2 or 3 is read", lock.Version).WithRemedy("Install npm 7 or later on the gateway's host.")
+		return reason.Errorf(reason.ToolFailed, "npm wrote a lock file of version %d, and only 2 and 3 are supported", lock.Version).WithRemedy("Install npm 7 or later on the gateway's host.")
 	}
 	for _, place := range slices.Sorted(maps.Keys(lock.Packages)) {
 		if place == "" {
@@ -90,7 +89,7 @@ func readNPMLock(w declared.Wanted, r *declared.Resolution, wrote map[string][]b
 			return err
 		}
 		if e.InBundle {
-			continue // it is part of another one's archive, and of its digest
+			continue // it is part of another package's archive and digest
 		}
 		r.Parts = append(r.Parts, declared.Part{Name: name, Version: e.Version, Integrity: e.Integrity})
 		if e.Scripts {
@@ -115,7 +114,7 @@ func npmNameOf(place string, e npmEntry) string {
 func checkNPM(r declared.Resolution, place, name string, e npmEntry) error {
 	refuse := func(format string, args ...any) error {
 		return reason.Errorf(reason.InvalidInput, "%s, which the package needs, %s", name, fmt.Sprintf(format, args...)).
-			WithRemedy("Install the server yourself where programs are found, and add it by its path.")
+			WithRemedy("Install the server yourself in a directory of the search path, and add it by its path.")
 	}
 	switch {
 	case !strings.HasPrefix(place, "node_modules/") || path.Clean(place) != place:
@@ -125,14 +124,14 @@ func checkNPM(r declared.Resolution, place, name string, e npmEntry) error {
 	case e.InBundle:
 		return nil
 	case !r.Holds(e.Resolved):
-		return refuse("comes from %q, and not from the registry", e.Resolved)
+		return refuse("comes from %q, not from the registry", e.Resolved)
 	case !strong.MatchString(e.Integrity):
-		return refuse("has no digest of SHA-256 or better at its registry")
+		return refuse("has no digest of SHA-256 or better in its registry")
 	}
 	return nil
 }
 
-// npmPrograms are those that the package declares.
+// npmPrograms returns the programs that the package declares.
 func npmPrograms(r declared.Resolution, _ string) ([]string, error) {
 	var lock npmLockFile
 	if err := canonical.Read([]byte(r.Files[npmLock]), &lock); err != nil {

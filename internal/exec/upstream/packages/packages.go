@@ -1,8 +1,16 @@
-// Package packages installs the packages that upstream MCP servers are part of: what
-// npx, bunx, uvx and pipx would fetch anew at each start is resolved once, pinned with
-// everything that it needs, installed by a decided call into a prefix of that server, and
-// started from there. npm and pip run in a sandbox that reaches the registry alone, and no
-// script of a package runs.
+// Package packages installs the packages that contain upstream MCP servers. npx, bunx, uvx and
+// pipx would fetch such a package at each start. Instead it is resolved once, pinned with all its
+// dependencies, installed by a decided call into a prefix of that server, and started from there.
+// npm and pip run in a sandbox that reaches only the registry, and no script of a package runs.
+//
+// npm and pip select the versions, because another resolver might select a package other than the
+// named one. They are not trusted: the pinned result is read and refused if a digest is missing. uv
+// is not used: it uses the same index, wheels and digests, but has another lock format to verify
+// and fetches Python from a separate host.
+//
+// The login of a private registry is a placeholder in a variable of npm or pip, and the egress
+// proxy inserts the value. npm's user and password are not supported, because base64 cannot contain
+// a placeholder.
 package packages
 
 import (
@@ -22,88 +30,89 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 )
 
-// Config is what a Service works with. All fields but Lender and Gateway are required.
+// Config configures a Service. All fields except Lender and Gateway are required.
 type Config struct {
-	// Dir belongs to the daemon, and nobody else writes to it.
+	// Dir belongs to the daemon. No other process may write to it.
 	Dir    string
 	Runner Runner
-	// Ready is why no program of a server can run here, nil where one can.
+	// Ready returns the reason why programs of servers cannot run here, nil if they can.
 	Ready func() error
-	// SearchPath, Toolchains, Limits and Required are those of process.run.
+	// SearchPath, Toolchains, Limits and Required are the settings of process.run.
 	SearchPath []string
-	Toolchains func() []sandbox.Toolchain
+	Toolchains func() []command.Toolchain
 	Limits     sandbox.Limits
 	Required   []string
-	// Lender lends what private registries want; nil for none.
+	// Lender lends the credentials of private registries; nil for none.
 	Lender Lender
-	// Gateway is where the gateway itself listens, which no registry is.
+	// Gateway is the listener of the gateway, which is never a registry.
 	Gateway *egress.Gateway
 	Version string
 }
 
-// Runner runs programs in a sandbox, and says what it can do at present.
+// Runner runs programs in a sandbox and reports its current capabilities.
 type Runner interface {
 	sandbox.Runner
 	Status() sandbox.Status
 }
 
-// Lender lends secrets of the vault to calls (builtin.Lender).
+// Lender lends vault secrets to calls (builtin.Lender).
 type Lender interface {
 	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
 	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
 }
 
-// Service has the prefixes of all servers. It may be used by several goroutines.
+// Service manages the prefixes of all servers. It is safe for concurrent use.
 type Service struct {
 	use      Config
-	resolver *sandbox.Resolver
-	// installing keeps installations apart: each may use much of what runs may use.
+	resolver *command.Resolver
+	// installing serializes installations: each may use a large share of the resources for runs.
 	installing sync.Mutex
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	if len(c.SearchPath) == 0 {
-		c.SearchPath = sandbox.SearchPath()
+		c.SearchPath = command.SearchPath()
 	}
 	if c.Toolchains == nil {
-		c.Toolchains = func() []sandbox.Toolchain { return nil }
+		c.Toolchains = func() []command.Toolchain { return nil }
 	}
-	return &Service{use: c, resolver: new(sandbox.Resolver)}
+	return &Service{use: c, resolver: new(command.Resolver)}
 }
 
-// ecosystem is what differs between npm and Python.
+// ecosystem holds the differences between npm and Python.
 type ecosystem struct {
-	// bins is where the programs are in a prefix, and env what they need to find
-	// their parts.
+	// bins is the directory of the programs in a prefix, and env the variables that they need to
+	// find their modules.
 	bins string
 	env  func(prefix string) []string
-	// resolve is the command that pins a package, with the files that it reads, wrote the
-	// files that it leaves, and lock what that comes to.
-	resolve func(w declared.Wanted, registry string) (argv []string, files map[string]string)
-	// loginVariable is where it finds what a private registry wants.
+	// resolve is the command that pins a package, with its input files. wrote lists its output
+	// files, and lock reads them.
+	resolve func(w declared.PackageRequest, registry string) (argv []string, files map[string]string)
+	// loginVariable is the variable that holds the credential of a private registry.
 	loginVariable func(registry string) string
 	wrote         []string
-	lock          func(w declared.Wanted, r *declared.Resolution, wrote map[string][]byte) error
-	// install is the command that installs what is pinned.
+	lock          func(w declared.PackageRequest, r *declared.Resolution, wrote map[string][]byte) error
+	// install is the command that installs a resolution.
 	install func(r declared.Resolution) []string
-	// programs are those that are the package's own.
+	// programs returns the programs of the package itself.
 	programs func(r declared.Resolution, prefix string) ([]string, error)
 }
 
 var ecosystems = map[declared.Ecosystem]ecosystem{declared.NPM: npm, declared.PyPI: python}
 
-// Installed is what an installation made.
+// Installed is the result of an installation.
 type Installed struct {
 	Package declared.Package `json:"package"`
-	// Resolution is the digest of what was installed from.
+	// Resolution is the digest of the installed resolution.
 	Resolution string `json:"resolution"`
-	// Programs are the package's own, by name, and Program the one that is meant when
-	// nobody names one; "" if that cannot be told.
+	// Programs are the package's own programs, by name. Program is the default one, "" if the
+	// choice is ambiguous.
 	Programs []string `json:"programs"`
 	Program  string   `json:"program"`
 	Files    int      `json:"files"`
@@ -120,7 +129,7 @@ func (s *Service) prefix(server, digest string) string {
 	return filepath.Join(s.prefixes(server), hexOf(digest))
 }
 
-// Find returns what was installed for a server under a digest.
+// Find returns the package installed for a server under a digest.
 func (s *Service) Find(server, digest string) (declared.Package, error) {
 	var one Installed
 	text, err := os.ReadFile(s.prefix(server, digest) + ".json")
@@ -129,43 +138,43 @@ func (s *Service) Find(server, digest string) (declared.Package, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && one.Package.Prefix != digest:
-		return declared.Package{}, reason.Errorf(reason.NotFound, "nothing is installed for the upstream server %s under %s", server, digest).
-			WithRemedy("Install the package first: `palyra mcp add %s -- npx PACKAGE` does both, and `palyra mcp update %s` installs it anew.", server, server)
+		return declared.Package{}, reason.Errorf(reason.NotFound, "no package is installed for the upstream server %s under %s", server, digest).
+			WithRemedy("Install the package first: `palyra mcp add %s -- npx PACKAGE` does both, and `palyra mcp update %s` reinstalls it.", server, server)
 	case err != nil:
-		return declared.Package{}, fmt.Errorf("reading what was installed for %s: %w", server, err)
+		return declared.Package{}, fmt.Errorf("reading the installation of %s: %w", server, err)
 	}
 	return one.Package, nil
 }
 
-// Open returns what a sandbox has to show of a prefix. It does not look at what is in it.
-func (s *Service) Open(server string, p declared.Package) (sandbox.Toolchain, error) {
+// Open returns the mounts of a prefix for a sandbox. It does not check the content.
+func (s *Service) Open(server string, p declared.Package) (command.Toolchain, error) {
 	if _, err := s.Find(server, p.Prefix); err != nil {
-		return sandbox.Toolchain{}, err
+		return command.Toolchain{}, err
 	}
 	prefix, err := filepath.EvalSymlinks(s.prefix(server, p.Prefix))
 	if err != nil {
-		return sandbox.Toolchain{}, fmt.Errorf("looking at what is installed for %s: %w", server, err)
+		return command.Toolchain{}, fmt.Errorf("reading the installation of %s: %w", server, err)
 	}
 	e := ecosystems[p.Ecosystem]
-	return sandbox.Toolchain{Name: "mcp/" + server, Bins: []string{filepath.Join(prefix, e.bins)}, Dirs: []string{prefix}, Env: e.env(prefix)}, nil
+	return command.Toolchain{Name: "mcp/" + server, Bins: []string{filepath.Join(prefix, e.bins)}, Dirs: []string{prefix}, Env: e.env(prefix)}, nil
 }
 
-// Check reads everything that is installed and refuses what is not to the byte what was
-// approved.
+// Check reads the whole installation and returns an error if any byte differs from the approved
+// one.
 func (s *Service) Check(server string, p declared.Package) error {
 	now, err := digestOf(s.prefix(server, p.Prefix))
 	if err == nil && now.Digest == p.Prefix {
 		return nil
 	}
-	refused := reason.Errorf(reason.DigestMismatch, "what is installed for the upstream server %s is not what was approved: %s %s was changed in %s", server, p.Name, p.Version, s.prefix(server, p.Prefix)).
-		WithRemedy("Find out who wrote there; then install it anew with `palyra mcp update %s`.", server)
+	refused := reason.Errorf(reason.DigestMismatch, "the installation of the upstream server %s differs from the approved one: %s %s was changed in %s", server, p.Name, p.Version, s.prefix(server, p.Prefix)).
+		WithRemedy("Find out who changed it; then reinstall it with `palyra mcp update %s`.", server)
 	if err != nil {
 		return refused.WithCause(err)
 	}
 	return refused
 }
 
-// Keep removes what is installed for a server but the prefixes that are named.
+// Keep removes the installations of a server except the given prefixes.
 func (s *Service) Keep(server string, digests ...string) error {
 	dir := s.prefixes(server)
 	entries, err := os.ReadDir(dir)
@@ -173,7 +182,7 @@ func (s *Service) Keep(server string, digests ...string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking at what is installed for %s: %w", server, err)
+		return fmt.Errorf("reading the installation of %s: %w", server, err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -187,8 +196,8 @@ func (s *Service) Keep(server string, digests ...string) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes what is left of servers that there are no more, and of installations
-// that were cut off. kept are the digests in use, by server.
+// Sweep removes the remains of removed servers and of interrupted installations. kept lists the
+// digests in use, by server.
 func (s *Service) Sweep(kept map[string][]string) error {
 	errs := []error{os.RemoveAll(s.work())}
 	entries, err := os.ReadDir(filepath.Join(s.use.Dir, "installed"))
@@ -203,7 +212,7 @@ func (s *Service) Sweep(kept map[string][]string) error {
 
 func (s *Service) work() string { return filepath.Join(s.use.Dir, "work") }
 
-// resolved is the file of a resolution.
+// resolved returns the file of a resolution.
 func (s *Service) resolved(server, digest string) string {
 	return filepath.Join(s.use.Dir, "resolved", server+"-"+hexOf(digest)+".json")
 }
@@ -223,7 +232,7 @@ func (s *Service) forget(server string) error {
 	return errors.Join(errs...)
 }
 
-// Resolution reads one that was made for a server.
+// Resolution reads a resolution of a server.
 func (s *Service) Resolution(server, digest string) (declared.Resolution, error) {
 	var r declared.Resolution
 	text, err := os.ReadFile(s.resolved(server, digest))
@@ -231,11 +240,11 @@ func (s *Service) Resolution(server, digest string) (declared.Resolution, error)
 		err = json.Unmarshal(text, &r)
 	}
 	if now, digestErr := r.Digest(); err == nil && (digestErr != nil || now != digest) {
-		err = fs.ErrNotExist // of something else by now
+		err = fs.ErrNotExist // it belongs to another server or package
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, reason.Errorf(reason.NotFound, "no package was resolved as %s for a server %s", digest, server).
-			WithRemedy("`palyra mcp add` and `palyra mcp update` resolve packages.")
+		return r, reason.Errorf(reason.NotFound, "the resolution %s does not exist for a server %s", digest, server).
+			WithRemedy("Resolve a package with `palyra mcp add` or `palyra mcp update`.")
 	}
 	return r, err
 }
@@ -251,7 +260,7 @@ func write(name string, value any) error {
 	return keyfile.Write(name, text)
 }
 
-// scratch makes a directory in which npm and pip work, and what removes it.
+// scratch makes a working directory for npm and pip. remove deletes it.
 func (s *Service) scratch(files map[string]string) (dir string, remove func(), err error) {
 	if err := os.MkdirAll(s.work(), 0o700); err != nil {
 		return "", nil, err
@@ -260,7 +269,7 @@ func (s *Service) scratch(files map[string]string) (dir string, remove func(), e
 	if err != nil {
 		return "", nil, err
 	}
-	remove = func() { _ = os.RemoveAll(base) } // a start removes what is left
+	remove = func() { _ = os.RemoveAll(base) } // the next start removes the rest
 	dir = filepath.Join(base, "tree")
 	if dir, err = resolvedDir(dir); err == nil {
 		for name, text := range files {
@@ -281,7 +290,7 @@ func resolvedDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// wrapped says what failed of a sandboxed npm or pip.
+// wrapped wraps an error of a sandboxed npm or pip.
 func wrapped(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/upstream/declared"
@@ -24,8 +25,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// These tests run npm and pip as they are on the machine, in bubblewrap, against a
-// registry on loopback.
+// These tests run the machine's npm and pip in bubblewrap, against a registry on loopback.
 
 type world struct {
 	*packages.Service
@@ -66,8 +66,8 @@ func dirOf(t *testing.T) string {
 	return must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 }
 
-func (w *world) npm(name, version string) declared.Wanted {
-	return declared.Wanted{Server: "probe", Ecosystem: declared.NPM, Name: name, Version: version, Registry: w.registry.URL}
+func (w *world) npm(name, version string) declared.PackageRequest {
+	return declared.PackageRequest{Server: "probe", Ecosystem: declared.NPM, Name: name, Version: version, Registry: w.registry.URL}
 }
 
 // install makes the call that a person would approve.
@@ -92,13 +92,13 @@ func (w *world) install(r declared.Resolution, change ...func(map[string]string)
 	return made, report, prepared.Plan, nil
 }
 
-func (w *world) resolve(wanted declared.Wanted) declared.Resolution {
+func (w *world) resolve(wanted declared.PackageRequest) declared.Resolution {
 	w.t.Helper()
 	return must.Get(w.Resolve(w.t.Context(), gatewaytest.Agent, wanted))(w.t)
 }
 
-// TestNPM: real npm resolves a package at a registry, a call installs what was pinned,
-// without a script, and the prefix is what its digest says.
+// TestNPM: npm resolves a package at a registry, and a call installs the pinned package without
+// running a script. The digest of the prefix matches its content.
 func TestNPM(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "npm", "node")
@@ -124,7 +124,7 @@ func TestNPM(t *testing.T) {
 	}
 	chain, err := w.Open("probe", made.Package)
 	must.Do(t, err)
-	program := must.Get(sandbox.ResolveExecutable("mcp-probe", chain.Bins))(t)
+	program := must.Get(command.ResolveExecutable("mcp-probe", chain.Bins))(t)
 	if !chain.Holds(program.Path) || len(chain.Env) != 0 || program.Shebang != "node" {
 		t.Errorf("%+v, %+v", program, chain)
 	}
@@ -138,7 +138,7 @@ func TestNPM(t *testing.T) {
 	w.changes(made)
 }
 
-// changes tries whether each way to change a prefix is seen.
+// changes checks that each way to change a prefix is detected.
 func (w *world) changes(made packages.Installed) {
 	w.t.Helper()
 	chain, err := w.Open("probe", made.Package)
@@ -167,8 +167,8 @@ func (w *world) changes(made packages.Installed) {
 	}
 }
 
-// TestPinned: an archive that is not what was resolved is not installed, nor what the
-// call does not name as it is.
+// TestPinned: an archive that differs from the resolution is not installed, and neither is a
+// package that the call names differently.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "npm", "node")
@@ -187,15 +187,15 @@ func TestPinned(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.dir, "installed", "probe")); err == nil {
 		t.Error("something is installed")
 	}
-	w.registry.PutProbe("1.2.0") // the control: the archive is what it was
+	w.registry.PutProbe("1.2.0") // the control: the original archive
 	if _, report, _, err := w.install(r); err != nil || report.Outcome != tool.Succeeded {
 		t.Errorf("%v, %s", err, report.Message)
 	}
 }
 
-// TestRegistryAlone: neither resolving nor installing reaches another host than the
-// registry, and a package that would come from elsewhere is refused.
-func TestRegistryAlone(t *testing.T) {
+// TestOnlyTheRegistryIsReached: resolving and installing reach only the registry, and a package from another
+// host is refused.
+func TestOnlyTheRegistryIsReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	other := packagestest.New(t)
@@ -210,13 +210,12 @@ func TestRegistryAlone(t *testing.T) {
 	w.resolve(w.npm("probe", ""))
 }
 
-// TestPython: real pip resolves wheels of an index with their digests, and installs them
-// and nothing else.
+// TestPython: pip resolves wheels of an index with their digests, and installs exactly these.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "python3", "pip3")
 	w.registry.PutProbe("1.4")
-	wanted := declared.Wanted{Server: "probe", Ecosystem: declared.PyPI, Name: "probe-server", Registry: w.registry.Index}
+	wanted := declared.PackageRequest{Server: "probe", Ecosystem: declared.PyPI, Name: "probe-server", Registry: w.registry.Index}
 	r := w.resolve(wanted)
 	if r.Version != "1.4" || !strings.HasPrefix(r.Integrity, "sha256:") || len(r.Parts) != 2 || strings.Count(r.Files["requirements.txt"], "--hash=sha256:") != 2 {
 		t.Fatalf("%+v", r)
@@ -233,8 +232,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestKept: what no server uses is removed, and what one uses stays.
-func TestKept(t *testing.T) {
+// TestUnusedInstallationsAreRemoved: unused installations are removed, and used ones stay.
+func TestUnusedInstallationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "npm", "node")
 	w.registry.PutProbe("1.2.0")
@@ -257,7 +256,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestMissing: what cannot be resolved says why.
+// TestMissing: the error of a failed resolution contains the cause.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "npm", "node")
@@ -265,7 +264,7 @@ func TestMissing(t *testing.T) {
 	if reason.Of(err) != reason.ToolFailed || !strings.Contains(err.Error(), "404") {
 		t.Errorf("%v", err)
 	}
-	for _, bad := range []declared.Wanted{
+	for _, bad := range []declared.PackageRequest{
 		w.npm("--registry=https://evil.example", ""), w.npm("a b", ""), w.npm("x", "file:/etc"), w.npm("../x", ""), w.npm("x", "--y"), w.npm("github/repo", ""),
 		{Server: "probe", Ecosystem: "gem", Name: "x"}, {Server: "../x", Ecosystem: declared.NPM, Name: "x"},
 		{Server: "probe", Ecosystem: declared.NPM, Name: "x", Registry: "http://example.org"}, {Server: "probe", Ecosystem: declared.PyPI, Name: "x @ https://evil.example/x.whl"},

@@ -16,21 +16,22 @@ import (
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 )
 
-// mostLock bounds what is read of a lock or a report, in bytes: with what the prompt
-// shows it has to fit into the memory of a small machine.
+// mostLock is the maximum size of a lock file or report in bytes. Together with the prompt it
+// must fit into the memory of a small machine.
 const mostLock = 16 << 20
 
-// longest is how long npm or pip may take, by itself and in processor time.
+// longest is the maximum duration and processor time of npm or pip.
 const longest = 10 * time.Minute
 
-// Resolve pins a package for a server: npm or pip finds the versions and digests of
-// everything that it needs, in a sandbox that reaches the registry alone. Nothing is
-// installed. It is asked by a person who may add servers.
-func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.Wanted) (declared.Resolution, error) {
+// Resolve pins a package for a server: npm or pip finds the versions and digests of all
+// dependencies, in a sandbox that reaches only the registry. It installs nothing. The requester
+// must have the permission to add servers.
+func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.PackageRequest) (declared.Resolution, error) {
 	if err := w.Check(); err != nil {
 		return declared.Resolution{}, err
 	}
@@ -65,8 +66,8 @@ func (s *Service) Resolve(ctx context.Context, by access.Caller, w declared.Want
 	return r, write(s.resolved(w.Server, digest), r)
 }
 
-// resolve returns what npm or pip wrote.
-func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w declared.Wanted, r declared.Resolution) (map[string][]byte, error) {
+// resolve returns the files that npm or pip wrote.
+func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w declared.PackageRequest, r declared.Resolution) (map[string][]byte, error) {
 	argv, files := e.resolve(w, r.Registry)
 	dir, remove, err := s.scratch(files)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w 
 	}
 	set, err := ran.Layer.Changes(ctx)
 	if err != nil {
-		return nil, wrapped(ctx, "reading what a package resolves to", err)
+		return nil, wrapped(ctx, "reading the resolution of a package", err)
 	}
 	wrote := map[string][]byte{}
 	for _, change := range set.Changes {
@@ -98,7 +99,7 @@ func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w 
 			return err
 		})
 		if err == nil && len(wrote[change.Path]) > mostLock {
-			err = reason.Errorf(reason.QuotaExceeded, "the package needs more than can be looked at")
+			err = reason.Errorf(reason.QuotaExceeded, "the lock file of the package is too large")
 		}
 		if err != nil {
 			return nil, err
@@ -106,33 +107,33 @@ func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w 
 	}
 	for _, name := range e.wrote {
 		if wrote[name] == nil {
-			return nil, reason.Errorf(reason.ToolFailed, "%s left no %s", c.argv[0], name)
+			return nil, reason.Errorf(reason.ToolFailed, "%s did not write %s", c.argv[0], name)
 		}
 	}
 	return wrote, nil
 }
 
-// command is a program that runs for a package, as it is found now.
-type command struct {
+// preparedProgram is a program that runs for a package, with its resolved path.
+type preparedProgram struct {
 	argv    []string
 	program tool.Executable
-	chains  []sandbox.Toolchain
+	chains  []command.Toolchain
 	reach   egress.Reach
-	// login says that the registry is shown a secret.
+	// login reports that a secret is sent to the registry.
 	login bool
 }
 
-// command finds a program that resolves or installs for a proposal.
-func (s *Service) command(ctx context.Context, p tool.Proposal, argv []string, r declared.Resolution) (command, error) {
-	c := command{argv: argv, chains: s.use.Toolchains()}
+// command prepares the program that resolves or installs a package.
+func (s *Service) command(ctx context.Context, p tool.Proposal, argv []string, r declared.Resolution) (preparedProgram, error) {
+	c := preparedProgram{argv: argv, chains: s.use.Toolchains()}
 	search := slices.Clone(s.use.SearchPath)
 	for _, chain := range c.chains {
 		search = append(search, chain.Bins...)
 	}
 	program, err := s.resolver.ResolveExecutable(argv[0], search)
 	if err != nil {
-		return c, reason.Errorf(reason.NotFound, "the gateway's host has no %s, by which the package is installed", argv[0]).WithCause(err).
-			WithRemedy("Install npm, or Python 3 with pip (python3-pip), where `palyrad doctor` finds programs.")
+		return c, reason.Errorf(reason.NotFound, "%s, which installs the package, was not found on the gateway's host", argv[0]).WithCause(err).
+			WithRemedy("Install npm, or Python 3 with pip (python3-pip), in a directory of the search path that `palyrad doctor` prints.")
 	}
 	c.program = program.Executable
 	rules, err := egress.ParseRules(r.Hosts)
@@ -145,15 +146,15 @@ func (s *Service) command(ctx context.Context, p tool.Proposal, argv []string, r
 	return c, err
 }
 
-// loginFor is what a private registry is shown, for its own host alone, if the caller may
-// use it.
+// loginFor returns the secret for a private registry, for its own host only. The caller must be
+// allowed to use it.
 func (s *Service) loginFor(ctx context.Context, p tool.Proposal, r declared.Resolution) ([]egress.Secret, error) {
 	name := r.Login.Secret
 	if name == "" {
 		return nil, nil
 	}
 	if s.use.Lender == nil {
-		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the registry %s wants a secret of one", r.Registry)
+		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the registry %s requires a secret", r.Registry)
 	}
 	_, own, err := (declared.Server{URL: r.Registry}).Target()
 	if err != nil {
@@ -163,10 +164,10 @@ func (s *Service) loginFor(ctx context.Context, p tool.Proposal, r declared.Reso
 	if err != nil {
 		return nil, err
 	}
-	put := fmt.Sprintf("Have it put for that host: `palyra vault put vault://%s --host %s`.", name, own)
+	put := fmt.Sprintf("Store it for that host: `palyra vault put vault://%s --host %s`.", name, own)
 	switch {
 	case len(offers) == 0:
-		return nil, reason.Errorf(reason.PermissionDenied, "the registry %s is shown the secret vault://%s, which %s may not use or which is not there", r.Registry, name, p.Caller.Principal).WithRemedy("%s", put)
+		return nil, reason.Errorf(reason.PermissionDenied, "the registry %s requires the secret vault://%s, which %s may not use or which does not exist", r.Registry, name, p.Caller.Principal).WithRemedy("%s", put)
 	case !offers[0].For(own) || offers[0].Header != "Authorization":
 		return nil, reason.Errorf(reason.InvalidInput, "the secret vault://%s is not for the header Authorization at %s", name, own).WithRemedy("%s", put)
 	}
@@ -176,8 +177,8 @@ func (s *Service) loginFor(ctx context.Context, p tool.Proposal, r declared.Reso
 	return []egress.Secret{login}, err
 }
 
-// lend gives a command what the registry is shown until end is called.
-func (s *Service) lend(call tool.Call, c *command) (end func()) {
+// lend lends a command the secret of the registry until end is called.
+func (s *Service) lend(call tool.Call, c *preparedProgram) (end func()) {
 	if len(c.reach.Secrets) == 0 {
 		return func() {}
 	}
@@ -185,12 +186,11 @@ func (s *Service) lend(call tool.Call, c *command) (end func()) {
 	return end
 }
 
-// run runs npm or pip on a copy of a directory. One that does not succeed is an error
-// that says what it wrote.
-func (s *Service) run(ctx context.Context, c command, dir, owner string, output func(string, []byte)) (sandbox.Report, error) {
+// run runs npm or pip on a copy of a directory. Its error quotes the output of the program.
+func (s *Service) run(ctx context.Context, c preparedProgram, dir, owner string, output func(string, []byte)) (sandbox.Report, error) {
 	limits := s.use.Limits.OrDefault()
 	limits.Wall, limits.CPU = longest, longest
-	limits.Tmp = max(limits.Tmp, limits.Disk) // npm keeps what it fetches there
+	limits.Tmp = max(limits.Tmp, limits.Disk) // npm stores its downloads there
 	ran, err := s.use.Runner.Run(ctx, sandbox.Spec{
 		Argv: c.argv, Executable: c.program, WorkspaceRoot: dir, WorkspaceName: "package", Workspace: sandbox.CopyOnWrite, Toolchains: c.chains,
 		Limits: limits, Egress: egress.Strict, Network: &c.reach, Required: s.use.Required, Owner: owner, Output: output,
@@ -203,19 +203,19 @@ func (s *Service) run(ctx context.Context, c command, dir, owner string, output 
 	case ran.Quota != "":
 		return ran, reason.Errorf(reason.QuotaExceeded, "%s used up its limit of %s", c.argv[0], ran.Quota)
 	case refused(ran) && (ran.ExitCode == nil || *ran.ExitCode != 0):
-		return ran, reason.Errorf(reason.ToolFailed, "the registry refuses what %s asked it for (401 or 403): %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
+		return ran, reason.Errorf(reason.ToolFailed, "the registry refused a request of %s (401 or 403): %s", c.argv[0], lastOutput(ran)).WithRemedy("%s", remedyFor(c, ran))
 	case ran.ExitCode == nil || *ran.ExitCode != 0:
-		return ran, reason.Errorf(reason.ToolFailed, "%s failed: %s", c.argv[0], said(ran)).WithRemedy("%s", remedyFor(c, ran))
+		return ran, reason.Errorf(reason.ToolFailed, "%s failed: %s", c.argv[0], lastOutput(ran)).WithRemedy("%s", remedyFor(c, ran))
 	case ran.Layer == nil:
-		return ran, reason.Errorf(reason.SandboxUnavailable, "the sandbox kept nothing of what %s wrote", c.argv[0])
+		return ran, reason.Errorf(reason.SandboxUnavailable, "the sandbox did not keep the output files of %s", c.argv[0])
 	}
 	return ran, nil
 }
 
-// unauthorized is how npm and pip say that a registry refused them.
+// unauthorized matches the messages of npm and pip about a refusal of the registry.
 var unauthorized = lazyregexp.New(`\bE40[13]\b|\b40[13] (Client Error|Unauthorized|Forbidden)`)
 
-// refused reports whether a registry wanted a login, or another one.
+// refused reports whether a registry requires a login or rejected it.
 func refused(ran sandbox.Report) bool {
 	for _, stream := range []sandbox.Stream{ran.Stdout, ran.Stderr} {
 		if unauthorized.MatchString(string(stream.Head) + string(stream.Tail)) {
@@ -225,26 +225,26 @@ func refused(ran sandbox.Report) bool {
 	return false
 }
 
-// remedyFor says what to do about a failure.
-func remedyFor(c command, ran sandbox.Report) string {
+// remedyFor returns the next step after a failure.
+func remedyFor(c preparedProgram, ran sandbox.Report) string {
 	unreached := egress.Explanations(ran.Connections, ran.ConnectionsMissed, c.reach.Hosts())
 	switch {
 	case refused(ran) && c.login:
-		return "The registry does not take the login: look whether the secret is the right one, has not expired, and may read the package."
+		return "The registry rejects the login: check that the secret is the right one, has not expired, and may read the package."
 	case refused(ran):
-		return "The registry wants a login: keep it with `palyra vault put vault://global/NAME --host HOST:PORT`, and name it with --registry-secret."
-	case strings.Contains(said(ran), "No module named pip"):
+		return "The registry requires a login: store it with `palyra vault put vault://global/NAME --host HOST:PORT`, and name it with --registry-secret."
+	case strings.Contains(lastOutput(ran), "No module named pip"):
 		return "Install pip for the gateway's Python: the package python3-pip."
 	case len(unreached) > 0:
-		return "Look whether that is the right registry (--registry), and whether it answers: " + strings.Join(unreached, "; ")
+		return "Check that the registry is the right one (--registry) and that it answers: " + strings.Join(unreached, "; ")
 	case c.argv[0] == "python3":
-		return "Look whether the name and the version are right, and whether there are wheels for this machine: nothing is built from source."
+		return "Check that the name and the version are right, and that wheels exist for this machine: nothing is built from source."
 	}
-	return "Look whether the name and the version are right, and whether the registry answers."
+	return "Check that the name and the version are right, and that the registry answers."
 }
 
-// said is the end of what a program wrote, in one line.
-func said(ran sandbox.Report) string {
+// lastOutput returns the end of a program's output, in one line.
+func lastOutput(ran sandbox.Report) string {
 	content := string(ran.Stderr.Head) + string(ran.Stderr.Tail)
 	if strings.TrimSpace(content) == "" {
 		content = string(ran.Stdout.Head) + string(ran.Stdout.Tail)
@@ -257,13 +257,13 @@ func said(ran sandbox.Report) string {
 		return r
 	}, words)
 	if words == "" {
-		return "it said nothing"
+		return "it wrote no output"
 	}
 	return text.Ellipsis(words, 1000)
 }
 
 func closeLayer(ran sandbox.Report) {
 	if ran.Layer != nil {
-		_ = ran.Layer.Close() // what is left is removed at the next start
+		_ = ran.Layer.Close() // the next start removes the rest
 	}
 }

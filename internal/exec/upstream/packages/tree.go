@@ -15,18 +15,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// tree is what a directory holds.
+// tree describes the content of a directory.
 type tree struct {
 	Digest string
 	Files  int
 	Bytes  int64
 }
 
-// mostFiles bounds what one prefix holds.
+// mostFiles is the maximum number of files in one prefix.
 const mostFiles = 200_000
 
-// digestOf reads a directory: names, kinds, who may execute, links and all bytes. What
-// leads out of it, and what is neither a file, a directory nor a link, is refused.
+// digestOf computes a digest over a directory: names, kinds, executable bits, links and all
+// bytes. It refuses links that lead out of the directory and any other special file.
 func digestOf(dir string) (tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *tree) add(all hash.Hash, root *os.Root, name string, d fs.DirEntry) err
 		}
 		note(all, word, name, sum)
 	default:
-		return reason.Errorf(reason.InvalidInput, "%q of the package is no file, directory or link", name)
+		return reason.Errorf(reason.InvalidInput, "%q of the package is not a file, directory or link", name)
 	}
 	return nil
 }
@@ -85,7 +85,8 @@ func within(name string) bool {
 	return name != ".." && !strings.HasPrefix(name, "../")
 }
 
-// note adds one entry, each part with its length: no two trees have the same text.
+// note adds one entry to the hash, each part with its length, so that different trees never have
+// the same input.
 func note(all hash.Hash, parts ...string) {
 	for _, part := range parts {
 		_, _ = fmt.Fprintf(all, "%d:%s,", len(part), part)
@@ -105,8 +106,8 @@ func sumOf(root *os.Root, name string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// settle gives files and directories the modes by which everybody reads them and nobody
-// but the gateway writes them.
+// settle sets the modes of files and directories: readable for all, writable for the gateway
+// only.
 func settle(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {

@@ -18,7 +18,7 @@ func (p *parser) readCode() {
 		in.end = in.at + int(size)
 		p.body()
 		if in.err == nil && in.at != in.end {
-			in.malformed("a function goes on after its end")
+			in.malformed("a function continues after its end")
 		}
 		p.out.CodeBytes += int(size)
 		p.bodies++
@@ -40,8 +40,8 @@ func (p *parser) body() {
 	p.instructions()
 }
 
-// constant reads an expression that gives a global, an offset or an element its value.
-// Which instructions are constant is for the engine to check.
+// constant reads an expression for the value of a global, an offset or an element. The engine
+// checks that its instructions are constant.
 func (p *parser) constant() { p.instructions() }
 
 // instructions reads up to the end that closes the expression.
@@ -79,7 +79,7 @@ func (p *parser) blockType() {
 	}
 }
 
-// The instructions that belong to features that are off.
+// The instructions of disabled features.
 var otherFeatures = map[byte]string{
 	0x06: "exceptions", 0x07: "exceptions", 0x08: "exceptions", 0x09: "exceptions", 0x0a: "exceptions",
 	0x18: "exceptions", 0x19: "exceptions", 0x1f: "exceptions",
@@ -89,13 +89,13 @@ var otherFeatures = map[byte]string{
 	0xfe: "threads",
 }
 
-// instruction passes the immediates of one instruction.
+// instruction skips the immediates of one instruction.
 func (p *parser) instruction(op byte) {
 	in := &p.in
 	switch {
 	case in.err != nil:
 	case op <= 0x01, op == 0x05, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
-		// unreachable, nop, else, return, drop, select, what calculates, ref.is_null
+		// unreachable, nop, else, return, drop, select, numeric instructions, ref.is_null
 	case op == 0x0c, op == 0x0d: // br, br_if
 		in.u32()
 	case op == 0x0e: // br_table
@@ -140,11 +140,11 @@ func (p *parser) instruction(op byte) {
 	case otherFeatures[op] != "":
 		in.refused(otherFeatures[op])
 	default:
-		in.malformed("there is no instruction %#x", op)
+		in.malformed("the instruction %#x is unknown", op)
 	}
 }
 
-// memoryArgument is the alignment and the offset of a load or a store.
+// memoryArgument reads the alignment and the offset of a load or a store.
 func (p *parser) memoryArgument() {
 	in := &p.in
 	if align := in.u32(); in.err == nil && align >= 32 {
@@ -152,15 +152,15 @@ func (p *parser) memoryArgument() {
 	}
 	in.u32()
 	if in.err == nil && p.memories == 0 {
-		in.malformed("memory is used, and there is none")
+		in.malformed("an instruction uses a memory, but the module has none")
 	}
 }
 
-// theMemory is the index of the one memory, a zero byte.
+// theMemory reads the index of the only memory, a zero byte.
 func (p *parser) theMemory() { p.in.index("memory", p.memories) }
 
-// bulk passes what follows 0xfc: conversions that saturate, and what works on whole
-// memories and tables.
+// bulk skips an instruction after 0xfc: saturating conversions, and operations on whole memories
+// and tables.
 func (p *parser) bulk() {
 	in := &p.in
 	switch op := in.u32(); {
@@ -185,11 +185,11 @@ func (p *parser) bulk() {
 	case op >= 15 && op <= 17: // table.grow, size, fill
 		in.index("table", p.tables)
 	default:
-		in.malformed("there is no instruction 0xfc %d", op)
+		in.malformed("the instruction 0xfc %d is unknown", op)
 	}
 }
 
-// vector passes what follows 0xfd.
+// vector skips an instruction after 0xfd.
 func (p *parser) vector() {
 	in := &p.in
 	op := in.u32()

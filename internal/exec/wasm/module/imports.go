@@ -4,11 +4,11 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Functions are what a guest may import, by module and name. Whether it gets anything by
-// them is another matter: each is there, and answers.
+// Functions are the functions that a guest may import, by module and name. All of them exist and
+// return a result, even if the guest has no grant for them.
 var Functions = map[string]map[string]FuncType{
-	// All of preview 1, which programs link whether they use it or not.
-	// Source: WASI preview 1, witx/wasi_snapshot_preview1.witx.
+	// All of preview 1, because programs link functions that they do not use. Source: WASI
+	// preview 1, witx/wasi_snapshot_preview1.witx.
 	WASI: {
 		"args_get": {"ii", "i"}, "args_sizes_get": {"ii", "i"},
 		"environ_get": {"ii", "i"}, "environ_sizes_get": {"ii", "i"},
@@ -25,7 +25,7 @@ var Functions = map[string]map[string]FuncType{
 		"poll_oneoff": {"iiii", "i"}, "proc_exit": {"i", ""}, "proc_raise": {"i", "i"}, "sched_yield": {"", "i"}, "random_get": {"ii", "i"},
 		"sock_accept": {"iii", "i"}, "sock_recv": {"iiiiii", "i"}, "sock_send": {"iiiii", "i"}, "sock_shutdown": {"ii", "i"},
 	},
-	// The interface of handles; docs/format/skill.md has each of them.
+	// The handle interface; docs/format/skill.md describes each function.
 	Capabilities: {
 		"grant_open": {"iii", "i"}, "grant_count": {"i", "i"}, "grant_at": {"ii", "i"}, "grant_name": {"i", "i"},
 		"http_request": {"iii", "i"}, "secret_read": {"i", "i"}, "channel_send": {"iii", "i"},
@@ -34,19 +34,19 @@ var Functions = map[string]map[string]FuncType{
 	},
 }
 
-// checkImport refuses what is not there, and what has another type than the module thinks.
+// checkImport refuses an unknown function, or a function imported with a different type.
 func (p *parser) checkImport(from, name string, is FuncType) {
 	wants, there := Functions[from][name]
 	switch {
 	case !there:
 		p.in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %s, which has no such function", name, from).
-			WithRemedy("Leave out what needs it, or build with a tool that knows this version of the interface."))
+			WithRemedy("Remove the code that needs it, or build with a tool that supports this version of the interface."))
 	case wants != is:
-		p.in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %s as %s; it is %s", name, from, is, wants))
+		p.in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %s as %s, but its type is %s", name, from, is, wants))
 	}
 }
 
-// String is a type as text writes it, "(i32, i64) -> i32".
+// String formats a type as in the text format, "(i32, i64) -> i32".
 func (t FuncType) String() string {
 	words := map[rune]string{'i': "i32", 'I': "i64", 'f': "f32", 'F': "f64", 'v': "v128", 'r': "funcref", 'x': "externref"}
 	list := func(letters string) string {

@@ -5,26 +5,27 @@ import (
 	"sync"
 )
 
-// mostKnown is how many modules are remembered.
+// mostKnown is the maximum number of cached modules.
 const mostKnown = 32
 
-// Known reads modules, and remembers what it read of those that are right: the same bytes
-// under the same limits come to the same. It is safe for use by many goroutines; its zero
-// value remembers nothing yet.
+// Known checks modules and caches the results of valid ones by bytes and limits. It is safe for
+// concurrent use; its zero value has an empty cache. A call checks the same bytes when it is
+// planned and again at dispatch. Refused modules are not cached.
 type Known struct {
 	mu   sync.Mutex
 	read map[known]*Module
 }
 
-// known is all that Check depends on.
+// known is the cache key: all inputs of Check.
 type known struct {
 	digest [sha256.Size]byte
 	limits Limits
 }
 
-// Check is Check, and returns the SHA-256 of the module, too. What it returns is shared.
+// Check is like the function Check, and also returns the SHA-256 of the module. The returned
+// module is shared.
 func (k *Known) Check(module []byte, limits Limits) (*Module, [sha256.Size]byte, error) {
-	if len(module) > limits.ModuleBytes { // nor is it hashed
+	if len(module) > limits.ModuleBytes { // avoids hashing it
 		m, err := Check(module, limits)
 		return m, [sha256.Size]byte{}, err
 	}
@@ -46,7 +47,7 @@ func (k *Known) find(is known) *Module {
 	return k.read[is]
 }
 
-// keep drops one when there are too many; which one does not matter much, since it is read
+// keep caches a module. If the cache is full it drops an arbitrary entry, which can be computed
 // again.
 func (k *Known) keep(is known, m *Module) {
 	k.mu.Lock()

@@ -9,15 +9,14 @@ import (
 	"palyra/internal/core/must"
 )
 
-// numbered is a command that does nothing, and differs from others by a section that means
-// nothing.
+// numbered is a command that does nothing, and is made unique by a custom section.
 func numbered(n int) []byte {
 	const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b"
 	return binary.LittleEndian.AppendUint32(append([]byte(smallest), 0, 6, 1, 'n'), uint32(n))
 }
 
-// TestKnown: a module that is known is what Check says of it, and is not read again; under
-// other limits, or with another byte, it is another one.
+// TestKnown: a cached result equals the result of Check and is not computed again; other limits
+// or another byte require another check.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	k := &Known{}

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads what a module is made of, and keeps its first mistake.
+// reader reads the parts of a module and keeps its first error.
 type reader struct {
 	data []byte
 	at   int
-	// end is where the part that is read ends; 0 stands for the end of data.
+	// end is the end of the current part; 0 selects the end of data.
 	end int
 	err error
 }
@@ -27,7 +27,7 @@ func (r *reader) limit() int {
 	return len(r.data)
 }
 
-// more reports whether something is left of the part, and nothing was wrong with it.
+// more reports whether the current part has remaining bytes and no error occurred.
 func (r *reader) more() bool { return r.err == nil && r.at < r.limit() }
 
 func (r *reader) byte() byte {
@@ -42,13 +42,13 @@ func (r *reader) byte() byte {
 	return r.data[r.at-1]
 }
 
-// bytes takes n bytes.
+// bytes reads n bytes.
 func (r *reader) bytes(n uint32) []byte {
 	if r.err != nil {
 		return nil
 	}
 	if uint64(n) > uint64(r.limit()-r.at) {
-		r.malformed("it ends too early: %d bytes are promised, %d are left", n, r.limit()-r.at)
+		r.malformed("it ends too early: it declares %d bytes, but %d are left", n, r.limit()-r.at)
 		return nil
 	}
 	r.at += int(n)
@@ -74,7 +74,7 @@ func (r *reader) unsigned(size int) uint64 {
 
 func (r *reader) u32() uint32 { return uint32(r.unsigned(32)) }
 
-// skipSigned passes a signed LEB128 number of at most size bits.
+// skipSigned skips a signed LEB128 number of at most size bits.
 func (r *reader) skipSigned(size int) {
 	for shift := 0; r.err == nil; shift += 7 {
 		b := r.byte()
@@ -89,13 +89,13 @@ func (r *reader) skipSigned(size int) {
 	}
 }
 
-// signExtends reports whether the bits of b above the first n are all like the sign.
+// signExtends reports whether the bits of b above the first n equal the sign.
 func signExtends(b byte, n int) bool {
 	rest := int8(b<<1) >> n
 	return rest == 0 || rest == -1
 }
 
-// count reads how many entries follow; each takes a byte at least.
+// count reads the number of following entries; each entry takes at least one byte.
 func (r *reader) count(what string, most int) int {
 	n := r.u32()
 	switch {
@@ -105,7 +105,7 @@ func (r *reader) count(what string, most int) int {
 		r.tooMany(what, uint64(n), uint64(max(most, 0)))
 		return 0
 	case uint64(n) > uint64(r.limit()-r.at):
-		r.malformed("%d %s are promised, and %d bytes are left", n, what, r.limit()-r.at)
+		r.malformed("it declares %d %s, but %d bytes are left", n, what, r.limit()-r.at)
 		return 0
 	}
 	return int(n)
@@ -114,7 +114,7 @@ func (r *reader) count(what string, most int) int {
 func (r *reader) name() string {
 	text := r.bytes(r.u32())
 	if r.err == nil && !utf8.Valid(text) {
-		r.malformed("a name is no UTF-8")
+		r.malformed("a name is not valid UTF-8")
 	}
 	return string(text)
 }
@@ -123,7 +123,7 @@ func (r *reader) name() string {
 func (r *reader) index(what string, count int) int {
 	n := r.u32()
 	if r.err == nil && uint64(n) >= uint64(count) {
-		r.malformed("there is no %s %d", what, n)
+		r.malformed("the %s %d does not exist", what, n)
 		return 0
 	}
 	return int(n)

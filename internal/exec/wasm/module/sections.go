@@ -26,7 +26,7 @@ const (
 	tagSection
 )
 
-// order is the order in which sections have to stand.
+// order is the required order of the sections.
 var order = []byte{
 	typeSection, importSection, functionSection, tableSection, memorySection, globalSection, exportSection,
 	startSection, elementSection, dataCountSection, codeSection, dataSection,
@@ -52,9 +52,9 @@ func (p *parser) run() error {
 		case id == tagSection:
 			in.refused("exceptions")
 		case place < 0:
-			in.malformed("there is no section %d", id)
+			in.malformed("section %d is unknown", id)
 		case place <= last:
-			in.malformed("section %d stands at the wrong place, or twice", id)
+			in.malformed("section %d is out of order or a duplicate", id)
 		default:
 			last = place
 		}
@@ -71,10 +71,10 @@ func (p *parser) header() {
 		return
 	}
 	defer func(end int) { in.at = end }(in.at)
-	in.at = 0 // where what is wrong begins
+	in.at = 0 // the position of the error
 	switch version := binary.LittleEndian.Uint32(head[4:]); {
 	case string(head[:4]) != "\x00asm":
-		in.malformed("it does not begin as a module does; text (.wat) has to be compiled first")
+		in.malformed("it does not begin as a module does; compile text (.wat) first")
 	case version == 0x1000d:
 		in.refused("the component model")
 	case version != 1:
@@ -119,32 +119,32 @@ func (p *parser) section(id byte, end int) {
 		in.at = max(in.at, end)
 	}
 	if in.err == nil && in.at != end {
-		in.malformed("a section has %d bytes more than its entries", end-in.at)
+		in.malformed("a section is %d bytes longer than its entries", end-in.at)
 	}
 	in.end = 0
 }
 
-// complete checks what only the whole module shows.
+// complete runs the checks that need the whole module.
 func (p *parser) complete() {
 	in := &p.in
 	if in.err != nil {
 		return
 	}
 	if own := len(p.functions) - p.imported; own != p.bodies {
-		in.malformed("%d functions are declared, and %d have a body", own, p.bodies)
+		in.malformed("%d functions are declared, but %d have a body", own, p.bodies)
 	}
 	if p.dataCount >= 0 && p.dataCount != p.data {
-		in.malformed("%d data segments are promised, and %d are there", p.dataCount, p.data)
+		in.malformed("%d data segments are declared, but %d exist", p.dataCount, p.data)
 	}
 	if p.memories > 0 && !p.memoryExported {
-		in.fail(reason.Errorf(reason.InvalidInput, "the module does not export its memory as \"memory\", so that nothing could be given to it").
+		in.fail(reason.Errorf(reason.InvalidInput, "the module does not export its memory as \"memory\", so it cannot receive any input").
 			WithRemedy("Export it; compilers for wasip1 do."))
 	}
 	p.out.Memory, p.out.Functions = p.memories > 0, len(p.functions)-p.imported
 	p.kind()
 }
 
-// kind finds how the module is spoken to.
+// kind determines the calling convention of the module.
 func (p *parser) kind() {
 	start, command := p.out.Exports["_start"]
 	alloc, hasAlloc := p.out.Exports["palyra_alloc"]
@@ -156,8 +156,8 @@ func (p *parser) kind() {
 	case hasAlloc && hasRun && alloc == (FuncType{"i", "i"}) && run == (FuncType{"ii", "I"}) && p.out.Memory:
 		p.out.Kind = ABI
 	default:
-		p.in.fail(reason.Errorf(reason.InvalidInput, "the module is neither a command of wasip1 (it would export memory and _start) nor of the palyra ABI (memory, palyra_alloc(i32) -> i32 and run(i32, i32) -> i64)").
-			WithRemedy("Build a program for wasip1, for instance with `GOOS=wasip1 GOARCH=wasm go build`; not a library or reactor."))
+		p.in.fail(reason.Errorf(reason.InvalidInput, "the module is neither a command of wasip1 (with the exports memory and _start) nor of the palyra ABI (memory, palyra_alloc(i32) -> i32 and run(i32, i32) -> i64)").
+			WithRemedy("Build a program for wasip1, for instance with `GOOS=wasip1 GOARCH=wasm go build`, not a library or reactor."))
 	}
 }
 
@@ -169,7 +169,7 @@ func (p *parser) readTypes() {
 		case form == 0x50 || form == 0x4f || form == 0x4e || form == 0x5f || form == 0x5e:
 			in.refused("garbage-collected types")
 		case form != 0x60:
-			in.malformed("there is no form of type %#x", form)
+			in.malformed("the type form %#x is unknown", form)
 		}
 		t := FuncType{Params: p.valueTypes(), Results: p.valueTypes()}
 		if len(t.Results) > 1 && !p.limits.MultiValue {
@@ -179,7 +179,7 @@ func (p *parser) readTypes() {
 	}
 }
 
-// maxValues bounds the parameters and the results of a type, as engines do.
+// maxValues is the maximum number of parameters and of results of a type, as in engines.
 const maxValues = 1000
 
 func (p *parser) valueTypes() string {
@@ -190,7 +190,7 @@ func (p *parser) valueTypes() string {
 	return b.String()
 }
 
-// valueType reads the type of a value, and returns its letter.
+// valueType reads the type of a value and returns its letter.
 func (p *parser) valueType() byte {
 	in := &p.in
 	switch t := in.byte(); {
@@ -216,14 +216,14 @@ func (p *parser) valueType() byte {
 	case t == 0x69 || t == 0x68:
 		in.refused("exceptions or continuations")
 	default:
-		in.malformed("there is no type %#x of a value", t)
+		in.malformed("the value type %#x is unknown", t)
 	}
 	return '?'
 }
 
 func (p *parser) reference() {
 	if t := p.valueType(); p.in.err == nil && t != 'r' && t != 'x' {
-		p.in.malformed("a table of something else than references")
+		p.in.malformed("a table of values other than references")
 	}
 }
 
@@ -236,11 +236,11 @@ func (p *parser) readImports() {
 			return
 		}
 		if from != WASI && from != Capabilities {
-			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q; only %s and %s are there", name, from, WASI, Capabilities).
-				WithRemedy("Leave out what needs it, or build for wasip1."))
+			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q; only %s and %s are available", name, from, WASI, Capabilities).
+				WithRemedy("Remove the code that needs it, or build for wasip1."))
 		}
 		if kind != 0 {
-			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q, which is no function; a guest has a memory of its own and gets functions alone", name, from))
+			in.fail(reason.Errorf(reason.InvalidInput, "the module imports %q from %q, which is not a function; a guest must define its own memory and can import only functions", name, from))
 		}
 		t := in.index("type", len(p.types))
 		if in.err != nil {
@@ -263,14 +263,14 @@ func (p *parser) readFunctions() {
 	}
 }
 
-// sizes reads the initial and the largest size of a table or a memory.
+// sizes reads the initial and the maximum size of a table or a memory.
 func (p *parser) sizes(what string, most uint64) uint64 {
 	in := &p.in
 	flags := in.byte()
 	switch {
 	case in.err != nil:
 	case flags&^0x0f != 0:
-		in.malformed("there are no limits of form %#x", flags)
+		in.malformed("the limits form %#x is unknown", flags)
 	case flags&4 != 0:
 		in.refused("a 64-bit " + what + " (memory64)")
 	case flags&2 != 0:
@@ -281,7 +281,7 @@ func (p *parser) sizes(what string, most uint64) uint64 {
 	initial := uint64(in.u32())
 	if flags&1 != 0 {
 		if largest := uint64(in.u32()); in.err == nil && largest < initial {
-			in.malformed("a %s begins larger than it may become", what)
+			in.malformed("a %s is initially larger than its maximum", what)
 		}
 	}
 	if in.err == nil && initial > most {
@@ -352,7 +352,7 @@ func (p *parser) readExports() {
 		case 4:
 			in.refused("exceptions")
 		default:
-			in.malformed("there is no kind %d of export", kind)
+			in.malformed("the export kind %d is unknown", kind)
 		}
 	}
 }
@@ -364,21 +364,21 @@ func (p *parser) readStart() {
 	}
 }
 
-// readElements reads what tables are filled with. Bit 0 of the flags is a segment that is
-// passive or declared, bit 1 one with an explicit table (or declared), bit 2 one of
-// expressions in place of function indices.
+// readElements reads the element segments. Bit 0 of the flags marks a segment that is passive or
+// declared, bit 1 one with an explicit table (or declared), bit 2 one of expressions instead of
+// function indices.
 func (p *parser) readElements() {
 	in := &p.in
 	for range in.count("element segments", p.limits.Elements) {
 		flags := in.u32()
 		if in.err == nil && flags > 7 {
-			in.malformed("there is no element segment of form %d", flags)
+			in.malformed("the element segment form %d is unknown", flags)
 		}
 		if flags&1 == 0 {
 			if flags&2 != 0 {
 				in.index("table", p.tables)
 			} else if in.err == nil && p.tables == 0 {
-				in.malformed("a table is filled, and there is none")
+				in.malformed("an element segment fills a table, but the module has none")
 			}
 			p.constant()
 		}
@@ -387,7 +387,7 @@ func (p *parser) readElements() {
 			if expressions {
 				p.reference()
 			} else if kind := in.byte(); in.err == nil && kind != 0 {
-				in.malformed("there is no kind %d of element", kind)
+				in.malformed("the element kind %d is unknown", kind)
 			}
 		}
 		for range in.count("elements of one segment", int(min(p.limits.TableElements, uint64(len(in.data))))) {
@@ -407,14 +407,14 @@ func (p *parser) readData() {
 	for range in.count("data segments", p.limits.Data) {
 		flags := in.u32()
 		if in.err == nil && flags > 2 {
-			in.malformed("there is no data segment of form %d", flags)
+			in.malformed("the data segment form %d is unknown", flags)
 		}
 		if flags == 2 {
 			in.index("memory", p.memories)
 		}
 		if flags != 1 {
 			if in.err == nil && p.memories == 0 {
-				in.malformed("a memory is filled, and there is none")
+				in.malformed("a data segment fills a memory, but the module has none")
 			}
 			p.constant()
 		}

@@ -1,8 +1,11 @@
-// Package module reads the structure of a WebAssembly module before any engine sees a
-// byte of it: what it imports and exports, how large its parts are, and that it keeps to
-// the features that palyrad's engine has on. It does not check types; the engine does.
+// Package module checks the structure of a WebAssembly module before any engine reads it: its
+// imports and exports, the sizes of its parts, and that it uses only features that palyrad's
+// engine enables. It does not check types; the engine does.
 //
 // Source: WebAssembly Core Specification 2.0, chapter 5 (binary format).
+//
+// The decoders of wazero are internal to it, and the limits here (bodies, jump tables, counts)
+// apply while the module is read.
 package module
 
 import (
@@ -15,32 +18,33 @@ import (
 const (
 	// WASI is preview 1 of the WebAssembly System Interface.
 	WASI = "wasi_snapshot_preview1"
-	// Capabilities is the interface of handles.
+	// Capabilities is the handle interface.
 	Capabilities = "palyra:plugins/host-capabilities@0.1.0"
 )
 
-// Limits bound a module. A zero bound allows nothing of its kind.
+// Limits are the limits of a module. A zero limit allows no entry of its kind.
 type Limits struct {
-	// ModuleBytes is the size of the whole module.
+	// ModuleBytes is the maximum size of the module.
 	ModuleBytes int
-	// BodyBytes is the size of one function's body with its locals.
+	// BodyBytes is the maximum size of one function's body with its locals.
 	BodyBytes int
-	// Locals is how many a function declares beside its parameters.
+	// Locals is the maximum number of locals that a function declares in addition to its
+	// parameters.
 	Locals int
-	// BranchTargets is the size of one br_table.
+	// BranchTargets is the maximum size of one br_table.
 	BranchTargets int
-	// Types, Imports, Functions, Tables, Globals, Exports, Elements and Data count entries
-	// of their sections. Functions counts imported ones, too.
+	// Types, Imports, Functions, Tables, Globals, Exports, Elements and Data limit the entries of
+	// their sections. Functions includes imported functions.
 	Types, Imports, Functions, Tables, Globals, Exports, Elements, Data int
-	// TableElements is the initial size of one table.
+	// TableElements is the maximum initial size of one table.
 	TableElements uint64
-	// MemoryPages is the initial size of the memory, in pages of 64 KiB.
+	// MemoryPages is the maximum initial size of the memory, in pages of 64 KiB.
 	MemoryPages uint64
-	// SIMD and MultiValue are on where the manifest asks for them.
+	// SIMD and MultiValue are enabled if the manifest requests them.
 	SIMD, MultiValue bool
 }
 
-// DefaultLimits are those of modules that are packed in a skill.
+// DefaultLimits are the limits for modules that are packed in a skill.
 func DefaultLimits() Limits {
 	return Limits{
 		ModuleBytes: 8 << 20, BodyBytes: 256 << 10, Locals: 10_000, BranchTargets: 4096,
@@ -51,7 +55,7 @@ func DefaultLimits() Limits {
 
 const pageBytes = 64 << 10
 
-// Kind is how a module and the gateway speak to each other.
+// Kind is the calling convention of a module.
 type Kind string
 
 // The kinds.
@@ -59,7 +63,8 @@ const (
 	// Command is a program of WASI preview 1: it reads its input from standard input and
 	// writes its result to standard output.
 	Command Kind = "command"
-	// ABI is a module that exports palyra_alloc and run.
+	// ABI is a module that exports palyra_alloc and run. Its result is one 64-bit number (pointer and
+	// length): two results would need multi-value, which a manifest must enable.
 	ABI Kind = "abi"
 )
 
@@ -73,30 +78,30 @@ type Import struct {
 // f32, f64, v128, funcref and externref.
 type FuncType struct{ Params, Results string }
 
-// Module is what its structure says.
+// Module describes the structure of a module.
 type Module struct {
 	Kind    Kind
 	Imports []Import
 	// Exports are the exported functions by name.
 	Exports map[string]FuncType
-	// Memory is true when it has one, which it has to export as "memory".
+	// Memory is true if the module has a memory, which must be exported as "memory".
 	Memory bool
 	// MemoryPages is its initial size in pages of 64 KiB.
 	MemoryPages uint64
-	// Functions counts the module's own, CodeBytes is the size of their bodies and
-	// DataBytes that of its data.
+	// Functions counts the module's own functions, CodeBytes is the size of their bodies and
+	// DataBytes the size of its data.
 	Functions, CodeBytes, DataBytes int
-	// CustomBytes is the size of sections that mean nothing to an engine, such as names
-	// and debug information.
+	// CustomBytes is the size of sections without a meaning for an engine, such as names and
+	// debug information.
 	CustomBytes int
 }
 
-// Check reads a module. What it refuses is INVALID_INPUT, or INPUT_TOO_LARGE where a bound
-// is passed; the message says which part is wrong, and where.
+// Check checks a module. Its errors are INVALID_INPUT, or INPUT_TOO_LARGE if a limit is exceeded;
+// the message names the part and its position.
 func Check(module []byte, limits Limits) (*Module, error) {
 	if len(module) > limits.ModuleBytes {
-		return nil, reason.Errorf(reason.InputTooLarge, "the module has %d bytes; %d are allowed", len(module), limits.ModuleBytes).
-			WithRemedy("Strip it (`palyra skills build` does), or leave out what makes it large.")
+		return nil, reason.Errorf(reason.InputTooLarge, "the module has %d bytes; the limit is %d", len(module), limits.ModuleBytes).
+			WithRemedy("Strip it (`palyra skills build` does), or remove large parts of it.")
 	}
 	p := &parser{in: reader{data: module}, limits: limits, out: Module{Exports: map[string]FuncType{}}}
 	if err := p.run(); err != nil {
@@ -105,39 +110,38 @@ func Check(module []byte, limits Limits) (*Module, error) {
 	return &p.out, nil
 }
 
-// parser reads one module. The first mistake ends it: every reading method is a no-op
-// afterwards.
+// parser parses one module. After the first error, every reading method is a no-op.
 type parser struct {
 	in     reader
 	limits Limits
 	out    Module
 
 	types []FuncType
-	// functions are the type of each function, imported ones first.
+	// functions are the types of the functions, imported ones first.
 	functions []FuncType
-	// imported counts the imported functions, and bodies those of the code section.
+	// imported counts the imported functions, and bodies the entries of the code section.
 	imported, bodies int
 	tables, memories int
 	globals          int
 	exported         map[string]bool
 	memoryExported   bool
-	// dataCount is what the data count section says, -1 without one.
+	// dataCount is the value of the data count section, -1 if it is missing.
 	dataCount, data int
 }
 
-// malformed is a module that is none.
+// malformed reports an invalid module.
 func (r *reader) malformed(format string, args ...any) {
 	r.fail(reason.Errorf(reason.InvalidInput, "the module is malformed at byte %d: %s", r.at, fmt.Sprintf(format, args...)).
-		WithRemedy("Build it anew, and compare its digest with the one you built."))
+		WithRemedy("Build it again, and compare its digest with the digest of your build."))
 }
 
-// refused is a module that uses what is off.
+// refused reports the use of a disabled feature.
 func (r *reader) refused(what string) {
 	r.fail(reason.Errorf(reason.InvalidInput, "the module uses %s, which is not allowed (at byte %d)", what, r.at).
-		WithRemedy("Build it for the features of WebAssembly 2.0 without it; most compilers have a switch for each."))
+		WithRemedy("Build it for WebAssembly 2.0 without this feature; most compilers have an option for each feature."))
 }
 
-// tooMany is a module that passes a bound.
+// tooMany reports an exceeded limit.
 func (r *reader) tooMany(what string, n, most uint64) {
-	r.fail(reason.Errorf(reason.InputTooLarge, "the module has %d %s; %d are allowed (at byte %d)", n, what, most, r.at))
+	r.fail(reason.Errorf(reason.InputTooLarge, "the module has %d %s; the limit is %d (at byte %d)", n, what, most, r.at))
 }

@@ -1,6 +1,6 @@
-// Package wire is how palyrad and its WASM worker speak over one socket: frames with a
-// kind, a small head in JSON and a body of bytes. The worker is not trusted, so that each
-// side bounds what it reads.
+// Package wire implements the protocol between palyrad and its WASM worker over one socket:
+// frames with a kind, a small JSON head and a body of bytes. The worker is not trusted, so each
+// side limits the size of the frames that it reads.
 package wire
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind says what a frame is.
+// Kind is the kind of a frame.
 type Kind byte
 
-// What palyrad sends.
+// Frames from palyrad.
 const (
-	// Compile has a module as its body; the answer is Compiled or Failed. It is the only
-	// frame that a worker for compiling gets.
+	// Compile has a module as its body; the answer is Compiled or Failed. A worker for compiling
+	// receives no other frame.
 	Compile Kind = 1 + iota
-	// Load comes with a descriptor of a compiled module; the answer is Loaded or Failed.
+	// Load is sent with a descriptor of a compiled module; the answer is Loaded or Failed.
 	Load
 	// Call has the input as its body; the answer is any number of Asks, then Done.
 	Call
@@ -29,35 +29,35 @@ const (
 	Answer
 )
 
-// What a worker sends.
+// Frames from a worker.
 const (
-	// Ready is its first word.
+	// Ready is the first frame.
 	Ready Kind = 16 + iota
 	Compiled
 	Loaded
 	// Ask is a call of a function that palyrad answers.
 	Ask
-	// Done ends a call; its body is what the guest wrote to its result.
+	// Done ends a call; its body contains the result of the guest.
 	Done
-	// Failed is in place of Compiled or Loaded.
+	// Failed replaces Compiled or Loaded.
 	Failed
 )
 
-// Bounds of a frame, in bytes.
+// Limits of a frame, in bytes.
 const (
 	MaxHead = 64 << 10
-	// MaxBody holds the compiled code of the largest module.
+	// MaxBody is sufficient for the compiled code of the largest module.
 	MaxBody = 256 << 20
 )
 
 // Greeting is the head of Ready.
 type Greeting struct {
-	// Engine is the engine's name and version; compiled code is of one engine.
+	// Engine is the engine's name and version; compiled code is valid for one engine only.
 	Engine string `json:"engine"`
 }
 
-// Features are what is on beside WebAssembly 2.0 without SIMD and multi-value. They are in
-// the heads of Compile and Load.
+// Features are the enabled features in addition to WebAssembly 2.0 without SIMD and multi-value.
+// They are in the heads of Compile and Load.
 type Features struct {
 	SIMD       bool `json:"simd,omitempty"`
 	MultiValue bool `json:"multi_value,omitempty"`
@@ -65,47 +65,47 @@ type Features struct {
 
 // Order is the head of Call.
 type Order struct {
-	// ABI calls run; else _start is called.
+	// ABI selects the function run; otherwise _start is called.
 	ABI bool `json:"abi,omitempty"`
 	// Tool is the guest's only argument.
 	Tool string `json:"tool"`
 	Fuel uint64 `json:"fuel"`
-	// MemoryBytes bounds its memory, TableElements each of its tables, Output each of
-	// standard output and standard error in bytes.
+	// MemoryBytes limits its memory, TableElements each of its tables, and Output standard output
+	// and standard error each, in bytes.
 	MemoryBytes   int64 `json:"memory_bytes"`
 	TableElements int64 `json:"table_elements"`
 	Output        int   `json:"output"`
-	// WallMillis is how long it may run.
+	// WallMillis is the maximum duration.
 	WallMillis int64 `json:"wall_ms"`
-	// Seed is what its randomness comes from where it has no grant for the real one.
+	// Seed seeds its randomness if it has no grant for the real one.
 	Seed []byte `json:"seed"`
 	// Clock and Random are grants.
 	Clock  bool `json:"clock,omitempty"`
 	Random bool `json:"random,omitempty"`
 }
 
-// Question is the head of Ask: a function of the interface of handles, its numbers, and
-// the sizes of its two pieces of data, which are the body.
+// Question is the head of Ask: a function of the handle interface, its numbers, and the sizes of
+// its two pieces of data, which are the body.
 type Question struct {
 	Function string  `json:"function"`
 	Numbers  []int32 `json:"numbers,omitempty"`
-	// First is how much of the body is the first piece; the rest is the second.
+	// First is the length of the first piece in the body; the rest is the second.
 	First int `json:"first,omitempty"`
 }
 
-// Reply is the head of Answer: what the function returns. Its body is what result_read
-// gives.
+// Reply is the head of Answer: the return value of the function. Its body is the data for
+// result_read.
 type Reply struct {
 	Value int32 `json:"value"`
 }
 
-// Outcome is how a call ended.
+// Outcome is the way a call ended.
 type Outcome string
 
 // The outcomes.
 const (
 	Finished Outcome = "finished"
-	// Exited is proc_exit with another code than 0.
+	// Exited is proc_exit with a code other than 0.
 	Exited       Outcome = "exited"
 	OutOfFuel    Outcome = "fuel"
 	OutOfTime    Outcome = "wall_clock"
@@ -123,12 +123,12 @@ type End struct {
 	Outcome Outcome `json:"outcome"`
 	// Exit is the code of proc_exit.
 	Exit int32 `json:"exit,omitempty"`
-	// Problem is what the engine says of a trap.
+	// Problem is the engine's message for a trap.
 	Problem string `json:"problem,omitempty"`
-	// Fuel is what was used, MemoryBytes what the guest's memory grew to.
+	// Fuel is the used fuel, and MemoryBytes the final size of the guest's memory.
 	Fuel        uint64 `json:"fuel"`
 	MemoryBytes int64  `json:"memory_bytes"`
-	// Result is how much of the body is the result; the rest is standard error.
+	// Result is the length of the result in the body; the rest is standard error.
 	Result int `json:"result"`
 	// Clock and Random count the uses of the real ones.
 	Clock  int `json:"clock,omitempty"`
@@ -140,28 +140,28 @@ type Trouble struct {
 	Problem string `json:"problem"`
 }
 
-// headerBytes is a kind and the sizes of head and body.
+// headerBytes is the size of a kind and of the lengths of head and body.
 const headerBytes = 1 + 4 + 4
 
-// Frame is one frame as it was read.
+// Frame is a received frame.
 type Frame struct {
 	Kind Kind
 	Head []byte
 	Body []byte
 }
 
-// AppendHeader appends what stands before each frame.
+// AppendHeader appends the header of a frame.
 func AppendHeader(to []byte, kind Kind, head, body int) []byte {
 	to = append(to, byte(kind))
 	to = binary.BigEndian.AppendUint32(to, uint32(head))
 	return binary.BigEndian.AppendUint32(to, uint32(body))
 }
 
-// together bounds the bodies, in bytes, that are copied so that a frame goes out by one
-// write: each write may wake the other side.
+// together is the maximum size, in bytes, of bodies that are copied so that a frame is sent by
+// one write: each write may wake the other side.
 const together = 64 << 10
 
-// Write sends a frame whose head is head as JSON.
+// Write sends a frame with head encoded as JSON.
 func Write(w io.Writer, kind Kind, head any, body ...[]byte) error {
 	text, err := json.Marshal(head)
 	if err != nil {
@@ -193,7 +193,7 @@ func Write(w io.Writer, kind Kind, head any, body ...[]byte) error {
 	return err
 }
 
-// Read takes a frame whose body has at most most bytes.
+// Read reads a frame whose body has at most most bytes.
 func Read(r io.Reader, most int) (Frame, error) {
 	var header [headerBytes]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -202,22 +202,22 @@ func Read(r io.Reader, most int) (Frame, error) {
 	f := Frame{Kind: Kind(header[0])}
 	head, body := binary.BigEndian.Uint32(header[1:]), binary.BigEndian.Uint32(header[5:])
 	if head > MaxHead || uint64(body) > uint64(most) {
-		return Frame{}, fmt.Errorf("a frame of %d and %d bytes is larger than the %d and %d that are taken", head, body, MaxHead, most)
+		return Frame{}, fmt.Errorf("a frame of %d and %d bytes exceeds the limits of %d and %d bytes", head, body, MaxHead, most)
 	}
 	both := make([]byte, int(head)+int(body))
 	if _, err := io.ReadFull(r, both); err != nil {
-		return Frame{}, fmt.Errorf("a frame was cut off: %w", err)
+		return Frame{}, fmt.Errorf("a frame is truncated: %w", err)
 	}
 	f.Head, f.Body = both[:head:head], both[head:]
 	return f, nil
 }
 
-// As reads a frame's head, and refuses a frame of another kind.
+// As decodes a frame's head, and refuses a frame of another kind.
 func As[T any](f Frame, kind Kind) (head T, err error) {
 	if f.Kind != kind {
-		return head, fmt.Errorf("a frame of kind %d came in place of one of kind %d", f.Kind, kind)
+		return head, fmt.Errorf("a frame of kind %d was received instead of kind %d", f.Kind, kind)
 	}
-	// It takes half of the time of encoding/json, and refuses what is said twice.
+	// This takes half of the time of encoding/json, and refuses duplicate members.
 	if err := jsonv2.Unmarshal(f.Head, &head, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return head, fmt.Errorf("the head of a frame of kind %d: %w", f.Kind, err)
 	}

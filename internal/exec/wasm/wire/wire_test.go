@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// writes counts how often it is written to.
+// writes counts its writes.
 type writes struct {
 	bytes.Buffer
 	n int
@@ -19,8 +19,8 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestFrames: a frame comes as it went, by one write if it is small; a large body is not
-// copied for that.
+// TestFrames: a frame is received as it was sent, by one write if it is small; a large body is
+// not copied for that.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	small, large := []byte("small"), bytes.Repeat([]byte("large"), together)
@@ -40,7 +40,7 @@ func TestFrames(t *testing.T) {
 		}
 		body := bytes.Join(c.body, nil)
 		if len(body) > 0 {
-			if _, err := Read(bytes.NewReader(to.Bytes()), len(body)-1); err == nil || !strings.Contains(err.Error(), "larger") {
+			if _, err := Read(bytes.NewReader(to.Bytes()), len(body)-1); err == nil || !strings.Contains(err.Error(), "exceeds") {
 				t.Errorf("%s: a body larger than what is taken: %v", name, err)
 			}
 		}
@@ -51,7 +51,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestHeads: a head that is not what its kind has is refused.
+// TestHeads: a head that does not match its kind is refused.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for head, good := range map[string]bool{

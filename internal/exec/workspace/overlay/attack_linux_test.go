@@ -15,9 +15,9 @@ import (
 
 const repository = `git init -q; git config user.name a; echo one >f; git add f; git commit -qm one; git branch other; git gc -q`
 
-// TestGitAtWorkNeedsNobody runs what people have agents do all day in a real
-// overlay: no change of it is protected, and git agrees with the result.
-func TestGitAtWorkNeedsNobody(t *testing.T) {
+// TestGitCommandsNeedNoApproval runs common git operations of agents in a real overlay: none of the
+// changes is protected, and git accepts the result.
+func TestGitCommandsNeedNoApproval(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"commit":      `echo two >>f; git add f; git commit -qm two`,
@@ -48,8 +48,8 @@ func TestGitAtWorkNeedsNobody(t *testing.T) {
 	}
 }
 
-// TestClasses has one row for each way of the catalogue's FS-03 to FS-09 into
-// a person's trust, and for what must not bother anybody.
+// TestClasses has one row for each way of the catalogue's FS-03 to FS-09 to gain trust, and for
+// harmless changes.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -82,7 +82,7 @@ func TestClasses(t *testing.T) {
 		{"FS-07 runners", `echo '{"name":"x","scripts":{"test":"true"}}' >package.json`,
 			`echo all: >Makefile; mkdir t; echo 1 >t/conftest.py; echo 1 >setup.py; echo '[tox]' >tox.ini; echo '{"scripts":{"test":"evil"}}' >package.json`,
 			map[string]string{"Makefile": "runner", "t/conftest.py": "runner", "setup.py": "runner", "tox.ini": "runner", "package.json": "runner"}},
-		{"a dependency bothers nobody", `echo '{"name":"x","scripts":{"test":"true"}}' >package.json; echo '[project]
+		{"a dependency needs no approval", `echo '{"name":"x","scripts":{"test":"true"}}' >package.json; echo '[project]
 name="x"' >pyproject.toml; echo '[package]
 name="x"' >Cargo.toml`, `echo '{"scripts":{"test":"true"},"name":"x","dependencies":{"foo":"^1"}}' >package.json
 			mkdir -p node_modules/foo/.github/workflows node_modules/.bin; echo '{"scripts":{"test":"x"}}' >node_modules/foo/package.json; echo x >node_modules/foo/.npmrc
@@ -99,6 +99,11 @@ name="x"' >Cargo.toml`, `echo '{"scripts":{"test":"true"},"name":"x","dependenci
 			map[string]string{"s": "mode", "g": "mode", "d": "mode", "n": ""}},
 		{"FS-09 names", ``, "printf 1 >'a\nb'; printf 1 >'e\033[2J'; printf 1 >\"$(printf 'x\\377')\"; printf 1 >'\u202egnp.exe'; printf 1 >.palyra-x; printf 1 >'ünï'",
 			map[string]string{"a\nb": "name", "e\x1b[2J": "name", "x\xff": "name", "\u202egnp.exe": "name", ".palyra-x": "name", "ünï": ""}},
+		{"FS-09 look-alikes", `mkdir d; echo 1 >cop.py; echo 1 >d/other; echo 1 >gone`,
+			"printf 1 >'re\u0430dme'; printf 1 >'\u0441\u043e\u0440.py'; printf 1 >'d/\u0441\u043e\u0440.py'; printf 1 >'\u0441\u043e\u0431.py'; printf 1 >'yap\u0131m'; rm gone; printf 1 >'g\u00f6ne'; printf 1 >n\u0131x; printf 1 >nix",
+			map[string]string{"re\u0430dme": "name", "\u0441\u043e\u0440.py": "name", "d/\u0441\u043e\u0440.py": "", "\u0441\u043e\u0431.py": "", "yap\u0131m": "", "g\u00f6ne": "", "n\u0131x": "name", "nix": ""}},
+		{"FS-09 look-alikes in a directory that cannot be listed", `mkdir e; ln -s e d`, "rm d; mkdir d; printf 1 >'d/\u00fc'; printf 1 >d/u; mkdir n; printf 1 >'n/\u00fc'",
+			map[string]string{"d/\u00fc": "name", "d/u": "", "n/\u00fc": ""}},
 		{"an environment's programs", ``, `mkdir -p v/bin tools; echo home=x >v/pyvenv.cfg; echo 1 >v/bin/tool; chmod +x v/bin/tool; echo 1 >v/bin/data; echo 1 >tools/t; chmod +x tools/t; ln -s t tools/l; echo >x; chmod +x x`,
 			map[string]string{"v/bin/tool": "executable", "v/bin/data": "", "tools/t": "executable", "tools/l": "executable", "x": ""}},
 		{"declared", `mkdir -p deploy scripts`, `echo 1 >deploy/a; mkdir -p deploy/b; echo 1 >deploy/b/c; echo 1 >scripts/x.sh; echo 1 >scripts/x.py; mkdir -p q/keys; echo 1 >q/keys/k.PEM`,
@@ -126,8 +131,8 @@ name="x"' >Cargo.toml`, `echo '{"scripts":{"test":"true"},"name":"x","dependenci
 	}
 }
 
-// TestHardLinkAlias is FS-04: a file of the workspace that is also a file
-// outside keeps its content there.
+// TestHardLinkAlias is FS-04: a file of the workspace that is also a file outside keeps its
+// content there.
 func TestHardLinkAlias(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo secret >../outside; ln ../outside alias; ln alias second`)
@@ -151,8 +156,7 @@ func read(t *testing.T, parts ...string) string {
 	return string(content)
 }
 
-// TestSpecialFilesAreRefused is FS-09: nothing is committed, not even what
-// lies beside them.
+// TestSpecialFilesAreRefused is FS-09: nothing is committed, including other changes.
 func TestSpecialFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -199,7 +203,7 @@ func TestModesAndAttributesAreDropped(t *testing.T) {
 	}
 }
 
-// TestMarksOfTheOverlay covers what older and newer kernels leave in a layer.
+// TestMarksOfTheOverlay covers the attributes that older and newer kernels leave in a layer.
 func TestMarksOfTheOverlay(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

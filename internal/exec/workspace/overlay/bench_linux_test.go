@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// BenchmarkTenThousandFiles is the bar for a large change set: found, judged
-// and committed in less than a second.
+// BenchmarkTenThousandFiles is the target for a large change set: computed, classified and
+// committed in less than a second.
 func BenchmarkTenThousandFiles(b *testing.B) {
 	for _, kind := range []string{"new tree", "new files", "changed files", "deleted tree"} {
 		b.Run(kind, func(b *testing.B) {
@@ -46,7 +46,7 @@ func BenchmarkTenThousandFiles(b *testing.B) {
 	}
 }
 
-// tenThousand makes 10,000 files of 2 KiB in 100 directories.
+// tenThousand creates 10,000 files of 2 KiB in 100 directories.
 func tenThousand(b *testing.B, kind string) *Layer {
 	b.Helper()
 	root := b.TempDir()

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// backUp checks what will be replaced against the change set and copies it.
+// backUp checks the files to be replaced against the change set and copies them.
 func (t *transaction) backUp(ctx context.Context, r *replacement) error {
 	dir, base, err := t.locate(r)
 	if err != nil {
@@ -24,11 +24,11 @@ func (t *transaction) backUp(ctx context.Context, r *replacement) error {
 	case missing(err) && r.Was == None:
 		return nil
 	case missing(err):
-		return conflict(string(r.Path), "it does not exist any more")
+		return conflict(string(r.Path), "it no longer exists")
 	case err != nil:
-		return failure("looking at", string(r.Path), err)
+		return failure("inspecting", string(r.Path), err)
 	case r.Was == None:
-		return conflict(string(r.Path), "it exists already")
+		return conflict(string(r.Path), "it already exists")
 	}
 	r.Old = fingerprintOf(st)
 	for _, i := range r.changes {
@@ -47,17 +47,17 @@ func (t *transaction) backUpOne(ctx context.Context, i int) error {
 	parent, base := split(c.Path)
 	dir, err := t.dirs.at(parent)
 	if err != nil {
-		return conflict(c.Path, "its directory is not there any more")
+		return conflict(c.Path, "its directory no longer exists")
 	}
 	st, err := statAt(dir, base)
 	if err != nil || typeOf(st.Mode) != c.Was.Type || c.Was.Type != Symlink && fileMode(st.Mode) != c.Was.Mode {
-		return conflict(c.Path, "it is not what it was")
+		return conflict(c.Path, "it was changed")
 	}
 	switch c.Was.Type {
 	case Symlink:
 		l, err := link(dir, base)
 		if err == nil && l.Target != c.Was.Target {
-			err = conflict(c.Path, "it points elsewhere")
+			err = conflict(c.Path, "its link target was changed")
 		}
 		return err
 	case File:
@@ -66,8 +66,8 @@ func (t *transaction) backUpOne(ctx context.Context, i int) error {
 	return nil
 }
 
-// backUpFile digests a file that will be replaced, and keeps it unless there is
-// too much to keep.
+// backUpFile computes the digest of a file that will be replaced, and keeps a copy if the limit
+// permits.
 func (t *transaction) backUpFile(ctx context.Context, dir int, base string, c *Change, offset int64) error {
 	fd, err := open(dir, base, readFile, 0)
 	if err != nil {
@@ -75,7 +75,7 @@ func (t *transaction) backUpFile(ctx context.Context, dir int, base string, c *C
 	}
 	defer unix.Close(fd)
 	if st, err := fstat(fd); err != nil || st.Size != c.Was.Size {
-		return errors.Join(err, conflict(c.Path, "its size is another"))
+		return errors.Join(err, conflict(c.Path, "its size was changed"))
 	}
 	into := io.Discard
 	if offset >= 0 {
@@ -83,15 +83,15 @@ func (t *transaction) backUpFile(ctx context.Context, dir int, base string, c *C
 	}
 	sum, size, err := digest(ctx, io.LimitReader(reader(fd), c.Was.Size+1), t.buffer, into)
 	if err == nil && (sum != c.Was.SHA256 || size != c.Was.Size) {
-		err = conflict(c.Path, "its content is another")
+		err = conflict(c.Path, "its content was changed")
 	}
 	return err
 }
 
-// owner is who gets what a commit makes, when the daemon is root.
+// owner is the owner of the files that a commit makes if the daemon is root.
 type owner struct{ uid, gid int }
 
-// build makes what is to be installed, under its temporary name.
+// build creates the new content under its temporary name.
 func (t *transaction) build(ctx context.Context, r *replacement) error {
 	if r.Is == None {
 		return nil
@@ -102,14 +102,14 @@ func (t *transaction) build(ctx context.Context, r *replacement) error {
 	}
 	who, err := t.owner(r, dir, base)
 	if err != nil {
-		return failure("looking at", string(r.Path), err)
+		return failure("inspecting", string(r.Path), err)
 	}
 	for _, i := range r.changes {
 		if err := t.buildOne(ctx, r, i, who); err != nil {
 			return failure("writing", t.changes[i].Path, err)
 		}
 	}
-	// A directory gets its mode when what is in it has been written.
+	// A directory gets its mode after its content was written.
 	for _, i := range slices.Backward(r.changes) {
 		if c := &t.changes[i]; c.Is.Type == Dir {
 			if err := t.finalMode(r, c); err != nil {
@@ -125,7 +125,7 @@ func (t *transaction) build(ctx context.Context, r *replacement) error {
 	return failure("writing", string(r.Path), err)
 }
 
-// owner is that of what is replaced, or of the directory.
+// owner returns the owner of the replaced file, or of the directory.
 func (t *transaction) owner(r *replacement, dir int, base string) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{-1, -1}, nil
@@ -137,7 +137,7 @@ func (t *transaction) owner(r *replacement, dir int, base string) (owner, error)
 	return owner{int(st.Uid), int(st.Gid)}, err
 }
 
-// temporary is where a path of a replacement is built.
+// temporary returns the place where a path of a replacement is built.
 func (r *replacement) temporary(name string) (dir, base string) {
 	parent, _ := split(string(r.Path))
 	return split(join(parent, r.Temp) + strings.TrimPrefix(name, string(r.Path)))
@@ -169,7 +169,7 @@ func (t *transaction) buildOne(ctx context.Context, r *replacement, i int, who o
 	return err
 }
 
-// buildFile copies content and proves on the way that it is what was looked at.
+// buildFile copies content and verifies that it is the content of the change set.
 func (t *transaction) buildFile(ctx context.Context, dir int, base string, i int, who owner) error {
 	c := &t.changes[i]
 	from, done, err := t.source(i, c)
@@ -187,7 +187,7 @@ func (t *transaction) buildFile(ctx context.Context, dir int, base string, i int
 	case err != nil:
 		return err
 	case sum != c.Is.SHA256 || size != c.Is.Size:
-		return reason.Errorf(reason.CommitConflict, "%s changed after it was looked at", quote(c.Path))
+		return reason.Errorf(reason.CommitConflict, "%s was changed after the change set was made", quote(c.Path))
 	}
 	if who.uid >= 0 {
 		if err := unix.Fchown(fd, who.uid, who.gid); err != nil {
@@ -203,8 +203,7 @@ func (t *transaction) buildFile(ctx context.Context, dir int, base string, i int
 	return nil
 }
 
-// finalMode sets the mode of a new directory; a set-group-ID bit that it has
-// from its parent stays.
+// finalMode sets the mode of a new directory; a set-group-ID bit inherited from its parent stays.
 func (t *transaction) finalMode(r *replacement, c *Change) error {
 	parent, base := r.temporary(c.Path)
 	dir, err := t.dirs.at(parent)

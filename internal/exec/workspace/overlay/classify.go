@@ -10,27 +10,26 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// dependencies are directories that package managers fill with other people's
-// projects. Files that tools read only at the top of a project, such as
-// .github/workflows, have no effect there.
+// dependencies are directories in which package managers install other projects. Files that tools
+// read only at the top of a project, such as .github/workflows, have no effect there.
 var dependencies = []string{"node_modules", "site-packages"}
 
-// packaged are names that packages bring along and that no program looks for
-// inside of them.
+// packaged are names that packages often contain and that no program reads from inside of a
+// package.
 var packaged = []string{
 	".github", ".gitea", ".forgejo", ".circleci", ".gitlab-ci.yml", ".gitlab-ci.yaml", ".travis.yml", "appveyor.yml", ".appveyor.yml", ".drone.yml",
 	"azure-pipelines.yml", ".cirrus.yml", "jenkinsfile", ".idea", ".vscode", ".devcontainer", ".husky", ".gitmodules", ".pre-commit-config.yaml",
 	".npmrc", ".yarnrc", ".yarnrc.yml", ".tool-versions",
 }
 
-// instructions are texts that agents follow. Reading them is what they are for,
-// so that workspace.Protected does not know them.
+// instructions are texts that agents follow. Reading them is harmless, so workspace.Protected
+// does not include them.
 var instructions = []string{
 	"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "copilot-instructions.md", ".goosehints",
 }
 
-// agentPath reports whether agents, editors, shells, package managers or CI take
-// commands from a path. Paths in git repositories are judged elsewhere (git_linux.go).
+// agentPath reports whether agents, editors, shells, package managers or CI take commands from a
+// path. Paths in git repositories are classified in git_linux.go.
 func agentPath(name string) bool {
 	inside, below := inDependency(name)
 	if !inside && slices.Contains(instructions, workspace.Fold(path.Base(name))) {
@@ -42,8 +41,8 @@ func agentPath(name string) bool {
 	return !inside || !slices.ContainsFunc(below, func(part string) bool { return slices.Contains(packaged, part) })
 }
 
-// inDependency reports whether a path lies below one of dependencies, and the
-// folded names below it.
+// inDependency reports whether a path is inside one of dependencies, and returns the folded names
+// below it.
 func inDependency(name string) (bool, []string) {
 	names := folded(name)
 	for i := len(names) - 2; i >= 0; i-- {
@@ -54,8 +53,8 @@ func inDependency(name string) (bool, []string) {
 	return false, nil
 }
 
-// Returning are the classes of what comes back to a path, where only its state is known and not
-// the workspace around it: every link, every program and every odd mode counts.
+// Returning returns the classes of an entry that an undo restores. Only its state is known, not
+// the workspace around it, so every link, every program and every unusual mode counts.
 func Returning(name string, is State, protected []string) (classes []Class) {
 	classes = DeclaredClasses(name, protected)
 	if is.Type == None {
@@ -79,7 +78,7 @@ func Returning(name string, is State, protected []string) (classes []Class) {
 	return classes
 }
 
-// DeclaredClasses are the classes of a path by the operator's patterns alone.
+// DeclaredClasses returns the classes of a path by the operator's patterns alone.
 func DeclaredClasses(name string, protected []string) []Class {
 	if Declared(protected, name) {
 		return []Class{ClassDeclared}
@@ -87,17 +86,15 @@ func DeclaredClasses(name string, protected []string) []Class {
 	return nil
 }
 
-// runnerFile reports whether a known runner takes commands from a file of that
-// path.
+// runnerFile reports whether a known runner takes commands from a file of that path.
 func runnerFile(name string) bool {
 	inside, _ := inDependency(name)
 	return !inside && workspace.RunnerOrders(path.Base(name))
 }
 
-// CheckPattern reports what is wrong with a pattern of protected paths. A
-// pattern is relative to the workspace: "*", "?" and "[a-z]" match within a
-// name, "**" any number of directories. What lies below a path that matches is
-// protected, too.
+// CheckPattern returns an error for an invalid pattern of protected paths. A pattern is relative
+// to the workspace: "*", "?" and "[a-z]" match within a name, "**" any number of directories.
+// Everything below a matching path is protected as well.
 func CheckPattern(pattern string) error {
 	bad := func(format string, args ...any) error {
 		return reason.Errorf(reason.ConfigInvalid, "protected pattern %s "+format, append([]any{quote(pattern)}, args...)...).
@@ -111,14 +108,14 @@ func CheckPattern(pattern string) error {
 			return bad("has an element that is empty, . or ..")
 		}
 		if _, err := path.Match(part, ""); err != nil {
-			return bad("has an element that is no pattern: %w", err)
+			return bad("has an element that is not a valid pattern: %w", err)
 		}
 	}
 	return nil
 }
 
-// Declared reports whether a path matches one of the operator's patterns, or
-// lies below one that does. Case and Unicode forms make no difference.
+// Declared reports whether a path, or a parent of it, matches one of the operator's patterns.
+// Case and Unicode forms are ignored.
 func Declared(patterns []string, name string) bool {
 	names := folded(name)
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -129,7 +126,7 @@ func Declared(patterns []string, name string) bool {
 func matches(pattern, names []string) bool {
 	switch {
 	case len(pattern) == 0:
-		return true // what is left of names lies below the match
+		return true // the rest of names is below the match
 	case pattern[0] == "**" && len(pattern) == 1:
 		return len(names) > 0
 	case pattern[0] == "**":
@@ -141,7 +138,7 @@ func matches(pattern, names []string) bool {
 	return (ok || err != nil) && matches(pattern[1:], names[1:])
 }
 
-// indexes are those of names and the one after the last.
+// indexes returns the indexes of names and the one after the last.
 func indexes(names []string) []int {
 	all := make([]int, len(names)+1)
 	for i := range all {

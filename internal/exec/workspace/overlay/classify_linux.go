@@ -13,8 +13,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// classify gives the changes their classes. Those that the walk gave, special
-// and mode, are there already.
+// classify sets the classes of the changes. The walk has already set special and mode.
 func (l *Layer) classify(changes []Change) error {
 	return control(l.lower, func(root int) error {
 		v := newView(root, changes)
@@ -50,7 +49,7 @@ func (l *Layer) classes(v *view, c *Change) []Class {
 	if c.Is.Type == Symlink && v.leaves(c.Path, c.Is.Target) {
 		classes = append(classes, ClassSymlink)
 	}
-	if !plain(c.Path) || !plain(c.Is.Target) {
+	if !plain(c.Path) || !plain(c.Is.Target) || v.resembles(c) {
 		classes = append(classes, ClassName)
 	}
 	if l.executable(v, c) {
@@ -59,10 +58,11 @@ func (l *Layer) classes(v *view, c *Change) []Class {
 	return classes
 }
 
-// plain judges every name of a path.
+// plain checks every name of a path.
 func plain(name string) bool { return workspace.Plain(name) }
 
-// onlyData reports whether a project file changed in data only.
+// onlyData reports whether a change of a project file affects only its data, and none of its
+// commands.
 func (l *Layer) onlyData(c *Change) bool {
 	if c.Is.Type != File || c.Was.Type != File && c.Was.Type != None || c.Is.Mode&^c.Was.Mode&0o111 != 0 {
 		return false
@@ -72,7 +72,7 @@ func (l *Layer) onlyData(c *Change) bool {
 	return errWas == nil && errIs == nil && dataOnly(c.Path, was, is)
 }
 
-// before reads what a small file of the workspace holds; nil stands for none.
+// before reads a small file of the workspace; nil means that it does not exist.
 func (l *Layer) before(c *Change) ([]byte, error) {
 	return small(l.lower, c.Path, c.Was, func(dir int) (int, func(), error) {
 		fd, err := open(dir, c.Path, readFile, 0)
@@ -80,7 +80,7 @@ func (l *Layer) before(c *Change) ([]byte, error) {
 	})
 }
 
-// after reads what a small file of the layer holds; nil stands for none.
+// after reads a small file of the layer; nil means that it does not exist.
 func (l *Layer) after(c *Change) ([]byte, error) {
 	return small(l.upper, c.Path, c.Is, func(dir int) (int, func(), error) { return openUpper(dir, c.Path, readFile) })
 }
@@ -101,18 +101,18 @@ func small(side *os.File, name string, state State, open func(dir int) (int, fun
 		defer done()
 		content, err = io.ReadAll(io.LimitReader(reader(fd), maxSmall))
 		if err == nil && canonical.Digest(content) != state.SHA256 {
-			return reason.Errorf(reason.CommitConflict, "%s changed meanwhile", quote(name))
+			return reason.Errorf(reason.CommitConflict, "%s was changed while it was read", quote(name))
 		}
 		return err
 	})
 	return content, err
 }
 
-// maxSmall is the largest file in bytes of which a content is looked into.
+// maxSmall is the maximum size in bytes of a file whose content is parsed.
 const maxSmall = 1 << 20
 
-// executable reports whether a change puts a program where shells find it: in a
-// directory of the search path, or of a Python environment.
+// executable reports whether a change puts a program into a directory of the search path or of a
+// Python environment.
 func (l *Layer) executable(v *view, c *Change) bool {
 	if c.Is.Type != Symlink && (c.Is.Type != File || c.Is.Mode&0o111 == 0) {
 		return false

@@ -7,14 +7,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Options say how a commit is written down.
+// Options are the details of a commit for its record.
 type Options struct {
-	// History keeps what the commit replaces.
+	// History stores the replaced content.
 	History History
-	// ID names the change set in its History; it is 1 to 128 of letters,
-	// digits, '.', '_' and '-'.
+	// ID names the change set in its History; it is 1 to 128 of letters, digits, '.', '_' and
+	// '-'.
 	ID string
-	// CallID and Principal are for people who look at the History.
+	// CallID and Principal are displayed with the History.
 	CallID    string
 	Principal string
 	At        time.Time
@@ -22,15 +22,14 @@ type Options struct {
 	Protected []string
 }
 
-// Applied is a change set that is in the workspace.
+// Applied is a committed change set.
 type Applied struct {
 	Summary Summary
-	// Left is what could not be tidied up afterwards, nil for nothing. It
-	// does no harm, and Recover tries again.
+	// Left is an error of the final cleanup, nil for none. It is harmless, and Recover retries.
 	Left error
 }
 
-// summary is what is kept of a set.
+// summary returns the summary of a set for its record.
 func (s Set) summary(o Options) Summary {
 	f := s.Facts()
 	return Summary{
@@ -50,12 +49,12 @@ func (s Set) refuseSpecial() error {
 	for _, name := range refused[:min(len(refused), most)] {
 		shown = append(shown, Display(name))
 	}
-	return reason.Errorf(reason.CommitRefused, "the program left %d devices, FIFOs or sockets, or changed some: %s", len(refused), strings.Join(shown, ", ")).
+	return reason.Errorf(reason.CommitRefused, "the program created or changed %d devices, FIFOs or sockets: %s", len(refused), strings.Join(shown, ", ")).
 		WithRemedy("Make the program remove them before it ends, or keep them in /tmp.")
 }
 
-// offsets lays the content that changes replace out in one file. When it is
-// more than is kept of a workspace nothing is, and the size is -1.
+// offsets assigns positions in one file to the content that changes replace. If its size exceeds
+// the limit of a workspace, no content is kept and the size is -1.
 func offsets(changes []Change) (at []int64, size int64) {
 	at = make([]int64, len(changes))
 	for i, c := range changes {
@@ -74,9 +73,9 @@ func offsets(changes []Change) (at []int64, size int64) {
 	return at, -1
 }
 
-// Recovered is a change set that a crash had interrupted.
+// Recovered is a change set whose commit was interrupted by a crash.
 type Recovered struct {
 	Workspace, ID string
-	// Committed says that it is in the workspace now; else it was taken back.
+	// Committed reports that it was committed; otherwise it was rolled back.
 	Committed bool
 }

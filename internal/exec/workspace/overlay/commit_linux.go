@@ -12,22 +12,21 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// syncEach is how many new files are synced one by one; for more the whole
-// file system is, once.
+// syncEach is the maximum number of new files that are synced individually; for more, the whole
+// file system is synced once.
 const syncEach = 32
 
-// Commit puts a change set of this layer into the workspace, all of it or nothing.
-// Every file is written under a temporary name beside its path and exchanged with
-// the old one by a rename. If an old file is then not, to the last byte, the one
-// that the change set was made from, everything is taken back and the error is
-// reason.CommitConflict. No symbolic link is followed, and files are never
-// written in place, so that other hard links keep their content. Set-ID and
+// Commit puts a change set of this layer into the workspace, either completely or not at all.
+// Every file is written under a temporary name in the same directory and exchanged with the old
+// one by a rename. If an old file then differs from the one that the change set was made from,
+// everything is rolled back and the error is reason.CommitConflict. Symbolic links are not
+// followed. Files are never written in place, so other hard links keep their content. Set-ID and
 // sticky bits of files and extended attributes are dropped. Special files are
-// reason.CommitRefused. When the daemon is root, new files belong to the owner
-// of what they replace or of the directory that they are in.
+// reason.CommitRefused. If the daemon is root, new files belong to the owner of the replaced file
+// or of the directory.
 func (l *Layer) Commit(ctx context.Context, s Set, o Options) (Applied, error) {
 	if s.layer != l {
-		return Applied{}, reason.Errorf(reason.Internal, "the change set is of another layer")
+		return Applied{}, reason.Errorf(reason.Internal, "the change set belongs to another layer")
 	}
 	if err := s.refuseSpecial(); err != nil {
 		return Applied{}, err
@@ -47,7 +46,7 @@ func (l *Layer) Commit(ctx context.Context, s Set, o Options) (Applied, error) {
 	return applied, err
 }
 
-// source opens the content that a change puts in place.
+// source opens the new content of a change.
 type source func(i int, c *Change) (io.Reader, func(), error)
 
 // layerSource reads the files of a layer.
@@ -68,8 +67,8 @@ func (s *layerSource) open(_ int, c *Change) (io.Reader, func(), error) {
 	return reader(fd), done, err
 }
 
-// lend gives the owner of the layer's directories the rights that a program
-// took away. Their modes are in the change set already.
+// lend gives the owner of the layer's directories the permissions that a program removed. Their
+// modes are already in the change set.
 func lend(upper int, dir string) error {
 	for i := 0; i <= len(dir); i++ {
 		if i < len(dir) && dir[i] != '/' {
@@ -88,7 +87,7 @@ func lend(upper int, dir string) error {
 	return nil
 }
 
-// transaction is a commit under way. Its replacements are those of its manifest.
+// transaction is a commit in progress. Its replacements are the replacements of its manifest.
 type transaction struct {
 	dirs         dirCache
 	changes      []Change
@@ -97,11 +96,11 @@ type transaction struct {
 	offsets      []int64
 	record       *record
 	buffer       []byte
-	// each is true when new files are synced one by one.
+	// each is true if new files are synced individually.
 	each bool
 }
 
-// commit does what Commit says, with content from anywhere.
+// commit implements Commit with content from any source.
 func commit(ctx context.Context, root *os.File, changes []Change, from source, s Summary, diff string, h History) (Applied, error) {
 	unlock, err := h.lock(s.Workspace)
 	if err != nil {
@@ -125,7 +124,7 @@ func newTransaction(changes []Change, from source, s *Summary) (*transaction, *m
 	return t, &manifest{Version: manifestVersion, Summary: *s, Entries: entries(changes), Replacements: t.replacements, Offsets: t.offsets}
 }
 
-// in opens the workspace and the record for as long as do takes.
+// in opens the workspace and the record while do runs.
 func (t *transaction) in(root int, h History, m *manifest, diff string, do func() error) error {
 	low, err := open(root, ".", readDir, 0)
 	if err != nil {
@@ -141,7 +140,7 @@ func (t *transaction) in(root int, h History, m *manifest, diff string, do func(
 	return do()
 }
 
-// lock keeps other commits of a workspace away, in this daemon and in others.
+// lock excludes other commits of a workspace, in this daemon and in others.
 func (h History) lock(workspace string) (func(), error) {
 	dir, err := h.dir(workspace, "x")
 	if err != nil {
@@ -169,8 +168,7 @@ func (h History) lock(workspace string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// run brings the transaction to where it cannot fail any more, or back to
-// where nothing has happened.
+// run completes the transaction, or rolls it back to the initial state.
 func (t *transaction) run(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return t.back(err, t.discard())
@@ -181,8 +179,8 @@ func (t *transaction) run(ctx context.Context) error {
 	return nil
 }
 
-// back returns the error of a commit that was taken back, and drops its record
-// unless something is left for Recover to do.
+// back returns the error of a commit that was rolled back. It deletes the record unless Recover
+// still has work to do.
 func (t *transaction) back(err, undo error) error {
 	if undo == nil {
 		undo = os.RemoveAll(t.record.dir)
@@ -190,12 +188,12 @@ func (t *transaction) back(err, undo error) error {
 	if undo == nil {
 		return err
 	}
-	return reason.Errorf(reason.Of(err), "%w; taking it back failed too: %w", err, undo).
-		WithRemedy("Look at the files named; restart the daemon to try again.")
+	return reason.Errorf(reason.Of(err), "%w; rolling back failed as well: %w", err, undo).
+		WithRemedy("Inspect the named files; restart the daemon to retry.")
 }
 
-// prepare checks that the workspace is what the change set was made from,
-// keeps what will be replaced and builds what is new, beside its place.
+// prepare verifies that the workspace matches the change set, keeps the content to be replaced,
+// and builds the new content in the same directory.
 func (t *transaction) prepare(ctx context.Context) error {
 	for i := range t.replacements {
 		r := &t.replacements[i]
@@ -224,7 +222,7 @@ func (t *transaction) prepare(ctx context.Context) error {
 	return t.record.prepared(t.replacements)
 }
 
-// apply moves everything into place and verifies what it replaced.
+// apply moves everything into place and verifies the replaced entries.
 func (t *transaction) apply(ctx context.Context) error {
 	for _, do := range []func(context.Context, *replacement) error{t.install, t.verify} {
 		for i := range t.replacements {
@@ -238,13 +236,13 @@ func (t *transaction) apply(ctx context.Context) error {
 	return t.record.setState(recordDecided)
 }
 
-// discard removes what prepare made. Nothing is in place yet, and names with
-// the id of this change set are its own.
+// discard removes the files that prepare made. None of them is in place yet, and only this change
+// set uses names with its id.
 func (t *transaction) discard() error {
 	return t.backwards(func(r *replacement) error {
 		dir, _, err := t.locate(r)
 		if reason.Of(err) == reason.CommitConflict {
-			return nil // its directory is gone, and so is what was in it
+			return nil // its directory is gone with its content
 		}
 		if err != nil {
 			return err
@@ -253,7 +251,7 @@ func (t *transaction) discard() error {
 	})
 }
 
-// rollback takes back what settle did, and what prepare made.
+// rollback reverts apply and prepare.
 func (t *transaction) rollback() error { return t.backwards(t.revert) }
 
 // backwards undoes every replacement, the last first.

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestConflict changes the workspace between looking and committing: nothing
-// is committed, and the other change stays.
+// TestConflict changes the workspace between the change set and its commit: nothing is committed,
+// and the other change stays.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	const before = `echo 1 >f; ln -s f l; mkdir -p d/e; echo 2 >d/e/g; mkdir -p m k/s; echo 3 >gone; echo 4 >k/s/f`
@@ -65,8 +65,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestLateConflict changes the workspace after the check and before the
-// renames: what the renames took out of the way is looked at once more.
+// TestLateConflict changes the workspace after the check and before the renames: the replaced
+// files are checked once more.
 func TestLateConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
@@ -106,7 +106,7 @@ func TestLateConflict(t *testing.T) {
 	}
 }
 
-// TestChangedLayer commits from a layer that is not what was looked at.
+// TestChangedLayer commits from a layer that differs from the change set.
 func TestChangedLayer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f`)
@@ -126,8 +126,8 @@ func TestChangedLayer(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce commits two overlapping change sets at the same time: one of
-// them wins whole.
+// TestTwoAtOnce commits two overlapping change sets at the same time: exactly one of them
+// succeeds completely.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -167,7 +167,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestUndo takes sets back, and refuses when somebody changed something since.
+// TestUndo undoes change sets, and refuses if a file was changed since.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
@@ -236,8 +236,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCancelled ends a commit at every look at its context: each time it was
-// all or nothing.
+// TestCancelled ends a commit at every check of its context: each time the commit was complete or
+// had no effect.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	for looks := 0; ; looks++ {
@@ -263,7 +263,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// fading is a context that is cancelled after so many looks at it.
+// fading is a context that is cancelled after a number of checks.
 type fading struct {
 	context.Context
 	left int
@@ -276,11 +276,11 @@ func (f *fading) Err() error {
 	return nil
 }
 
-// TestOwner keeps files with their owners when the daemon is root.
+// TestOwner preserves the owners of files if the daemon is root.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		return // an ordinary user's files are its own, whatever is done
+		return // an ordinary user owns all its files
 	}
 	w := newWorld(t, `echo 1 >f; chown 1234:1235 . f`)
 	w.inside("sh", `mkdir -p n/o; echo 1 >n/o/p; ln -s x n/l`)
@@ -295,8 +295,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestManyFiles is the bound of the descriptors that a commit holds: it has
-// more files than a process may open.
+// TestManyFiles checks that a commit needs a limited number of descriptors: it has more files
+// than a process may open.
 //
 // Not parallel: it lowers the limit of open files of the process.
 func TestManyFiles(t *testing.T) {

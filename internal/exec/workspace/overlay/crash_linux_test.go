@@ -15,8 +15,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// interrupted begins a commit and leaves it wherever do stopped, as a crash
-// would.
+// interrupted begins a commit and leaves it at the point where do stopped, like a crash.
 func (w *world) interrupted(set Set, do func(t *transaction) error) {
 	w.t.Helper()
 	must.Do(w.t, control(w.layer.upper, func(upper int) error {
@@ -119,7 +118,7 @@ func TestCrash(t *testing.T) {
 		})
 		w.recover(true, after)
 	})
-	t.Run("somebody worked on meanwhile", func(t *testing.T) {
+	t.Run("changed meanwhile", func(t *testing.T) {
 		w, set, _, _ := setup(t)
 		w.interrupted(set, func(t *transaction) error {
 			return errors.Join(t.prepare(ctx), t.apply(&fading{Context: ctx, left: 99}))
@@ -135,7 +134,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// grep finds a file of that content.
+// grep finds a file with that content.
 func grep(t *testing.T, root, content string) (name string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {
@@ -149,11 +148,11 @@ func grep(t *testing.T, root, content string) (name string) {
 	return name
 }
 
-// committerEnv makes the test binary commit and kill itself on the way:
+// committerEnv makes the test binary commit and kill itself during the commit:
 // "workspace\nlayers\nhistory\nlooks".
 const committerEnv = "TEST_PALYRA_COMMITTER"
 
-// dying is a context that kills its process after so many looks at it.
+// dying is a context that kills its process after a number of checks.
 type dying struct {
 	context.Context
 	left int
@@ -162,7 +161,7 @@ type dying struct {
 func (d *dying) Err() error {
 	if d.left--; d.left < 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // SIGKILL ends the thread before it gets here
+		select {} // SIGKILL ends the thread before this line
 	}
 	return nil
 }
@@ -188,7 +187,7 @@ func committer(args []string) error {
 	return errors.Join(err, l.Close())
 }
 
-// TestKilled is kill -9 of a real process in the middle.
+// TestKilled kills a real process with SIGKILL during a commit.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for looks := 0; ; looks++ {

@@ -8,14 +8,12 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// leastShown is what every protected change gets of a diff, in bytes, while
-// there is room.
+// leastShown is the minimum share of a protected change in a diff, in bytes, while space remains.
 const leastShown = 1 << 10
 
-// Diff writes the change set for people, in git's form and in about limit bytes at
-// most; a line says how much it leaves out. Protected changes come first, each
-// below the reasons why it is protected. They share the limit among them, so that a
-// large one does not hide those that come after it.
+// Diff formats the change set for display in git's form, in about limit bytes at most; a line
+// states how much is omitted. Protected changes come first, each below its reasons. They share
+// the limit, so that a large change does not hide the following ones.
 func (s Set) Diff(limit int) string {
 	var b strings.Builder
 	left, waiting := 0, 0
@@ -48,7 +46,7 @@ func (s Set) Diff(limit int) string {
 	return b.String()
 }
 
-// cut ends a diff at a line end.
+// cut truncates a diff at a line end.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -58,7 +56,7 @@ func cut(text string, limit int) string {
 	return kept + fmt.Sprintf("# %d more bytes of this diff are not shown\n", len(text)-len(kept))
 }
 
-// diff writes one change.
+// diff formats one change.
 func (l *Layer) diff(c *Change) string {
 	head := ""
 	if c.Protected() {
@@ -93,7 +91,8 @@ func (l *Layer) diff(c *Change) string {
 	return head + text
 }
 
-// linked is what git shows of a file or a link: the target is its content.
+// linked returns the content that git shows for a file or a link: the target of a link is its
+// content.
 func linked(s State, content []byte) []byte {
 	if s.Type == Symlink {
 		return []byte(s.Target)
@@ -101,7 +100,7 @@ func linked(s State, content []byte) []byte {
 	return content
 }
 
-// dirLine says what git has no words for.
+// dirLine describes a directory change, which git cannot express.
 func dirLine(c *Change) string {
 	switch {
 	case c.Was.Type == Dir && c.Is.Type == Dir:
@@ -112,8 +111,7 @@ func dirLine(c *Change) string {
 	return fmt.Sprintf("# directory %s is made, mode %s\n", Display(c.Path), modeText(c.Is))
 }
 
-// gitMode is the mode that git keeps for a file or link, "" for what git does
-// not know.
+// gitMode is the mode that git records for a file or link, "" for types unknown to git.
 func gitMode(s State) string {
 	switch {
 	case s.Type == Symlink:
@@ -134,8 +132,8 @@ func joinClasses(classes []Class) string {
 	return strings.Join(words, ", ")
 }
 
-// Look shows what a file of the set holds now. What is no file, or is gone, has nothing
-// to show.
+// Look passes the current content of a file in the set to look. It does nothing for other entries
+// and missing files.
 func (s Set) Look(c Change, look func(io.Reader) error) error {
 	if c.Is.Type != File {
 		return nil

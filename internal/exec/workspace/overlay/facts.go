@@ -11,20 +11,20 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Facts sum up a change set.
+// Facts summarize a change set.
 type Facts struct {
 	Added, Modified, Deleted int
-	// Bytes is the size of all files that were added or modified.
+	// Bytes is the total size of the added and modified files.
 	Bytes int64
 	// Protected are the paths of protected changes, sorted, with odd
 	// characters quoted.
 	Protected []string
-	// Classes say why they are, sorted and without repeats.
+	// Classes are the reasons for the protection, sorted and without duplicates.
 	Classes []string
-	// Top are the directories at the top in which something changed, "." for the
-	// workspace's own, sorted and without repeats, with odd characters quoted.
-	// One with another spelling is also there with letters folded, so that no
-	// rule about a name is escaped where a file system folds case.
+	// Top are the top-level directories with changes, "." for the workspace's own, sorted and
+	// without duplicates, with unusual characters quoted. A directory with capital letters is
+	// also listed with folded letters, so that it cannot bypass a rule about a name on a file
+	// system that folds case.
 	Top []string
 }
 
@@ -58,8 +58,8 @@ func (s Set) Facts() Facts {
 	return f
 }
 
-// top is the directory at the top in which the change is, and its folded name. A
-// directory at the top is in itself; a file, or a link in its place, is not.
+// top returns the top-level directory that contains the change, and its folded name. A top-level
+// directory contains itself; a file, or a link in its place, does not.
 func (c Change) top() []string {
 	name, _, inner := strings.Cut(c.Path, "/")
 	if !inner && (c.Path == "." || c.Was.Type != Dir && c.Was.Type != None || c.Is.Type != Dir && c.Is.Type != None) {
@@ -68,15 +68,14 @@ func (c Change) top() []string {
 	return []string{Display(name), Display(text.FoldCase(name))}
 }
 
-// entry is one change as Root digests it and manifests keep it. Members that
-// are empty are left out.
+// entry is one change as Root digests it and manifests store it. Empty members are omitted.
 type entry struct {
-	// Path is the path; PathHex stands in for one that is not UTF-8.
+	// Path is the path; PathHex replaces it if the path is not UTF-8.
 	Path    string `json:"path,omitempty"`
 	PathHex string `json:"path_hex,omitempty"`
 	Kind    Op     `json:"kind"`
-	// Type, Mode, Size, Is and Target describe what is there now, and the
-	// others what was.
+	// Type, Mode, Size, Is and Target describe the current state; the other members describe the
+	// previous state.
 	Type         Type    `json:"type,omitempty"`
 	Mode         string  `json:"mode,omitempty"`
 	Size         int64   `json:"size,omitempty"`
@@ -104,7 +103,7 @@ func entryOf(c Change) entry {
 	return e
 }
 
-// spelled splits what JSON can say from what it cannot.
+// spelled returns a string either as JSON text or, if that is impossible, in hexadecimal.
 func spelled(s string) (plain, hexadecimal string) {
 	if utf8.ValidString(s) {
 		return s, ""
@@ -112,7 +111,7 @@ func spelled(s string) (plain, hexadecimal string) {
 	return "", hex.EncodeToString([]byte(s))
 }
 
-// modeText writes permission bits as four octal digits. A link has none.
+// modeText formats permission bits as four octal digits. A link has none.
 func modeText(s State) string {
 	if s.Type == None || s.Type == Symlink {
 		return ""
@@ -120,11 +119,11 @@ func modeText(s State) string {
 	return fmt.Sprintf("%04o", uint32(s.Mode))
 }
 
-// Root is the digest of the change set, "sha256:<hex>" over the canonical JSON
-// (RFC 8785) of its changes, as docs/workspaces.md says.
+// Root is the digest of the change set, "sha256:<hex>" over the canonical JSON (RFC 8785) of its
+// changes, as docs/format/changeset.md defines it.
 func (s Set) Root() string { return s.root }
 
-// NewSet digests changes, which are sorted by their paths and classified.
+// NewSet digests changes, which must be sorted by path and classified.
 func NewSet(workspace string, changes []Change) (Set, error) {
 	root, err := canonical.DigestOf(entries(changes))
 	return Set{Changes: changes, Workspace: workspace, root: root}, err

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTop: nothing that changes outside of a directory is said to be in it, and
-// nothing inside escapes by its spelling.
-func TestTop(t *testing.T) {
+// TestChangesBelowADirectory: changes outside of a directory are not attributed to it, and changes inside are found
+// in every spelling.
+func TestChangesBelowADirectory(t *testing.T) {
 	t.Parallel()
 	file, dir, link := State{Type: File}, State{Type: Dir}, State{Type: Symlink}
 	for _, c := range []struct {

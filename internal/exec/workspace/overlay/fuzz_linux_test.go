@@ -13,10 +13,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// FuzzLayer builds a workspace and a layer of odd entries from bytes. Whatever
-// they are, nothing outside changes; what was committed is what the layer
-// showed, because looking again finds nothing; and undoing restores the
-// workspace.
+// FuzzLayer builds a workspace and a layer of unusual entries from bytes. For any bytes, nothing
+// outside changes. The commit equals the layer, because a second change set is empty. Undoing
+// restores the workspace.
 func FuzzLayer(f *testing.F) {
 	for _, seed := range []string{"", "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09", "abcdefghijklmnopqrstuvwxyz", "\x10\x80\x21\x93\x44\xa5\x06\xb7\x18\xc9\x2a\xdb",
 		"\x81\x00\x01\x91\x02\x02\xa1\x03\x03\x84\x01\x05\x85\x02\x01", "\x03\x00\x83\x01\x83\x02\x13\x00\x93\x01\x8a\x00\x8b\x00"} {
@@ -48,7 +47,7 @@ func FuzzLayer(f *testing.F) {
 	})
 }
 
-// layered looks, commits, looks again and undoes.
+// layered computes changes, commits, computes them again and undoes the commit.
 func layered(t *testing.T, l *Layer, root, undo string, before tree) {
 	t.Helper()
 	set, err := l.Changes(t.Context())
@@ -87,9 +86,9 @@ func layered(t *testing.T, l *Layer, root, undo string, before tree) {
 	}
 }
 
-// oddEntry makes one entry below side. What is not possible is not made.
-// Entries before it may be links to anywhere: the directory is opened through
-// an os.Root, and no call follows a link at the name in it.
+// oddEntry creates one entry below side. Impossible entries are skipped. Earlier entries may be
+// links to any place: the directory is opened through an os.Root, and no call follows a link at
+// the name in it.
 func oddEntry(side, canary string, kind, where, what byte) error {
 	root, err := os.OpenRoot(side)
 	if err != nil {
@@ -112,9 +111,9 @@ func oddEntry(side, canary string, kind, where, what byte) error {
 	return nil
 }
 
-// oddIn makes one entry in a directory.
+// oddIn creates one entry in a directory.
 func oddIn(dir int, base, canary string, kind, what byte) {
-	// Attributes are set by name only. This one cannot be led elsewhere.
+	// Attributes can be set only by name. This name cannot be redirected.
 	pinned := fmt.Sprintf("/proc/self/fd/%d/%s", dir, base)
 	switch kind {
 	case 0, 1:
@@ -143,8 +142,7 @@ func oddIn(dir int, base, canary string, kind, what byte) {
 	}
 }
 
-// writeNow writes a file. A FIFO of that name does not make it wait, and a link
-// is not followed.
+// writeNow writes a file. It does not block on a FIFO of that name and does not follow a link.
 func writeNow(dir int, base string, content []byte) {
 	fd, err := unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {

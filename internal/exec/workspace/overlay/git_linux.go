@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// git judges a change by the repositories that it lies in. inside is true when
-// one of them is named .git: then nothing else needs to judge the change.
+// git classifies a change by the repositories that contain it. inside is true if one of them is
+// named .git: then no other classification is needed.
 func (v *view) git(c *Change) (inside, protected bool) {
 	parts := strings.Split(c.Path, "/")
 	names := folded(c.Path)
 	if names[len(names)-1] == ".git" {
 		return true, true
 	}
-	below := false // in a repository that git keeps in another one
+	below := false // in a repository nested in another one by git
 	for i := range parts {
 		dir := strings.Join(parts[:i], "/")
 		dotGit := i > 0 && names[i-1] == ".git"
@@ -40,10 +40,9 @@ func (v *view) git(c *Change) (inside, protected bool) {
 	return inside, false
 }
 
-// deeper reports whether a path below the repository at parts[:i] lies in another
-// repository that git keeps inside it, and that was there before the program ran:
-// one of a submodule (.git/modules) or a worktree (.git/worktrees). That one is then
-// judged in its place.
+// deeper reports whether a path below the repository at parts[:i] is in another repository that
+// git keeps inside it and that existed before the program ran: a submodule (.git/modules) or a
+// worktree (.git/worktrees). The inner repository is then classified instead.
 func (v *view) deeper(parts, names []string, i int) bool {
 	if names[i] != "modules" && names[i] != "worktrees" {
 		return false

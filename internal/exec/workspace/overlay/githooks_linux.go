@@ -12,12 +12,12 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// gitNames finds the settings of a git configuration that name what git runs or
+// gitNames matches the settings of a git configuration that name files which git executes or
 // obeys: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
 var gitNames = lazyregexp.New(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
 
-// gitObeys lists the paths of the workspace that the configuration of its own
-// repository names: a hook is one wherever it lies.
+// gitObeys lists the workspace paths that the configuration of its own repository names: a hook
+// is a hook at any path.
 func (v *view) gitObeys(root string) []string {
 	fd, err := open(v.root, ".git/config", readFile, 0)
 	if err != nil {
@@ -41,8 +41,8 @@ func (v *view) gitObeys(root string) []string {
 	return paths
 }
 
-// leadsGit reports whether a change is of what git's configuration names, or
-// below it, or is a link on the way there.
+// leadsGit reports whether a change affects a path that git's configuration names, a path below
+// it, or a link on the way to it.
 func (v *view) leadsGit(c *Change) bool {
 	return slices.ContainsFunc(v.obeyed, func(named string) bool {
 		return strings.HasPrefix(c.Path+"/", named+"/") || c.Is.Type == Symlink && strings.HasPrefix(named, c.Path+"/")

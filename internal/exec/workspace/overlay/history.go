@@ -16,45 +16,45 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What is kept of one workspace: the last change sets, oldest dropped first.
+// Limits of the history of one workspace: the last change sets are kept, the oldest are dropped
+// first.
 const (
 	keptSets  = 20
 	keptBytes = 1 << 30
 )
 
-// diffBytes bounds the diff that is kept with a change set.
+// diffBytes is the maximum size of the diff that is stored with a change set.
 const diffBytes = 64 << 10
 
-// History is the directory where committed change sets are kept with the content
-// that they replaced, so that they can be undone, and so that Recover can finish or
-// take back a commit that a crash interrupted. The files of a change set are
-// <workspace>/<id>/{manifest.json,prepared.json,content,diff.txt,state}.
+// History is the directory of committed change sets and the content that they replaced. It is
+// used to undo them, and by Recover to complete or roll back a commit after a crash. The files of
+// a change set are <workspace>/<id>/{manifest.json,prepared.json,content,diff.txt,state}.
 type History struct {
-	// Dir is absolute and belongs to the daemon, mode 0700.
+	// Dir is absolute, belongs to the daemon, and has mode 0700.
 	Dir string
 }
 
-// RecordState is how far a change set got.
+// RecordState is the progress of a change set.
 type RecordState string
 
 // The states, in order. Only the last two are final.
 const (
 	recordPreparing RecordState = "preparing" // temporary files are being written
-	recordPrepared  RecordState = "prepared"  // all are there, and may be in place
-	recordDecided   RecordState = "decided"   // all are in place; old files may lie beside
-	// RecordCommitted is a change set that is in the workspace.
+	recordPrepared  RecordState = "prepared"  // all exist, and may be in place
+	recordDecided   RecordState = "decided"   // all are in place; old files may still exist under temporary names
+	// RecordCommitted is a change set in the workspace.
 	RecordCommitted RecordState = "committed"
-	// RecordUndone is one that was taken back.
+	// RecordUndone is a change set that was undone.
 	RecordUndone RecordState = "undone"
 )
 
-// Summary describes a kept change set.
+// Summary describes a recorded change set.
 type Summary struct {
 	ID        string    `json:"id"`
 	Workspace string    `json:"workspace"`
 	At        time.Time `json:"at"`
-	// CallID and Principal name the call that made the changes and on whose
-	// behalf; Undoes is the change set that this one took back, "" for none.
+	// CallID and Principal name the call that made the changes and the principal behind it.
+	// Undoes is the change set that this one undid, "" for none.
 	CallID    string `json:"call_id,omitempty"`
 	Principal string `json:"principal,omitempty"`
 	Undoes    string `json:"undoes,omitempty"`
@@ -66,33 +66,32 @@ type Summary struct {
 	Bytes     int64    `json:"bytes"`
 	Protected []string `json:"protected,omitempty"`
 	Classes   []string `json:"classes,omitempty"`
-	// Kept is how many bytes of replaced content are kept; -1 when they were
-	// too many, so that the change set cannot be undone.
+	// Kept is the size of the replaced content in bytes; -1 if it exceeded the limit, so that the
+	// change set cannot be undone.
 	Kept  int64       `json:"kept"`
 	State RecordState `json:"-"`
 }
 
-// Undoable reports whether the change set is in the workspace and what it
-// replaced is kept.
+// Undoable reports whether the change set is in the workspace and its replaced content is kept.
 func (s Summary) Undoable() bool { return s.State == RecordCommitted && s.Kept >= 0 }
 
-// Detail is a kept change set with all that it changed.
+// Detail is a recorded change set with all its changes.
 type Detail struct {
 	Summary
 	Changes []Change
-	// Diff is what people were shown, cut after 64 KiB.
+	// Diff is the displayed diff, truncated after 64 KiB.
 	Diff string
 }
 
-// manifest is what lies in manifest.json.
+// manifest is the content of manifest.json.
 type manifest struct {
 	Version int `json:"version"`
 	Summary
 	Entries []entry `json:"entries"`
-	// Replacements are how the change set is put in place.
+	// Replacements are the renames that put the change set in place.
 	Replacements []replacement `json:"units"`
-	// Offsets are where in content the replaced content of each entry begins;
-	// -1 for an entry that has none.
+	// Offsets are the positions in content of the replaced content of each entry; -1 for an entry
+	// without one.
 	Offsets []int64 `json:"offsets"`
 }
 
@@ -100,7 +99,7 @@ const manifestVersion = 1
 
 var idForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// dir is where a change set is kept; names that are none are refused.
+// dir returns the directory of a change set; invalid names are refused.
 func (h History) dir(workspace, id string) (string, error) {
 	if !idForm.MatchString(workspace) || !idForm.MatchString(id) {
 		return "", notKept(workspace, id)
@@ -109,12 +108,12 @@ func (h History) dir(workspace, id string) (string, error) {
 }
 
 func notKept(workspace, id string) error {
-	return reason.Errorf(reason.NotFound, "no change set %s of workspace %s is kept", quote(id), quote(workspace)).
-		WithRemedy("List those that are with `palyra workspace changes`; the last %d of each workspace are kept.", keptSets)
+	return reason.Errorf(reason.NotFound, "the change set %s of workspace %s does not exist", quote(id), quote(workspace)).
+		WithRemedy("List the change sets with `palyra workspace changes`; the last %d of each workspace are kept.", keptSets)
 }
 
-// List returns the change sets of a workspace, the latest first. Those that a
-// crash interrupted and that Recover has not seen yet are left out.
+// List returns the change sets of a workspace, the latest first. It omits change sets that a
+// crash interrupted and that Recover has not handled yet.
 func (h History) List(workspace string) ([]Summary, error) {
 	if !idForm.MatchString(workspace) {
 		return nil, nil
@@ -227,7 +226,7 @@ func (h History) state(workspace, id string) (RecordState, error) {
 	return RecordState(text), failure("reading the state of", id, err)
 }
 
-// changesOf is the reverse of entries.
+// changesOf is the inverse of entries.
 func changesOf(all []entry) ([]Change, error) {
 	changes := make([]Change, 0, len(all))
 	for _, e := range all {

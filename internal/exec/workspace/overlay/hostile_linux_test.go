@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestLinkThatLeavesLater: a link that goes down and up again stays inside until
-// a later change, harmless by itself, puts a link where it went down.
+// TestLinkThatLeavesLater: a link that goes down and up again stays inside until a later,
+// harmless change puts a link where it went down.
 func TestLinkThatLeavesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `mkdir -p a/b`)
@@ -22,7 +22,7 @@ func TestLinkThatLeavesLater(t *testing.T) {
 	if got := classesOf(set); got["a/b/later"] != "symlink" || got["a/b/up"] != "" || got["a/down"] != "" {
 		t.Errorf("classes %q", got)
 	}
-	// What it is about: the second step alone is ordinary, and the link is out.
+	// The second step alone is ordinary, and makes the first link lead out.
 	w.commit(set)
 	w.renew()
 	w.inside("quiet", `ln -s ../.. a/b/d`)
@@ -31,8 +31,8 @@ func TestLinkThatLeavesLater(t *testing.T) {
 	}
 }
 
-// TestRepositoryOfASubmodule is judged as a whole, not only by the names that
-// would steer git in any directory.
+// TestRepositoryOfASubmodule: a submodule's repository is classified as a whole, not only by the
+// names that configure git in any directory.
 func TestRepositoryOfASubmodule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, repository+`; git init -q --bare .git/modules/sub`)
@@ -47,8 +47,8 @@ func TestRepositoryOfASubmodule(t *testing.T) {
 	}
 }
 
-// TestLongPathsAreBounded: paths cost a program nothing and the daemon several
-// times their length.
+// TestLongPathsAreBounded: long paths cost a program nothing and the daemon several times their
+// length.
 func TestLongPathsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -76,8 +76,8 @@ func TestLongPathsAreBounded(t *testing.T) {
 	}
 }
 
-// TestDiffHidesNoChangeBehindAnother: a large protected file leaves room for the
-// small one that matters.
+// TestDiffHidesNoChangeBehindAnother: a large protected file does not displace a small one from
+// the diff.
 func TestDiffHidesNoChangeBehindAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, ":")
@@ -88,8 +88,8 @@ func TestDiffHidesNoChangeBehindAnother(t *testing.T) {
 	}
 }
 
-// TestInstructionsOfAgents ask as their configuration does, but for those that a
-// package brings along.
+// TestInstructionsOfAgents: instructions are protected like agents' configuration, except those
+// in a package.
 func TestInstructionsOfAgents(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
@@ -101,8 +101,7 @@ func TestInstructionsOfAgents(t *testing.T) {
 	}
 }
 
-// TestHooksElsewhere: what git's configuration makes a hook is one, wherever it
-// lies.
+// TestHooksElsewhere: a file that git's configuration names as a hook is protected at any path.
 func TestHooksElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, repository+`; mkdir -p tools/hooks conf; git config core.hooksPath tools/hooks; git config include.path ../conf/git.cfg;

@@ -13,26 +13,24 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// layerPrefix begins the names of the directories that layers make.
+// layerPrefix is the name prefix of the directories of layers.
 const layerPrefix = "layer-"
 
-// Layer is the upper layer of one run over one workspace. It may be used by
-// one goroutine at a time.
+// Layer is the upper layer of one run on one workspace. It must not be used concurrently.
 type Layer struct {
 	config Config
-	// holder is Config.Dir, and name the layer's own directory there.
+	// holder is Config.Dir, and name is the name of the layer's directory in it.
 	holder *os.File
 	name   string
 	lower  *os.File
 	upper  *os.File
 	work   *os.File
-	// since is when the program can first have looked at the workspace.
+	// since is the earliest time at which the program can have read the workspace.
 	since unix.Timespec
 }
 
-// New makes the empty layer of a run: a directory for what the program writes,
-// with the mode of the workspace's own, and one that the overlay works in. The
-// caller closes the layer.
+// New creates the empty layer of a run: a directory for the program's writes, with the mode of
+// the workspace directory, and the overlay's work directory. The caller closes the layer.
 func New(c Config) (*Layer, error) {
 	l := &Layer{config: c.orDefault(), name: layerPrefix + rand.Text()}
 	if err := l.make(); err != nil {
@@ -70,14 +68,14 @@ func (l *Layer) make() error {
 	return l.Begin()
 }
 
-// Begin notes that the program starts now. Files of the workspace that somebody
-// changed before are what the program sees; one that is changed after it, and by
-// the program as well, is a conflict. The kernel takes ctime from a coarse clock
-// that may be a tick (4 ms) late, so that a change within the first 4 ms can look
-// like one from before.
+// Begin records that the program starts now. Changes of the workspace before this time are visible
+// to the program; a file changed later and by the program as well is a conflict. The kernel takes
+// ctime from a coarse clock that may be a tick (4 ms) late, so a change within the first 4 ms can
+// look older. Comparing files at the time of the commit would let a second run overwrite the
+// changes that a first one committed meanwhile.
 func (l *Layer) Begin() error { return unix.ClockGettime(unix.CLOCK_REALTIME, &l.since) }
 
-// Touched reports whether anything was written, while the program runs, too.
+// Touched reports whether anything was written. It may be called while the program runs.
 func (l *Layer) Touched() (touched bool, err error) {
 	err = control(l.upper, func(fd int) error {
 		dir, err := open(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -102,13 +100,13 @@ func openRoot(name string) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
 	if err != nil {
 		return nil, reason.Errorf(reason.WorkspaceScope, "opening a directory of the run: %w", err).
-			WithRemedy("Check that the directory of the workspace exists and that no part of its path became a symbolic link; openat2 needs Linux 5.6.")
+			WithRemedy("Check that the directory of the workspace exists and that no part of its path is now a symbolic link; openat2 needs Linux 5.6.")
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// makeDir makes a directory of the layer. The mode is set by name: nobody else
-// can write to the layer yet.
+// makeDir creates a directory of the layer. Setting the mode by name is safe, because no other
+// process can write to the layer yet.
 func (l *Layer) makeDir(name string, mode uint32) (*os.File, error) {
 	at := filepath.Join(l.name, name)
 	fd := -1
@@ -131,14 +129,14 @@ func (l *Layer) makeDir(name string, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(l.config.Dir, at)), nil
 }
 
-// Upper is the directory that the overlay writes to, opened with O_PATH; its
-// Name is the absolute path. The layer closes it.
+// Upper returns the directory that the overlay writes to, opened with O_PATH; its Name is the
+// absolute path. The layer closes it.
 func (l *Layer) Upper() *os.File { return l.upper }
 
-// Work is the overlay's work directory, on the file system of Upper.
+// Work returns the overlay's work directory, on the file system of Upper.
 func (l *Layer) Work() *os.File { return l.work }
 
-// Close removes everything that the program wrote and has not been committed.
+// Close removes all uncommitted writes of the program.
 func (l *Layer) Close() error {
 	var err error
 	if l.holder != nil {

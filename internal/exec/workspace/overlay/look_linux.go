@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// bufferSize is how much of a file is read at a time.
+// bufferSize is the size of one read.
 const bufferSize = 128 << 10
 
 func typeOf(mode uint32) Type {
@@ -31,12 +31,12 @@ func typeOf(mode uint32) Type {
 	return Special
 }
 
-// unchanged reports whether nothing happened to a file between two looks.
+// unchanged reports whether a file is unchanged between two stat calls.
 func unchanged(a, b unix.Stat_t) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim
 }
 
-// link describes a symbolic link.
+// link returns the state of a symbolic link.
 func link(dir int, name string) (State, error) {
 	buffer := make([]byte, maxPath+2)
 	n, err := unix.Readlinkat(dir, name, buffer)
@@ -46,7 +46,7 @@ func link(dir int, name string) (State, error) {
 	return State{Type: Symlink, Target: string(buffer[:n]), SHA256: canonical.Digest(buffer[:n])}, nil
 }
 
-// digest reads to the end and writes what it read to copies.
+// digest computes the digest of a stream and copies it to copies.
 func digest(ctx context.Context, from io.Reader, buffer []byte, copies io.Writer) (sum string, size int64, err error) {
 	hash := sha256.New()
 	for {
@@ -68,7 +68,7 @@ func digest(ctx context.Context, from io.Reader, buffer []byte, copies io.Writer
 	}
 }
 
-// reader reads from a descriptor that somebody else closes.
+// reader reads from a descriptor that the caller closes.
 type reader int
 
 func (r reader) Read(p []byte) (int, error) {
@@ -84,7 +84,7 @@ func (r reader) Read(p []byte) (int, error) {
 	}
 }
 
-// writer writes to a descriptor that somebody else closes.
+// writer writes to a descriptor that the caller closes.
 type writer int
 
 func (w writer) Write(p []byte) (int, error) {
@@ -98,8 +98,8 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// openUpper opens a file or directory of the layer. A program may have taken
-// the rights of its owner away; they are given for as long as it is open.
+// openUpper opens a file or directory of the layer. If a program removed its owner's permissions,
+// they are granted while it is open.
 func openUpper(dir int, name string, flags int) (int, func(), error) {
 	if flags == readFile {
 		if fd, err := open(dir, name, flags, 0); !errors.Is(err, unix.EACCES) {
@@ -125,7 +125,7 @@ func openUpper(dir int, name string, flags int) (int, func(), error) {
 	}
 	done := func() {
 		if lent {
-			_ = unix.Chmod(magicLink(at), st.Mode&(permissions|extraBits)) // it only lies in the layer
+			_ = unix.Chmod(magicLink(at), st.Mode&(permissions|extraBits)) // it exists only in the layer
 		}
 		unix.Close(at)
 		if fd >= 0 {
@@ -139,18 +139,18 @@ func openUpper(dir int, name string, flags int) (int, func(), error) {
 	return fd, done, nil
 }
 
-// An overlay that is mounted with userxattr stores its own data in extended
-// attributes whose names begin with mark. When a program sets such an attribute
-// inside, the kernel stores it under a name that begins with escaped.
+// An overlay that is mounted with userxattr stores its own data in extended attributes whose
+// names begin with mark. If a program sets such an attribute inside the sandbox, the kernel
+// stores it under a name that begins with escaped.
 const (
 	mark    = "user.overlay."
 	escaped = mark + "overlay."
-	// trusted is the other kind of overlay, which nobody mounts here.
+	// trusted is the prefix of the other kind of overlay, which is not used here.
 	trusted = "trusted.overlay."
 )
 
-// dirMark returns the overlay's opaque attribute of a directory: "y" hides what
-// lies under it, "x" says that deleted names are marked by attributes.
+// dirMark returns the overlay's opaque attribute of a directory: "y" hides the lower entries, "x"
+// means that deleted names are marked by attributes.
 func dirMark(fd int) (string, error) {
 	opaque := ""
 	err := forEachMark(fd, func(name string) error {
@@ -185,7 +185,7 @@ func fileMarks(fd int) (white bool, err error) {
 	return white, err
 }
 
-// forEachMark calls do with each attribute of the overlay's, without prefix.
+// forEachMark calls do with each attribute of the overlay, without the prefix.
 func forEachMark(fd int, do func(name string) error) error {
 	list, err := attributes(fd)
 	if err != nil {
@@ -206,8 +206,8 @@ func forEachMark(fd int, do func(name string) error) error {
 	return nil
 }
 
-// attributes lists the extended attributes of an open file, each ended by a
-// NUL. Nothing else writes to the layer any more, so the size does not change.
+// attributes lists the extended attributes of an open file, each ended by a NUL. No other process
+// writes to the layer by then, so the size does not change.
 func attributes(fd int) (string, error) {
 	n, err := unix.Flistxattr(fd, nil)
 	if err != nil || n == 0 {
@@ -222,6 +222,6 @@ func attributes(fd int) (string, error) {
 }
 
 func unknownMark(name string) error {
-	return reason.Errorf(reason.CommitRefused, "the overlay left the attribute %s, and what it means is not known", quote(name)).
+	return reason.Errorf(reason.CommitRefused, "the overlay left the unknown attribute %s", quote(name)).
 		WithRemedy("Report it with the version of the kernel; nothing was committed.")
 }

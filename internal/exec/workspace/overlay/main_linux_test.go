@@ -20,8 +20,8 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// insideEnv makes the test binary the first process of a user namespace that
-// mounts a layer and works in it: "lower\nupper\nwork\nmountpoint".
+// insideEnv makes the test binary the first process of a user namespace that mounts a layer and
+// works in it: "lower\nupper\nwork\nmountpoint".
 const insideEnv = "TEST_PALYRA_OVERLAY"
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inside mounts the overlay, works in it as args say, and prints the tree that
-// the kernel shows.
+// inside mounts the overlay, performs the actions in args, and prints the tree that the kernel
+// shows.
 func inside(dirs, args []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -69,7 +69,7 @@ func inside(dirs, args []string) error {
 		}
 	}
 	if args[0] == "quiet" {
-		_, err := fmt.Println("{}") // the tree cannot be read
+		_, err := fmt.Println("{}") // the tree is not readable
 		return err
 	}
 	tree, err := treeOf(".")
@@ -87,7 +87,7 @@ func gitEnv() []string {
 	}
 }
 
-// tree maps paths, in hexadecimal, to what stands there.
+// tree maps paths, in hexadecimal, to entries.
 type tree map[string]string
 
 func treeOf(root string) (tree, error) {
@@ -121,7 +121,7 @@ func mustTree(t *testing.T, root string) tree {
 	return must.Get(treeOf(root))(t)
 }
 
-// differences says in words how two trees differ.
+// differences describes the differences of two trees.
 func differences(want, got tree) string {
 	var b strings.Builder
 	for name, what := range want {
@@ -142,11 +142,11 @@ func unhex(name string) string {
 	return fmt.Sprintf("%q", raw)
 }
 
-// world is a workspace with a layer over it and a history beside it.
+// world is a workspace with a layer and a history.
 type world struct {
 	t       *testing.T
 	root    string
-	canary  string // beside the workspace; what links of a test that lead outside lead to
+	canary  string // outside of the workspace; the target of test links that lead out
 	layer   *Layer
 	history History
 	ids     int
@@ -164,13 +164,12 @@ func newWorld(t *testing.T, script string) *world {
 	return w
 }
 
-// canaryEnv is where scripts find the name of their world's canary.
+// canaryEnv is the variable with the path of the world's canary for scripts.
 const canaryEnv = "CANARY"
 
-// newCanary makes a file outside of what a test works in, and fails the test
-// when it was changed. Links that lead outside lead to one, never to a file of
-// the machine: these tests run as root, and what they look for is a write that
-// follows a link.
+// newCanary creates a file outside of the test's directories, and fails the test if it was
+// changed. Links that lead outside point to a canary, never to a file of the machine, because
+// these tests run as root and provoke writes that follow links.
 func newCanary(t testing.TB, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "canary")
@@ -199,7 +198,7 @@ func (w *world) outside(script string) {
 	}
 }
 
-// renew puts an empty layer over the workspace.
+// renew replaces the layer of the workspace by an empty one.
 func (w *world) renew(more ...func(*Config)) {
 	w.t.Helper()
 	c := Config{Root: w.root, Name: "ws", Dir: w.t.TempDir(), UID: -1, GID: -1}
@@ -271,7 +270,7 @@ func whiteoutAt(t testing.TB, name string) {
 
 func sum(text string) string { return canonical.Digest([]byte(text)) }
 
-// write makes a file with its directories.
+// write creates a file with its directories.
 func (w *world) write(top, name, content string) {
 	w.t.Helper()
 	full := filepath.Join(top, name)

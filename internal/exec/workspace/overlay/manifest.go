@@ -12,10 +12,9 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// manifestData lists the members that are plain data of project files that can also
-// hold commands. A change of "dependencies" in package.json alone is not protected,
-// one of "scripts" is. File names are folded; "project.name" is the member name in
-// the member project.
+// manifestData lists the data members of project files that can also contain commands. A change
+// of only "dependencies" in package.json is not protected, a change of "scripts" is. File names
+// are folded; "project.name" is the member name in the member project.
 var manifestData = map[string][]string{
 	"package.json": {
 		"name", "version", "description", "keywords", "homepage", "bugs", "license", "author", "contributors", "funding", "repository", "private",
@@ -39,8 +38,8 @@ var manifestData = map[string][]string{
 	},
 }
 
-// dataOnly reports whether the two contents of a project file differ in data
-// only. nil is no file. What cannot be read counts as a command.
+// dataOnly reports whether the two contents of a project file differ in data only. nil means that
+// the file does not exist. Unreadable content counts as a command.
 func dataOnly(name string, was, is []byte) bool {
 	name = workspace.Fold(path.Base(name))
 	data, ok := manifestData[name]
@@ -71,13 +70,12 @@ func members(name string, content []byte) (map[string]any, bool) {
 	if path.Ext(name) == ".toml" {
 		return all, toml.Unmarshal(content, &all) == nil
 	}
-	// The canonical form refuses repeated members, which readers judge
-	// differently.
+	// The canonical form refuses repeated members, which parsers treat differently.
 	text, err := canonical.JSON(content)
 	return all, err == nil && json.Unmarshal(text, &all) == nil
 }
 
-// drop deletes a member, and the tables that it leaves empty.
+// drop deletes a member, and the tables that become empty.
 func drop(all map[string]any, at string) {
 	first, rest, deep := strings.Cut(at, ".")
 	if !deep {

@@ -15,10 +15,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// scramble does random things to a tree, the same ones for the same seed. Some
-// of the links that it makes lead to outside, and later steps write to any
-// name: all of them go through an os.Root, which cannot leave the tree, for it
-// runs as root too.
+// scramble performs random changes on a tree, the same ones for the same seed. Some of its links
+// lead outside, and later steps write to any name: all of them use an os.Root, which cannot leave
+// the tree, because the test runs as root as well.
 func scramble(dir, seed, outside string) error {
 	n, err := strconv.ParseUint(seed, 10, 64)
 	if err != nil {
@@ -35,7 +34,7 @@ func scramble(dir, seed, outside string) error {
 	return root.Close()
 }
 
-// disturb does one thing. What is not possible is not done.
+// disturb performs one change. Impossible changes are skipped.
 func disturb(r *rand.Rand, root *os.Root, outside string) {
 	pick := func() string {
 		names := []string{"a", "b", "c", "a-b", "odd\n\xff", "d e"}
@@ -79,9 +78,8 @@ func disturb(r *rand.Rand, root *os.Root, outside string) {
 	}
 }
 
-// TestCommitIsWhatTheKernelShows does random things in a real overlay: after
-// the commit the workspace is the tree that was seen inside, and after the
-// undoing it is what it was.
+// TestCommitIsWhatTheKernelShows performs random changes in a real overlay: after the commit the
+// workspace equals the tree seen inside, and after the undo it equals the original.
 func TestCommitIsWhatTheKernelShows(t *testing.T) {
 	t.Parallel()
 	rounds := 25
@@ -115,9 +113,8 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 	}
 }
 
-// TestScrambleStaysInside: links to a canary are made, and nothing that is
-// written, renamed or removed reaches it. The control: written by name, as these
-// tests once did, it would be.
+// TestScrambleStaysInside: links to a canary are created, and no write, rename or removal reaches
+// it. The control: a write by name reaches it.
 func TestScrambleStaysInside(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -150,8 +147,8 @@ func TestScrambleStaysInside(t *testing.T) {
 	}
 }
 
-// TestChangedWhileTheProgramRan: what another writes while the program runs is
-// not overwritten by what the program made of the bytes before.
+// TestChangedWhileTheProgramRan: a concurrent change by another process is not overwritten by the
+// program's version of the old bytes.
 func TestChangedWhileTheProgramRan(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -163,7 +160,7 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 			w.tick()
 			w.outside(script)
 			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644))
-			if set := w.changes(); len(set.Changes) != 1 { // the control: f alone was changed
+			if set := w.changes(); len(set.Changes) != 1 { // the control: only f was changed
 				t.Fatalf("changes = %+v", set.Changes)
 			}
 			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "f"), []byte("mine\n"), 0o644))
@@ -174,8 +171,8 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 	}
 }
 
-// tick waits until the clock that the kernel stamps changes by, which may be
-// behind, has come to the time at which the program started.
+// tick waits until the kernel's coarse clock for timestamps has reached the start time of the
+// program.
 func (w *world) tick() {
 	w.t.Helper()
 	must.Eventually(w.t, "the coarse clock passes the start of the program", func() (bool, string) {
@@ -185,7 +182,7 @@ func (w *world) tick() {
 	})
 }
 
-// TestHardLink: a file with other names is protected, and a commit parts them.
+// TestHardLink: a file with other names is protected, and a commit separates them.
 func TestHardLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "echo old > f; echo old > single")
@@ -202,7 +199,7 @@ func TestHardLink(t *testing.T) {
 	}
 }
 
-// leftovers fails when a commit left temporary names.
+// leftovers fails if a commit left temporary names.
 func leftovers(t *testing.T, w *world) {
 	t.Helper()
 	for name := range mustTree(t, w.root) {

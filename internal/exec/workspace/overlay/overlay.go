@@ -1,8 +1,15 @@
-// Package overlay handles what a program wrote to a copy-on-write workspace. A
-// Layer is the upper directory of the overlay file system, a Set the changes that
-// it holds compared with the workspace. Commit puts a Set into the workspace, and
-// Undo takes it back, either as a whole or not at all. The sandbox mounts the
-// layer; this package never does.
+// Package overlay handles the writes of a program to a copy-on-write workspace. A Layer is the
+// upper directory of the overlay file system, and a Set contains its changes compared with the
+// workspace. Commit puts a Set into the workspace, and Undo reverts it, each either completely or
+// not at all. The sandbox mounts the layer, not this package.
+//
+// A commit rewrites only the two files by which git links a worktree, because they contain the path
+// of the workspace inside the sandbox. Other files with absolute paths (alternates, virtual
+// environments) stay as they are: they have no closed list of forms, and a guess would change
+// intended bytes.
+//
+// A file with other hard links is protected: a commit replaces files by rename, so the other name
+// keeps the old bytes, and the author of the link may have meant one file.
 package overlay
 
 import (
@@ -15,51 +22,49 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// Config says what a layer lies over.
+// Config configures a layer.
 type Config struct {
 	// Root is the workspace: absolute, canonical and existing.
 	Root string
 	// Name is its declared name.
 	Name string
-	// Mount is the absolute path at which the program sees the workspace; "" is Root.
+	// Mount is the absolute path of the workspace for the program; "" is Root.
 	Mount string
-	// Dir is a directory of the daemon's, mode 0700, on any file system that
-	// an overlay can write to. The layer makes a directory of its own there.
+	// Dir is a directory of the daemon, mode 0700, on any file system that an overlay can write
+	// to. The layer creates its own directory there.
 	Dir string
-	// UID and GID are the owner of the layer, which has to be the user that the
-	// program writes as; -1 is the daemon's own.
+	// UID and GID are the owner of the layer, which must be the user of the program; -1 selects
+	// the daemon's own.
 	UID, GID int
 	// Protected are the operator's patterns of protected paths (CheckPattern).
 	Protected []string
-	// SearchPath are absolute directories in which people's shells find
-	// programs.
+	// SearchPath are the absolute directories of the users' shell search path.
 	SearchPath []string
-	// MaxFiles and MaxBytes bound what a change set may hold; zero means
-	// DefaultMaxFiles and DefaultMaxBytes.
+	// MaxFiles and MaxBytes limit a change set; zero selects DefaultMaxFiles and DefaultMaxBytes.
 	MaxFiles int64
 	MaxBytes int64
 }
 
-// The bounds of a change set that its Config leaves open.
+// Default limits of a change set.
 const (
 	DefaultMaxFiles = 200_000
 	DefaultMaxBytes = 1 << 30
 )
 
-// Class is why a change is protected.
+// Class is a reason for the protection of a change.
 type Class string
 
 // The classes.
 const (
 	ClassGit        Class = "git"        // hooks, configuration, .git as a file, a new repository
 	ClassAgent      Class = "agent"      // agents, editors, shells, package managers, CI: workspace.Protected
-	ClassRunner     Class = "runner"     // what a known runner executes: Makefile, conftest.py, scripts of package.json
-	ClassDeclared   Class = "declared"   // a pattern of the operator's
+	ClassRunner     Class = "runner"     // files that a known runner executes: Makefile, conftest.py, scripts of package.json
+	ClassDeclared   Class = "declared"   // a pattern of the operator
 	ClassSymlink    Class = "symlink"    // a link that leaves the workspace
 	ClassHardLink   Class = "hard_link"  // a file that has other names, perhaps outside of the workspace
 	ClassSpecial    Class = "special"    // a device, FIFO or socket; never committed
 	ClassMode       Class = "mode"       // set-user-ID, set-group-ID or sticky; the bits are never committed
-	ClassName       Class = "name"       // a name that a person would not see as what it is
+	ClassName       Class = "name"       // a name that is not displayed unambiguously, or looks like another name of its directory
 	ClassExecutable Class = "executable" // a program in a directory of the search path
 )
 
@@ -73,7 +78,7 @@ func (c Config) orDefault() Config {
 	return c
 }
 
-// quote writes a path so that every odd character of it shows.
+// quote formats a path with all unusual characters escaped.
 func quote(p string) string {
 	const most = 200
 	if len(p) > most {
@@ -82,7 +87,7 @@ func quote(p string) string {
 	return strconv.QuoteToGraphic(p)
 }
 
-// Display writes a path for people: as it is when it is plain, else quoted.
+// Display formats a path for people: unchanged if it is plain, otherwise quoted.
 func Display(p string) string {
 	if workspace.Plain(p) {
 		return p
@@ -90,8 +95,8 @@ func Display(p string) string {
 	return strconv.QuoteToASCII(p)
 }
 
-// failure gives an error of the file system its reason. Paths are quoted; the
-// place of the workspace on the machine is left out.
+// failure maps an error of the file system to a reason. Paths are quoted; the workspace's path on
+// the machine is omitted.
 func failure(doing, name string, err error) error {
 	var known *reason.Error
 	if err == nil || errors.As(err, &known) {
@@ -102,5 +107,5 @@ func failure(doing, name string, err error) error {
 		err = at.Err
 	}
 	return reason.Errorf(reason.ToolFailed, "%s %s: %w", doing, quote(name), err).
-		WithRemedy("Look at the file's permissions and the disk.")
+		WithRemedy("Check the permissions of the file and the disk.")
 }

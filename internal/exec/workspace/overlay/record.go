@@ -10,15 +10,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// record is a change set on its way into its History.
+// record is a change set that is being written to its History.
 type record struct {
 	dir     string
 	content *os.File
-	// offset is the size of content.
+	// offset is the current size of content.
 	offset int64
 }
 
-// begin writes down what is about to be done, before anything is.
+// begin records the planned changes before any of them is made.
 func (h History) begin(m manifest, diff string) (*record, error) {
 	dir, err := h.dir(m.Workspace, m.ID)
 	if err != nil {
@@ -34,7 +34,7 @@ func (h History) begin(m manifest, diff string) (*record, error) {
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			err = reason.Errorf(reason.AlreadyExists, "a change set %s is kept already", quote(m.ID))
+			err = reason.Errorf(reason.AlreadyExists, "the change set %s already exists", quote(m.ID))
 		}
 		return nil, errors.Join(failure("writing the record of", m.ID, err), os.RemoveAll(fresh))
 	}
@@ -45,14 +45,15 @@ func (h History) begin(m manifest, diff string) (*record, error) {
 	return &record{dir: dir, content: content}, syncDir(filepath.Dir(dir))
 }
 
-// Write adds to the content that is kept.
+// Write appends to the kept content.
 func (r *record) Write(p []byte) (int, error) {
 	n, err := r.content.Write(p)
 	r.offset += int64(n)
 	return n, err
 }
 
-// prepared writes down which files are which, so that a crash can be undone.
+// prepared records the fingerprints of the files, so that Recover can identify them after a
+// crash.
 func (r *record) prepared(replacements []replacement) error {
 	err := errors.Join(r.content.Sync(), writeJSON(r.dir, "prepared.json", replacements))
 	if err == nil {
@@ -101,8 +102,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// prune drops the oldest change sets of a workspace beyond what is kept. One
-// that a crash interrupted stays until Recover has dealt with it.
+// prune deletes the oldest change sets of a workspace beyond the limits. A change set that a
+// crash interrupted stays until Recover has handled it.
 func (h History) prune(workspace string) error {
 	all, err := h.all(workspace)
 	if err != nil {
@@ -125,12 +126,12 @@ func (h History) prune(workspace string) error {
 	return errors.Join(failed...)
 }
 
-// replaced reads the content that a change set replaced.
+// replaced opens the content that a change set replaced.
 func (h History) replaced(m manifest) (*os.File, error) {
 	dir, err := h.dir(m.Workspace, m.ID)
 	if err != nil {
 		return nil, err
 	}
 	f, err := os.Open(filepath.Join(dir, "content"))
-	return f, failure("reading what was replaced by", m.ID, err)
+	return f, failure("reading the content replaced by", m.ID, err)
 }

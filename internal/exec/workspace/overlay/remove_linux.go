@@ -8,13 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removeBatch is how many names are read at a time while a tree is removed.
+// removeBatch is the number of names that are read at a time while a tree is removed.
 const removeBatch = 4096
 
-// RemoveTree removes name in dir and everything below it, whatever a program
-// left there: directories that nobody may read, names of any bytes, any depth,
-// any number. It follows no link and enters no mount. What does not exist is
-// no error.
+// RemoveTree removes name in dir and everything below it, in any state that a program can create:
+// unreadable directories, names of any bytes, any depth, any number of entries. It follows no
+// link and enters no mount. A missing name is not an error.
 func RemoveTree(dir *os.File, name string) error {
 	return control(dir, func(fd int) error { return failure("removing", name, removeTree(fd, name)) })
 }
@@ -39,8 +38,8 @@ func removeTree(parent int, name string) error {
 	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 }
 
-// remover empties a directory. Directories below it are moved to the top
-// before they are emptied, so that two descriptors suffice at any depth.
+// remover empties a directory. It moves subdirectories to the top before it empties them, so that
+// two descriptors are sufficient at any depth.
 type remover struct {
 	top   int
 	moved uint64
@@ -60,7 +59,7 @@ func (r *remover) empty() error {
 	}
 }
 
-// remove deletes a name; a directory that is not empty goes to busy.
+// remove deletes a name; a directory that is not empty is passed to busy.
 func (r *remover) remove(dir int, name string, busy func(dir int, name string) error) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) {
@@ -75,8 +74,8 @@ func (r *remover) remove(dir int, name string, busy func(dir int, name string) e
 	return err
 }
 
-// flatten empties one directory of the top: what it can it deletes, other
-// directories it moves to the top.
+// flatten empties one directory at the top: it deletes entries and moves directories that are not
+// empty to the top.
 func (r *remover) flatten(dir int, name string) error {
 	sub, err := openAnyway(dir, name)
 	if err != nil {
@@ -99,8 +98,8 @@ func (r *remover) flatten(dir int, name string) error {
 	}
 }
 
-// lift moves a directory to the top. Its owner needs the right to write to it,
-// because its ".." changes.
+// lift moves a directory to the top. Its owner needs write permission for it, because its ".."
+// changes.
 func (r *remover) lift(dir int, name string) error {
 	for {
 		r.moved++
@@ -127,8 +126,7 @@ func rewound(dir int) ([]string, error) {
 	return names(dir, removeBatch)
 }
 
-// openAnyway opens a directory for reading and gives its owner all rights
-// first where they are missing.
+// openAnyway opens a directory for reading and first grants its owner missing permissions.
 func openAnyway(dir int, name string) (int, error) {
 	at, err := open(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

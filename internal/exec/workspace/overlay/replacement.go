@@ -9,7 +9,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// rawPath is a path that JSON carries in hexadecimal: its bytes may be any.
+// rawPath is a path of arbitrary bytes, encoded in JSON as hexadecimal.
 type rawPath string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -22,19 +22,18 @@ func (p *rawPath) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fingerprint is recorded of a file, so that Recover knows it again after a crash.
-// Times are in nanoseconds.
+// fingerprint identifies a file, so that Recover recognizes it after a crash. Times are in
+// nanoseconds.
 type fingerprint struct {
 	Ino   uint64 `json:"ino,omitempty"`
 	Size  int64  `json:"size,omitempty"`
 	Mtime int64  `json:"mtime,omitempty"`
 }
 
-// replacement is a part of a change set that one rename puts into place: a path in
-// a directory that stays, with everything below the path. The new content is built
-// beside the path under the name Temp; the rename exchanges the two, so that the
-// old content has the name Temp afterwards. A directory that only changes its mode
-// is a replacement without Temp.
+// replacement is a part of a change set that one rename puts in place: a path in an existing
+// directory, with everything below the path. The new content is built in the same directory under
+// the name Temp. The rename exchanges the two, so that the old content has the name Temp
+// afterwards. A directory that only changes its mode is a replacement without Temp.
 type replacement struct {
 	Path  rawPath     `json:"path"`
 	Temp  string      `json:"temp,omitempty"`
@@ -42,21 +41,20 @@ type replacement struct {
 	Is    Type        `json:"is,omitempty"`
 	Fresh fingerprint `json:"fresh"`
 	Old   fingerprint `json:"old"`
-	// WasMode and IsMode are those of a directory that changes its mode.
+	// WasMode and IsMode are the modes of a directory that changes its mode.
 	WasMode fs.FileMode `json:"was_mode,omitempty"`
 	IsMode  fs.FileMode `json:"is_mode,omitempty"`
 
-	// changes are those of the path and of what is below it, sorted, as
-	// indexes of the change set's.
+	// changes are the changes of the path and below it, sorted, as indexes into the change set.
 	changes []int
-	// children are the names that each directory below the path had.
+	// children are the previous names in each directory below the path.
 	children map[string][]string
 }
 
 func (r *replacement) modeOnly() bool { return r.Temp == "" }
 
-// widens reports whether a directory gets rights of its owner that it lacked:
-// then its mode comes first, because files in it may have to be written.
+// widens reports whether a directory gains permissions for its owner. Its mode is then set first,
+// because files in it may have to be written.
 func (r *replacement) widens() bool { return r.IsMode&^r.WasMode&0o300 != 0 }
 
 // replacementsOf groups sorted changes.
@@ -82,7 +80,7 @@ func replacementsOf(changes []Change, id string) []replacement {
 	return list
 }
 
-// above finds the replacement that a path lies in.
+// above returns the replacement that contains a path.
 func above(tops map[string]int, name string) (int, bool) {
 	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
 		if top, ok := tops[name[:i]]; ok {
@@ -100,7 +98,7 @@ func (r *replacement) add(i int, c Change) {
 	}
 }
 
-// split cuts the last element off a path; "" is the workspace.
+// split removes the last element of a path; "" is the workspace.
 func split(name string) (dir, base string) {
 	i := strings.LastIndexByte(name, '/')
 	return name[:max(i, 0)], name[i+1:]

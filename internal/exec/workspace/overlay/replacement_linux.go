@@ -13,14 +13,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// dirCache keeps the directory that was opened last: changes come sorted.
+// dirCache keeps the last opened directory, because changes are sorted.
 type dirCache struct {
 	root int
 	path string
 	fd   int
 }
 
-// at opens the directory of a path, beneath the workspace and through no link.
+// at opens the directory of a path, beneath the workspace and without following links.
 func (d *dirCache) at(dir string) (int, error) {
 	if dir == "" {
 		return d.root, nil
@@ -49,18 +49,17 @@ func (t *transaction) locate(r *replacement) (dir int, base string, err error) {
 	parent, base := split(string(r.Path))
 	dir, err = t.dirs.at(parent)
 	if missing(err) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) {
-		err = conflict(string(r.Path), "its directory is not there any more")
+		err = conflict(string(r.Path), "its directory no longer exists")
 	}
 	return dir, base, failure("opening the directory of", string(r.Path), err)
 }
 
-// is reports whether a name is the file that was written down, whatever
-// somebody wrote to it since.
+// is reports whether a name is the recorded file, even if it was written since.
 func (f fingerprint) is(st unix.Stat_t, err error) bool {
 	return err == nil && f.Ino != 0 && st.Ino == f.Ino
 }
 
-// untouched also compares what changes with the content of a file.
+// untouched also compares the attributes that change with the content of a file.
 func (f fingerprint) untouched(st unix.Stat_t, err error) bool {
 	return f.is(st, err) && (typeOf(st.Mode) == Dir || st.Size == f.Size && st.Mtim.Nano() == f.Mtime)
 }
@@ -86,19 +85,18 @@ func (t *transaction) install(_ context.Context, r *replacement) error {
 	err = unix.Renameat2(dir, from, dir, to, flags)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return conflict(string(r.Path), "it exists already")
+		return conflict(string(r.Path), "it already exists")
 	case errors.Is(err, unix.ENOENT):
-		return conflict(string(r.Path), "it does not exist any more")
+		return conflict(string(r.Path), "it no longer exists")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return reason.Errorf(reason.ToolFailed, "writing %s: the file system cannot exchange two names (renameat2): %w", quote(string(r.Path)), err).
-			WithRemedy("Put the workspace on a local file system such as ext4, xfs, btrfs or tmpfs.")
+			WithRemedy("Move the workspace to a local file system such as ext4, xfs, btrfs or tmpfs.")
 	}
 	return failure("writing", string(r.Path), err)
 }
 
-// isInstalled reports whether a replacement is in place. For a deletion that is so
-// when there is something at the temporary name: nobody else uses that name, so it
-// was moved there from the path, whoever wrote it.
+// isInstalled reports whether a replacement is in place. A deletion is in place if its temporary
+// name exists: only this transaction uses that name, so the entry was moved there from the path.
 func (t *transaction) isInstalled(r *replacement) (bool, error) {
 	dir, base, err := t.locate(r)
 	if err != nil {
@@ -112,8 +110,8 @@ func (t *transaction) isInstalled(r *replacement) (bool, error) {
 	return r.Fresh.is(st, err), nil
 }
 
-// revert undoes install, and removes what was made for the replacement. A file that
-// does not have its fingerprint is somebody else's and stays.
+// revert undoes install, and removes the files built for the replacement. A file with another
+// fingerprint belongs to another process and stays.
 func (t *transaction) revert(r *replacement) error {
 	done, err := t.isInstalled(r)
 	if err != nil {
@@ -131,7 +129,7 @@ func (t *transaction) revert(r *replacement) error {
 	return t.removeNew(r, dir)
 }
 
-// uninstall is the reverse of install.
+// uninstall is the inverse of install.
 func uninstall(r *replacement, dir int, base string) error {
 	from, to, flags := base, r.Temp, uint(unix.RENAME_NOREPLACE)
 	switch {
@@ -143,7 +141,7 @@ func uninstall(r *replacement, dir int, base string) error {
 	return failure("restoring", string(r.Path), unix.Renameat2(dir, from, dir, to, flags))
 }
 
-// removeNew removes the temporary name when it holds what was made for a replacement.
+// removeNew removes the temporary name if it holds the file built for a replacement.
 func (t *transaction) removeNew(r *replacement, dir int) error {
 	st, err := statAt(dir, r.Temp)
 	if missing(err) {
@@ -152,11 +150,11 @@ func (t *transaction) removeNew(r *replacement, dir int) error {
 	if r.Fresh.untouched(st, err) {
 		return failure("removing", r.Temp, removeTree(dir, r.Temp))
 	}
-	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; what was there is kept as %s", quote(string(r.Path)), quote(r.Temp))
+	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; the changed file is kept as %s", quote(string(r.Path)), quote(r.Temp))
 }
 
-// verify looks at what a replacement took out of the way: it must be what the change
-// set was made from, to the last byte and name.
+// verify checks that the replaced entries are identical to those that the change set was made
+// from.
 func (t *transaction) verify(ctx context.Context, r *replacement) error {
 	if r.Was == None {
 		return nil
@@ -189,7 +187,7 @@ func (t *transaction) verifyOne(ctx context.Context, dir int, name string, c *Ch
 		return err
 	}
 	if typeOf(st.Mode) != c.Was.Type || c.Was.Type != Symlink && fileMode(st.Mode) != c.Was.Mode {
-		return conflict(c.Path, "it is not what it was")
+		return conflict(c.Path, "it was changed")
 	}
 	switch c.Was.Type {
 	case Dir:
@@ -197,7 +195,7 @@ func (t *transaction) verifyOne(ctx context.Context, dir int, name string, c *Ch
 	case Symlink:
 		l, err := link(at, "")
 		if err == nil && l.Target != c.Was.Target {
-			err = conflict(c.Path, "it points elsewhere")
+			err = conflict(c.Path, "its link target was changed")
 		}
 		return err
 	}
@@ -208,12 +206,12 @@ func (t *transaction) verifyOne(ctx context.Context, dir int, name string, c *Ch
 	defer unix.Close(fd)
 	sum, _, err := digest(ctx, reader(fd), t.buffer, io.Discard)
 	if err == nil && sum != c.Was.SHA256 {
-		err = conflict(c.Path, "its content is another")
+		err = conflict(c.Path, "its content was changed")
 	}
 	return err
 }
 
-// verifyNames compares the names of a directory with those that were seen.
+// verifyNames compares the names in a directory with the recorded names.
 func (t *transaction) verifyNames(dir int, name, path string, children []string) error {
 	fd, err := open(dir, name, readDir, 0)
 	if err != nil {
@@ -227,8 +225,8 @@ func (t *transaction) verifyNames(dir int, name, path string, children []string)
 	return err
 }
 
-// setMode gives a directory its new mode, when it has the old one. Set-ID and
-// sticky bits stay as they are.
+// setMode changes the mode of a directory if it has the old mode. Set-ID and sticky bits stay
+// unchanged.
 func (t *transaction) setMode(r *replacement, was, is fs.FileMode) error {
 	return t.withMode(r, func(fd int, st unix.Stat_t) error {
 		switch fileMode(st.Mode) {
@@ -237,11 +235,12 @@ func (t *transaction) setMode(r *replacement, was, is fs.FileMode) error {
 		case was:
 			return unix.Chmod(magicLink(fd), uint32(is)|st.Mode&extraBits)
 		}
-		return conflict(string(r.Path), "its mode is another")
+		return conflict(string(r.Path), "its mode was changed")
 	})
 }
 
-// restoreMode takes setMode back. A mode that is neither is somebody else's.
+// restoreMode undoes setMode. A directory with a third mode was changed by another process and
+// stays.
 func (t *transaction) restoreMode(r *replacement) error {
 	err := t.setMode(r, r.IsMode, r.WasMode)
 	if reason.Of(err) == reason.CommitConflict {
@@ -250,21 +249,21 @@ func (t *transaction) restoreMode(r *replacement) error {
 	return err
 }
 
-// checkMode proves that a directory has the mode that it had.
+// checkMode verifies that a directory still has its recorded mode.
 func (t *transaction) checkMode(r *replacement) error {
 	return t.withMode(r, func(_ int, st unix.Stat_t) error {
 		if fileMode(st.Mode) != r.WasMode {
-			return conflict(string(r.Path), "its mode is another")
+			return conflict(string(r.Path), "its mode was changed")
 		}
 		return nil
 	})
 }
 
-// withMode opens the directory of a replacement and looks at it.
+// withMode opens the directory of a replacement and passes its state to do.
 func (t *transaction) withMode(r *replacement, do func(fd int, st unix.Stat_t) error) error {
 	fd, err := open(t.dirs.root, string(r.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if missing(err) || errors.Is(err, unix.ELOOP) {
-		return conflict(string(r.Path), "it does not exist any more")
+		return conflict(string(r.Path), "it no longer exists")
 	}
 	if err != nil {
 		return failure("opening", string(r.Path), err)
@@ -278,5 +277,5 @@ func (t *transaction) withMode(r *replacement, do func(fd int, st unix.Stat_t) e
 }
 
 func conflict(name, why string) error {
-	return reason.Errorf(reason.CommitConflict, "%s changed in the workspace meanwhile: %s", quote(name), why).WithField("path", Display(name))
+	return reason.Errorf(reason.CommitConflict, "%s changed in the workspace after the program read it: %s", quote(name), why).WithField("path", Display(name))
 }

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// beneath follows no link of any sort and crosses no mount.
+	// beneath follows no link of any kind and crosses no mount.
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 	// readDir opens a directory for reading its names.
 	readDir = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
 	// readFile opens a regular file; a FIFO in its place does not block.
 	readFile = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
-	// raceRetries is how often a look-up is repeated that lost against a
-	// rename (openat2 returns EAGAIN).
+	// raceRetries is how often a look-up is retried after a concurrent rename (openat2 returns
+	// EAGAIN).
 	raceRetries = 64
-	// permissions are the bits of a mode that a commit carries over.
+	// permissions are the mode bits that a commit carries over.
 	permissions = 0o777
 	// extraBits are the set-user-ID, set-group-ID and sticky bits.
 	extraBits = unix.S_ISUID | unix.S_ISGID | unix.S_ISVTX
@@ -48,7 +48,7 @@ func control(f *os.File, do func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// statAt looks at one name in dir and follows no link.
+// statAt returns the state of one name in dir and follows no link.
 func statAt(dir int, name string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -61,8 +61,7 @@ func fstat(fd int) (unix.Stat_t, error) {
 	return st, err
 }
 
-// names reads up to about most names of an open directory from where it was
-// left; none means the end.
+// names reads up to about most further names of an open directory; an empty result is the end.
 func names(dir int, most int) ([]string, error) {
 	buffer := make([]byte, 32<<10)
 	var all []string
@@ -82,7 +81,7 @@ func names(dir int, most int) ([]string, error) {
 	return all, nil
 }
 
-// magicLink is the path by which the kernel finds an open file again.
+// magicLink returns the /proc path of an open file.
 func magicLink(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 func missing(err error) bool {

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// finish tidies up after a change set that is in place: what it replaced goes,
-// directories get their modes, and the change set that it took back is marked.
+// finish cleans up after a change set is in place: it removes the replaced files, sets the modes
+// of directories, and marks the change set that it undid.
 func (h History) finish(root int, m *manifest) error {
 	low, err := open(root, ".", readDir, 0)
 	if err != nil {
@@ -48,12 +48,12 @@ func (h History) mark(workspace, id string, s RecordState) error {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil // dropped meanwhile
+		return nil // it was pruned in the meantime
 	}
 	return setState(dir, s)
 }
 
-// removeOld removes what was replaced.
+// removeOld removes the replaced files.
 func (t *transaction) removeOld(r *replacement) error {
 	if r.modeOnly() || r.Was == None {
 		return nil
@@ -69,10 +69,10 @@ func (t *transaction) removeOld(r *replacement) error {
 	return failure("removing", r.Temp, removeTree(dir, r.Temp))
 }
 
-// Undo takes a committed change set back, all of it or nothing: everything must
-// be as the change set left it, else the error is reason.CommitConflict. root
-// is the canonical path of the workspace. The undoing is a change set of its
-// own, with the id of o, and can be undone.
+// Undo reverts a committed change set, either completely or not at all: every path must still be
+// as the change set left it, otherwise the error is reason.CommitConflict. root is the canonical
+// path of the workspace. The reversal is a separate change set with the id of o, which can be
+// undone as well.
 func (h History) Undo(ctx context.Context, root, workspace, id string, o Options) (Applied, error) {
 	m, set, err := h.reversal(workspace, id, o.Protected)
 	if err != nil {
@@ -96,9 +96,9 @@ func (h History) Undo(ctx context.Context, root, workspace, id string, o Options
 	return commit(ctx, lower, set.Changes, from, s, "# takes back "+id+"\n", h)
 }
 
-// Reversal is the change set that would take another one back. Its Diff is empty. Its
-// changes have the classes of those that it takes back and those of what returns, by the
-// operator's patterns of now.
+// Reversal returns the change set that would undo another one. Its Diff is empty. Its changes
+// have both the classes of the undone changes and those of the restored entries, by the
+// operator's current patterns.
 func (h History) Reversal(workspace, id string, protected []string) (Set, error) {
 	_, set, err := h.reversal(workspace, id, protected)
 	return set, err
@@ -130,19 +130,19 @@ func (h History) reversal(workspace, id string, protected []string) (manifest, S
 func (m manifest) refuseUndo() error {
 	switch {
 	case m.State == RecordUndone:
-		return reason.Errorf(reason.AlreadyExists, "change set %s was undone already", quote(m.ID))
+		return reason.Errorf(reason.AlreadyExists, "change set %s is already undone", quote(m.ID))
 	case m.State != RecordCommitted:
-		return reason.Errorf(reason.CommitConflict, "change set %s is not finished", quote(m.ID)).WithRemedy("Restart the daemon, which finishes it.")
+		return reason.Errorf(reason.CommitConflict, "change set %s is not finished", quote(m.ID)).WithRemedy("Restart the daemon to finish it.")
 	case m.Kept < 0:
-		return reason.Errorf(reason.CommitConflict, "change set %s replaced more than is kept, %d bytes", quote(m.ID), int64(keptBytes)).
+		return reason.Errorf(reason.CommitConflict, "change set %s replaced %d bytes, which is more than the limit for keeping them", quote(m.ID), int64(keptBytes)).
 			WithRemedy("Restore the files from version control or a backup.")
 	}
 	return nil
 }
 
-// Recover finishes or takes back the commits and undos that a crash interrupted.
-// roots are the canonical paths of the declared workspaces by name; change sets of
-// others are left alone. It must be called before the first commit of a daemon.
+// Recover completes or rolls back the commits and undos that a crash interrupted. roots are the
+// canonical paths of the declared workspaces by name; change sets of other workspaces are left
+// unchanged. It must be called before the first commit of a daemon.
 func (h History) Recover(roots map[string]string) ([]Recovered, error) {
 	var done []Recovered
 	var failed []error
@@ -191,7 +191,7 @@ func (h History) recoverOne(workspace, root string) ([]Recovered, error) {
 	return done, errors.Join(failed...)
 }
 
-// recover deals with one change set; nil means that it was finished.
+// recover handles one change set; nil means that it was already complete.
 func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 	state, err := h.state(workspace, id)
 	if err != nil || state == RecordCommitted || state == RecordUndone {
@@ -233,8 +233,7 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 	return &Recovered{workspace, id, false}, err
 }
 
-// forward repeats the renames that a loss of power took back after the change
-// set was decided.
+// forward repeats the renames that a power failure reverted after the change set was decided.
 func (t *transaction) forward() error {
 	for i := range t.replacements {
 		r := &t.replacements[i]

@@ -8,22 +8,27 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// view is the workspace as it would be after a commit, and as it is.
+// view is the state of the workspace before and after a commit.
 type view struct {
 	root    int
 	changes map[string]*Change
-	// added are the folded names that each directory gets or keeps changed.
+	// added are the folded names that the change set adds or modifies in each directory.
 	added map[string]map[string]bool
-	// repositories remembers the answers of repository.
+	// repositories caches the results of repository.
 	repositories map[string]repositoryKind
 	// obeyed are the paths that git's configuration names (gitObeys).
 	obeyed []string
+	// skeletons caches the results of namesBySkeleton.
+	skeletons map[string]map[string][]string
+	// byDirectory caches the result of changedNames.
+	byDirectory map[string][]string
 }
 
 func newView(root int, changes []Change) *view {
 	v := &view{
 		root: root, changes: make(map[string]*Change, len(changes)),
 		added: map[string]map[string]bool{}, repositories: map[string]repositoryKind{},
+		skeletons: map[string]map[string][]string{},
 	}
 	for i := range changes {
 		c := &changes[i]
@@ -40,8 +45,7 @@ func newView(root int, changes []Change) *view {
 	return v
 }
 
-// after describes what stands at a path after the commit: its type, and its
-// target when it is a link.
+// after returns the state of a path after the commit: its type, and its target if it is a link.
 func (v *view) after(name string) (Type, string) {
 	if c, ok := v.changes[name]; ok {
 		return c.Is.Type, c.Is.Target
@@ -49,7 +53,7 @@ func (v *view) after(name string) (Type, string) {
 	return v.before(name)
 }
 
-// before describes what stands at a path now.
+// before returns the current state of a path.
 func (v *view) before(name string) (Type, string) {
 	if c, ok := v.changes[name]; ok {
 		return c.Was.Type, c.Was.Target
@@ -63,7 +67,7 @@ func (v *view) before(name string) (Type, string) {
 	if err != nil || typeOf(st.Mode) != Symlink {
 		return typeOf(st.Mode), ""
 	}
-	// An empty name reads the link that is open itself.
+	// An empty name reads the open link itself.
 	l, err := link(fd, "")
 	if err != nil {
 		return None, ""
@@ -71,7 +75,7 @@ func (v *view) before(name string) (Type, string) {
 	return Symlink, l.Target
 }
 
-// hasAfter reports whether a directory will have a name, folded or as it is.
+// hasAfter reports whether a directory will contain a name, folded or exact.
 func (v *view) hasAfter(dir, name string) bool {
 	if v.added[dir][workspace.Fold(name)] {
 		return true
@@ -85,18 +89,18 @@ func (v *view) hasBefore(dir, name string) bool {
 	return kind != None
 }
 
-// repositoryKind says whether git takes a directory for a repository.
+// repositoryKind is the result of a check for a git repository.
 type repositoryKind int
 
 const (
 	noRepository repositoryKind = iota
-	// newRepository is one that the change set makes.
+	// newRepository is a repository that the change set creates.
 	newRepository
 	oldRepository
 )
 
-// repository judges a directory by what git looks for: HEAD with objects and
-// refs, or HEAD with commondir.
+// repository classifies a directory by the names that git checks: HEAD with objects and refs, or
+// HEAD with commondir.
 func (v *view) repository(dir string) repositoryKind {
 	if kind, ok := v.repositories[dir]; ok {
 		return kind
@@ -116,12 +120,12 @@ func isRepository(dir string, has func(dir, name string) bool) bool {
 	return has(dir, "HEAD") && (has(dir, "objects") && has(dir, "refs") || has(dir, "commondir"))
 }
 
-// maxHops bounds the links that one link may lead through.
+// maxHops limits the chain of links.
 const maxHops = 40
 
-// leaves reports whether a symbolic link at name leads out of the workspace, by
-// itself or through other links. An absolute target counts as leaving: it names
-// another file inside the sandbox, where the workspace is /workspace, than outside.
+// leaves reports whether a symbolic link at name leads out of the workspace, directly or through
+// other links. An absolute target counts as leaving: inside the sandbox, where the workspace is
+// /workspace, it names another file than outside.
 func (v *view) leaves(name, target string) bool {
 	if climbs(target) {
 		return true
@@ -157,8 +161,8 @@ func (v *view) leaves(name, target string) bool {
 	return false
 }
 
-// climbs reports whether a target goes up after it went down. A later change may
-// put a link where it went down, and then it leads elsewhere.
+// climbs reports whether a target goes up after it went down. A later change may put a link into
+// that part, and the target then leads elsewhere.
 func climbs(target string) bool {
 	down := false
 	for part := range strings.SplitSeq(target, "/") {

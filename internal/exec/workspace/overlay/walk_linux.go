@@ -11,31 +11,30 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Bounds of the shape of what is looked at. They bound open descriptors and
-// keep every path one that programs can name.
+// Limits of the walk. They bound the number of open descriptors and keep every path within the
+// length that programs can use.
 const (
 	maxDepth = 128
 	maxPath  = 4095
-	// maxText bounds the paths and link targets of all changes, in bytes:
-	// the daemon holds and records them, escaped, several times over.
+	// maxText is the maximum total size of the paths and link targets of all changes, in bytes:
+	// the daemon holds and records several escaped copies of them.
 	maxText = 32 << 20
 )
 
-// Changes looks at what the program wrote and returns how it differs from the
-// workspace. Files that are as they were in bytes and mode are no change,
-// whatever became of their times, owners and attributes. It fails on what it
-// would have to guess about: attributes of the overlay that it does not know,
-// and more than the layer's bounds. The program must have ended.
+// Changes returns the differences between the layer and the workspace. A file with the same bytes
+// and mode is unchanged, regardless of its times, owners and attributes. Changes fails on unknown
+// attributes of the overlay and if the limits of the layer are exceeded. The program must have
+// ended.
 func (l *Layer) Changes(ctx context.Context) (Set, error) {
 	w := walker{config: l.config, since: l.since}
 	err := control(l.lower, func(lower int) error {
 		return control(l.upper, func(upper int) error { return w.run(ctx, lower, upper) })
 	})
 	if err != nil {
-		return Set{}, failure("looking at the changes in", l.config.Name, err)
+		return Set{}, failure("inspecting the changes in", l.config.Name, err)
 	}
 	slices.SortFunc(w.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
-	if len(w.changes) > 0 { // what git obeys is not asked for nothing
+	if len(w.changes) > 0 { // the git settings are read only if needed
 		if err := l.classify(w.changes); err != nil {
 			return Set{}, err
 		}
@@ -45,8 +44,8 @@ func (l *Layer) Changes(ctx context.Context) (Set, error) {
 	return set, err
 }
 
-// walker compares an upper layer with what it lies over. Descriptors of the
-// directory under way are arguments; -1 stands for a directory that is missing.
+// walker compares an upper layer with the workspace below it. Descriptors of the current
+// directory are arguments; -1 stands for a missing directory.
 type walker struct {
 	config  Config
 	since   unix.Timespec
@@ -61,10 +60,10 @@ type walker struct {
 type dirPair struct {
 	path         string // "" is the workspace
 	upper, lower int
-	// merged is true when the overlay shows lower names that upper lacks.
+	// merged is true if the overlay shows lower names that upper lacks.
 	merged bool
-	// whiteouts is true when the overlay marks deleted names of this directory
-	// by attributes of empty files.
+	// whiteouts is true if the overlay marks deleted names of this directory by attributes of
+	// empty files.
 	whiteouts bool
 	depth     int
 	mode      uint32 // of the upper directory
@@ -98,13 +97,13 @@ func (w *walker) run(ctx context.Context, lower, upper int) error {
 // dir compares the entries of one directory.
 func (w *walker) dir(ctx context.Context, p dirPair) error {
 	if p.depth > maxDepth {
-		return tooMuch("%s lies more than %d directories deep", quote(p.path), maxDepth)
+		return tooMuch("%s is more than %d directories deep", quote(p.path), maxDepth)
 	}
 	opaque, err := dirMark(p.upper)
 	if err != nil {
 		return failure("reading", p.path, err)
 	}
-	// An opaque directory hides what lies under it.
+	// An opaque directory hides the lower entries.
 	p.merged, p.whiteouts = p.merged && opaque != "y", opaque == "x"
 	found, err := names(p.upper, int(w.config.MaxFiles)+1)
 	if err != nil {
@@ -121,16 +120,15 @@ func (w *walker) dir(ctx context.Context, p dirPair) error {
 	return w.hidden(ctx, p, found)
 }
 
-// hidden reports as deleted what the workspace has in a directory and the
-// overlay does not show there.
-func (w *walker) hidden(ctx context.Context, p dirPair, shown []string) error {
-	slices.Sort(shown)
+// hidden reports entries of a workspace directory as deleted if the overlay does not show them.
+func (w *walker) hidden(ctx context.Context, p dirPair, names []string) error {
+	slices.Sort(names)
 	below, err := listed(p.lower)
 	if err != nil {
 		return failure("listing", p.path, err)
 	}
 	for _, name := range below {
-		if _, ok := slices.BinarySearch(shown, name); ok {
+		if _, ok := slices.BinarySearch(names, name); ok {
 			continue
 		}
 		if err := w.gone(ctx, p, name); err != nil {
@@ -148,13 +146,13 @@ func (w *walker) entry(ctx context.Context, p dirPair, name string) error {
 	c := Change{Path: join(p.path, name)}
 	st, err := statAt(p.upper, name)
 	if err != nil {
-		return failure("looking at", c.Path, err)
+		return failure("inspecting", c.Path, err)
 	}
 	if ported, err := w.portGitLink(p, name, st); err != nil {
 		return failure("porting", c.Path, err)
 	} else if ported {
 		if st, err = statAt(p.upper, name); err != nil {
-			return failure("looking at", c.Path, err)
+			return failure("inspecting", c.Path, err)
 		}
 	}
 	white, err := w.upper(ctx, p, name, st, &c.Is)
@@ -185,7 +183,7 @@ func (w *walker) entry(ctx context.Context, p dirPair, name string) error {
 	return nil
 }
 
-// descend compares what is below a directory of the upper layer.
+// descend compares the content of a directory of the upper layer.
 func (w *walker) descend(ctx context.Context, p dirPair, name string, both bool) error {
 	next := dirPair{path: join(p.path, name), lower: -1, depth: p.depth + 1}
 	up, restore, err := openUpper(p.upper, name, readDir)
@@ -209,7 +207,7 @@ func (w *walker) descend(ctx context.Context, p dirPair, name string, both bool)
 	return w.dir(ctx, next)
 }
 
-// gone reports a name of the workspace as deleted, with all below it.
+// gone reports a name of the workspace and everything below it as deleted.
 func (w *walker) gone(ctx context.Context, p dirPair, name string) error {
 	was, _, err := w.lower(ctx, p, name)
 	if err != nil || was.Type == None {
@@ -237,20 +235,20 @@ func (w *walker) goneBelow(ctx context.Context, p dirPair, name string) error {
 	defer unix.Close(low)
 	next := dirPair{path: join(p.path, name), upper: -1, lower: low, depth: p.depth + 1}
 	if next.depth > maxDepth {
-		return tooMuch("%s lies more than %d directories deep", quote(next.path), maxDepth)
+		return tooMuch("%s is more than %d directories deep", quote(next.path), maxDepth)
 	}
 	return w.hidden(ctx, next, nil)
 }
 
-// shared reports whether a file has other hard links. A commit, which replaces the
-// file under this name alone, would separate them, which may not be what their
-// owner wants. Git's objects do not count: local clones share them, and git never
-// changes them.
+// shared reports whether a file has other hard links. A commit replaces the file under this name
+// only, which separates it from the others; the owner may not expect that. Git objects do not
+// count: local clones share them, and git never changes them.
 func shared(name string, st unix.Stat_t) bool {
 	return typeOf(st.Mode) == File && st.Nlink > 1 && !strings.Contains("/"+name, "/.git/objects/")
 }
 
-// lower describes a name of the workspace; State's zero value is no such name.
+// lower returns the state of a name in the workspace; the zero State means that it does not
+// exist.
 func (w *walker) lower(ctx context.Context, p dirPair, name string) (State, unix.Stat_t, error) {
 	if p.lower < 0 {
 		return State{}, unix.Stat_t{}, nil
@@ -270,14 +268,14 @@ func (w *walker) lower(ctx context.Context, p dirPair, name string) (State, unix
 	return state, st, failure("reading", join(p.path, name), err)
 }
 
-// after reports whether a is later than b. Directories are not compared: they
-// change with every name in them.
+// after reports whether a is later than b. Directories are not compared, because they change with
+// every name in them.
 func after(a, b unix.Timespec) bool {
 	return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec
 }
 
-// upper describes a name of the layer. It reports a whiteout, which stands for
-// a name that is not there any more.
+// upper returns the state of a name in the layer. It reports a whiteout, which stands for a
+// deleted name.
 func (w *walker) upper(ctx context.Context, p dirPair, name string, st unix.Stat_t, state *State) (white bool, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
 		return true, nil
@@ -287,7 +285,7 @@ func (w *walker) upper(ctx context.Context, p dirPair, name string, st unix.Stat
 		return false, err
 	}
 	if w.bytes += st.Size; w.bytes > w.config.MaxBytes {
-		return false, tooMuch("they hold more than %d bytes", w.config.MaxBytes)
+		return false, tooMuch("their files have more than %d bytes", w.config.MaxBytes)
 	}
 	fd, restore, err := openUpper(p.upper, name, readFile)
 	if err != nil {
@@ -304,7 +302,7 @@ func (w *walker) upper(ctx context.Context, p dirPair, name string, st unix.Stat
 	return false, err
 }
 
-// look describes one name of an open directory.
+// look returns the state of one name in an open directory.
 func (w *walker) look(ctx context.Context, dir int, name string, st unix.Stat_t) (State, error) {
 	switch typeOf(st.Mode) {
 	case File:
@@ -322,9 +320,9 @@ func (w *walker) look(ctx context.Context, dir int, name string, st unix.Stat_t)
 	return State{Type: Dir, Mode: fileMode(st.Mode)}, nil
 }
 
-// file digests an open file, and checks that it is the one that st describes and
-// that nobody wrote to it meanwhile. The mode is taken from st, since the file's own
-// may have been widened for a moment to open it.
+// file digests an open file, and verifies that it is the file of st and was not written in the
+// meantime. The mode is taken from st, because the file's own mode may be widened while it is
+// open.
 func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error) {
 	before, err := fstat(fd)
 	if err != nil {
@@ -347,13 +345,13 @@ func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error
 	return State{Type: File, Mode: fileMode(st.Mode), Size: size, SHA256: sum}, nil
 }
 
-// count bounds the number of entries and the length of paths.
+// count limits the number of entries and the length of paths.
 func (w *walker) count(ctx context.Context, p dirPair, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if w.entries++; w.entries > w.config.MaxFiles {
-		return tooMuch("the changes are more than %d files and directories", w.config.MaxFiles)
+		return tooMuch("they include more than %d files and directories", w.config.MaxFiles)
 	}
 	if len(p.path)+1+len(name) > maxPath {
 		return tooMuch("a path has more than %d bytes", maxPath)
@@ -369,9 +367,8 @@ func tooMuch(format string, args ...any) error {
 		WithRemedy("Make the program write less, or to /tmp.")
 }
 
-// oddBits returns ClassSpecial for special files, and ClassMode for set-ID and
-// sticky bits. A directory may keep the bits that it had, and have the set-group-ID
-// bit of its parent, which the kernel passes on.
+// oddBits returns ClassSpecial for special files, and ClassMode for set-ID and sticky bits. A
+// directory may keep its previous bits, and the set-group-ID bit that it inherits from its parent.
 func oddBits(mode, parent, was uint32) []Class {
 	if typeOf(was) == Special {
 		return []Class{ClassSpecial}

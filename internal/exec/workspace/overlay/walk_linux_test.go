@@ -17,9 +17,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestRemoveTree removes what programs leave to annoy: a tree deeper than
-// PATH_MAX, directories without rights, names of any bytes, whiteouts, links
-// out, many files.
+// TestRemoveTree removes hostile trees: deeper than PATH_MAX, directories without permissions,
+// names of any bytes, whiteouts, links out, many files.
 func TestRemoveTree(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -44,7 +43,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 	dir := must.Get(os.Open(top))(t)
 	defer dir.Close()
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time nothing is left
 		must.Do(t, RemoveTree(dir, "tree"))
 	}
 	left, err := os.ReadDir(top)
@@ -60,7 +59,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// TestBounds refuses change sets that are too large, too deep or never end.
+// TestBounds refuses change sets that are too large, too deep or endless.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -92,8 +91,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestNoChange drops what is as it was: operands that were put into the layer
-// before the run, and files of which only the times were touched.
+// TestNoChange ignores unchanged files: operands that were put into the layer before the run, and
+// files with changed times only.
 func TestNoChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
@@ -105,8 +104,7 @@ func TestNoChange(t *testing.T) {
 	}
 }
 
-// TestClosedFiles commits what a program made unreadable, and the modes that
-// it gave.
+// TestClosedFiles commits files that a program made unreadable, with their modes.
 func TestClosedFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `:`)
@@ -128,7 +126,7 @@ func TestClosedFiles(t *testing.T) {
 	}
 }
 
-// TestRootIsRecomputable computes the digest as docs/workspaces.md says.
+// TestRootIsRecomputable computes the digest as docs/format/changeset.md describes.
 func TestRootIsRecomputable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo old >f; echo 1 >gone`)
@@ -148,8 +146,7 @@ func TestRootIsRecomputable(t *testing.T) {
 	}
 }
 
-// TestDiff shows protected changes first, as git would, and says what it
-// leaves out.
+// TestDiff shows protected changes first, in git's form, and states the omitted part.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo a >a; echo 'all: b' >Makefile; echo x >s; ln -s a l; mkdir gone`)
@@ -174,8 +171,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestOrdinaryUser runs this package's tests again as one, when they run as
-// root: rights are another matter then.
+// TestOrdinaryUser runs this package's tests again as an ordinary user if they run as root,
+// because permissions differ.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -186,8 +183,8 @@ func TestOrdinaryUser(t *testing.T) {
 	const nobody = 65534
 	binary := filepath.Join(dir, "test")
 	content := must.Get(os.ReadFile(os.Args[0]))(t)
-	// What other tests start meanwhile would hold the binary open for writing,
-	// so that it could not be started (ETXTBSY, execve(2)).
+	// Processes started by other tests would hold the binary open for writing, so that it could
+	// not be started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(binary, content, 0o755)
 	syscall.ForkLock.RUnlock()

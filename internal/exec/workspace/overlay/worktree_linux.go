@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostGitLink bounds the files in which git links a worktree and its repository.
+// mostGitLink is the maximum size of the files by which git links a worktree and its repository.
 const mostGitLink = 4 << 10
 
-// portGitLink rewrites a file of the layer in which git names a directory of the workspace by the path
-// that it has in the sandbox, so that git finds it outside as well: the .git of a linked worktree
-// (git-worktree(1)) or of a separate git directory, and the gitdir of a worktree in its repository. The
-// change set is computed from the new bytes, so people, policy and attestations see what is committed.
-// A file that is anything but one such path stays as it is, and so does one with further hard links.
+// portGitLink rewrites a file of the layer in which git names a workspace directory by its
+// sandbox path, so that git finds it outside of the sandbox as well: the .git of a linked
+// worktree (git-worktree(1)) or of a separate git directory, and the gitdir of a worktree in its
+// repository. The change set is computed from the new bytes, so people, policy and attestations
+// see the committed content. A file with any other content, or with additional hard links, is not
+// changed.
 func (w *walker) portGitLink(p dirPair, name string, st unix.Stat_t) (changed bool, err error) {
 	if w.config.Mount == "" || name != ".git" && name != "gitdir" || typeOf(st.Mode) != File || st.Nlink != 1 || st.Size > mostGitLink {
 		return false, nil
@@ -48,9 +49,10 @@ func (w *walker) portGitLink(p dirPair, name string, st unix.Stat_t) (changed bo
 	return true, err
 }
 
-// ported is the content of a file of git that names a path below Mount, for outside. A .git gets a
-// relative path, which git follows in every version and in the sandbox, too. A gitdir gets the path on
-// the machine: git reads relative ones there since version 2.48 alone.
+// ported returns the content of a git file that names a path below Mount, for use outside of the
+// sandbox. A .git gets a relative path, which git follows in every version and in the sandbox as
+// well. A gitdir gets the path on the machine, because git reads relative paths there only since
+// version 2.48.
 func (c Config) ported(name, text string) (string, bool) {
 	line, whole := strings.CutSuffix(text, "\n")
 	line, link := strings.CutPrefix(line, "gitdir: ")

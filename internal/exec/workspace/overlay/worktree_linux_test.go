@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestPortGitLinks: files in which git names a directory of the workspace by its path in the sandbox name
-// it for outside when they are committed, with the bytes that the change set lists. Everything else stays
-// as the program wrote it. The control is a layer without a path of its own.
+// TestPortGitLinks: files in which git names a workspace directory by its sandbox path are
+// committed with the outside path, and the change set lists these bytes. All other files stay
+// unchanged. The control is a layer without a mount path.
 func TestPortGitLinks(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ name, text, want string }{

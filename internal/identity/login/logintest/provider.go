@@ -1,7 +1,7 @@
-// Package logintest is an OpenID Connect provider for tests. It speaks the protocol
-// over HTTP: discovery, keys, authorization code with PKCE, and the device flow. Its
-// tokens are signed with the standard library alone, so that it and the code under
-// test do not share a mistake. Tests let it lie and fail.
+// Package logintest is an OpenID Connect provider for tests. It implements the protocol over HTTP:
+// discovery, keys, authorization code with PKCE, and the device flow. It signs tokens only with the
+// standard library, so that it does not share errors with the code under test. Tests can make it
+// lie and fail.
 package logintest
 
 import (
@@ -25,7 +25,7 @@ import (
 type Person struct {
 	Subject, Name string
 	Groups        []string
-	// Claims are added to the ID token, and win over what else is in it.
+	// Claims are added to the ID token, and override its other claims.
 	Claims map[string]any
 }
 
@@ -41,7 +41,7 @@ type Provider struct {
 	path   string
 
 	mu sync.Mutex
-	// public says that the client has no secret.
+	// public means that the client has no secret.
 	public bool
 	person Person
 	codes  map[string]grant
@@ -55,11 +55,11 @@ type Provider struct {
 	said    []string
 	asked   map[string]int
 	slow    int
-	// forgetful says that a code does as often as it is shown, against RFC 6749.
+	// forgetful means that a code can be used repeatedly, against RFC 6749.
 	forgetful bool
 }
 
-// grant is what an authorization code stands for.
+// grant is the grant behind an authorization code.
 type grant struct {
 	person                     Person
 	redirect, challenge, nonce string
@@ -68,7 +68,7 @@ type grant struct {
 type device struct {
 	code   string
 	person Person
-	state  string // "" while nobody answered, or "confirmed" or "denied"
+	state  string // "" before the answer, then "confirmed" or "denied"
 }
 
 // Start starts a provider whose issuer has a path, such as "/realms/main"; "" for none.
@@ -108,17 +108,16 @@ func (p *Provider) with(change func()) {
 	change()
 }
 
-// SignIn makes a person the one who is signed in where the browser and the other
-// device show the provider's pages.
+// SignIn makes a person the signed-in user of the browser and the other device.
 func (p *Provider) SignIn(person Person) { p.with(func() { p.person = person }) }
 
-// Public takes the client's secret away.
+// Public removes the client's secret.
 func (p *Provider) Public() { p.with(func() { p.public = true }) }
 
 // Clock sets the provider's clock.
 func (p *Provider) Clock(now func() time.Time) { p.with(func() { p.now = now }) }
 
-// Rotate replaces the keys by others; without any, by a new one.
+// Rotate replaces the keys with the given ones, or with a new key if none is given.
 func (p *Provider) Rotate(t testing.TB, keys ...*Key) {
 	if len(keys) == 0 {
 		keys = []*Key{NewKey(t, "ES256")}
@@ -132,12 +131,12 @@ func (p *Provider) Key() (k *Key) {
 	return k
 }
 
-// Forge lets ID tokens be made by fn; nil by the provider as it should.
+// Forge makes fn create the ID tokens; nil restores the normal behaviour.
 func (p *Provider) Forge(fn func(header, claims map[string]any) string) {
 	p.with(func() { p.sign = fn })
 }
 
-// Down lets endpoints fail from now on, or work again.
+// Down makes endpoints fail from now on, or work again.
 func (p *Provider) Down(down bool, paths ...string) {
 	p.with(func() {
 		for _, at := range paths {
@@ -146,23 +145,22 @@ func (p *Provider) Down(down bool, paths ...string) {
 	})
 }
 
-// Discovery changes what the provider says of itself.
+// Discovery changes the provider's metadata.
 func (p *Provider) Discovery(change func(map[string]any)) { p.with(func() { p.change = change }) }
 
-// Slow lets the token endpoint answer slow_down to the next n questions of a device.
+// Slow makes the token endpoint answer slow_down to the next n polls of a device.
 func (p *Provider) Slow(n int) { p.with(func() { p.slow = n }) }
 
-// Forgetful makes the provider take each code as often as it is shown.
+// Forgetful makes the provider accept each code repeatedly.
 func (p *Provider) Forgetful() { p.with(func() { p.forgetful = true }) }
 
-// Asked is how many requests an endpoint got.
+// Asked returns the number of requests to an endpoint.
 func (p *Provider) Asked(at string) (n int) {
 	p.with(func() { n = p.asked[at] })
 	return n
 }
 
-// Said are the codes and tokens that the provider gave out, which must stand in no
-// log, event or error.
+// Said returns the issued codes and tokens, which must not appear in any log, event or error.
 func (p *Provider) Said() (list []string) {
 	p.with(func() { list = slices.Clone(p.said) })
 	return list
@@ -202,8 +200,8 @@ func (p *Provider) jwks(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"keys": list})
 }
 
-// authorize is the page of RFC 6749, section 4.1.1, for a browser in which a person is
-// signed in and has consented.
+// authorize serves the page of RFC 6749, section 4.1.1, for the browser of a person who is signed
+// in and has consented.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	redirect, err := url.Parse(q.Get("redirect_uri"))
@@ -228,7 +226,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, redirect.String(), http.StatusFound)
 }
 
-// secret makes a secret that the provider gives out.
+// secret generates a secret that the provider issues.
 func (p *Provider) secret() string {
 	s := rand.Text()
 	p.said = append(p.said, s)
@@ -285,7 +283,7 @@ func (p *Provider) redeem(form url.Values) (grant, string) {
 	return g, ""
 }
 
-// confirmed is what came of a device code (RFC 8628, section 3.5).
+// confirmed returns the state of a device code (RFC 8628, section 3.5).
 func (p *Provider) confirmed(code string) (grant, string) {
 	if p.slow > 0 {
 		p.slow--
@@ -322,7 +320,7 @@ func (p *Provider) device(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// idToken is the token of OpenID Connect Core 1.0, section 2.
+// idToken returns the ID token of OpenID Connect Core 1.0, section 2.
 func (p *Provider) idToken(g grant) string {
 	now := p.now()
 	c := map[string]any{
@@ -346,8 +344,7 @@ func answer(w http.ResponseWriter, status int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// registered are the redirects that an administrator registered: those of people's own
-// machines, and that of a console.
+// registered are the registered redirects: people's own machines, and a console.
 func registered(u *url.URL) bool {
 	return u.Hostname() == "127.0.0.1" && u.Path == "/callback" || strings.HasSuffix(u.Hostname(), ".localhost") && u.Path == "/console/v1/callback"
 }

@@ -2,7 +2,7 @@ package resource
 
 import "strings"
 
-// defaultPorts are those of the schemes of issuers.
+// defaultPorts are the default ports of issuers' schemes.
 var defaultPorts = map[string]string{"https": ":443", "http": ":80"}
 
 // SameIssuer reports whether two URLs of issuers are equivalent by the scheme-based

@@ -25,42 +25,40 @@ import (
 )
 
 const (
-	// fresh is how long keys count without being asked for again, and stale how long
-	// they count if the issuer cannot be asked: a key that it withdrew verifies nothing
-	// after that.
+	// fresh is how long keys are cached without a query, and stale how long they are used if the
+	// issuer cannot be reached: a withdrawn key verifies nothing after that.
 	fresh = 5 * time.Minute
 	stale = 15 * time.Minute
-	// firstPause and longestPause bound how seldom an issuer is asked that cannot be,
-	// each pause being twice the one before. rotation is how often a key that nobody
-	// knows has it asked: whoever sends such tokens cannot have it asked at will.
+	// firstPause and longestPause limit the delay after a failed query of an issuer; each pause is
+	// twice the previous one. rotation is the minimum interval between queries for an unknown key,
+	// so that a sender of such tokens cannot trigger arbitrary queries.
 	firstPause   = 5 * time.Second
 	longestPause = 2 * time.Minute
 	rotation     = 30 * time.Second
-	// askTime bounds one asking, metadata and keys together; maxKeys how many keys of an
-	// issuer are looked at, and maxAnswer the bytes of an answer.
+	// askTime limits one query, including metadata and keys. maxKeys limits the keys of an issuer
+	// that are read, and maxAnswer the bytes of an answer.
 	askTime   = 15 * time.Second
 	maxKeys   = 64
 	maxAnswer = 1 << 20
 )
 
-// keys are those of an issuer, fetched through the egress rules and kept for a while.
-// It is an oidc.KeySet.
+// keys are an issuer's keys, fetched through the egress rules and cached. It is an oidc.KeySet.
 type keys struct {
 	issuer Issuer
 	client *http.Client
 	now    func() time.Time
 	log    *slog.Logger
 
-	// turn has room for the one who asks.
+	// turn has a capacity of one, so that one query runs at a time.
 	turn chan struct{}
 
 	mu    sync.Mutex
 	known []jose.JSONWebKey
-	// at is when known was fetched, asked when the issuer was asked last, and pause how
-	// long it is left alone after that.
+	// at is the time at which known was fetched, asked the time of the last query, and pause the
+	// delay before the next.
 	at, asked time.Time
 	pause     time.Duration
-	// err is why the issuer could not be asked last, nil where it could.
+	// err is the error of the last query; nil if it succeeded.
 	err *reason.Error
 }
 
@@ -69,7 +67,7 @@ func newKeys(i Issuer, c Config) *keys {
 	return &keys{issuer: i, client: login.NewClient(dialer.DialContext, nil), now: c.Now, log: c.Log, turn: make(chan struct{}, 1)}
 }
 
-// away is why no keys can be had, nil where there are some.
+// away returns the reason why no keys are available; nil if some are.
 func (k *keys) away() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,11 +77,11 @@ func (k *keys) away() error {
 	return nil
 }
 
-// usable reports whether what is known still counts. The caller holds mu.
+// usable reports whether the cached keys are still valid. The caller holds mu.
 func (k *keys) usable(now time.Time) bool { return !k.at.IsZero() && now.Sub(k.at) < stale }
 
-// VerifySignature implements oidc.KeySet: the payload of a token that one of the
-// issuer's keys signed, with an algorithm that counts.
+// VerifySignature implements oidc.KeySet. It returns the payload of a token that is signed by one
+// of the issuer's keys with a permitted algorithm.
 func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	var algorithms []jose.SignatureAlgorithm
 	for _, a := range k.issuer.Algorithms {
@@ -104,8 +102,8 @@ func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error
 	return payload, nil
 }
 
-// check verifies a token by the keys that may have signed it. What its header says of
-// keys beside their name ("jwk", "jku", "x5u") is not looked at.
+// check verifies a token with the keys that may have signed it. Key data in its header other than
+// the key id ("jwk", "jku", "x5u") is ignored.
 func check(signed *jose.JSONWebSignature, header jose.Header, known []jose.JSONWebKey) ([]byte, bool) {
 	for i := range known {
 		key := &known[i]
@@ -119,8 +117,8 @@ func check(signed *jose.JSONWebSignature, header jose.Header, known []jose.JSONW
 	return nil, false
 }
 
-// current are the issuer's keys, none where they cannot be had. It asks the issuer when
-// they are old, and, with unknown, when the key of a token is none of them.
+// current returns the issuer's keys, or none if they are not available. It queries the issuer if
+// the keys are old, or if unknown is true: the key of a token is not among them.
 func (k *keys) current(ctx context.Context, unknown bool) []jose.JSONWebKey {
 	if !k.due(k.now(), unknown) {
 		return k.counting()
@@ -132,7 +130,8 @@ func (k *keys) current(ctx context.Context, unknown bool) []jose.JSONWebKey {
 		return nil
 	}
 	if now := k.now(); k.due(now, unknown) {
-		// It is asked to the end: whoever leaves meanwhile must not have it asked again.
+		// The query completes even if the caller disconnects, so that disconnecting does not
+		// trigger another query.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 		defer cancel()
 		known, err := k.fetch(ctx)
@@ -141,7 +140,7 @@ func (k *keys) current(ctx context.Context, unknown bool) []jose.JSONWebKey {
 	return k.counting()
 }
 
-// counting are the keys that count now.
+// counting returns the keys that are valid now.
 func (k *keys) counting() []jose.JSONWebKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +150,7 @@ func (k *keys) counting() []jose.JSONWebKey {
 	return k.known
 }
 
-// due reports whether the issuer is to be asked.
+// due reports whether the issuer must be queried.
 func (k *keys) due(now time.Time, unknown bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +180,7 @@ func (k *keys) note(ctx context.Context, now time.Time, known []jose.JSONWebKey,
 	k.log.WarnContext(ctx, "the keys of an OAuth issuer cannot be had", slog.String("error", k.err.Message))
 }
 
-// fetch asks the issuer for its keys.
+// fetch requests the issuer's keys.
 func (k *keys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	at := k.issuer.JWKS
 	if at == "" {
@@ -199,8 +198,8 @@ func (k *keys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var known []jose.JSONWebKey
 	for _, raw := range set.Keys[:min(len(set.Keys), maxKeys)] {
 		var key jose.JSONWebKey
-		// A key that nobody can use here, such as one of another kind, is no reason to
-		// lose the others (RFC 7517, section 5).
+		// An unusable key, such as one of another kind, does not invalidate the others (RFC 7517,
+		// section 5).
 		if json.Unmarshal(raw, &key) == nil && key.IsPublic() && key.Valid() && (key.Use == "" || key.Use == "sig") {
 			known = append(known, key)
 		}
@@ -211,8 +210,8 @@ func (k *keys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return known, nil
 }
 
-// discover finds where the keys are by the issuer's metadata: of OpenID Connect
-// Discovery 1.0, else of RFC 8414. Metadata of another issuer is none (issuer mix-up).
+// discover finds the URL of the keys in the issuer's metadata: OpenID Connect Discovery 1.0, or
+// else RFC 8414. It ignores metadata of another issuer (issuer mix-up).
 func (k *keys) discover(ctx context.Context) (string, error) {
 	u, err := url.Parse(k.issuer.Name)
 	if err != nil {
@@ -237,7 +236,7 @@ func (k *keys) discover(ctx context.Context) (string, error) {
 	}
 	jwks, err := url.Parse(said.JWKS)
 	if err != nil || jwks.Host == "" || jwks.Scheme != "https" && (jwks.Scheme != "http" || u.Scheme != "http" || !dnsname.Loopback(jwks.Hostname())) {
-		return "", fmt.Errorf("its jwks_uri is %q, which is no https URL", text.Ellipsis(said.JWKS, maxText))
+		return "", fmt.Errorf("its jwks_uri is %q, which is not an https URL", text.Ellipsis(said.JWKS, maxText))
 	}
 	return said.JWKS, nil
 }
@@ -258,13 +257,12 @@ func (k *keys) get(ctx context.Context, at string, into any) error {
 		return err
 	}
 	if err := canonical.Read(text, into); err != nil {
-		return fmt.Errorf("%s is no JSON document: %w", at, err)
+		return fmt.Errorf("%s is not a JSON document: %w", at, err)
 	}
 	return nil
 }
 
-// Hosts are the rules for the hosts that an issuer names itself: its own, and that of
-// its keys where they are configured.
+// Hosts returns the rules for an issuer's own hosts: its own, and its keys' host if configured.
 func Hosts(urls ...string) ([]egress.Rule, error) {
 	var list []string
 	for _, text := range urls {

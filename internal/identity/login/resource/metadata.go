@@ -5,20 +5,20 @@ import (
 	"net/http"
 )
 
-// MetadataPath is where it is described who gives tokens for this gateway (RFC 9728,
-// section 3), and MCPPath the resource that clients ask tokens for.
+// MetadataPath is the path of the description of this gateway's token issuers (RFC 9728, section
+// 3), and MCPPath the resource for which clients request tokens.
 const (
 	MetadataPath = "/.well-known/oauth-protected-resource"
 	MCPPath      = "/mcp"
 )
 
-// MetadataRoutes are the patterns of Metadata: for the gateway, and where clients of its
-// MCP server look first.
+// MetadataRoutes are the patterns of Metadata: for the gateway, and for the first lookup of its MCP
+// server's clients.
 var MetadataRoutes = []string{"GET " + MetadataPath, "GET " + MetadataPath + MCPPath}
 
-// Metadata serves the metadata of RFC 9728, section 3.2: that the MCP server is a
-// resource whose tokens the configured issuers give. There is none without issuers.
-// Origin is where the client of a request reaches the gateway.
+// Metadata serves the metadata of RFC 9728, section 3.2: the MCP server is a resource whose tokens
+// the configured issuers give. Without issuers it serves none. origin returns the address at which
+// the client of a request reaches the gateway.
 func (s *Service) Metadata(origin func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.Offered() {

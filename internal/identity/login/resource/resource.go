@@ -1,11 +1,14 @@
-// Package resource makes the gateway an OAuth 2.1 resource server: it takes access
-// tokens of issuers that the operator configured, as JWTs (RFC 9068), and says whose
-// they are. Each issuer is configured with the audience that its tokens have to be
-// for, the signatures that count, and who acts as whom here; a token of anybody else
-// is refused. The gateway's own tokens are package token's.
+// Package resource makes the gateway an OAuth 2.1 resource server: it accepts access tokens of
+// configured issuers, as JWTs (RFC 9068), and maps them to members. Each issuer is configured with
+// the required audience, the permitted signature algorithms, and the mapping of subjects to
+// members. A token of any other issuer is refused. Package token implements the gateway's own
+// tokens.
 //
-// A token is read and forgotten: nothing here keeps it or sends it anywhere. Like the
-// gateway's own tokens it bounds what its caller may do, and decides nothing.
+// A token is neither stored nor forwarded. Like the gateway's own tokens it limits its caller's
+// permissions, and decides nothing.
+//
+// Tokens of issuers are accepted for MCP and not for the API: their audience is the MCP server (RFC
+// 8707). The API uses the gateway's own tokens, which can be listed and revoked here.
 package resource
 
 import (
@@ -27,51 +30,52 @@ import (
 	"palyra/internal/identity/login"
 )
 
-// Mapping says as which member somebody acts whom an issuer names.
+// Mapping maps a subject of an issuer to a member. A group maps to an agent only: as a user, all
+// its members would be one person in the journal and in approvals.
 type Mapping struct {
-	// Subject or Group is whom the issuer names, exactly one of them. A group maps to
-	// agents alone: a person is one subject.
+	// Subject or Group identifies the subjects of the issuer; exactly one is set. A group maps to
+	// agents only: a person is one subject.
 	Subject, Group string
 	ActsAs         access.Principal
-	// Scopes are the most that such a token can have.
+	// Scopes is the upper bound of the scopes of such a token.
 	Scopes []access.Permission
 }
 
-// Issuer is an authorization server whose access tokens count.
+// Issuer is an authorization server whose access tokens are accepted.
 type Issuer struct {
-	// Name is the issuer, as "iss" says it and as it calls itself (RFC 8414, section 2).
+	// Name is the issuer's identifier in "iss" and in its metadata (RFC 8414, section 2).
 	Name string
-	// Audience is what "aud" has to hold.
+	// Audience is the required value of "aud".
 	Audience   string
 	Algorithms []string
-	// JWKS is the URL of the issuer's keys; "" asks its metadata.
+	// JWKS is the URL of the issuer's keys; "" means the URL in its metadata.
 	JWKS string
-	// Rules are the hosts that may be asked for metadata and keys.
+	// Rules are the hosts that may be queried for metadata and keys.
 	Rules egress.Rules
-	// SubjectClaim and GroupsClaim name whom a mapping is about.
+	// SubjectClaim and GroupsClaim name the claims to which mappings apply.
 	SubjectClaim, GroupsClaim string
-	// TypedTokens wants the header's typ to be at+jwt, so that an ID token for the same
-	// audience is no access token.
+	// TypedTokens requires typ at+jwt in the header, so that an ID token for the same audience is
+	// not accepted as an access token.
 	TypedTokens bool
-	// ScopesInToken wants each scope to be in the token, too. Without it, a token has
-	// the scopes of its mapping.
+	// ScopesInToken requires each scope to be in the token, too. Without it, a token has the scopes
+	// of its mapping.
 	ScopesInToken bool
 	Members       []Mapping
 }
 
-// Members are those that the gateway knows (access.Registry).
+// Members are the gateway's members (access.Registry).
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 }
 
-// Config is what a Service is made of. All but Now, Resolver, Dial and Interfaces are required; with no
-// Issuers every token is refused.
+// Config holds the dependencies of a Service. All fields except Now, Resolver, Dial and Interfaces
+// are required; without Issuers every token is refused.
 type Config struct {
 	Issuers []Issuer
 	Members Members
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Resolver, Dial and Interfaces are those of egress.Dialer; the system's when nil.
+	// Resolver, Dial and Interfaces are passed to egress.Dialer; the system's when nil.
 	Resolver   egress.Resolver
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	Interfaces func() ([]netip.Addr, error)
@@ -89,7 +93,7 @@ type issuer struct {
 	keys *keys
 }
 
-// New returns the service. It asks no issuer yet: a gateway starts without.
+// New returns the service. It does not query an issuer, so that a gateway starts without one.
 func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -127,10 +131,10 @@ func (i Issuer) check() error {
 	return nil
 }
 
-// Offered reports whether there is an issuer.
+// Offered reports whether an issuer is configured.
 func (s *Service) Offered() bool { return s != nil && len(s.issuers) > 0 }
 
-// names are those of the issuers, in order.
+// names returns the names of the issuers, in order.
 func (s *Service) names() []string {
 	var names []string
 	for _, i := range s.issuers {
@@ -140,7 +144,7 @@ func (s *Service) names() []string {
 	return names
 }
 
-// scopes are those that a token of any issuer can have, in order.
+// scopes returns the scopes that a token of any issuer can have, in order.
 func (s *Service) scopes() []access.Permission {
 	var all []access.Permission
 	for _, i := range s.issuers {
@@ -152,17 +156,17 @@ func (s *Service) scopes() []access.Permission {
 	return slices.Compact(all)
 }
 
-// maxToken is the longest token that is looked at, in bytes.
+// maxToken is the maximum length of a token in bytes.
 const maxToken = 16 << 10
 
-// Authenticate maps an access token to the caller that it stands for. Its errors have
-// the reason Unauthenticated, or LoginUnavailable where an issuer's keys cannot be had.
+// Authenticate maps an access token to the caller that it represents. Its errors have the reason
+// Unauthenticated, or LoginUnavailable if an issuer's keys are not available.
 func (s *Service) Authenticate(ctx context.Context, token string) (access.Caller, error) {
 	if len(token) > maxToken {
 		return access.Caller{}, refused("it has more than %d bytes", maxToken)
 	}
-	// Only an issuer that is configured is asked for keys, and a token's own word says
-	// which; what it says counts once those keys verified it.
+	// Only a configured issuer is queried for keys. The unverified token selects it; its claims
+	// count once those keys have verified it.
 	claimed := claimedIssuer(token)
 	i, known := s.issuers[normalized(claimed)]
 	if !known {
@@ -179,8 +183,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (access.Caller
 	return s.caller(i, v, m)
 }
 
-// caller is who acts with a verified token, with no more than the mapping and the token
-// say.
+// caller returns the caller of a verified token, with at most the permissions of the mapping and
+// the token.
 func (s *Service) caller(i *issuer, v verified, m Mapping) (access.Caller, error) {
 	member, ok := s.members.Active(m.ActsAs)
 	if !ok && member.AwaitsConsent {
@@ -198,10 +202,9 @@ func (s *Service) caller(i *issuer, v verified, m Mapping) (access.Caller, error
 	return c, nil
 }
 
-// Stands says why a caller that came with an access token may not go on: its member was
-// disabled or removed, or what it may do was reduced. Its errors have the reason
-// Unauthenticated. The end of the token is none: clients refresh theirs every few
-// minutes and go on with what they began.
+// Stands returns the reason why a caller with an access token must stop: its member was disabled or
+// removed, or its permissions were reduced. Its errors have the reason Unauthenticated. The expiry
+// of the token does not count: clients refresh theirs every few minutes and continue their work.
 func (s *Service) Stands(c access.Caller) error {
 	member, ok := s.members.Active(c.Principal)
 	if !ok {
@@ -210,8 +213,8 @@ func (s *Service) Stands(c access.Caller) error {
 	return c.Reduced(member.Caller(c.DeviceID))
 }
 
-// mapping finds as whom somebody acts. A subject that is named wins over groups; groups
-// that lead to several members lead nowhere.
+// mapping finds the member of a token. A named subject takes precedence over groups; groups that
+// map to several members map to none.
 func (i *issuer) mapping(v verified) (Mapping, error) {
 	var found []Mapping
 	for _, m := range i.Members {
@@ -236,8 +239,8 @@ func (i *issuer) mapping(v verified) (Mapping, error) {
 	return m, nil
 }
 
-// credential names what a token stands for: the subject at the issuer through one
-// client, so that a refreshed token goes on where the one before it ended.
+// credential identifies the subject at the issuer through one client, so that a refreshed token
+// continues the work of the previous one.
 func (v verified) credential(issuer string) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{issuer, v.subject, v.client}, "\x00")))
 	return "oauth-" + hex.EncodeToString(sum[:12])

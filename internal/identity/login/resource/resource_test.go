@@ -126,8 +126,8 @@ func (w *world) with(other map[string]any) (access.Caller, error) {
 	return w.show(w.provider.Key().Sign(h, c))
 }
 
-// letsIn is the control: a token as it should be counts.
-func (w *world) letsIn(what string) {
+// checkToken is the control: a valid token is accepted.
+func (w *world) checkToken(what string) {
 	w.t.Helper()
 	if c, err := w.with(nil); err != nil || c.Principal != access.User("alice") {
 		w.t.Errorf("%s: control: %+v, %v", what, c, err)
@@ -226,7 +226,7 @@ func TestForgedTokens(t *testing.T) {
 			if reason.Of(err) != reason.Unauthenticated || !c.Principal.IsZero() {
 				t.Errorf("%+v, %v", c, err)
 			}
-			w.letsIn(name)
+			w.checkToken(name)
 		})
 	}
 }
@@ -264,7 +264,7 @@ func TestIssuerMixUp(t *testing.T) {
 	if got, err := w.show(other.Key().Sign(h, c)); err != nil || got.Principal != access.Agent("other") {
 		t.Errorf("control: its own token is of %v, %v", got.Principal, err)
 	}
-	w.letsIn("mix-up")
+	w.checkToken("mix-up")
 
 	w = newWorld(t)
 	w.provider.Discovery(func(said map[string]any) { said["issuer"] = other.Issuer() })
@@ -371,7 +371,7 @@ func TestSettings(t *testing.T) {
 func TestRotatedKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.letsIn("first")
+	w.checkToken("first")
 	old := w.provider.Key()
 	sign := func(k *logintest.Key) error {
 		h, c := w.parts()
@@ -433,10 +433,10 @@ func TestUnreachableKeys(t *testing.T) {
 	}
 	w.provider.Down(false, "/keys")
 	w.pass(3 * time.Minute)
-	w.letsIn("up again")
+	w.checkToken("up again")
 	w.provider.Down(true, "/keys")
 	w.pass(6 * time.Minute)
-	w.letsIn("known keys count while the issuer is away")
+	w.checkToken("known keys count while the issuer is away")
 	w.pass(10 * time.Minute)
 	if _, err := w.with(nil); reason.Of(err) != reason.LoginUnavailable {
 		t.Errorf("after a quarter of an hour: %v", err)
@@ -470,7 +470,7 @@ func TestKeysGoThroughTheEgressRules(t *testing.T) {
 		},
 	} {
 		w := newWorld(t)
-		w.letsIn(name)
+		w.checkToken(name)
 		w = newWorld(t)
 		change(&w.issuer, w.provider)
 		w.restart()
@@ -490,7 +490,7 @@ func TestMetadata(t *testing.T) {
 	}
 	w.issuer.JWKS = w.issuer.Name + "/keys"
 	w.restart()
-	w.letsIn("jwks_uri")
+	w.checkToken("jwks_uri")
 }
 
 // TestKeySets: keys of other kinds are left out, and a set of none is none.
@@ -513,9 +513,9 @@ func TestKeySets(t *testing.T) {
 	}
 }
 
-// TestIssuerInOtherWords: an issuer that is written with a slash behind the host is the one that
-// is configured, in its metadata and in its tokens. The control is a path, which is another issuer.
-func TestIssuerInOtherWords(t *testing.T) {
+// TestIssuerSpellings: an issuer written with a slash after the host matches the configured one, in
+// its metadata and in its tokens. The control is a path, which is another issuer.
+func TestIssuerSpellings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.provider = logintest.Start(t, "")

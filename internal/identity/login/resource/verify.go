@@ -16,28 +16,27 @@ import (
 	"palyra/internal/identity/login"
 )
 
-// skew is how far the issuer's clock may be from ours.
+// skew is the permitted difference between the issuer's clock and the gateway's.
 const skew = time.Minute
 
-// maxText bounds what a message repeats of a token, maxSubject a subject (OpenID
-// Connect Core 1.0, section 2), in bytes.
+// maxText limits the token text repeated in a message, maxSubject a subject (OpenID Connect Core
+// 1.0, section 2), in bytes.
 const (
 	maxText    = 300
 	maxSubject = 255
 )
 
-// verified is what a token says that its issuer signed.
+// verified is the content of a token whose signature was verified.
 type verified struct {
 	subject string
-	// client is the OAuth client that the token was given to, "" where it does not say.
+	// client is the OAuth client to which the token was issued, or "".
 	client  string
 	groups  []string
 	scopes  []string
 	expires time.Time
 }
 
-// claimedIssuer is the issuer that a token says it is of, "" for no JWT. Nothing is
-// verified yet.
+// claimedIssuer returns the unverified issuer of a token, or "" if it is not a JWT.
 func claimedIssuer(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -62,8 +61,8 @@ func typ(token string) string {
 	return strings.TrimPrefix(strings.ToLower(h.Text("typ")), "application/")
 }
 
-// verify checks a token as RFC 9068, section 4 says: type, issuer, audience, algorithm
-// and signature, and time. claimed is how the token spells the issuer.
+// verify checks a token according to RFC 9068, section 4: type, issuer, audience, algorithm and
+// signature, and time. claimed is the token's spelling of the issuer.
 func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Time) (verified, error) {
 	switch t := typ(token); {
 	case t != "at+jwt" && (i.TypedTokens || t != "" && t != "jwt"):
@@ -80,7 +79,7 @@ func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Tim
 	}
 	var c login.Claims
 	if err := read.Claims(&c); err != nil {
-		return verified{}, refused("it is no JSON object")
+		return verified{}, refused("it is not a JSON object")
 	}
 	v := verified{subject: c.Text(i.SubjectClaim), client: c.Text("client_id"), groups: c.List(i.GroupsClaim), scopes: scopes(c), expires: read.Expiry}
 	if v.client == "" {
@@ -88,7 +87,7 @@ func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Tim
 	}
 	switch {
 	case v.subject == "" || len(v.subject) > maxSubject:
-		return v, refused("its claim %s names nobody", i.SubjectClaim)
+		return v, refused("its claim %s does not have 1 to %d bytes", i.SubjectClaim, maxSubject)
 	case after(c, "nbf", now) || after(c, "iat", now):
 		return v, refused("it is not valid yet").WithRemedy("An administrator sets the clocks of the gateway and of the issuer right.")
 	case c["cnf"] != nil:
@@ -97,7 +96,7 @@ func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Tim
 	return v, nil
 }
 
-// after reports whether a time of a token is still to come, or is no time.
+// after reports whether a time claim of a token is in the future or invalid.
 func after(c login.Claims, name string, now time.Time) bool {
 	raw, there := c[name]
 	if !there {
@@ -110,8 +109,8 @@ func after(c login.Claims, name string, now time.Time) bool {
 	return time.Unix(int64(at), 0).After(now.Add(skew))
 }
 
-// scopes are those of a token: of "scope" (RFC 8693, section 4.2), or of "scp", which
-// some issuers write.
+// scopes returns a token's scopes: "scope" (RFC 8693, section 4.2), or "scp", which some issuers
+// use.
 func scopes(c login.Claims) []string {
 	var list []string
 	for _, s := range slices.Concat(c.List("scope"), c.List("scp")) {

@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// Context is what an exchange is bound to. Both sides must give the same, or
-// their confirmations fail. The zero Context is refused.
+// Context binds an exchange. Both sides MUST use the same, or their confirmations fail. The zero
+// Context is refused.
 type Context struct {
 	encoded []byte
 }
 
-// Bind makes a context of a label, which names the protocol and its version, and
-// of parts in an order that the protocol fixes: TLS exporter, fingerprints, ids.
-// Each part carries its length, so no two lists give the same context. An empty
-// part is an error: it is a value that somebody forgot to fill in.
+// Bind creates a context from a label, which names the protocol and its version, and from parts in
+// an order fixed by the protocol: TLS exporter, fingerprints, ids. Each part carries its length, so
+// no two lists give the same context. An empty part is an error: it is a missing value.
 func Bind(label string, parts ...[]byte) (Context, error) {
 	if label == "" || len(parts) == 0 {
 		return Context{}, errors.New("a context needs a label and at least one part")

@@ -164,8 +164,8 @@ func TestSidesKeepTheirMessages(t *testing.T) {
 	sameKey(t, key, must.Get(v.Finish(confirmP))(t))
 }
 
-// TestNothingPrints: no verb shows a secret.
-func TestNothingPrints(t *testing.T) {
+// TestSecretsAreNotPrinted: no formatting verb prints a secret.
+func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
 	held := record(t, secret)

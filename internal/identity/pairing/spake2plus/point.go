@@ -14,8 +14,8 @@ const ShareSize = 65
 // uncompressed is the first byte of that form.
 const uncompressed = 4
 
-// M and N of RFC 9383, section 4, uncompressed. Nobody knows their discrete
-// logarithms: they come out of a hash (appendix B), which a test repeats.
+// M and N of RFC 9383, section 4, uncompressed. Their discrete logarithms are unknown: they are
+// derived from a hash (appendix B), which a test repeats.
 const (
 	pointM = "04" +
 		"886e2f97ace46e55ba9dd7242579f2993b64e16ef3dcab95afd497333d8fa12f" +
@@ -25,8 +25,7 @@ const (
 		"07d60aa6bfade45008a636337f5168c64d9bd36034808cd564490b1e656edbe7"
 )
 
-// blinds are the points that hide the shares: M that of the prover, N that of
-// the verifier.
+// blinds are the points that hide the shares: M the prover's, N the verifier's.
 type blinds struct {
 	m, n *nistec.P256Point
 }

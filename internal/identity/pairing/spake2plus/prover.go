@@ -42,11 +42,10 @@ func (p *Prover) Share() []byte {
 	return bytes.Clone(p.exchange.shareP)
 }
 
-// Finish takes the verifier's answer, and gives confirmP, the third message, and
-// the key. The verifier has then proved that it knows the PIN's record in this
-// context. Errors: ErrShare, ErrReflected, ErrConfirmation; with them nothing
-// may be sent to the verifier but that the exchange failed. Finish works once,
-// and gives ErrFinished from then on.
+// Finish takes the verifier's answer, and returns confirmP, the third message, and the key. The
+// verifier has then proved that it has the PIN's record in this context. Errors: ErrShare,
+// ErrReflected, ErrConfirmation; after them only the failure may be sent to the verifier. Finish
+// works once, and then returns ErrFinished.
 func (p *Prover) Finish(shareV, confirmV []byte) (confirmP []byte, key *Key, err error) {
 	if p.finished.Swap(true) {
 		return nil, nil, ErrFinished

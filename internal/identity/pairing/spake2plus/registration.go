@@ -13,19 +13,19 @@ import (
 // SaltSize is the size of a salt in bytes.
 const SaltSize = 16
 
-// What turning a PIN into a Secret costs: Argon2id (RFC 9106) in two passes over
-// 32 MiB with one lane, which is more than the least that OWASP asks for (two
-// passes over 19 MiB) and leaves both sides together far below 300 ms of
-// processor time. They are part of the protocol: other values are another key.
+// The cost of deriving a Secret from a PIN: Argon2id (RFC 9106) in two passes over 32 MiB with one
+// lane, which is more than OWASP's minimum (two passes over 19 MiB) and keeps both sides together
+// far below 300 ms of processor time. The parameters are part of the protocol: other values give
+// another key.
 const (
 	argonPasses = 2
 	argonMemory = 32 << 10 // KiB
 	argonLanes  = 1
 )
 
-// Identities name both sides. They are part of what the PIN is turned into and
-// of the transcript: a record for one pair is of no use for another. What is
-// known only when the exchange begins belongs to its Context.
+// Identities name both sides. They are inputs of the PIN derivation and of the transcript: a record
+// for one pair is useless for another. Values known only when the exchange begins belong in its
+// Context.
 type Identities struct {
 	Prover, Verifier string
 }
@@ -40,16 +40,15 @@ func (i Identities) check() error {
 	return nil
 }
 
-// Secret is what the prover makes of a PIN: w0 and w1 of the RFC.
+// Secret is the prover's secret derived from a PIN: w0 and w1 of the RFC.
 type Secret struct {
 	sealed
 	ids    Identities
 	w0, w1 scalar
 }
 
-// Record is what the verifier keeps of a PIN: w0 and L of the RFC. Whoever
-// reads it can test PINs at the price of Derive each, and cannot be the prover
-// before one fits.
+// Record is the verifier's record of a PIN: w0 and L of the RFC. A reader of it can test PINs at
+// the price of Derive each, and cannot act as the prover before one matches.
 type Record struct {
 	sealed
 	ids Identities
@@ -57,7 +56,7 @@ type Record struct {
 	l   *nistec.P256Point
 }
 
-// NewSalt draws a salt. It is not secret; the verifier tells it to the prover.
+// NewSalt generates a salt. It is not secret; the verifier sends it to the prover.
 func NewSalt() ([]byte, error) {
 	salt := make([]byte, SaltSize)
 	if _, err := rand.Read(salt); err != nil {
@@ -87,7 +86,7 @@ func Derive(pin, salt []byte, ids Identities) (*Secret, error) {
 	return newSecret([2 * wideSize]byte(out), ids)
 }
 
-// newSecret takes the two halves of what the PIN was turned into.
+// newSecret takes the two halves of the derived PIN.
 func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
 	w0, err := reduce([wideSize]byte(out[:wideSize]))
 	if err != nil {
@@ -104,8 +103,8 @@ func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
 	return &Secret{ids: ids, w0: w0, w1: w1}, nil
 }
 
-// Record gives what the verifier keeps. Who made the PIN calls it at once and
-// forgets PIN and secret.
+// Record returns the verifier's record. The creator of the PIN calls it at once and discards PIN
+// and secret.
 func (s *Secret) Record() (*Record, error) {
 	l, err := nistec.NewP256Point().ScalarBaseMult(s.w1[:])
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// sealed keeps what it is embedded in out of every print and log.
+// sealed keeps the struct that embeds it out of every print and log.
 type sealed struct{}
 
-// Format prints a word instead of secrets, whatever the verb.
+// Format prints a constant word instead of secrets, for every verb.
 func (sealed) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "spake2plus(hidden)")
 }

@@ -24,7 +24,7 @@ func (k *Key) Bytes() []byte {
 	return append([]byte(nil), k.bytes[:]...)
 }
 
-// exchange is what both sides know of one: all of the transcript but the secrets.
+// exchange holds the values known to both sides: the transcript without the secrets.
 type exchange struct {
 	context        Context
 	ids            Identities
@@ -59,13 +59,12 @@ func (e exchange) transcript(z, v *nistec.P256Point, w0 scalar) []byte {
 	return tt
 }
 
-// keys are what section 3.4 derives: the keys of both confirmations, and the
-// shared one.
+// keys are the keys derived in section 3.4: both confirmation keys, and the shared one.
 type keys struct {
 	confirmP, confirmV, shared []byte
 }
 
-// keys gives what both sides derive.
+// keys returns the keys that both sides derive.
 func (e exchange) keys(z, v *nistec.P256Point, w0 scalar) (keys, error) {
 	tt := e.transcript(z, v, w0)
 	main := sha256.Sum256(tt)
@@ -87,8 +86,7 @@ func schedule(main []byte) (keys, error) {
 	return keys{confirmation[:sha256.Size], confirmation[sha256.Size:], shared}, nil
 }
 
-// confirm gives the confirmation that whoever has the key sends over the share
-// that it received.
+// confirm returns the confirmation over a received share, computed with key.
 func confirm(key, share []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(share)

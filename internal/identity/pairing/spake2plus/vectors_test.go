@@ -127,9 +127,9 @@ func (want vector) check(t *testing.T) {
 	is("the verifier's key", want.shared, must.Get(v.Finish(confirmP))(t).Bytes())
 }
 
-// TestBlindsComeOutOfAHash repeats appendix B: nobody chose M and N, so nobody
-// knows their logarithms.
-func TestBlindsComeOutOfAHash(t *testing.T) {
+// TestConstantsAreDerivedFromAHash repeats appendix B: M and N are derived from a hash, so their
+// logarithms are unknown.
+func TestConstantsAreDerivedFromAHash(t *testing.T) {
 	t.Parallel()
 	points := must.Get(standard())(t)
 	for name, got := range map[string]*nistec.P256Point{"M": points.m, "N": points.n} {

@@ -16,9 +16,8 @@ type Verifier struct {
 	finished atomic.Bool
 }
 
-// NewVerifier answers a prover's share. From then on one guess of the PIN is
-// spent, whatever else happens: the answer tells the prover whether its PIN is
-// the right one. The error may be ErrShare or ErrReflected.
+// NewVerifier answers a prover's share. It always uses up one guess of the PIN, because the answer
+// reveals to the prover whether its PIN is right. The error may be ErrShare or ErrReflected.
 func NewVerifier(record *Record, context Context, shareP []byte) (*Verifier, error) {
 	e, err := newExchange(context, record.ids)
 	if err != nil {
@@ -70,10 +69,9 @@ func (v *Verifier) Answer() (shareV, confirmV []byte) {
 	return bytes.Clone(v.shareV), bytes.Clone(v.confirmV)
 }
 
-// Finish takes the prover's confirmation and gives the key. The prover has then
-// proved that it knows the PIN in this context; nothing may be sent to it under
-// the key before. The error is ErrConfirmation, or ErrFinished from the second
-// time on.
+// Finish takes the prover's confirmation and returns the key. The prover has then proved that it
+// knows the PIN in this context; before, nothing may be sent to it under the key. The error is
+// ErrConfirmation, or ErrFinished from the second call on.
 func (v *Verifier) Finish(confirmP []byte) (*Key, error) {
 	if v.finished.Swap(true) {
 		return nil, ErrFinished

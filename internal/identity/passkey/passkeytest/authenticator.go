@@ -1,5 +1,5 @@
-// Package passkeytest is an authenticator and its browser in software, for tests: ES256,
-// attestation "none" or "packed" by the passkey itself. It can be told to misbehave.
+// Package passkeytest is a software authenticator with its browser, for tests: ES256, attestation
+// "none" or "packed" by the passkey itself. It can be configured to misbehave.
 package passkeytest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// AAGUID is the make that the authenticator says it is.
+// AAGUID is the authenticator's model.
 const AAGUID = "70616c79-7261-7465-7374-000000000001"
 
 var aaguid = []byte("palyratest\x00\x00\x00\x00\x00\x01")
@@ -26,20 +26,20 @@ var aaguid = []byte("palyratest\x00\x00\x00\x00\x00\x01")
 type Authenticator struct {
 	ID  []byte
 	key *ecdsa.PrivateKey
-	// Count is the next counter that it shows; it counts by itself unless it is 0.
+	// Count is the next counter in an answer. The authenticator increments it unless it is 0.
 	Count uint32
-	// Unverified leaves out that the user was verified.
+	// Unverified clears the flag that the user was verified.
 	Unverified bool
-	// Origin and RPID are those of the page; RPID is the options' when empty.
+	// Origin and RPID are the values of the page. An empty RPID selects the value from the options.
 	Origin, RPID string
-	// Packed attests by the passkey itself, or by its maker where it has one.
+	// Packed adds an attestation by the passkey itself, or by the maker if one is set.
 	Packed bool
 	Maker  *Maker
-	// CrossOrigin says that the page was inside another.
+	// CrossOrigin means that the page was embedded in another.
 	CrossOrigin bool
 }
 
-// New makes an authenticator behind a page of an origin.
+// New creates an authenticator for a page of an origin.
 func New(t testing.TB, origin string) *Authenticator {
 	t.Helper()
 	a := &Authenticator{ID: make([]byte, 32), key: must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), Origin: origin}
@@ -47,7 +47,7 @@ func New(t testing.TB, origin string) *Authenticator {
 	return a
 }
 
-// PublicKey is its key as the gateway keeps it.
+// PublicKey returns the public key in the form that the gateway stores.
 func (a *Authenticator) PublicKey(t testing.TB) []byte {
 	t.Helper()
 	return must.Get(x509.MarshalPKIXPublicKey(&a.key.PublicKey))(t)
@@ -143,7 +143,7 @@ func (a *Authenticator) COSE(t testing.TB) []byte {
 
 func text(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// The parts of CBOR (RFC 8949) that a credential is made of.
+// cborHead and the following functions encode the CBOR (RFC 8949) of a credential.
 func cborHead(major byte, n int) []byte {
 	switch {
 	case n < 24:

@@ -14,9 +14,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Maker attests authenticators of a make by a certificate of its own.
+// Maker attests authenticators of a make with a separate certificate.
 type Maker struct {
-	// Root is the certificate that those of its authenticators lead to.
+	// Root is the root certificate of its authenticators.
 	Root *x509.Certificate
 	key  *ecdsa.PrivateKey
 	leaf []byte
@@ -25,7 +25,7 @@ type Maker struct {
 // oidAAGUID is the extension that names the make (WebAuthn Level 3, section 8.2.1).
 var oidAAGUID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 45724, 1, 1, 4}
 
-// NewMaker makes a maker, with a root of its own.
+// NewMaker creates a maker with a separate root.
 func NewMaker(t testing.TB) *Maker {
 	t.Helper()
 	rootKey := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -35,7 +35,8 @@ func NewMaker(t testing.TB) *Maker {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	m.Root = must.Get(x509.ParseCertificate(must.Get(x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey))(t)))(t)
-	// What a packed attestation's certificate has to be (WebAuthn Level 3, section 8.2.1).
+	// The requirements for the certificate of a packed attestation (WebAuthn Level 3, section
+	// 8.2.1).
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: root.NotBefore, NotAfter: root.NotAfter, BasicConstraintsValid: true,
 		Subject:         pkix.Name{Country: []string{"SE"}, Organization: []string{"Palyra Test"}, OrganizationalUnit: []string{"Authenticator Attestation"}, CommonName: "Palyra Test Authenticator"},

@@ -34,14 +34,14 @@ var _ token.Store = (*Store)(nil)
 // NewStore returns an empty store.
 func NewStore() *Store { return &Store{tokens: map[string]token.Token{}} }
 
-// Fail lets every change fail with err; nil ends that.
+// Fail makes every change fail with err; nil ends that.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = err
 }
 
-// Events returns what was journaled.
+// Events returns the journaled events.
 func (s *Store) Events() []event.Draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Store) AddToken(_ context.Context, t token.Token, e event.Draft) error 
 func (s *Store) ReplaceToken(_ context.Context, t token.Token, e event.Draft) error {
 	return s.change(t, e, func(old token.Token, there bool) error {
 		if !there || old.Revoked() {
-			return reason.Errorf(reason.NotFound, "there is no token %s", t.ID)
+			return reason.Errorf(reason.NotFound, "token %s not found", t.ID)
 		}
 		return nil
 	})

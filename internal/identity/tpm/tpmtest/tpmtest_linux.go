@@ -16,21 +16,21 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// TPM is a TPM in software, with a state of its own.
+// TPM is a software TPM with separate state.
 type TPM struct {
 	// Device is the socket that it listens on.
 	Device string
 	dir    string
-	// password is the owner hierarchy's.
+	// password is the password of the owner hierarchy.
 	password string
 	cmd      *exec.Cmd
 	ended    chan struct{}
 }
 
-// Start makes a TPM and starts it. It ends with the test.
+// Start creates a TPM and starts it. It stops when the test ends.
 func Start(t testing.TB) *TPM {
 	t.Helper()
-	// A directory of its own: the name of a socket has at most 107 bytes.
+	// A separate directory keeps the path short: the name of a socket has at most 107 bytes.
 	dir := must.Get(os.MkdirTemp("", "tpm"))(t)
 	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
 	e := &TPM{Device: filepath.Join(dir, "socket"), dir: dir}
@@ -39,13 +39,12 @@ func Start(t testing.TB) *TPM {
 	return e
 }
 
-// Boot starts a TPM that was halted, with what it had kept.
+// Boot starts a halted TPM with its saved state.
 func (e *TPM) Boot(t testing.TB) {
 	t.Helper()
 	needs.Programs(t, "swtpm")
 	program := must.Get(exec.LookPath("swtpm"))(t)
-	// It writes which process it is once it listens; a pipe makes that something to
-	// wait for.
+	// The process writes its pid once it listens. A pipe lets the test wait for that.
 	pid := filepath.Join(e.dir, "pid")
 	must.Do(t, syscall.Mkfifo(pid, 0o600))
 	defer os.Remove(pid)
@@ -66,7 +65,7 @@ func (e *TPM) Boot(t testing.TB) {
 	}
 }
 
-// Halt ends it, as if the machine had no TPM any more.
+// Halt stops the TPM, as if the machine no longer had one.
 func (e *TPM) Halt() {
 	if e.cmd == nil {
 		return
@@ -83,7 +82,7 @@ func (e *TPM) Signal(t testing.TB, s os.Signal) {
 	must.Do(t, e.cmd.Process.Signal(s))
 }
 
-// Clear makes it forget all keys, as the firmware's settings can.
+// Clear erases all keys of the TPM, as the firmware's settings can.
 func (e *TPM) Clear(t testing.TB) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
@@ -91,8 +90,8 @@ func (e *TPM) Clear(t testing.TB) {
 	must.Do(t, errors.Join(err, dev.Close()))
 }
 
-// Provision keeps a storage root key in it, for RSA, as systems do that take a TPM into
-// use.
+// Provision stores an RSA storage root key in the TPM, as systems do when they take ownership of
+// it.
 func (e *TPM) Provision(t testing.TB) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
@@ -107,7 +106,7 @@ func (e *TPM) Provision(t testing.TB) {
 	must.Do(t, errors.Join(err, dev.Close()))
 }
 
-// SetOwnerPassword gives its owner hierarchy a password; "" takes it away.
+// SetOwnerPassword sets the password of the owner hierarchy; "" removes it.
 func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
@@ -119,8 +118,8 @@ func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 	e.password = password
 }
 
-// LockOut makes it refuse all keys that count for guessed passwords, as after too many
-// of them: no try is left (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
+// LockOut makes the TPM refuse all keys that are subject to the lockout, as after too many guessed
+// passwords: it permits no tries (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
 func (e *TPM) LockOut(t testing.TB) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)

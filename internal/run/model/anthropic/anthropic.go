@@ -1,4 +1,4 @@
-// Package anthropic asks models through Anthropic's Messages API
+// Package anthropic calls models through Anthropic's Messages API
 // (https://docs.anthropic.com/en/api/messages), always as a stream.
 package anthropic
 
@@ -13,7 +13,7 @@ import (
 
 const (
 	home = "https://api.anthropic.com"
-	// defaultMaxTokens is for an API that wants a bound where none was set.
+	// defaultMaxTokens is used because the API requires a bound.
 	defaultMaxTokens = 8192
 )
 
@@ -25,7 +25,7 @@ type Provider struct {
 
 var _ model.Provider = (*Provider)(nil)
 
-// New returns a Provider. It connects to nothing yet.
+// New returns a Provider. It does not connect yet.
 func New(endpoint model.Endpoint) (*Provider, error) {
 	endpoint, err := endpoint.Resolve(home)
 	if err != nil {
@@ -34,16 +34,16 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 	options := []option.RequestOption{
 		option.WithBaseURL(endpoint.BaseURL),
 		option.WithHTTPClient(model.HTTPClient(endpoint.IdleTimeout)),
-		// The one retry loop is ours.
+		// Endpoint.Generate retries.
 		option.WithMaxRetries(0),
 		option.WithoutOpenTelemetry(),
 	}
-	// The service alone, for the SDK's client reads environment variables and
-	// files in the home directory.
+	// The service alone, because the SDK's client reads environment variables and files in the home
+	// directory.
 	return &Provider{endpoint: endpoint, messages: sdk.NewMessageService(options...)}, nil
 }
 
-// Generate asks for the next turn.
+// Generate requests the next turn.
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
 	params := p.params(r, names)

@@ -31,7 +31,7 @@ func readText(text string) (model.Turn, error) {
 
 var recorded = modeltest.Recorded{API: "anthropic", Read: readText, Ends: "stop", End: func(text string) int { return strings.Index(text, "event: message_stop") }}
 
-func TestNoPrefixIsATurn(t *testing.T) {
+func TestPrefixIsNotATurn(t *testing.T) {
 	t.Parallel()
 	recorded.NoPrefixIsATurn(t)
 }

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// params is the body of the request.
+// params returns the body of the request.
 func (p *Provider) params(r model.Request, names model.Names) sdk.MessageNewParams {
 	params := sdk.MessageNewParams{
 		Model:     p.endpoint.Model,
@@ -18,8 +18,7 @@ func (p *Provider) params(r model.Request, names model.Names) sdk.MessageNewPara
 		Messages:  messages(r.Messages, names),
 	}
 	if !blank(r.System) {
-		// A run sends the same beginning again with every turn; the marks let the
-		// provider keep it, which makes it cheaper and faster.
+		// A run sends the same prefix with every turn; the marks let the provider cache it.
 		params.System = []sdk.TextBlockParam{{Text: r.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
 	for _, tool := range r.Tools {
@@ -45,8 +44,8 @@ func toolParam(tool model.Tool, names model.Names) *sdk.ToolParam {
 	return out
 }
 
-// messages are the conversation in the form of the API: roles alternate, no
-// text is blank, and results come before text.
+// messages converts the conversation to the format of the API: roles alternate, no text is blank,
+// and results precede text.
 func messages(conversation []model.Message, names model.Names) []sdk.MessageParam {
 	var out []sdk.MessageParam
 	for _, m := range conversation {

@@ -12,13 +12,13 @@ import (
 	"palyra/internal/run/model"
 )
 
-// read assembles a turn from a stream. It returns one only after message_stop.
+// read assembles a turn from a stream. It returns a turn only after message_stop.
 func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, names: names, blocks: make(map[int64]*block)}
 	for stream.Next() {
 		event := stream.Current()
 		if err := canonical.Names([]byte(event.RawJSON()), eventKeys{}); err != nil {
-			return model.Turn{}, model.Invalid("an event can be read in two ways: %v", err)
+			return model.Turn{}, model.Invalid("an event is ambiguous: %v", err)
 		}
 		whole, err := a.add(event)
 		if err != nil {
@@ -34,7 +34,7 @@ func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Nam
 	return model.Turn{}, model.ErrCut
 }
 
-// eventKeys are the keys of an event that decide what the turn is.
+// eventKeys are the keys of an event that determine the turn.
 type eventKeys struct {
 	Type  any `json:"type"`
 	Index any `json:"index"`
@@ -53,18 +53,18 @@ type eventKeys struct {
 	} `json:"delta"`
 }
 
-// assembly is a turn of which a part has come.
+// assembly is a partially received turn.
 type assembly struct {
 	model.Draft
 	names model.Names
-	// blocks are the content blocks by index; order lists those that are calls.
+	// blocks are the content blocks by index; order lists the calls.
 	blocks map[int64]*block
 	order  []*block
 	usage  sdk.MessageDeltaUsage
 }
 
-// block is a content block. Blocks that are neither text nor a call, such as
-// thinking, are followed and left out.
+// block is a content block. Blocks that are neither text nor a call, such as thinking, are
+// discarded.
 type block struct {
 	kind   string
 	call   model.Call
@@ -72,7 +72,7 @@ type block struct {
 	closed bool
 }
 
-// add takes the next event and reports whether the turn is whole.
+// add processes the next event and reports whether the turn is complete.
 func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 	switch e.Type {
 	case "message_start":
@@ -105,7 +105,7 @@ func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 
 func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBlockUnion) error {
 	if a.blocks[index] != nil {
-		return model.Invalid("content block %d begins twice", index)
+		return model.Invalid("content block %d starts twice", index)
 	}
 	b := &block{kind: start.Type}
 	a.blocks[index] = b
@@ -120,7 +120,7 @@ func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBloc
 			return model.Invalid("tool call %q has no name", start.ID)
 		}
 		b.call = model.Call{ID: start.ID, Tool: a.names.Ours(start.Name)}
-		// Servers that imitate the API send the input here, in one piece.
+		// Servers that imitate the API send the whole input here.
 		b.input = json.RawMessage(start.JSON.Input.Raw())
 		a.order = append(a.order, b)
 		return a.Meter.Add(len(start.ID) + len(start.Name) + len(b.input))
@@ -140,21 +140,21 @@ func (a *assembly) extend(index int64, delta sdk.MessageStreamEventUnionDelta) e
 		b.call.Input = append(b.call.Input, delta.PartialJSON...)
 		return a.Meter.Add(len(delta.PartialJSON))
 	case delta.Type == "text_delta" || delta.Type == "input_json_delta" && b.kind != "server_tool_use":
-		return model.Invalid("a %s came for a content block of type %q", delta.Type, b.kind)
+		return model.Invalid("received a %s for a content block of type %q", delta.Type, b.kind)
 	}
 	return nil
 }
 
-// at is the open block of an index.
+// at returns the open block with an index.
 func (a *assembly) at(index int64) (*block, error) {
 	b := a.blocks[index]
 	if b == nil || b.closed {
-		return nil, model.Invalid("there is no open content block %d", index)
+		return nil, model.Invalid("content block %d is not open", index)
 	}
 	return b, nil
 }
 
-// count takes the latest counts; they are totals, and 0 where left out.
+// count records the latest counts; they are totals, and 0 if omitted.
 func (a *assembly) count(u sdk.MessageDeltaUsage) {
 	a.usage.InputTokens = cmp.Or(u.InputTokens, a.usage.InputTokens)
 	a.usage.CacheCreationInputTokens = cmp.Or(u.CacheCreationInputTokens, a.usage.CacheCreationInputTokens)
@@ -185,7 +185,7 @@ func (a *assembly) close() (bool, error) {
 	return true, nil
 }
 
-// stop translates stop reasons; model.Finish tells EndTurn and ToolUse apart.
+// stop translates stop reasons; model.Finish distinguishes EndTurn and ToolUse.
 func stop(why sdk.StopReason) model.Stop {
 	switch why {
 	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
@@ -196,7 +196,7 @@ func stop(why sdk.StopReason) model.Stop {
 	return model.EndTurn
 }
 
-// eventIn is the JSON of an error that came in the stream, nil for any other.
+// eventIn returns the JSON of an error in the stream, nil for other errors.
 func eventIn(err error) []byte {
 	var event *sdk.Error
 	if errors.As(err, &event) {

@@ -23,8 +23,8 @@ var anthropicAPI = api{
 	stream: anthropicStream,
 }
 
-// checkMessages refuses what the Messages API refuses, and roles that do not
-// alternate, which it would merge.
+// checkMessages refuses requests that the Messages API refuses, and roles that do not alternate,
+// which it would merge.
 func checkMessages(body map[string]any) error {
 	c := &checker{}
 	c.want(body["model"] != nil && text(body["model"]) != "", "model: field required")
@@ -53,8 +53,8 @@ func (c *checker) anthropicTools(tools []any) {
 	})
 }
 
-// anthropicContent checks the blocks of a message; open are the calls of the
-// message before that want a result. It returns the message's own.
+// anthropicContent checks the blocks of a message; open are the unanswered calls of the message
+// before. It returns the message's own calls.
 func (c *checker) anthropicContent(i int, role string, blocks []any, open []string) []string {
 	c.want(len(blocks) > 0, "messages.%d: content is required", i)
 	answered, calls, spoke := 0, []string(nil), false
@@ -84,7 +84,7 @@ func (c *checker) anthropicContent(i int, role string, blocks []any, open []stri
 	return calls
 }
 
-// anthropicStream is a turn as the Messages API streams it.
+// anthropicStream returns a turn as the Messages API streams it.
 func anthropicStream(t model.Turn) string {
 	var out strings.Builder
 	event := func(kind string, fields map[string]any) {
@@ -119,7 +119,7 @@ func anthropicStream(t model.Turn) string {
 	return out.String()
 }
 
-// stopOf is the stop of a turn, which may leave it to its calls.
+// stopOf returns the stop of a turn, which may be implied by its calls.
 func stopOf(t model.Turn) string {
 	switch {
 	case t.Stop != "":
@@ -147,7 +147,7 @@ func orTest(name string) string {
 func object(fields map[string]any) string {
 	text, err := json.Marshal(fields)
 	if err != nil {
-		// Only values that have a JSON form are put in.
+		// Only values with a JSON form are passed.
 		panic("modeltest: " + err.Error())
 	}
 	return string(text)

@@ -11,7 +11,7 @@ var (
 	idForm   = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 )
 
-// checker keeps the first thing that is wrong with a request.
+// checker records the first fault of a request.
 type checker struct {
 	err error
 	ids []string
@@ -23,13 +23,13 @@ func (c *checker) want(ok bool, format string, args ...any) {
 	}
 }
 
-// fresh wants an id that no earlier call has.
+// fresh requires an id that no earlier call has.
 func (c *checker) fresh(id string) {
 	c.want(!slices.Contains(c.ids, id), "tool call ids must be unique: %q", id)
 	c.ids = append(c.ids, id)
 }
 
-// names wants tools with allowed names, each its own, and with a schema.
+// names requires tools with valid, unique names and a schema.
 func (c *checker) names(where string, tools []any, read func(any) (name string, schema any)) {
 	seen := make(map[string]bool)
 	for i, tool := range tools {

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// Fixture is one answer of a Server.
+// Fixture is one response of a Server.
 type Fixture struct {
 	status int
 	header http.Header
@@ -30,8 +30,8 @@ func Turn(turn model.Turn) Fixture { return Fixture{turn: &turn} }
 // Raw plays the text of a stream.
 func Raw(text string) Fixture { return Fixture{body: text} }
 
-// Status answers with an error; body "" is the one that the API would send.
-// Headers are pairs of name and value.
+// Status responds with an error; body "" is the API's own body. Headers are pairs of name and
+// value.
 func Status(status int, body string, headers ...string) Fixture {
 	f := Fixture{status: status, body: body, header: make(http.Header)}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -40,13 +40,13 @@ func Status(status int, body string, headers ...string) Fixture {
 	return f
 }
 
-// Broken ends the answer by breaking the connection.
+// Broken ends the response by breaking the connection.
 func (f Fixture) Broken() Fixture {
 	f.end = func(*http.Request, *Server) { panic(http.ErrAbortHandler) }
 	return f
 }
 
-// Stalled leaves the answer open until the client goes.
+// Stalled leaves the response open until the client disconnects.
 func (f Fixture) Stalled() Fixture {
 	f.end = func(r *http.Request, s *Server) {
 		s.stalling <- struct{}{}
@@ -79,7 +79,7 @@ func (f Fixture) play(w http.ResponseWriter, r *http.Request, s *Server) {
 	}
 }
 
-// text is the body as events.
+// text returns the body as events.
 func (f Fixture) text(s *Server) string {
 	switch {
 	case f.turn != nil:
@@ -94,7 +94,7 @@ func (f Fixture) text(s *Server) string {
 	return f.body
 }
 
-// kindOf is the type that the APIs give to errors of a status.
+// kindOf returns the type that the APIs give to errors of a status.
 func kindOf(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -114,7 +114,7 @@ func kindOf(status int) string {
 	return "invalid_request_error"
 }
 
-// pieces cuts text into parts of n runes, as deltas come.
+// pieces splits text into parts of n runes, like deltas.
 func pieces(text string, n int) []string {
 	var out []string
 	for runes := []rune(text); len(runes) > 0; {
@@ -125,7 +125,7 @@ func pieces(text string, n int) []string {
 	return out
 }
 
-// wire is the name that the providers give to a tool.
+// wire returns the providers' name of a tool.
 func wire(tool string) string {
 	return model.NewNames(model.Request{Tools: []model.Tool{{Name: tool}}}).Wire(tool)
 }

@@ -20,7 +20,7 @@ var openaiAPI = api{
 	stream: openaiStream,
 }
 
-// checkCompletion refuses what the API refuses.
+// checkCompletion refuses requests that the API refuses.
 func checkCompletion(body map[string]any) error {
 	c := &checker{}
 	c.want(text(body["model"]) != "", "you must provide a model parameter")
@@ -73,7 +73,7 @@ func (c *checker) openaiCalls(i int, m any) []string {
 	return open
 }
 
-// openaiStream is a turn as the API streams it.
+// openaiStream returns a turn as the API streams it.
 func openaiStream(t model.Turn) string {
 	var out strings.Builder
 	chunk := func(choices []any, usage any) {

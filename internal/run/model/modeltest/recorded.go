@@ -11,17 +11,15 @@ import (
 	"palyra/internal/run/model"
 )
 
-// Recorded are the streams of one API as providers sent them, read by its
-// adapter.
+// Recorded are the recorded streams of one API, read by its adapter.
 type Recorded struct {
-	// API names the folder of the streams.
+	// API is the folder of the streams.
 	API string
 	// Read reads a stream to its end.
 	Read func(text string) (model.Turn, error)
-	// End is where a stream says that the turn has ended, below 0 where it does
-	// not.
+	// End returns where a stream ends the turn, negative if it does not.
 	End func(text string) int
-	// Ends stands in every stream that ends.
+	// Ends occurs in every stream that ends.
 	Ends string
 }
 
@@ -38,10 +36,10 @@ func (r Recorded) streams(t testing.TB) map[string]string {
 	return out
 }
 
-// NoPrefixIsATurn cuts every recorded stream in many places: only the whole one
-// gives a turn.
+// NoPrefixIsATurn truncates every recorded stream at many places: only the whole stream yields a
+// turn.
 func (r Recorded) NoPrefixIsATurn(t *testing.T) {
-	const step = 11 // every byte takes half a minute with the race detector
+	const step = 11 // testing every byte takes half a minute with the race detector
 	for name, text := range r.streams(t) {
 		end := r.End(text)
 		if end < 0 {
@@ -55,8 +53,7 @@ func (r Recorded) NoPrefixIsATurn(t *testing.T) {
 	}
 }
 
-// Fuzz reads streams that may be anything: what comes of one is a turn that can
-// be used.
+// Fuzz reads arbitrary streams: any resulting turn must be valid.
 func (r Recorded) Fuzz(f *testing.F) {
 	for _, text := range r.streams(f) {
 		f.Add(text)

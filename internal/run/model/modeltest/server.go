@@ -1,6 +1,6 @@
-// Package modeltest has servers for tests that speak the wire formats of the
-// models' providers. They check requests as the real APIs do, and play
-// fixtures: recorded shapes from testdata, turns in our terms, or failures.
+// Package modeltest has test servers that implement the wire formats of the models' providers. They
+// validate requests as the real APIs do, and play fixtures: recorded streams from testdata, turns
+// as model.Turn, or failures.
 package modeltest
 
 import (
@@ -39,21 +39,21 @@ type Server struct {
 	requests []Request
 }
 
-// Request is a request that a server got.
+// Request is a received request.
 type Request struct {
 	Header http.Header
-	// Body is the JSON, and JSON what it decodes to.
+	// Body is the JSON, and JSON its decoded form.
 	Body []byte
 	JSON map[string]any
 }
 
-// api is what differs between the wire formats.
+// api contains the differences between the wire formats.
 type api struct {
 	name, base, path string
 	// authorized checks the key, and check the rest of a request.
 	authorized func(http.Header) bool
 	check      func(map[string]any) error
-	// failure is the body of an error, and stream a turn as events.
+	// failure returns the body of an error, and stream a turn as events.
 	failure func(kind, message string) string
 	stream  func(model.Turn) string
 }
@@ -61,11 +61,10 @@ type api struct {
 // Anthropic starts a server for the Messages API. It ends with the test.
 func Anthropic(t testing.TB, fixtures ...Fixture) *Server { return start(t, anthropicAPI, fixtures) }
 
-// OpenAI starts a server for chat completions that wants Key.
+// OpenAI starts a server for chat completions that requires Key.
 func OpenAI(t testing.TB, fixtures ...Fixture) *Server { return start(t, openaiAPI, fixtures) }
 
-// Local starts a server for chat completions that knows no keys, as those on
-// one's own machine do.
+// Local starts a server for chat completions that accepts any client, like local servers.
 func Local(t testing.TB, fixtures ...Fixture) *Server {
 	keyless := openaiAPI
 	keyless.authorized = func(http.Header) bool { return true }
@@ -83,23 +82,23 @@ func start(t testing.TB, api api, fixtures []Fixture) *Server {
 	return s
 }
 
-// Endpoint is the endpoint of a provider for this server, with short waits.
+// Endpoint returns a provider's endpoint for this server, with short waits.
 func (s *Server) Endpoint() model.Endpoint {
 	key := must.Get(model.NewKey(Key))(s.t)
 	return model.Endpoint{Model: "test-model", BaseURL: s.URL, Key: key, Retries: model.Retries{Backoff: 2 * time.Millisecond}}
 }
 
-// Requests are those that came so far, refused ones included.
+// Requests returns all received requests, including refused ones.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Stalling gets a value whenever a Stalled fixture has sent all that it has.
+// Stalling receives a value whenever a Stalled fixture has sent all its data.
 func (s *Server) Stalling() <-chan struct{} { return s.stalling }
 
-// Gone gets a value whenever a client leaves while a Stalled fixture plays.
+// Gone receives a value whenever a client disconnects while a Stalled fixture plays.
 func (s *Server) Gone() <-chan struct{} { return s.gone }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -117,13 +116,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	fixture.play(w, r, s)
 }
 
-// refusal is what the API says to a request that it does not accept.
+// refusal is the API's error for an invalid request.
 type refusal struct {
 	status  int
 	message string
 }
 
-// next records a request and takes the fixture for it.
+// next records a request and returns the fixture for it.
 func (s *Server) next(r *http.Request, decoded error, got Request) (Fixture, *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +141,7 @@ func (s *Server) next(r *http.Request, decoded error, got Request) (Fixture, *re
 		return Fixture{}, &refusal{http.StatusBadRequest, err.Error()}
 	}
 	if len(s.fixtures) == 0 {
-		s.t.Errorf("modeltest: request %d came, and there is no fixture for it", len(s.requests))
+		s.t.Errorf("modeltest: request %d has no fixture", len(s.requests))
 		return Fixture{}, &refusal{http.StatusBadRequest, "modeltest has no fixture left"}
 	}
 	fixture := s.fixtures[0]

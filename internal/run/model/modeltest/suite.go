@@ -20,13 +20,13 @@ import (
 // Starter starts a server, as Anthropic and OpenAI do.
 type Starter func(testing.TB, ...Fixture) *Server
 
-// Opener makes the provider under test.
+// Opener returns the provider under test.
 type Opener func(model.Endpoint) (model.Provider, error)
 
-// Run tests what holds for every provider that speaks to a server.
+// Run tests the requirements for every provider that uses a server.
 func Run(t *testing.T, start Starter, open Opener) {
 	w := world{start, open}
-	// First, as net/http looks at the variables of proxies only once.
+	// First, because net/http reads the proxy variables only once.
 	t.Run("environment", w.environment)
 	t.Run("streams", w.streams)
 	t.Run("turns", w.turns)
@@ -46,9 +46,9 @@ type world struct {
 	open  Opener
 }
 
-// Heard is what a provider told its observer.
+// Heard is what a provider reported to its observer.
 type Heard struct {
-	// Text is what is left after the retries took back their deltas.
+	// Text is the text without the deltas that retries discarded.
 	Text    string
 	Retries []model.Retry
 }
@@ -63,8 +63,8 @@ func (h *Heard) Observe(e model.Event) {
 	h.Text += e.Delta.Text
 }
 
-// Conversation is one that every server accepts, with the tools fs.read,
-// fs.write, fs.list and github/create_issue.
+// Conversation returns a conversation that every server accepts, with the tools fs.read, fs.write,
+// fs.list and github/create_issue.
 func Conversation() model.Request {
 	schema := []byte(`{"type":"object","properties":{"path":{"type":"string"}}}`)
 	r := model.Request{System: "You are careful.", Messages: []model.Message{{Role: model.User, Text: "Read the files."}}}
@@ -74,7 +74,7 @@ func Conversation() model.Request {
 	return r
 }
 
-// ask starts a server with the fixtures and asks it once.
+// ask starts a server with the fixtures and requests one turn.
 func (w world) ask(t *testing.T, fixtures ...Fixture) (model.Turn, *Heard, *Server, error) {
 	t.Helper()
 	server := w.start(t, fixtures...)
@@ -84,7 +84,7 @@ func (w world) ask(t *testing.T, fixtures ...Fixture) (model.Turn, *Heard, *Serv
 	return turn, heard, server, err
 }
 
-// streams plays the recorded shapes that both formats have.
+// streams plays the recorded streams that both formats have.
 func (w world) streams(t *testing.T) {
 	call := func(tool, input string) model.Call { return model.Call{Tool: tool, Input: []byte(input)} }
 	for name, want := range map[string]model.Turn{
@@ -122,7 +122,7 @@ func (w world) streams(t *testing.T) {
 	}
 }
 
-// turns plays turns in our terms, and sends the conversation back.
+// turns plays turns of package model, and sends the conversation back.
 func (w world) turns(t *testing.T) {
 	first := model.Turn{Text: "Both: ä", Calls: []model.Call{
 		{ID: "call_x1", Tool: "fs.read", Input: []byte(`{"path":"ä.txt"}`)}, {ID: "call_x2", Tool: "no such/tool", Input: []byte(`{"path":`)},
@@ -149,7 +149,7 @@ func (w world) turns(t *testing.T) {
 	}
 }
 
-// retries are failures after which the turn comes whole.
+// retries are failures after which the turn succeeds.
 func (w world) retries(t *testing.T) {
 	for name, failure := range map[string]Fixture{
 		"408":               Status(408, ""),
@@ -193,7 +193,7 @@ func (w world) retries(t *testing.T) {
 	})
 }
 
-// rejections are not retried, and repeat what the provider said.
+// rejections are not retried, and repeat the provider's message.
 func (w world) rejections(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 413, 422} {
 		_, heard, server, err := w.ask(t, Status(status, `{"error":{"type":"some_error","message":"the provider\u001b[31m says\nno"}}`))
@@ -216,7 +216,7 @@ func (w world) rejections(t *testing.T) {
 	}
 }
 
-// invalid streams are not retried either: they are no matter of time.
+// invalid streams are not retried, because a retry would not help.
 func (w world) invalid(t *testing.T) {
 	for name, fixture := range map[string]Fixture{
 		"malformed":    File("malformed"),
@@ -232,7 +232,7 @@ func (w world) invalid(t *testing.T) {
 	}
 }
 
-// limits bounds what a turn may hold, text and inputs alike.
+// limits checks the bounds on a turn's text and inputs.
 func (w world) limits(t *testing.T) {
 	half := strings.Repeat("x", model.MaxTurn/2)
 	large := model.Turn{Text: half, Calls: []model.Call{{ID: "call_1", Tool: "fs.write", Input: []byte(half)}}}
@@ -245,7 +245,7 @@ func (w world) limits(t *testing.T) {
 	}
 }
 
-// lies are of a server that means harm: nothing of them may go further.
+// lies checks that wrong data of a malicious server is bounded.
 func (w world) lies(t *testing.T) {
 	name := strings.Repeat("n", 1000)
 	turn := model.Turn{
@@ -273,8 +273,8 @@ func (w world) lies(t *testing.T) {
 	}
 }
 
-// whole is the stream of a turn with its long deltas put together, which saves
-// the tests a million events.
+// whole returns the stream of a turn with its long deltas merged, which saves the tests a million
+// events.
 func whole(w world, t *testing.T, turn model.Turn) string {
 	marks := model.Turn{Text: "TEXT", Calls: slices.Clone(turn.Calls), Usage: turn.Usage}
 	for i := range marks.Calls {
@@ -295,7 +295,7 @@ func (w world) cancel(t *testing.T) {
 			must.Do(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			// The request is under way when it is cancelled.
+			// The request is in progress when it is cancelled.
 			go func() {
 				<-server.Stalling()
 				cancel()
@@ -304,12 +304,12 @@ func (w world) cancel(t *testing.T) {
 			if reason.Of(err) != reason.Cancelled || !errors.Is(err, context.Canceled) {
 				t.Errorf("a cancelled request gives %v", err)
 			}
-			<-server.Gone() // the server sees it
+			<-server.Gone() // the server notices it
 		})
 	}
 }
 
-// key checks that the key goes to the provider and nowhere else.
+// key checks that the key is sent to the provider and nowhere else.
 func (w world) key(t *testing.T) {
 	elsewhere := w.start(t, File("text"))
 	_, _, server, err := w.ask(t, Status(307, "", "Location", elsewhere.URL+"/elsewhere"))
@@ -328,8 +328,8 @@ func (w world) key(t *testing.T) {
 	}
 }
 
-// lentKey checks that each turn has a key lent, which all its attempts use and which is
-// kept out of errors as any other is.
+// lentKey checks that a key is lent for each turn and all its attempts, and is redacted in errors
+// like any other.
 func (w world) lentKey(t *testing.T) {
 	server := w.start(t, Status(500, `{"error":{"message":"what is `+Key+`?"}}`), File("text"), Status(400, "no "+Key))
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -386,8 +386,7 @@ func (w world) request(t *testing.T) {
 	}
 }
 
-// environment checks that what the SDKs and net/http take from environment
-// variables has no effect.
+// environment checks that the environment variables of the SDKs and net/http have no effect.
 func (w world) environment(t *testing.T) {
 	trap := w.start(t)
 	for _, prefix := range []string{"ANTHROPIC_", "OPENAI_"} {
@@ -424,8 +423,8 @@ func (w world) environment(t *testing.T) {
 	}
 }
 
-// proxied asks an address at which nobody listens and to which, as it is not
-// written as a loopback address, the proxy of the environment would apply.
+// proxied requests a turn from an unused address, which the proxy of the environment would apply
+// to, because it is not written as a loopback address.
 func (w world) proxied(t *testing.T) {
 	p := must.Get(w.open(model.Endpoint{Model: "m", BaseURL: "http://0.0.0.0:1/v1", Retries: model.Retries{Attempts: 1}}))(t)
 	if _, err := p.Generate(t.Context(), Conversation(), func(model.Event) {}); reason.Of(err) != reason.ModelUnavailable {

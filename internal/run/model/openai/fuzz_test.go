@@ -40,7 +40,7 @@ var recorded = modeltest.Recorded{API: "openai", Read: readText, Ends: "finish",
 	return at[0]
 }}
 
-func TestNoPrefixIsATurn(t *testing.T) {
+func TestPrefixIsNotATurn(t *testing.T) {
 	t.Parallel()
 	recorded.NoPrefixIsATurn(t)
 }

@@ -1,7 +1,6 @@
-// Package openai asks models through OpenAI's chat completions
-// (https://platform.openai.com/docs/api-reference/chat) and what is compatible
-// with them: llama.cpp, vLLM, Ollama and others. It always streams, and
-// tolerates what those servers are known to do differently.
+// Package openai calls models through OpenAI's chat completions
+// (https://platform.openai.com/docs/api-reference/chat) and compatible servers: llama.cpp, vLLM,
+// Ollama and others. It always streams, and tolerates the known deviations of those servers.
 package openai
 
 import (
@@ -29,7 +28,7 @@ type Provider struct {
 
 var _ model.Provider = (*Provider)(nil)
 
-// New returns a Provider. It connects to nothing yet.
+// New returns a Provider. It does not connect yet.
 func New(endpoint model.Endpoint) (*Provider, error) {
 	endpoint, err := endpoint.Resolve(home)
 	if err != nil {
@@ -42,7 +41,7 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 	return &Provider{endpoint: endpoint, address: address, client: model.HTTPClient(endpoint.IdleTimeout)}, nil
 }
 
-// Generate asks for the next turn.
+// Generate requests the next turn.
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
 	body, err := json.Marshal(p.request(r, names))

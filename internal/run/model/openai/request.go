@@ -7,12 +7,11 @@ import (
 	"palyra/internal/run/model"
 )
 
-// request is the body of the request.
+// request returns the body of the request.
 func (p *Provider) request(r model.Request, names model.Names) request {
 	body := request{Model: p.endpoint.Model, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}}
 	limit := p.endpoint.OutputTokens(r)
-	// OpenAI's newer models refuse the old name, and local servers do not know the
-	// new one.
+	// OpenAI's newer models refuse the old name, and local servers do not support the new one.
 	if newer(p.endpoint.BaseURL) {
 		body.MaxCompletionTokens = limit
 	} else {
@@ -38,8 +37,7 @@ func newer(base string) bool {
 	return err == nil && (strings.HasSuffix(u.Hostname(), ".openai.com") || strings.HasSuffix(u.Hostname(), ".azure.com"))
 }
 
-// messages are one entry of the conversation: each result is a message of its
-// own.
+// messages converts one entry of the conversation: each result is a separate message.
 func messages(m model.Message, names model.Names) []message {
 	if m.Role == model.Assistant {
 		return assistant(m, names)

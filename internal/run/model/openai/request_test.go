@@ -2,7 +2,7 @@ package openai
 
 import "testing"
 
-func TestNewer(t *testing.T) {
+func TestNewerRequestFormat(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]bool{
 		home: true, "https://eu.api.openai.com/v1": true, "https://x.openai.azure.com/openai/v1": true,

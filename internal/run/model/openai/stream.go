@@ -10,8 +10,8 @@ import (
 	"palyra/internal/run/model"
 )
 
-// read assembles a turn from a stream. It returns one only if a finish_reason
-// came; what breaks after that costs at most the count of tokens.
+// read assembles a turn from a stream. It returns a turn only after a finish_reason; a later
+// failure loses only the token count.
 func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, open: make(map[int64]*call)}
 	for stream.Next() {
@@ -25,25 +25,24 @@ func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model
 	return a.finish(names)
 }
 
-// assembly is a turn of which a part has come.
+// assembly is a partially received turn.
 type assembly struct {
 	model.Draft
 	refused bool
-	// calls are in the order in which they began; open has the latest of each
-	// index.
+	// calls are in the order of their start; open has the latest of each index.
 	calls []*call
 	open  map[int64]*call
 }
 
-// call is a tool call of which a part has come.
+// call is a partially received tool call.
 type call struct {
 	id, name  string
 	arguments []byte
-	// pieces counts the parts since the arguments began.
+	// pieces counts the parts since the arguments started.
 	pieces int
 }
 
-// add takes the next chunk.
+// add processes the next chunk.
 func (a *assembly) add(chunk chunk) error {
 	a.Turn.Model = cmp.Or(chunk.Model, a.Turn.Model)
 	if used := chunk.Usage; used.PromptTokens > 0 || used.CompletionTokens > 0 {
@@ -94,7 +93,7 @@ func (a *assembly) extendCall(part part) error {
 		return err
 	}
 	c.id = cmp.Or(c.id, part.ID)
-	// Names come whole, once or with every part.
+	// Names are sent complete, once or with every part.
 	c.name = cmp.Or(c.name, part.Function.Name)
 	c.arguments = append(c.arguments, part.Function.Arguments...)
 	if len(c.arguments) > 0 {
@@ -103,12 +102,11 @@ func (a *assembly) extendCall(part part) error {
 	return nil
 }
 
-// begins reports whether a part is the first of a new call, although it has the
-// index of c, the call that its index had so far. The API gives each call an index
-// of its own, but some servers that send each call in one part give all of them
-// index 0. There a new call begins with another id or, without ids, with a name
-// after arguments that came in one part and are valid JSON. Only one part is
-// looked at: to parse the arguments again after each part would take quadratic time.
+// begins reports whether a part starts a new call, although it has the index of the existing call
+// c. The API gives each call its own index, but some servers that send each call in one part give
+// all of them index 0. There a new call has another id or, without ids, a name after arguments that
+// came in one part and are valid JSON. Only one part is checked: parsing the arguments again after
+// each part would take quadratic time.
 func begins(c *call, part part) bool {
 	switch {
 	case c == nil:
@@ -133,7 +131,7 @@ func (a *assembly) finish(names model.Names) (model.Turn, error) {
 	return a.Turn, nil
 }
 
-// stop translates finish reasons; model.Finish tells EndTurn and ToolUse apart.
+// stop translates finish reasons; model.Finish distinguishes EndTurn and ToolUse.
 func stop(why string) model.Stop {
 	switch why {
 	case "length":
@@ -144,7 +142,7 @@ func stop(why string) model.Stop {
 	return model.EndTurn
 }
 
-// eventIn is the JSON of an error that came in the stream, nil for any other.
+// eventIn returns the JSON of an error in the stream, nil for other errors.
 func eventIn(err error) []byte {
 	var event *ssestream.StreamError
 	if errors.As(err, &event) {

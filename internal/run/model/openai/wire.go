@@ -6,7 +6,7 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// The bodies of chat completions, as far as they are used
+// The members of the bodies of chat completions that this package uses
 // (https://platform.openai.com/docs/api-reference/chat/create and /streaming).
 
 type request struct {
@@ -25,7 +25,7 @@ type streamOptions struct {
 
 type message struct {
 	Role string `json:"role"`
-	// Content may be empty, and is left out of an assistant's calls.
+	// Content may be empty, and is omitted for an assistant's calls.
 	Content    *string    `json:"content,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
@@ -37,7 +37,7 @@ type toolCall struct {
 	Function function `json:"function"`
 }
 
-// function is a call's: Arguments is the text of a JSON object.
+// function is the function of a call: Arguments is the text of a JSON object.
 type function struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
@@ -65,7 +65,7 @@ type chunk struct {
 	} `json:"usage"`
 }
 
-// UnmarshalJSON reads a chunk by the exact names of its members: a call is what it says.
+// UnmarshalJSON decodes a chunk by the exact names of its members, so that a call is unambiguous.
 func (c *chunk) UnmarshalJSON(text []byte) error {
 	type plain chunk
 	return canonical.Read(text, (*plain)(c))

@@ -13,22 +13,21 @@ import (
 	"palyra/internal/run/model/scripted"
 )
 
-// Set is what runs may ask.
+// Set contains the models that runs may use.
 type Set struct {
-	// ByName has every configured model. Generate of one that cannot be used
-	// returns the reason.
+	// ByName has every configured model. Generate of an unusable one returns the reason.
 	ByName map[string]model.Provider
 	// Status is in the order of the configuration.
 	Status []model.Status
 }
 
-// Secrets lends what api_key_secret names to the gateway itself (lend.Desk).
+// Secrets lends the secret in api_key_secret to the gateway itself. It is implemented by lend.Desk.
 type Secrets interface {
 	Own(ctx context.Context, ref, run, purpose string) (value []byte, end func(), err error)
 }
 
-// OpenAll builds the providers. When one cannot be built, the gateway starts all
-// the same: it does more than run models.
+// OpenAll builds the providers. If one cannot be built, the gateway still starts, because it does
+// more than run models.
 func OpenAll(ctx context.Context, list []config.Model, secrets Secrets, log *slog.Logger) Set {
 	out := Set{ByName: make(map[string]model.Provider, len(list))}
 	for _, m := range list {
@@ -45,7 +44,7 @@ func OpenAll(ctx context.Context, list []config.Model, secrets Secrets, log *slo
 	return out
 }
 
-// Open builds the provider of one model; nobody is called, and no secret is lent yet.
+// Open builds the provider of one model. It does not connect, and no secret is lent yet.
 func Open(m config.Model, secrets Secrets) (model.Provider, error) {
 	if m.Provider == config.ProviderScripted {
 		return scripted.New(scripted.Config{File: m.Script})
@@ -68,14 +67,14 @@ func Open(m config.Model, secrets Secrets) (model.Provider, error) {
 	return openai.New(endpoint)
 }
 
-// lender has a model's key lent for each turn, so that a new value counts at once and
-// none is kept.
+// lender returns a function that lends a model's key for each turn, so that a new value applies at
+// once and none is stored.
 func lender(m config.Model, secrets Secrets) func(ctx context.Context, run, host string) (model.Key, func(), error) {
 	return func(ctx context.Context, run, host string) (model.Key, func(), error) {
 		value, end, err := secrets.Own(ctx, m.APIKeySecret, run, "model "+m.Name+" at "+host)
 		if reason.Of(err) == reason.NotFound {
 			return model.Key{}, nil, reason.Errorf(reason.ModelRejected, "model %s has no key: %w", m.Name, err).
-				WithRemedy("Put the key into the vault: `palyra vault put %s`.", m.APIKeySecret)
+				WithRemedy("Store the key in the vault: `palyra vault put %s`.", m.APIKeySecret)
 		}
 		if err != nil {
 			return model.Key{}, nil, err
@@ -84,7 +83,7 @@ func lender(m config.Model, secrets Secrets) func(ctx context.Context, run, host
 		key, err := model.NewKey(string(value))
 		if err == nil && key.IsZero() {
 			err = reason.Errorf(reason.ModelRejected, "the key of model %s is empty", m.Name).
-				WithRemedy("Put the key into the vault: `palyra vault put %s`.", m.APIKeySecret)
+				WithRemedy("Store the key in the vault: `palyra vault put %s`.", m.APIKeySecret)
 		}
 		if err != nil {
 			end()
@@ -94,7 +93,7 @@ func lender(m config.Model, secrets Secrets) func(ctx context.Context, run, host
 	}
 }
 
-// unusable stands where a model is that cannot be used.
+// unusable is the provider of a model that cannot be used.
 type unusable struct {
 	name string
 	why  *reason.Error

@@ -12,7 +12,7 @@ import (
 // the user, or on one of the latest results.
 type expectation struct {
 	Message string `yaml:"message"`
-	// Result is which of the results, from 1.
+	// Result is the number of the result, from 1.
 	Result  int    `yaml:"result"`
 	Matches string `yaml:"matches"`
 	Lacks   string `yaml:"lacks"`
@@ -36,33 +36,33 @@ func (s *script) choose(conversation []model.Message) ([]*turn, bool, error) {
 		}
 	}
 	if len(s.Turns) == 0 {
-		return nil, false, fmt.Errorf("no conversation is for a first message such as %q", shown(first))
+		return nil, false, fmt.Errorf("no conversation matches the first message %q", shorten(first))
 	}
 	return s.Turns, s.Repeat, nil
 }
 
-// check says what of the condition does not hold.
+// check returns the violated part of the condition.
 func (e *expectation) check(conversation []model.Message) error {
 	if e.message != nil {
-		if said := lastText(conversation); !e.message.MatchString(said) {
-			return fmt.Errorf("the message should match %q, and is %q", e.message, shown(said))
+		if last := lastText(conversation); !e.message.MatchString(last) {
+			return fmt.Errorf("the message should match %q, but is %q", e.message, shorten(last))
 		}
 		return nil
 	}
 	results := lastResults(conversation)
 	if e.Result > len(results) {
-		return fmt.Errorf("there should be a result %d, and there are %d", e.Result, len(results))
+		return fmt.Errorf("result %d is missing; there are %d", e.Result, len(results))
 	}
 	result := results[e.Result-1]
 	switch {
 	case e.matches != nil && !e.matches.MatchString(result.Text):
-		return fmt.Errorf("result %d should match %q, and is %q", e.Result, e.matches, shown(result.Text))
+		return fmt.Errorf("result %d should match %q, but is %q", e.Result, e.matches, shorten(result.Text))
 	case e.lacks != nil && e.lacks.MatchString(result.Text):
-		return fmt.Errorf("result %d should not match %q, and is %q", e.Result, e.lacks, shown(result.Text))
+		return fmt.Errorf("result %d should not match %q, but is %q", e.Result, e.lacks, shorten(result.Text))
 	case e.Failed != nil && *e.Failed && !result.Failed:
-		return fmt.Errorf("result %d should be a failure, and is %q", e.Result, shown(result.Text))
+		return fmt.Errorf("result %d should be a failure, but is %q", e.Result, shorten(result.Text))
 	case e.Failed != nil && !*e.Failed && result.Failed:
-		return fmt.Errorf("result %d should be no failure, and is %q", e.Result, shown(result.Text))
+		return fmt.Errorf("result %d should not be a failure, but is %q", e.Result, shorten(result.Text))
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func lastText(conversation []model.Message) string {
 	return ""
 }
 
-// lastResults are those of the user's last message.
+// lastResults returns the results in the user's last message.
 func lastResults(conversation []model.Message) []model.Result {
 	if len(conversation) == 0 {
 		return nil
@@ -84,5 +84,5 @@ func lastResults(conversation []model.Message) []model.Result {
 	return conversation[len(conversation)-1].Results
 }
 
-// shown clips what a message repeats.
-func shown(content string) string { return text.Ellipsis(content, 200) }
+// shorten shortens text for an error message.
+func shorten(content string) string { return text.Ellipsis(content, 200) }

@@ -19,8 +19,7 @@ const (
 	maxColumn   = 2000
 )
 
-// script is the file. Its own turns are for conversations that no `when`
-// selects.
+// script is the file. Its top-level turns are for conversations that no `when` selects.
 type script struct {
 	Turns         []*turn        `yaml:"turns"`
 	Repeat        bool           `yaml:"repeat"`
@@ -28,7 +27,7 @@ type script struct {
 }
 
 type conversation struct {
-	// When is matched with the first message of the user.
+	// When is matched against the first message of the user.
 	When   string  `yaml:"when"`
 	Turns  []*turn `yaml:"turns"`
 	Repeat bool    `yaml:"repeat"`
@@ -48,7 +47,7 @@ type turn struct {
 	line int
 }
 
-// call has its input as a mapping or, to write what is not JSON, as raw text.
+// call has its input as a mapping or, for invalid JSON, as raw text.
 type call struct {
 	Tool  string         `yaml:"tool"`
 	Input map[string]any `yaml:"input"`
@@ -68,7 +67,7 @@ type failure struct {
 	Rejected    string `yaml:"rejected"`
 }
 
-// parse reads a script. Its errors name line and column.
+// parse parses a script. Its errors contain line and column.
 func parse(text []byte) (*script, error) {
 	root, err := strictyaml.Parse(text, strictyaml.Options{Brackets: maxBrackets, Indented: maxColumn})
 	if err != nil {
@@ -85,7 +84,7 @@ func parse(text []byte) (*script, error) {
 	return &s, c.err
 }
 
-// checker finds what the types do not say, and keeps the first.
+// checker finds faults that the types do not exclude, and records the first.
 type checker struct {
 	root *yaml.Node
 	err  error
@@ -93,16 +92,16 @@ type checker struct {
 
 func (c *checker) script(s *script) {
 	if len(s.Turns) == 0 && len(s.Conversations) == 0 {
-		c.find("$", "there are no turns")
+		c.find("$", "the script has no turns")
 	}
 	c.turns("$.turns", s.Turns)
 	for i := range s.Conversations {
 		conversation, where := &s.Conversations[i], fmt.Sprintf("$.conversations[%d]", i)
 		if conversation.When == "" {
-			c.find(where, "when is missing, which selects the conversation")
+			c.find(where, "when is required; it selects the conversation")
 		}
 		if len(conversation.Turns) == 0 {
-			c.find(where, "there are no turns")
+			c.find(where, "the conversation has no turns")
 		}
 		conversation.when = c.pattern(where+".when", conversation.When)
 		c.turns(where+".turns", conversation.Turns)
@@ -127,11 +126,11 @@ func (c *checker) turn(where string, t *turn) {
 	case !says && t.Error == (failure{}):
 		c.find(where, "the turn has no text, calls or error")
 	case t.Error.Rejected != "" && (says || t.Error.Unavailable > 0):
-		c.find(where+".error", "a rejected turn has nothing else")
+		c.find(where+".error", "a rejected turn must have no other fields")
 	case t.Error.Unavailable < 0 || t.Usage.Input < 0 || t.Usage.Output < 0 || t.Delay < 0:
 		c.find(where, "a number is negative")
 	case t.Stop != "" && t.Stop != model.MaxTokens && t.Stop != model.Refusal:
-		c.find(where+".stop", "stop is %q; it is %s or %s, or left out", t.Stop, model.MaxTokens, model.Refusal)
+		c.find(where+".stop", "stop is %q; use %s or %s, or omit it", t.Stop, model.MaxTokens, model.Refusal)
 	}
 	for i, call := range t.Calls {
 		c.call(fmt.Sprintf("%s.calls[%d]", where, i), call)
@@ -144,7 +143,7 @@ func (c *checker) turn(where string, t *turn) {
 func (c *checker) call(where string, call *call) {
 	switch {
 	case call == nil || call.Tool == "":
-		c.find(where, "the call names no tool")
+		c.find(where, "the call has no tool")
 	case call.Input != nil && call.Raw != nil:
 		c.find(where, "the call has both input and raw")
 	case call.Raw != nil:
@@ -152,7 +151,7 @@ func (c *checker) call(where string, call *call) {
 	case call.Input != nil:
 		text, err := json.Marshal(call.Input)
 		if err != nil {
-			c.find(where+".input", "the input has no form in JSON: %v", err)
+			c.find(where+".input", "converting the input to JSON: %v", err)
 		}
 		call.json = text
 	}
@@ -160,11 +159,11 @@ func (c *checker) call(where string, call *call) {
 
 func (c *checker) expectation(where string, e *expectation) {
 	if e == nil || (e.Message == "") == (e.Result == 0) || e.Result < 0 {
-		c.find(where, "a condition names either message or result, counted from 1")
+		c.find(where, "a condition requires either message or result, which counts from 1")
 		return
 	}
 	if e.Message != "" && (e.Matches != "" || e.Lacks != "" || e.Failed != nil) {
-		c.find(where, "matches, lacks and failed are for results")
+		c.find(where, "matches, lacks and failed apply only to results")
 	}
 	e.message = c.pattern(where+".message", e.Message)
 	e.matches = c.pattern(where+".matches", e.Matches)
@@ -191,8 +190,8 @@ func (c *checker) find(where, format string, args ...any) {
 	c.err = fmt.Errorf("line %d, column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// position is where a path of the file begins, 1 and 1 if it is not in it. That
-// of a mapping without brackets is the colon of its first key.
+// position returns where a path of the file begins, 1 and 1 if the file does not contain it. A
+// mapping without brackets begins at the colon of its first key.
 func (c *checker) position(where string) (line, column int) {
 	n := strictyaml.At(c.root, where)
 	if n == nil {

@@ -1,5 +1,5 @@
 // Package scripted plays a YAML file of turns in place of a model, for demos,
-// tests and benchmarks. docs/models.md describes the format.
+// tests and benchmarks. docs/scripted-models.md describes the format.
 package scripted
 
 import (
@@ -14,18 +14,17 @@ import (
 	"palyra/internal/run/model"
 )
 
-// Config says what is played.
+// Config selects the script.
 type Config struct {
-	// File is the script; messages name it.
+	// File is the path of the script. Error messages contain it.
 	File string
-	// Model is what Turn.Model says; "" means "scripted".
+	// Model is the value of Turn.Model; "" means "scripted".
 	Model   string
 	Retries model.Retries
 }
 
-// Provider is a model.Provider. It keeps no state: which turn comes next follows
-// from the conversation in the request, so that any number of runs can use it at
-// the same time.
+// Provider is a model.Provider. It is stateless: the next turn follows from the conversation in the
+// request, so that any number of runs can use it concurrently.
 type Provider struct {
 	config Config
 	script *script
@@ -37,24 +36,24 @@ var _ model.Provider = (*Provider)(nil)
 func New(c Config) (*Provider, error) {
 	text, err := os.ReadFile(c.File)
 	if err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the script cannot be read: %w", err).
-			WithRemedy("Set script to the file that the model is to play.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "reading the script: %w", err).
+			WithRemedy("Set script to the path of the script file.")
 	}
 	return Parse(c, text)
 }
 
-// Parse takes text for the contents of c.File.
+// Parse parses text as the contents of c.File.
 func Parse(c Config, text []byte) (*Provider, error) {
 	script, err := parse(text)
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "script %s: %w", c.File, err).
-			WithRemedy("Correct the script; docs/models.md describes the format.")
+			WithRemedy("Correct the script; docs/scripted-models.md describes the format.")
 	}
 	c.Model = cmp.Or(c.Model, "scripted")
 	return &Provider{config: c, script: script}, nil
 }
 
-// Generate plays the next turn of the conversation.
+// Generate returns the next turn of the conversation.
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	turns, repeat, err := p.script.choose(r.Messages)
 	if err != nil {
@@ -62,7 +61,7 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 	}
 	n := played(r.Messages)
 	if n >= len(turns) && !repeat {
-		return model.Turn{}, p.rejected("the script is at its end: it has %d turns for this conversation", len(turns))
+		return model.Turn{}, p.rejected("the script has ended: it has %d turns for this conversation", len(turns))
 	}
 	next := turns[n%len(turns)]
 	for _, e := range next.Expect {
@@ -79,7 +78,7 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 		if next.Error.Rejected != "" {
 			return model.Turn{}, p.rejected("%s", next.Error.Rejected)
 		}
-		if err := say(ctx, words(next.Text), next.Delay, observe); err != nil {
+		if err := stream(ctx, words(next.Text), next.Delay, observe); err != nil {
 			return model.Turn{}, err
 		}
 		turn := next.turn(n)
@@ -90,10 +89,10 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 
 func (p *Provider) rejected(format string, args ...any) error {
 	return reason.Errorf(reason.ModelRejected, "script %s: %w", p.config.File, fmt.Errorf(format, args...)).
-		WithRemedy("Compare the conversation with the script; docs/models.md describes the format.")
+		WithRemedy("Compare the conversation with the script; docs/scripted-models.md describes the format.")
 }
 
-// played counts the turns that the conversation has had.
+// played counts the past turns of the conversation.
 func played(conversation []model.Message) int {
 	n := 0
 	for _, m := range conversation {
@@ -104,17 +103,16 @@ func played(conversation []model.Message) int {
 	return n
 }
 
-// fail shows the first half of the turn, as a provider does whose stream
-// breaks.
+// fail streams the first half of the turn, like a provider whose stream breaks.
 func (t *turn) fail(ctx context.Context, observe func(model.Event)) error {
 	parts := words(t.Text)
-	if err := say(ctx, parts[:len(parts)/2], t.Delay, observe); err != nil {
+	if err := stream(ctx, parts[:len(parts)/2], t.Delay, observe); err != nil {
 		return err
 	}
-	return model.Unavailable("the script says that the model is unavailable")
+	return model.Unavailable("the script simulates an unavailable model")
 }
 
-// turn is the turn in the model's terms; n counts those before it.
+// turn converts the turn to a model.Turn; n counts the turns before it.
 func (t *turn) turn(n int) model.Turn {
 	out := model.Turn{Text: t.Text, Stop: t.Stop, Usage: model.Usage{InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output}}
 	for i, c := range t.Calls {
@@ -123,8 +121,8 @@ func (t *turn) turn(n int) model.Turn {
 	return out
 }
 
-// say streams text word by word.
-func say(ctx context.Context, words []string, delay time.Duration, observe func(model.Event)) error {
+// stream streams text word by word.
+func stream(ctx context.Context, words []string, delay time.Duration, observe func(model.Event)) error {
 	for _, word := range words {
 		if !wait(ctx, delay) {
 			return ctx.Err()
@@ -134,7 +132,7 @@ func say(ctx context.Context, words []string, delay time.Duration, observe func(
 	return nil
 }
 
-// wait reports whether ctx let it.
+// wait waits for the delay. It returns false if ctx has ended.
 func wait(ctx context.Context, delay time.Duration) bool {
 	if delay == 0 {
 		return ctx.Err() == nil

@@ -67,7 +67,7 @@ func TestExample(t *testing.T) {
 		if err != nil || k.heard.Text != "You are welcome." || turn.Text != k.heard.Text || time.Since(began) != 60*time.Millisecond {
 			t.Fatalf("%+v, %v, heard %q after %s", turn, err, k.heard.Text, time.Since(began))
 		}
-		if _, err = k.say(t.Context(), model.Message{Text: "More?"}); reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), "at its end: it has 3 turns") {
+		if _, err = k.say(t.Context(), model.Message{Text: "More?"}); reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), "has ended: it has 3 turns") {
 			t.Errorf("after the last turn: %v", err)
 		}
 	})
@@ -121,16 +121,16 @@ func TestExpectations(t *testing.T) {
 		want   string
 	}{
 		"matches":       {"{result: 1, matches: ^ok}", results("ok"), ""},
-		"does not":      {"{result: 1, matches: ^ok}", results("not ok"), `result 1 should match "^ok", and is "not ok"`},
+		"does not":      {"{result: 1, matches: ^ok}", results("not ok"), `result 1 should match "^ok", but is "not ok"`},
 		"lacks":         {"{result: 2, lacks: bad}", results("bad", "good"), ""},
 		"does not lack": {"{result: 2, lacks: bad}", results("good", "bad"), `result 2 should not match "bad"`},
 		"failed":        {"{result: 1, failed: true}", results("DENIED"), ""},
 		"not failed":    {"{result: 1, failed: true}", results("ok"), "should be a failure"},
 		"fine":          {"{result: 1, failed: false}", results("ok"), ""},
-		"not fine":      {"{result: 1, failed: false}", results("DENIED"), "should be no failure"},
-		"no such one":   {"{result: 2}", results("ok"), "there should be a result 2, and there are 1"},
+		"not fine":      {"{result: 1, failed: false}", results("DENIED"), "should not be a failure"},
+		"no such one":   {"{result: 2}", results("ok"), "result 2 is missing; there are 1"},
 		"message":       {"{message: yes}", model.Message{Text: "yes, please"}, ""},
-		"other message": {"{message: yes}", model.Message{Text: "no"}, `the message should match "yes", and is "no"`},
+		"other message": {"{message: yes}", model.Message{Text: "no"}, `the message should match "yes", but is "no"`},
 		"earlier one":   {"{message: begin}", results("ok"), ""},
 	} {
 		p, err := scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("turns:\n  - text: Hi\n  - text: Well\n    expect:\n      - "+c.expect+"\n"))
@@ -147,7 +147,7 @@ func TestExpectations(t *testing.T) {
 func TestRejected(t *testing.T) {
 	t.Parallel()
 	p := must.Get(scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("conversations:\n  - when: ^a\n    turns:\n      - error: {rejected: too long}\n")))(t)
-	for message, want := range map[string]string{"a": "script x.yaml: too long", "b": "no conversation is for"} {
+	for message, want := range map[string]string{"a": "script x.yaml: too long", "b": "no conversation matches"} {
 		if _, err := (&talk{p: p}).say(t.Context(), model.Message{Text: message}); reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", message, err)
 		}
@@ -170,8 +170,8 @@ func TestCancel(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                       "there are no turns",
-		"turns: []":                              "there are no turns",
+		"":                                       "the script has no turns",
+		"turns: []":                              "the script has no turns",
 		"turns:\n  - txt: a\n":                   `line 2, column 5: unknown field "txt"`,
 		"turns:\n  - text: a\n    text: b\n":     "line 3, column 5",
 		"turns:\n  - text: [a]\n":                "line 2, column 11",
@@ -179,15 +179,15 @@ func TestParseErrors(t *testing.T) {
 		"turns:\n  - usage: {input: 1}\n":        "line 2, column 10: the turn has no text",
 		"turns:\n  - text: a\n    stop: tired\n": `stop is "tired"`,
 		"turns:\n  - text: a\n    delay: -1s\n":  "negative",
-		"turns:\n  - text: a\n    calls:\n      - input: {}\n":                   "names no tool",
+		"turns:\n  - text: a\n    calls:\n      - input: {}\n":                   "the call has no tool",
 		"turns:\n  - calls:\n      - {tool: a, input: {}, raw: x}\n":             "both input and raw",
-		"turns:\n  - calls:\n      - {tool: a, input: {x: .nan}}\n":              "no form in JSON",
+		"turns:\n  - calls:\n      - {tool: a, input: {x: .nan}}\n":              "converting the input to JSON",
 		"turns:\n  - text: a\n    expect:\n      - {result: 1, matches: '('}\n":  "line 4, column 30: error parsing regexp",
 		"turns:\n  - text: a\n    expect:\n      - {matches: a}\n":               "either message or result",
-		"turns:\n  - text: a\n    expect:\n      - {message: a, failed: true}\n": "are for results",
-		"turns:\n  - text: a\n    error: {rejected: no}\n":                       "has nothing else",
-		"conversations:\n  - turns:\n      - text: a\n":                          "when is missing",
-		"conversations:\n  - when: a\n":                                          "there are no turns",
+		"turns:\n  - text: a\n    expect:\n      - {message: a, failed: true}\n": "apply only to results",
+		"turns:\n  - text: a\n    error: {rejected: no}\n":                       "must have no other fields",
+		"conversations:\n  - turns:\n      - text: a\n":                          "when is required",
+		"conversations:\n  - when: a\n":                                          "the conversation has no turns",
 		"turns:\n  - text: a\n---\nturns:\n  - text: b\n":                        "more than one YAML document",
 		"turns: {": "line 1",
 	} {
@@ -201,13 +201,13 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestDocumentation holds the example and docs/models.md together.
+// TestDocumentation holds the example and docs/scripted-models.md together.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	doc := must.Get(os.ReadFile("../../../../docs/models.md"))(t)
+	doc := must.Get(os.ReadFile("../../../../docs/scripted-models.md"))(t)
 	script := must.Get(os.ReadFile("testdata/example.yaml"))(t)
 	if !strings.Contains(string(doc), "```yaml\n"+string(script)+"```\n") {
-		t.Error("docs/models.md does not show testdata/example.yaml as it is")
+		t.Error("docs/scripted-models.md does not show testdata/example.yaml as it is")
 	}
 }
 

@@ -1,5 +1,4 @@
-// Package deliveries keeps what notification targets are owed, and who is who in chats, in
-// the embedded store.
+// Package deliveries stores pending notifications and chat identities in the embedded store.
 package deliveries
 
 import (
@@ -137,7 +136,7 @@ func (s Store) PutDelivery(ctx context.Context, d notify.Delivery, events ...eve
 	return err
 }
 
-// errEnded keeps a delivery from being superseded that has ended.
+// errEnded prevents a delivery that has ended from being superseded.
 var errEnded = errors.New("the delivery is not queued any more")
 
 // Deliveries implements notify.Store.
@@ -208,7 +207,7 @@ func (s Store) DropChatUser(ctx context.Context, id string, e event.Draft) error
 	return s.commit(ctx, []event.Draft{e}, func(tx *sqlite.Tx) error {
 		n, err := tx.Exec("DELETE FROM chat_users WHERE id = ?1", id)
 		if err == nil && n == 0 {
-			return reason.Errorf(reason.NotFound, "there is no such user of a chat")
+			return reason.Errorf(reason.NotFound, "chat user not found")
 		}
 		return wrap("forgetting a user of a chat", err)
 	})

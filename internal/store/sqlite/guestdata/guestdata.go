@@ -1,5 +1,8 @@
-// Package guestdata keeps what the guests of skills store in the embedded store: for each
-// skill and each user apart, and sealed as results are.
+// Package guestdata stores the data of skill guests in the embedded store, separately for each
+// skill and user. The data is sealed like results.
+//
+// Keys are not encrypted: listing by prefix and quotas need them, and encryption that preserves the
+// order would reveal as much.
 package guestdata
 
 import (
@@ -21,7 +24,8 @@ var _ catalog.Storage = Store{}
 // New returns the storage of guests in a database.
 func New(db *sqlite.DB) Store { return Store{db} }
 
-// place is where a value opens, and nowhere else: that of another user or skill does not.
+// place returns the only place at which a value opens: the place of another user or skill does not
+// open it.
 func place(s catalog.Space, key string, digest [sha256.Size]byte) atrest.Place {
 	return atrest.Place{Table: "skill_storage", Row: fmt.Sprintf("%q %q %q", s.Skill, s.User, key), Digest: digest}
 }
@@ -42,7 +46,7 @@ func (s Store) Get(ctx context.Context, in catalog.Space, key string) ([]byte, e
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading what a skill stored: %w", err)
+		return nil, fmt.Errorf("reading a skill's data: %w", err)
 	}
 	if !found {
 		return nil, reason.Errorf(reason.NotFound, "nothing is kept under this key")
@@ -90,7 +94,7 @@ func (s Store) List(ctx context.Context, in catalog.Space, prefix string) (keys 
 			func(r *sqlite.Row) error { keys = append(keys, r.Text(0)); return nil }, in.Skill, in.User, prefix)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing what a skill stored: %w", err)
+		return nil, fmt.Errorf("listing a skill's data: %w", err)
 	}
 	return keys, nil
 }

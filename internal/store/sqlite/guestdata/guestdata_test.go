@@ -75,7 +75,7 @@ func TestStorageIsVerified(t *testing.T) {
 			must.Do(t, err)
 		}
 		_, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
-		if found := err != nil && strings.Contains(err.Error(), "what the skill notes stored for user:ann is damaged"); found != (sql != "") {
+		if found := err != nil && strings.Contains(err.Error(), "the data of skill notes for user:ann is damaged"); found != (sql != "") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package skills keeps what is known of installed skills and their publishers in the
-// embedded store.
+// Package skills stores installed skills and their publishers in the embedded store.
 package skills
 
 import (
@@ -75,7 +74,7 @@ func (s Store) ChangeSkills(ctx context.Context, change registry.Change) error {
 		}
 		for _, name := range change.Forget {
 			if _, err := tx.Exec("DELETE FROM skill_storage WHERE skill = ?1", name); err != nil {
-				return fmt.Errorf("removing what the skill %s stored: %w", name, err)
+				return fmt.Errorf("removing the data of skill %s: %w", name, err)
 			}
 		}
 		for _, p := range change.Publishers {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/skill"
@@ -22,15 +23,15 @@ func TestStore(t *testing.T) {
 	registrytest.RunStore(t, func(t *testing.T) registry.Store { return skills.New(sqlitetest.Open(t)) })
 }
 
-// What somebody writes into the tables does not count: neither a status, nor another key,
-// nor a version that was never installed.
-func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
+// TestForgedRowsDoNotCount: rows that another program writes into the tables do not count: neither
+// a status, nor another key, nor a version that was never installed.
+func TestForgedRowsDoNotCount(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, says string }{
 		"nothing":    {"SELECT 1", "notes@1.0.0 is quarantined"}, // the control
-		"the status": {"UPDATE skills SET status = 'active'", `the status is "active", and the journal "quarantined"`},
+		"the status": {"UPDATE skills SET status = 'active'", `it has the status "active", but the journal has "quarantined"`},
 		"the digest": {"UPDATE skills SET digest = 'sha256:" + strings.Repeat("0", 64) + "'", "package's digest"},
-		"a version":  {"UPDATE skills SET version = '1.0.1', status = 'active'", "there is no version 1.0.0"},
+		"a version":  {"UPDATE skills SET version = '1.0.1', status = 'active'", "version 1.0.0 of the skill notes does not exist"},
 		"the pin":    {"UPDATE skill_publishers SET key_id = 'SHA256:mine'", "quarantined"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
 			db := sqlitetest.OpenMigrated(t, filepath.Join(dir, "palyra.db"), sqlite.Options{})
 			by := access.Caller{Principal: access.User("alice")}
 			start := func() *registry.Registry {
-				return must.Get(registry.New(t.Context(), registry.Config{Store: skills.New(db), Dir: filepath.Join(dir, "skills"), Limits: skill.DefaultLimits()}))(t)
+				return must.Get(registry.New(t.Context(), registry.Config{Guard: change.Unguarded, Store: skills.New(db), Dir: filepath.Join(dir, "skills"), Limits: skill.DefaultLimits()}))(t)
 			}
 			r := start()
 			must.Get(r.Install(t.Context(), by, registrytest.Stage(t, r, by, registrytest.Package(t, registrytest.Manifest, registrytest.Key("example.org")))))(t)
@@ -63,15 +64,15 @@ func TestRowsThatSomebodyWroteDoNotCount(t *testing.T) {
 	}
 }
 
-// A copy of the store with its packages, as a restore makes it, has the statuses and pins of
-// the moment, and its journal says the same.
+// TestACopyKeepsStatuses: a copy of the store with its packages, as a restore creates it, keeps its
+// statuses and pins, and its journal agrees.
 func TestACopyKeepsStatuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := sqlitetest.OpenMigrated(t, filepath.Join(dir, "palyra.db"), sqlite.Options{})
 	by := access.Caller{Principal: access.User("alice")}
 	open := func(db *sqlite.DB, packages string) *registry.Registry {
-		return must.Get(registry.New(t.Context(), registry.Config{Store: skills.New(db), Dir: packages, Limits: skill.DefaultLimits()}))(t)
+		return must.Get(registry.New(t.Context(), registry.Config{Guard: change.Unguarded, Store: skills.New(db), Dir: packages, Limits: skill.DefaultLimits()}))(t)
 	}
 	r := open(db, filepath.Join(dir, "skills"))
 	for _, name := range []string{"notes", "todo", "maps"} {

@@ -20,9 +20,8 @@ import (
 // Origin is the gateway id of test stores.
 const Origin = "gateway.test"
 
-// Dir returns a directory like t.TempDir for stores, in memory where the system has room
-// there: a commit then does not wait for the disk. A test of what the disk keeps uses
-// t.TempDir.
+// Dir returns a temporary directory for stores. It is in memory if the system has room, so that a
+// commit does not wait for the disk. A test of durability uses t.TempDir.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := newMemoryDir()
@@ -40,8 +39,8 @@ func Open(t testing.TB) *sqlite.DB {
 	return OpenMigrated(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})
 }
 
-// OpenAt opens the store at path with options, closed when the test ends. Without a
-// ring in the options it has one that is never locked.
+// OpenAt opens the store at path with options. The store is closed when the test ends. If
+// opts.Results is nil, OpenAt sets a ring that is never locked.
 func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	t.Helper()
 	if opts.Results == nil {
@@ -59,15 +58,15 @@ func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	return db
 }
 
-// OpenMigrated is OpenAt for a new store at path that need not be migrated: with
-// the race detector, that takes longer than most tests.
+// OpenMigrated is OpenAt for a new store at path whose schema is already current: with the race
+// detector, the migrations take longer than most tests.
 func OpenMigrated(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	t.Helper()
 	must.Do(t, os.WriteFile(path, must.Get(migrated())(t), 0o600))
 	return OpenAt(t, path, opts)
 }
 
-// migrated is an empty store, made once.
+// migrated returns the file of an empty store, which it creates once.
 var migrated = sync.OnceValues(func() (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "sqlitetest")
 	if err != nil {
@@ -85,8 +84,7 @@ var migrated = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// Key returns a new checkpoint key of Origin: the signer, and the verifiers
-// that know it.
+// Key returns a new checkpoint key of Origin: the signer and its verifiers.
 func Key(t testing.TB) (note.Signer, note.Verifiers) {
 	t.Helper()
 	private, public, err := note.GenerateKey(rand.Reader, Origin)

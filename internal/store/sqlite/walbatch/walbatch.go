@@ -1,15 +1,14 @@
-// Package walbatch is a VFS of SQLite that hands the frames of a transaction to the
-// kernel together. SQLite writes each page of the WAL by two system calls, one for the
-// header of its frame and one for the page, and a governed call changes one to two dozen
-// pages: that took longer than to make them durable. (https://sqlite.org/vfs.html,
+// Package walbatch is an SQLite VFS that passes the frames of a transaction to the kernel in one
+// write. SQLite writes each page of the WAL with two system calls, one for the header of its frame
+// and one for the page, and a governed call changes one to two dozen pages. Those calls took longer
+// than the sync. (https://sqlite.org/vfs.html,
 // https://sqlite.org/fileformat2.html#the_write_ahead_log)
 //
-// The buffer never holds the last frame of a commit: SQLite sets the size of the
-// database in the header of that frame alone, and what follows such a header is written
-// at once, with all that came before it. So whatever a transaction made durable or told
-// other connections of is in the file when SQLite believes it to be, whatever
-// PRAGMA synchronous says, and an error of the write is one of that very commit. What a
-// dying process leaves in the buffer are frames without a commit, which readers of a WAL
+// The buffer never holds the last frame of a commit. SQLite sets the database size only in the
+// header of that frame; the page that follows such a header is written at once, with all frames
+// before it. When SQLite treats a transaction as durable or visible to other connections, its data
+// is therefore in the file, with any setting of PRAGMA synchronous. A write error belongs to that
+// commit. If the process dies, the buffer contains only frames without a commit, which WAL readers
 // skip.
 package walbatch
 
@@ -24,17 +23,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// name is how connections choose the VFS.
+// name is the name of the VFS for connections.
 const name = "walbatch"
 
 const (
-	// frameHeader is the size of the header of a frame, and sizeAfterCommit the place
-	// in it of the size of the database in pages, which is 0 unless the frame is the last
-	// of a commit.
+	// frameHeader is the size of a frame header. sizeAfterCommit is the offset in it of the
+	// database size in pages, which is 0 except in the last frame of a commit.
 	frameHeader     = 24
 	sizeAfterCommit = 4
-	// gathered is how many bytes of frames wait at most: SQLite's VFS of Unix takes no more
-	// at once. A governed call writes half of that, SQLite a page (64 KiB) at most.
+	// gathered is the maximum number of buffered bytes: SQLite's Unix VFS accepts no more in one
+	// write. A governed call writes half of that; SQLite writes one page (at most 64 KiB).
 	gathered = 128<<10 - 1
 )
 
@@ -48,13 +46,19 @@ var (
 	wals sync.Map // of *wal
 )
 
-// URI is the name by which SQLite opens the database at path over this VFS. It needs
-// the flag SQLITE_OPEN_URI.
+// URI returns the name with which SQLite opens the database at path over this VFS. It requires the
+// flag SQLITE_OPEN_URI.
 func URI(path string) (string, error) {
 	if err := register(); err != nil {
 		return "", err
 	}
-	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?vfs=" + name, nil
+	return FileURI(path, "vfs="+name), nil
+}
+
+// FileURI returns the URI of a database file with a query, for SQLITE_OPEN_URI.
+// Source: https://www.sqlite.org/uri.html.
+func FileURI(path, query string) string {
+	return "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?" + query
 }
 
 func registerOnce() error {
@@ -80,7 +84,7 @@ func registerOnce() error {
 	return nil
 }
 
-// open opens a file as the system's VFS does. Those of a WAL get methods of their own.
+// open opens a file as the system's VFS does. WAL files get their own methods.
 func open(tls *libc.TLS, _, path, file uintptr, flags int32, outFlags uintptr) int32 {
 	systems := at[lib.Tsqlite3_vfs](system)
 	rc := (*method[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](&systems.FxOpen))(tls, system, path, file, flags, outFlags)
@@ -106,15 +110,15 @@ func open(tls *libc.TLS, _, path, file uintptr, flags int32, outFlags uintptr) i
 // wal is an open WAL file. SQLite calls the methods of a file one at a time.
 type wal struct {
 	file uintptr
-	// system are the methods of the system's VFS, methods is where those are that SQLite
+	// system has the methods of the system's VFS. methods is the address of the methods that SQLite
 	// calls.
 	system  lib.Tsqlite3_io_methods
 	methods uintptr
-	// buffer has the bytes from offset on that are not written yet, waiting of them.
+	// buffer has the unwritten bytes from offset on; waiting is their number.
 	buffer  uintptr
 	waiting int32
 	offset  int64
-	// last says that the frame that is being written is the last of a commit.
+	// last is true if the frame being written is the last of a commit.
 	last bool
 }
 
@@ -124,8 +128,7 @@ func walOf(file uintptr) *wal {
 	return w
 }
 
-// write takes bytes for the file. A method that is not about more bytes behind them
-// writes them first.
+// write buffers bytes for the file. Every other method flushes the buffer first.
 func (w *wal) write(tls *libc.TLS, from uintptr, amount int32, offset int64) int32 {
 	if amount == frameHeader {
 		w.last = binary.BigEndian.Uint32(at[[frameHeader]byte](from)[sizeAfterCommit:]) != 0
@@ -146,8 +149,8 @@ func (w *wal) write(tls *libc.TLS, from uintptr, amount int32, offset int64) int
 	return w.flush(tls)
 }
 
-// flush writes what waits. What cannot be written does not wait any longer: SQLite
-// rolls its transaction back.
+// flush writes the buffer. If the write fails, the buffer is discarded: SQLite rolls back its
+// transaction.
 func (w *wal) flush(tls *libc.TLS) int32 {
 	if w.waiting == 0 {
 		return lib.SQLITE_OK

@@ -10,10 +10,9 @@ import (
 	"palyra/internal/call/approval"
 )
 
-// Waiting returns the question that a change of the caller's device waits for, be it about
-// the gateway or about changes that are to be committed, once
-// there is one, and nil when ctx ends before. It looks every so often, the first time
-// after that.
+// Waiting returns the pending approval of a change that the caller's device requested, for changes
+// of the gateway and of workspaces, once there is one, or nil when ctx ends first. It polls at the
+// given interval, first after one interval.
 func Waiting(ctx context.Context, every time.Duration, status palyrav1connect.StatusServiceClient, approvals palyrav1connect.ApprovalsServiceClient) *palyrav1.Approval {
 	for {
 		select {
@@ -27,8 +26,8 @@ func Waiting(ctx context.Context, every time.Duration, status palyrav1connect.St
 	}
 }
 
-// question is the newest that this device asked and that waits; nil when there is
-// none, or it cannot be known.
+// question returns the newest pending approval that this device requested, or nil if none is found
+// or the query fails.
 func question(ctx context.Context, status palyrav1connect.StatusServiceClient, approvals palyrav1connect.ApprovalsServiceClient) *palyrav1.Approval {
 	st, err := status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {

@@ -1,12 +1,17 @@
-// Package check checks requests before a handler sees them. It checks messages against the
-// field rules that the protos state as protovalidate options (buf.validate): it knows the
-// kinds of rules that palyra.v1 uses, and ReadRules refuses any other, so that no rule is
-// stated and not checked. Meaning, order and wording are those of protovalidate's own Go
-// implementation, and a test compares the two. It is not used itself because it would link CEL
-// and the ANTLR runtime into the program.
+// Package check validates requests before a handler receives them. It applies the field rules that
+// the protos declare as protovalidate options (buf.validate). It supports the kinds of rules that
+// palyra.v1 uses, and ReadRules refuses any other kind, so that no declared rule is ignored.
+// Meaning, order and wording match protovalidate's own Go implementation, and a test compares the
+// two. That implementation is not used because it would link CEL and the ANTLR runtime into the
+// program.
 //
-// It also keeps secrets out of what the gateway keeps: a table says of each text field what
-// becomes of a text that has the form of a well-known key.
+// It also keeps secrets out of stored data: a table defines for each text field how a text with the
+// form of a well-known secret key is treated.
+//
+// Names are refused and not redacted, because two redacted names would be equal. Idempotency keys
+// are stored as digests without salt, because a retry must match after a restart, and a text with
+// the form of a key has too many values to guess. The message of a run is not changed, since the
+// model reads it; journal and tape redact it.
 package check
 
 import (
@@ -37,20 +42,20 @@ type field struct {
 	descriptor protoreflect.FieldDescriptor
 	name       string
 	required   bool
-	// presence says that it can be absent, holds that its values are messages.
+	// presence is true if the field can be absent, holds if its values are messages.
 	presence, holds bool
-	// whole judges the field's value, a list as such; item judges the elements
-	// of a list.
+	// whole checks the value of the field, including a list as such; item checks the elements of a
+	// list.
 	whole, item []check
 }
 
-// check says what is wrong with a value, or "".
+// check returns the fault of a value, or "".
 type check func(protoreflect.Value) string
 
-// Violations are the broken rules of one message.
+// Violations are the violated rules of one message.
 type Violations []string
 
-// Error says each field and what is wrong with it.
+// Error lists each field and its violated rule.
 func (v Violations) Error() string {
 	if len(v) == 1 {
 		return "validation error: " + v[0]
@@ -58,8 +63,8 @@ func (v Violations) Error() string {
 	return "validation errors:\n - " + strings.Join(v, "\n - ")
 }
 
-// ReadRules reads the rules of every message of a package whose generated code is
-// linked. A rule of a kind that is not known here is an error.
+// ReadRules reads the rules of every message of a package whose generated code is linked. An
+// unsupported kind of rule is an error.
 func ReadRules(pkg protoreflect.FullName) (*Rules, error) {
 	r := &Rules{messages: map[protoreflect.FullName]*message{}}
 	var err error
@@ -86,7 +91,7 @@ func (r *Rules) readAll(list protoreflect.MessageDescriptors) error {
 
 func readMessage(d protoreflect.MessageDescriptor) (*message, error) {
 	if proto.HasExtension(d.Options(), validate.E_Message) {
-		return nil, fmt.Errorf("%s has rules of a kind that is not checked: message", d.FullName())
+		return nil, fmt.Errorf("%s has unsupported rules: message", d.FullName())
 	}
 	m := &message{}
 	for i := range d.Oneofs().Len() {
@@ -128,7 +133,7 @@ func (r *Rules) Check(m proto.Message) error {
 	return found
 }
 
-// check checks a message; path is what stands before the names of its fields.
+// check checks a message; path is the prefix of its field names.
 func (r *Rules) check(m protoreflect.Message, path string, found *Violations) {
 	rules, ok := r.messages[m.Descriptor().FullName()]
 	if !ok {
@@ -150,7 +155,7 @@ func (r *Rules) checkField(m protoreflect.Message, f *field, path string, found 
 			found.add(path+f.name, "value is required")
 			return
 		}
-		// What can be absent and is breaks no rule.
+		// An absent optional field violates no rule.
 		if f.presence {
 			return
 		}
@@ -178,7 +183,7 @@ func (r *Rules) descend(f *field, value protoreflect.Value, path string, found *
 	}
 }
 
-// wrong is all that is wrong with a value.
+// wrong returns all violations of a value.
 func wrong(value protoreflect.Value, checks []check) (all []string) {
 	for _, check := range checks {
 		if say := check(value); say != "" {

@@ -14,14 +14,14 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Interceptor treats the messages of requests by the table. It stands behind the
-// guard, so that nobody learns of it who may not call the method, and what it hands
-// on was checked against the field rules.
+// Interceptor applies the table of text rules to the texts of requests. It runs behind the guard,
+// so that callers without permission cannot probe it. The guard has already checked the field rules
+// of each message.
 type Interceptor struct{}
 
 var _ connect.Interceptor = Interceptor{}
 
-// WrapUnary treats the one request.
+// WrapUnary treats the request of a unary method.
 func (Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		if !req.Spec().IsClient {
@@ -33,12 +33,12 @@ func (Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient leaves clients alone.
+// WrapStreamingClient does nothing: the interceptor is for handlers.
 func (Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// WrapStreamingHandler treats every message received.
+// WrapStreamingHandler treats every received message.
 func (Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		return next(ctx, treatedConn{conn})
@@ -47,8 +47,8 @@ func (Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 
 type treatedConn struct{ connect.StreamingHandlerConn }
 
-// Receive reads a message. The error of a text that is refused is a *reason.Error,
-// and the next message can still be read.
+// Receive reads a message. For a refused text the error is a *reason.Error, and the next message
+// can still be read.
 func (c treatedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return err
@@ -64,9 +64,9 @@ func treat(message any) error {
 	return Treat(m)
 }
 
-// Treat changes the texts of a request as the table says, or refuses it with
-// INVALID_INPUT, which does not tell the text. A text without a row, which no
-// message of palyra.v1 has, is refused if it holds the form of a key.
+// Treat changes the texts of a request as the table requires, or refuses the request with
+// INVALID_INPUT, whose message omits the text. All text fields of palyra.v1 have a row in the
+// table. A text of a field without a row is refused if it has the form of a key.
 func Treat(m proto.Message) error {
 	var refused error
 	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -78,7 +78,7 @@ func Treat(m proto.Message) error {
 
 func treatField(m protoreflect.Message, field protoreflect.FieldDescriptor, value protoreflect.Value) error {
 	if field.IsMap() {
-		return nil // no request has one
+		return nil // no request contains a map
 	}
 	if !field.IsList() {
 		return treatValue(field, value, func(now string) { m.Set(field, protoreflect.ValueOfString(now)) })
@@ -92,7 +92,7 @@ func treatField(m protoreflect.Message, field protoreflect.FieldDescriptor, valu
 	return nil
 }
 
-// treatValue treats one value, and sets what becomes of it if that is another one.
+// treatValue treats one value, and calls set if the value changes.
 func treatValue(field protoreflect.FieldDescriptor, value protoreflect.Value, set func(string)) error {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
@@ -125,8 +125,8 @@ func treatText(field protoreflect.FieldDescriptor, text string) (string, error) 
 	return "", refusal(string(field.Name()))
 }
 
-// Names is the rule Refused for names that come as no request: those that somebody
-// types on the gateway's host. what says which names they are.
+// Names applies the rule Refused to names that are entered on the gateway's host and not part of a
+// request. The error uses what to describe the names.
 func Names(what string, names ...string) error {
 	for _, name := range names {
 		if tool.RedactText(name) != name {
@@ -137,18 +137,18 @@ func Names(what string, names ...string) error {
 }
 
 func refusal(what string) error {
-	return reason.Errorf(reason.InvalidInput, "%s has the form of a key; it would be kept, and is refused", what).
-		WithRemedy("Choose another text, and replace the key if it was shown to anybody.")
+	return reason.Errorf(reason.InvalidInput, "%s has the form of a secret key, which must not be stored", what).
+		WithRemedy("Choose another text, and replace the key if it was disclosed.")
 }
 
-// Digest stands for an idempotency key that has the form of a key, so that a retry
-// still finds the first request.
+// Digest replaces an idempotency key that has the form of a secret key, so that a retry still finds
+// the first request.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte("palyra idempotency key\x00" + text))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// key names a field in the table, such as FreezeRequest.reason.
+// key returns the name of a field in the table, such as FreezeRequest.reason.
 func key(field protoreflect.FieldDescriptor) string {
 	name := string(field.FullName())
 	message := strings.LastIndexByte(name, '.')

@@ -44,22 +44,22 @@ func checksOf(d protoreflect.FieldDescriptor, r *validate.FieldRules) (whole, it
 	return whole, items, err
 }
 
-// onlyKnown refuses rules that are set and not among the known ones.
+// onlyKnown returns an error if a rule is set that is not in known.
 func onlyKnown(rules proto.Message, known ...protoreflect.Name) error {
 	var err error
 	rules.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if !slices.Contains(known, f.Name()) {
-			err = fmt.Errorf("a rule of a kind that is not checked: %s", f.FullName())
+			err = fmt.Errorf("unsupported kind of rule: %s", f.FullName())
 		}
 		return err == nil
 	})
 	if len(rules.ProtoReflect().GetUnknown()) > 0 {
-		err = fmt.Errorf("a rule of a kind that is not known: %s", rules.ProtoReflect().Descriptor().FullName())
+		err = fmt.Errorf("unknown kind of rule: %s", rules.ProtoReflect().Descriptor().FullName())
 	}
 	return err
 }
 
-// within checks a size that a message's sentence names.
+// within returns the check of a size; message is its error text.
 func within(size func(protoreflect.Value) int, has bool, limit uint64, breaks func(size, limit uint64) bool, sentence string) []check {
 	if !has {
 		return nil
@@ -167,10 +167,10 @@ func ofEnum(d protoreflect.EnumDescriptor, r *validate.EnumRules) ([]check, erro
 	}}, onlyKnown(r, "defined_only")
 }
 
-// ofDuration knows "not negative" alone.
+// ofDuration supports the rule "not negative" alone.
 func ofDuration(r *validate.DurationRules) ([]check, error) {
 	if r.GetGte().AsDuration() != 0 {
-		return nil, fmt.Errorf("a bound of a duration that is not checked: %s", r.GetGte().AsDuration())
+		return nil, fmt.Errorf("unsupported bound of a duration: %s", r.GetGte().AsDuration())
 	}
 	return []check{func(v protoreflect.Value) string {
 		if d, ok := v.Message().Interface().(*durationpb.Duration); ok && d.AsDuration() < 0 {

@@ -2,24 +2,24 @@ package check
 
 import "iter"
 
-// Rule is what becomes of a text that has the form of a key. The zero rule is the
+// Rule is the treatment of a text that has the form of a secret key. The zero rule is the
 // strictest.
 type Rule uint8
 
 // The rules.
 const (
-	// Refused: names that somebody chose, and what names something that exists. Who
-	// sends a key there is told, and nothing is kept.
+	// Refused: names that users choose, and identifiers of existing objects. The sender receives an
+	// error, and nothing is stored.
 	Refused Rule = iota
-	// Redacted: what people write to people. The rest of it is kept.
+	// Redacted: text that users write for users. The rest of the text is stored.
 	Redacted
 	// Digested: idempotency keys, which have to match again.
 	Digested
-	// Read: what is read and not kept, or is redacted by who keeps it.
+	// Read: text that is processed but not stored, or that its store redacts.
 	Read
 )
 
-// redacted are sentences: why somebody did something.
+// redacted are sentences: reasons that users give.
 var redacted = []string{
 	"CallToolRequest.requester_reason", "EvaluateToolRequest.requester_reason",
 	"CancelApprovalRequest.reason", "CancelCallRequest.reason", "CancelRun.reason", "CancelRunRequest.reason", "DecideApprovalRequest.reason",
@@ -40,7 +40,7 @@ var named = []string{
 	"ExportRecoveryRequest.recipient", "GetSecretRequest.ref", "HostList.hosts", "ListSecretsRequest.scope",
 	"PutSecretRequest.env", "PutSecretRequest.file", "PutSecretRequest.header", "PutSecretRequest.ref", "RemoveSecretRequest.ref", "RevealSecretRequest.ref",
 	"CancelApprovalRequest.approval_id", "CancelCallRequest.proposal_id", "CancelPairingRequest.pairing_id", "CancelRunRequest.run_id",
-	"CompleteLoginRequest.login_id", "ConfirmMemberRequest.member", "ConsentToAgentRequest.agent",
+	"CompleteLoginRequest.login_id", "ConfirmMemberRequest.member", "ConfirmMembersRequest.members", "ConsentToAgentRequest.agent",
 	"CreatePairingCodeRequest.member", "CreatePairingCodeRequest.owner", "CreatePairingCodeRequest.roles",
 	"RevokeConsoleSessionRequest.session_id",
 	"CreateTokenRequest.addresses", "CreateTokenRequest.name", "CreateTokenRequest.principal", "CreateTokenRequest.scopes",
@@ -78,35 +78,35 @@ var named = []string{
 	"UpdateMemberRequest.add_roles", "UpdateMemberRequest.member", "UpdateMemberRequest.owner", "UpdateMemberRequest.remove_roles", "WatchRunRequest.run_id",
 }
 
-// read are what is left alone, by why.
+// read are the fields that are left unchanged, by reason.
 var read = map[string][]string{
-	"the model has to read what it is told; what the journal and the tape keep of it is redacted where they are written": {"SendRunMessageRequest.text", "StartRunRequest.message", "UserMessage.text"},
-	"the tool has to get what it is called with; the record of the call is redacted, with what the tool declares":        {"CallToolRequest.input_json", "EditApprovalRequest.input_json", "EvaluateToolRequest.input_json"},
-	"a described call is judged and not kept": {
+	"the model needs the text; the journal and the tape redact it when they store it":                               {"SendRunMessageRequest.text", "StartRunRequest.message", "UserMessage.text"},
+	"the tool needs its arguments; the record of the call is redacted, including the fields that the tool declares": {"CallToolRequest.input_json", "EditApprovalRequest.input_json", "EvaluateToolRequest.input_json"},
+	"a described call is evaluated and not stored": {
 		"CallDescription.channel", "CallDescription.facts_json", "CallDescription.input_json", "CallDescription.principal", "CallDescription.session", "CallDescription.tool",
 	},
-	"a policy that is tried is judged and not kept": {"PolicySource.name", "PolicySource.text"},
-	"the gateway wrote it, and reads it once": {
+	"a tested policy is evaluated and not stored": {"PolicySource.name", "PolicySource.text"},
+	"the gateway generated it and reads it once": {
 		"GetChangeSetRequest.page_token", "ListApprovalsRequest.page_token", "ListAttestationsRequest.page_token", "ListCallsRequest.page_token", "ListDeliveriesRequest.page_token",
 		"ListDeviceActsRequest.page_token", "ListGrantsRequest.page_token", "ListPolicyVersionsRequest.page_token", "ListRunsRequest.page_token",
 		"ListSecretsRequest.page_token", "ListSessionsRequest.page_token", "WatchApprovalsRequest.cursor",
 	},
-	"it is part of an exchange that takes a secret, which is compared and forgotten": {
+	"it is part of an exchange with a secret, which is compared and not stored": {
 		"BeginLoginRequest.redirect_uri", "BeginUpstreamLoginRequest.redirect_uri", "CompleteUpstreamLoginRequest.code", "CompleteUpstreamLoginRequest.issuer", "CompleteUpstreamLoginRequest.login_id", "CompleteUpstreamLoginRequest.state", "CompleteLoginRequest.code", "CompleteLoginRequest.issuer", "CompleteLoginRequest.proof", "CompleteLoginRequest.state",
 		"PollLoginRequest.proof", "CollectPairingRequest.signature", "ConfirmPairingRequest.attempt", "ConfirmPairingRequest.confirmation",
 		"ConfirmPairingRequest.nonce", "ProvePairingRequest.commitment", "ProvePairingRequest.share",
 	},
 	"the vault seals the value, and the passphrase opens its key": {"PutSecretRequest.value", "UnlockVaultRequest.passphrase"},
-	"it is a public key, a number of the gateway's, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key", "TrustPublisherRequest.public_key",
+	"it is a public key, a nonce of the gateway, or a signature over them": {"PresenceProof.nonce", "PresenceProof.signature", "RegisterPresenceKeyRequest.previous_signature", "RegisterPresenceKeyRequest.public_key", "TrustPublisherRequest.public_key",
 		"FinishPasskeyEnrolmentRequest.credential_json", "FinishPasskeyEnrolmentRequest.nonce", "PasskeyAssertion.authenticator_data", "PasskeyAssertion.client_data_json", "PasskeyAssertion.credential_id", "PasskeyAssertion.nonce", "PasskeyAssertion.signature"},
-	"it is a part of a package, which is read as its format says": {"StageSkillRequest.data"},
-	"a request for a certificate has a public key, and what else it says is not taken over": {
+	"it is a part of a package, whose format is parsed": {"StageSkillRequest.data"},
+	"only the public key of a certificate request is used": {
 		"AddDeviceRequest.certificate_request", "AddMemberRequest.certificate_request", "BeginLoginRequest.certificate_request",
 		"CollectPairingRequest.certificate_request", "ProvePairingRequest.certificate_request", "RenewCertificateRequest.certificate_request",
 	},
 }
 
-// rules are all of them by field.
+// rules are the rules of all tables by field.
 var rules = func() map[string]Rule {
 	all := map[string]Rule{}
 	for field, rule := range Table() {
@@ -115,8 +115,8 @@ var rules = func() map[string]Rule {
 	return all
 }()
 
-// Table returns the rule of each field that holds text or bytes, such as
-// FreezeRequest.reason. A field that is in it twice comes twice.
+// Table returns the rule of each field that holds text or bytes, such as FreezeRequest.reason. A
+// field that is listed twice is returned twice.
 func Table() iter.Seq2[string, Rule] {
 	return func(yield func(string, Rule) bool) {
 		each := func(rule Rule, fields []string) bool {

@@ -14,82 +14,82 @@ import (
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/change"
 	"palyra/internal/surface/api"
 )
 
-// Proposer reads policies as sets that are to come into force.
+// Proposer prepares policy sets for activation.
 type Proposer interface {
 	Propose(ctx context.Context, by access.Caller, version string) (policyadmin.Proposal, error)
 	Enact(ctx context.Context, by access.Caller, p policyadmin.Proposal) (policyadmin.Reloaded, error)
-	// CheckCeiling finds what keeps a ceiling from being set, and whether that would
-	// change something.
+	// CheckCeiling returns an error if a ceiling cannot be set. Otherwise it reports whether the
+	// ceiling would change anything.
 	CheckCeiling(by access.Caller, c policyadmin.Ceiling) (changes bool, err error)
 }
 
-// Policies are policies of which another set takes a second person.
+// Policies are policies whose activation requires a second person.
 type Policies struct {
 	api.Policies
 	Proposer Proposer
 	Gate     *dualcontrol.Gate
 }
 
-// Activate puts a kept version in force.
+// Activate puts a stored version in force.
 func (p Policies) Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error) {
-	return p.change(ctx, by, dualcontrol.ActivatePolicy, version)
+	return p.change(ctx, by, change.ActivatePolicy, version)
 }
 
 // Reload puts the policy directory in force.
 func (p Policies) Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error) {
-	return p.change(ctx, by, dualcontrol.ReloadPolicy, "")
+	return p.change(ctx, by, change.ReloadPolicy, "")
 }
 
-// SetCeiling lets a principal or a channel in, or keeps it out. To keep out takes
-// nobody else: whoever sees a reason to must not have to wait.
+// SetCeiling admits a principal or a channel, or excludes it. An exclusion requires no second
+// person, so that a member can act on a danger at once.
 func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmin.Ceiling) (set policyadmin.Ceiling, err error) {
 	if !c.Allowed {
 		return p.Policies.SetCeiling(ctx, by, c)
 	}
-	set, err = change[policyadmin.Ceiling](ctx, p.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
+	set, err = propose[policyadmin.Ceiling](ctx, p.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
 		changes, err := p.Proposer.CheckCeiling(by, c)
 		if err != nil {
 			return nil, err
 		}
 		return &dualcontrol.Plan{
-			Kind: dualcontrol.LetIn, Needs: access.PermAccessWrite, Nothing: !changes,
+			Kind: change.LetIn, Needs: access.PermAccessWrite, Nothing: !changes,
 			Question: dualcontrol.Question{
-				ID: "ceiling:" + c.Name, Title: "Let " + c.Name + " in", Summary: "Let " + c.Name + " in; policies still decide what it may do.",
+				ID: "ceiling:" + c.Name, Title: "Admit " + c.Name, Summary: "Admit " + c.Name + "; policies still decide its permissions.",
 				Details: map[string]any{"name": c.Name, "reason": c.Reason}, Rule: dualcontrol.Rule{Owner: !strings.HasPrefix(c.Name, "channel:")},
 			},
 			Make: func(ctx context.Context) (any, error) { return p.Policies.SetCeiling(ctx, by, c) },
 		}, nil
 	})
 	for _, is := range p.Ceilings() {
-		if err == nil && set.Name == "" && is.Name == c.Name { // nothing changed
+		if err == nil && set.Name == "" && is.Name == c.Name { // the plan changed nothing
 			set = is
 		}
 	}
 	return set, err
 }
 
-func (p Policies) change(ctx context.Context, by access.Caller, kind dualcontrol.Kind, version string) (policyadmin.Reloaded, error) {
-	return change[policyadmin.Reloaded](ctx, p.Gate, by, func(ctx context.Context) (*dualcontrol.Plan, error) {
+func (p Policies) change(ctx context.Context, by access.Caller, kind change.Kind, version string) (policyadmin.Reloaded, error) {
+	return propose[policyadmin.Reloaded](ctx, p.Gate, by, func(ctx context.Context) (*dualcontrol.Plan, error) {
 		proposal, err := p.Proposer.Propose(ctx, by, version)
 		if err != nil {
 			return nil, err
 		}
 		return &dualcontrol.Plan{
-			Kind: kind, Needs: access.PermPolicyActivate, Nothing: !proposal.Changes(), Question: asked(proposal),
+			Kind: kind, Needs: access.PermPolicyActivate, Nothing: !proposal.Changes(), Question: policyQuestion(proposal),
 			Make: func(ctx context.Context) (any, error) { return p.Proposer.Enact(ctx, by, proposal) },
 		}, nil
 	})
 }
 
-// asked is what a second person is asked about policies. The version is the digest of
-// their texts.
-func asked(p policyadmin.Proposal) dualcontrol.Question {
+// policyQuestion returns the question about a policy set. The version is the digest of the texts.
+func policyQuestion(p policyadmin.Proposal) dualcontrol.Question {
 	title, from := "Put another policy set in force", "the policy directory"
 	if p.Activated {
-		from = "a version that is kept"
+		from = "a stored version"
 	}
 	type file struct {
 		Name   string `json:"name"`
@@ -112,7 +112,7 @@ func short(version string) string {
 	return hex[:min(len(hex), digits)]
 }
 
-// difference is a unified diff of policies, file by file.
+// difference returns a unified diff of policies, file by file.
 func difference(before, after []policy.Source) string {
 	texts := func(list []policy.Source) map[string]string {
 		m := map[string]string{}
@@ -135,20 +135,20 @@ func difference(before, after []policy.Source) string {
 	return b.String()
 }
 
-// Gateway is a gateway whose freeze takes a second person to end.
+// Gateway is a gateway whose thaw requires a second person.
 type Gateway struct {
 	api.Gateway
-	// Frozen says what freeze there is.
+	// Frozen returns the state of the freeze.
 	Frozen func(context.Context) api.FreezeState
 	Gate   *dualcontrol.Gate
 }
 
-// Thaw lets calls run again.
+// Thaw ends the freeze.
 func (g Gateway) Thaw(ctx context.Context, by access.Caller) (api.FreezeState, error) {
-	return change[api.FreezeState](ctx, g.Gate, by, func(ctx context.Context) (*dualcontrol.Plan, error) {
+	return propose[api.FreezeState](ctx, g.Gate, by, func(ctx context.Context) (*dualcontrol.Plan, error) {
 		f := g.Frozen(ctx)
 		return &dualcontrol.Plan{
-			Kind: dualcontrol.Thaw, Needs: access.PermGatewayThaw, Nothing: !f.Frozen,
+			Kind: change.Thaw, Needs: access.PermGatewayThaw, Nothing: !f.Frozen,
 			Question: dualcontrol.Question{
 				ID: "thaw", Title: "End the freeze", Summary: fmt.Sprintf("End the freeze of %s: calls run again.", f.By),
 				Details: map[string]any{"frozen_by": f.By, "since": f.At, "reason": f.Reason},

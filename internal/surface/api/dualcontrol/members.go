@@ -1,6 +1,6 @@
-// Package dualcontrol has changes of the gateway approved by a second person before
-// the rooms make them: it stands between the API's handlers and members, policies and
-// the freeze. Who answers, and where there are two, is package gatewaychange's to say.
+// Package dualcontrol requires the approval of a second person for changes of the gateway. It wraps
+// the services of members, policies and the freeze for the API handlers. The rules for who may
+// answer are in package palyra/internal/call/dualcontrol.
 package dualcontrol
 
 import (
@@ -13,15 +13,17 @@ import (
 
 	"palyra/internal/call/dualcontrol"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/provenance"
 	"palyra/internal/identity"
 	"palyra/internal/surface/api"
 	"palyra/internal/surface/api/changetable"
 )
 
-// change makes a change through the gate, and names in the headers of the answer by whose
-// word it was made. A request with changetable.WaitHeader returns once the question stands.
-func change[T any](ctx context.Context, gate *dualcontrol.Gate, by access.Caller, plan dualcontrol.Planner) (made T, err error) {
+// propose makes a change through the gate. It sets response headers that name the approval, or the
+// reason why one person was enough. A request with changetable.WaitHeader returns once the question
+// is stored.
+func propose[T any](ctx context.Context, gate *dualcontrol.Gate, by access.Caller, plan dualcontrol.Planner) (made T, err error) {
 	info, called := connect.CallInfoForHandlerContext(ctx)
 	wait := !called || info.RequestHeader().Get(changetable.WaitHeader) != changetable.NoWait
 	word, err := gate.Change(ctx, by, wait, plan)
@@ -31,74 +33,74 @@ func change[T any](ctx context.Context, gate *dualcontrol.Gate, by access.Caller
 	if called && word.ApprovalID != "" {
 		info.ResponseHeader().Set(changetable.ApprovalHeader, word.ApprovalID)
 	}
-	if called && word.Alone != "" {
-		info.ResponseHeader().Set(changetable.AloneHeader, word.Alone)
+	if called && word.AloneBecause != "" {
+		info.ResponseHeader().Set(changetable.AloneHeader, word.AloneBecause)
 	}
-	made, _ = word.Made.(T)
+	made, _ = word.Result.(T)
 	return made, nil
 }
 
-// Members are members whose changes take a second person.
+// Members are members whose changes require a second person.
 type Members struct {
 	api.Members
 	Gate *dualcontrol.Gate
 }
 
-// Add adds a member. A caller that went away while the change waited gets the credential
-// by the same request again.
+// Add adds a member. A caller that disconnected while the change waited receives the credential by
+// repeating the request.
 func (m Members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
 	if made, added, err := m.Collect(ctx, by, n); added {
 		return made, err
 	}
 	title := fmt.Sprintf("Add %s:%s with %s", n.Kind, n.Name, roles(n.Roles))
-	return changeMember(ctx, m, dualcontrol.AddMember, title, func(ctx context.Context) (api.Credential, error) {
+	return changeMember(ctx, m, change.AddMember, title, func(ctx context.Context) (api.Credential, error) {
 		return m.Members.Add(ctx, by, n)
 	})
 }
 
-// UpdateMember gives and takes roles, and gives an agent another owner.
+// UpdateMember changes the roles of a member, or the owner of an agent.
 func (m Members) UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error) {
-	return changeMember(ctx, m, dualcontrol.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
+	return changeMember(ctx, m, change.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
 		return m.Members.UpdateMember(ctx, by, c)
 	})
 }
 
-// EnableMember lets a disabled member act again.
+// EnableMember enables a disabled member.
 func (m Members) EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
-	return changeMember(ctx, m, dualcontrol.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
+	return changeMember(ctx, m, change.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
 		return m.Members.EnableMember(ctx, by, s)
 	})
 }
 
-// ConfirmMember says that a member is who it is said to be.
+// ConfirmMember confirms the identity of a member.
 func (m Members) ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error) {
-	return changeMember(ctx, m, dualcontrol.ConfirmMember, "Confirm that "+name+" is a person of their own", func(ctx context.Context) (access.Member, error) {
+	return changeMember(ctx, m, change.ConfirmMember, "Confirm that "+name+" is an independent person", func(ctx context.Context) (access.Member, error) {
 		return m.Members.ConfirmMember(ctx, by, name)
 	})
 }
 
-// RemoveMember ends a member for good.
+// RemoveMember removes a member permanently.
 func (m Members) RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error) {
-	return changeMember(ctx, m, dualcontrol.RemoveMember, "Remove "+s.Member+" for good", func(ctx context.Context) (identity.Removal, error) {
+	return changeMember(ctx, m, change.RemoveMember, "Remove "+s.Member+" permanently", func(ctx context.Context) (identity.Removal, error) {
 		return m.Members.RemoveMember(ctx, by, s)
 	})
 }
 
-// AddDevice gives a member another device.
+// AddDevice adds a device to a member.
 func (m Members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
-	return changeMember(ctx, m, dualcontrol.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (api.Credential, error) {
+	return changeMember(ctx, m, change.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (api.Credential, error) {
 		return m.Members.AddDevice(ctx, by, r)
 	})
 }
 
-// changeMember makes a change of members through the gate. What would change is the
-// result of the change itself in a rehearsal.
-func changeMember[T any](ctx context.Context, m Members, kind dualcontrol.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
+// changeMember makes a change of members through the gate. A rehearsal of the change determines its
+// details.
+func changeMember[T any](ctx context.Context, m Members, kind change.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
 	needs := access.PermAccessWrite
-	if kind == dualcontrol.AddDevice {
+	if kind == change.AddDevice {
 		needs = access.PermAccessWriteOwner
 	}
-	return change[T](ctx, m.Gate, api.CallerOf(ctx), func(ctx context.Context) (*dualcontrol.Plan, error) {
+	return propose[T](ctx, m.Gate, api.CallerOf(ctx), func(ctx context.Context) (*dualcontrol.Plan, error) {
 		planned, err := identity.Rehearse(ctx, func(ctx context.Context) error {
 			_, err := apply(ctx)
 			return err
@@ -122,8 +124,8 @@ func changeMember[T any](ctx context.Context, m Members, kind dualcontrol.Kind, 
 	})
 }
 
-// details are what would change of members and devices, without what differs each
-// time: times, and ids that are made.
+// details are the changes of members and devices, without values that differ on each attempt: times
+// and new ids.
 type details struct {
 	Members   []memberDetail     `json:"members,omitempty"`
 	Devices   []deviceDetail     `json:"devices,omitempty"`
@@ -142,7 +144,7 @@ type memberDetail struct {
 	Removed   bool             `json:"removed,omitempty"`
 }
 
-// deviceDetail is a device that somebody gets, by its key.
+// deviceDetail is a new device, identified by its key.
 type deviceDetail struct {
 	Principal access.Principal `json:"principal"`
 	KeySHA256 string           `json:"key_sha256"`
@@ -182,8 +184,8 @@ func (m Members) member(p access.Principal) access.Member {
 	return access.Member{}
 }
 
-// of are the members that are concerned.
-func (d details) of() (list []access.Principal) {
+// members returns the members that the change concerns.
+func (d details) members() (list []access.Principal) {
 	for _, n := range d.Members {
 		list = append(list, n.Principal)
 	}
@@ -197,20 +199,20 @@ func (d details) of() (list []access.Principal) {
 
 func (d details) subject() string {
 	var names []string
-	for _, p := range d.of() {
+	for _, p := range d.members() {
 		names = append(names, p.String())
 	}
 	return strings.Join(names, ",")
 }
 
-// summary says the change in one sentence.
+// summary describes the change in one sentence.
 func (d details) summary(title string) string {
 	for _, n := range d.Members {
 		switch {
 		case !n.New && !slices.Equal(n.Roles, n.WasRoles):
 			return fmt.Sprintf("%s: %s has %s and would have %s.", title, n.Principal, roles(n.WasRoles), roles(n.Roles))
 		case !n.New && n.Owner != n.WasOwner:
-			return fmt.Sprintf("%s: %s acts for %s and would act for %s.", title, n.Principal, n.WasOwner, n.Owner)
+			return fmt.Sprintf("%s: the owner of %s is %s and would be %s.", title, n.Principal, n.WasOwner, n.Owner)
 		}
 	}
 	if len(d.Revoked) > 0 {
@@ -234,18 +236,19 @@ func powerful(list []access.Role) bool {
 	return slices.Contains(list, access.RoleOwner) || slices.Contains(list, access.RoleAdmin)
 }
 
-// needsOwner reports whether the change takes the permission access.write_owner, as the
-// handlers ask for it: owners or admins are made or changed, or get another agent.
+// needsOwner reports whether the change requires the permission access.write_owner, by the same
+// rule as the handlers: owners or admins are added or changed, or become the owner of another
+// agent.
 func (m Members) needsOwner(d details) bool {
 	return slices.ContainsFunc(d.Members, func(n memberDetail) bool {
 		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(m.member(n.Owner).Roles)
 	})
 }
 
-// concernsOwners reports whether owners or admins are made, changed, or get a device,
-// or the agent of one does: who acts in their name acts as they do.
+// concernsOwners reports whether owners or admins are added, changed, or get a device. An agent of
+// an owner or admin counts as well, because it acts on their behalf.
 func (m Members) concernsOwners(d details) bool {
-	for _, p := range d.of() {
+	for _, p := range d.members() {
 		if known := m.member(p); powerful(known.Roles) || powerful(m.member(known.Owner).Roles) {
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/call/dualcontrol"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/skill"
@@ -17,13 +18,13 @@ import (
 
 var ada = access.Caller{Principal: access.User("ada"), OnBehalfOf: access.User("ada")}
 
-// meanwhile are skills where something happens after a package was looked at.
+// meanwhile are skills that change right after a package was inspected.
 type meanwhile struct {
 	*registry.Registry
 	happens func()
 }
 
-// Inspect looks at a package, and has happen what happens.
+// Inspect inspects a package, and then makes the change.
 func (m *meanwhile) Inspect(ctx context.Context, digest string) (registry.Inspection, error) {
 	in, err := m.Registry.Inspect(ctx, digest)
 	if happens := m.happens; happens != nil {
@@ -33,13 +34,13 @@ func (m *meanwhile) Inspect(ctx context.Context, digest string) (registry.Inspec
 	return in, err
 }
 
-// TestUpdateThatGainsNothingAnyMore: an update that asks nobody is made if it still gains
-// nothing when it is made: it brings nothing back that somebody quarantined meanwhile, also
-// where its tools ask for nothing at all.
-func TestUpdateThatGainsNothingAnyMore(t *testing.T) {
+// TestUpdateWithoutNewPermissions: an update without an approval is made only if it still gains
+// no capabilities when it is made. It does not re-enable a version that was quarantined in between,
+// even if its tools request no capabilities.
+func TestUpdateWithoutNewPermissions(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} { // false is the control
-		r := must.Get(registry.New(t.Context(), registry.Config{Store: &registrytest.Memory{}, Dir: filepath.Join(t.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(t)
+		r := must.Get(registry.New(t.Context(), registry.Config{Guard: change.Unguarded, Store: &registrytest.Memory{}, Dir: filepath.Join(t.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(t)
 		file := func(version string) []byte {
 			return registrytest.Package(t, registrytest.With(t, registrytest.Manifest, `version = "1.0.0"`, `version = "`+version+`"`), registrytest.Key("first"))
 		}

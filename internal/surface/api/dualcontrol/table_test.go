@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"palyra/internal/call/dualcontrol"
+	"palyra/internal/core/change"
 	"palyra/internal/surface/api"
 	"palyra/internal/surface/api/changetable"
 )
 
-// Every method whose permission could end dual control takes a second person, or says
-// why one person is enough; and the table names nothing else.
+// Every method whose permission could disable dual control requires a second person, or has the
+// reason why one person is enough. The table names no other method.
 func TestEveryGuardedMethodHasARow(t *testing.T) {
 	t.Parallel()
 	guarded := 0
@@ -24,7 +24,7 @@ func TestEveryGuardedMethodHasARow(t *testing.T) {
 		if known && (row.Kind == "") == (row.Alone == "") {
 			t.Errorf("%s: %+v: want a kind of change, or why one person does it", procedure, row)
 		}
-		if row.Kind != "" && !slices.Contains(dualcontrol.Kinds, row.Kind) {
+		if row.Kind != "" && !slices.Contains(change.Kinds, row.Kind) {
 			t.Errorf("%s: there is no change %s", procedure, row.Kind)
 		}
 	}
@@ -41,8 +41,8 @@ func TestEveryGuardedMethodHasARow(t *testing.T) {
 	if guarded == 0 || guarded != rows {
 		t.Errorf("%d guarded methods, %d rows", guarded, rows)
 	}
-	for _, kind := range dualcontrol.Kinds {
-		used := kind == dualcontrol.Erase // nothing erases yet
+	for _, kind := range change.Kinds {
+		used := kind == change.Erase // nothing erases yet
 		for _, row := range changetable.Rows() {
 			used = used || row.Kind == kind
 		}

@@ -7,13 +7,14 @@ import (
 
 	"palyra/internal/call/dualcontrol"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/surface/api/things"
 )
 
-// Upstreams are upstream MCP servers: what may run for calls, and what models are told
-// of it, takes a second person.
+// Upstreams are upstream MCP servers. Changes of the servers and of the tool definitions that
+// models receive require a second person.
 type Upstreams struct {
 	things.UpstreamManager
 	Gate *dualcontrol.Gate
@@ -21,13 +22,13 @@ type Upstreams struct {
 
 // Add adds a server.
 func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error) {
-	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
+	return propose[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
 		s, err := u.Check(s)
 		if err != nil {
 			return nil, err
 		}
 		return &dualcontrol.Plan{
-			Kind: dualcontrol.AddUpstream, Needs: access.PermUpstreamWrite,
+			Kind: change.AddUpstream, Needs: access.PermUpstreamWrite,
 			Question: dualcontrol.Question{
 				ID: "upstream:" + s.Name, Title: "Add the upstream server " + s.Name,
 				Summary: fmt.Sprintf("Add the upstream MCP server %s: %s.", s.Name, s.Where()), Details: s, Notes: notes(s),
@@ -39,18 +40,18 @@ func (u Upstreams) Add(ctx context.Context, by access.Caller, s declared.Server)
 	})
 }
 
-// Update has a server come from what is installed as prefix.
+// Update changes the installed package of a server.
 func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error) {
-	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
+	return propose[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
 		s, err := u.Updated(name, prefix)
 		if err != nil {
 			return nil, err
 		}
 		return &dualcontrol.Plan{
-			Kind: dualcontrol.UpdateUpstream, Needs: access.PermUpstreamWrite,
+			Kind: change.UpdateUpstream, Needs: access.PermUpstreamWrite,
 			Question: dualcontrol.Question{
 				ID: "upstream:" + name + ":" + prefix, Title: "Update the upstream server " + name,
-				Summary: fmt.Sprintf("Have the upstream MCP server %s come from %s.", name, s.Package), Details: s, Notes: notes(s),
+				Summary: fmt.Sprintf("Change the package of the upstream MCP server %s to %s.", name, s.Package), Details: s, Notes: notes(s),
 			},
 			Make: func(ctx context.Context) (any, error) {
 				return u.UpstreamManager.Update(ctx, by, name, prefix)
@@ -59,42 +60,42 @@ func (u Upstreams) Update(ctx context.Context, by access.Caller, name, prefix st
 	})
 }
 
-// notes are what the second person should look at.
+// notes returns the facts that an approver should consider.
 func notes(s declared.Server) (list []string) {
 	if s.Trusted {
-		list = append(list, "It is marked as trusted: what it says of its tools, such as that one only reads, counts.")
+		list = append(list, "It is marked as trusted: its own annotations of tools, such as read-only, are accepted.")
 	}
 	if s.Shared {
 		list = append(list, "One instance serves all principals.")
 	}
 	if len(s.Inject) > 0 {
-		list = append(list, "Its program gets secrets as they are: "+strings.Join(s.Inject, ", ")+". Each is asked about when it starts.")
+		list = append(list, "Its program receives secrets in plain text: "+strings.Join(s.Inject, ", ")+". Each requires an approval when the server starts.")
 	}
 	if s.Write {
-		list = append(list, "It may write to the workspace "+s.Workspace+"; each commit is decided by itself.")
+		list = append(list, "It may write to the workspace "+s.Workspace+"; each commit is decided separately.")
 	}
 	return list
 }
 
-// Approve accepts what a server says of itself.
+// Approve accepts the current definitions of a server.
 func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error) {
-	return change[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
+	return propose[declared.State](ctx, u.Gate, by, func(context.Context) (*dualcontrol.Plan, error) {
 		now, err := u.Show(name)
 		if err != nil {
 			return nil, err
 		}
 		if len(now.Changes) > 0 && digest != now.Seen.Digest() {
-			return nil, reason.Errorf(reason.DigestMismatch, "the upstream server %s says something else by now than what you saw", name).
-				WithRemedy("Look at the difference again with `palyra mcp show %s`.", name)
+			return nil, reason.Errorf(reason.DigestMismatch, "the definitions of the upstream server %s changed since you saw them", name).
+				WithRemedy("Inspect the difference again with `palyra mcp show %s`.", name)
 		}
 		var changed []string
 		for _, c := range now.Changes {
 			changed = append(changed, declared.Definition{Kind: c.Kind, Name: c.Name}.Called()+": "+c.Word())
 		}
 		return &dualcontrol.Plan{
-			Kind: dualcontrol.ApproveUpstream, Needs: access.PermUpstreamWrite,
+			Kind: change.ApproveUpstream, Needs: access.PermUpstreamWrite,
 			Question: dualcontrol.Question{
-				ID: "upstream:" + name + ":" + digest, Title: "Approve what the upstream server " + name + " says of itself now",
+				ID: "upstream:" + name + ":" + digest, Title: "Approve the current definitions of the upstream server " + name,
 				Summary: fmt.Sprintf("Approve %d changed definitions of the upstream MCP server %s.", len(now.Changes), name),
 				Details: map[string]any{"name": name, "pending_digest": digest, "changes": changed}, Diff: things.Diff(now.Changes),
 			},

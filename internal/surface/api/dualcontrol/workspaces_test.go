@@ -14,15 +14,15 @@ import (
 
 var errPlanned = errors.New("planned")
 
-// undoer fails each plan, so that a test sees that it was made.
+// undoer fails each plan, so that a test can detect the plan.
 type undoer struct{ apidualcontrol.Undoer }
 
 func (undoer) Plan(string, string) (tool.CommitRequest, overlay.Summary, error) {
 	return tool.CommitRequest{}, overlay.Summary{}, errPlanned
 }
 
-// TestUndoAfterThaw: a change set is taken back without a call only while the gateway is
-// frozen, also where it was asked for then and planned again after the thaw.
+// TestUndoAfterThaw: a change set is undone without a call only while the gateway is frozen, also
+// if the request came before the thaw and is planned again after it.
 func TestUndoAfterThaw(t *testing.T) {
 	t.Parallel()
 	for name, frozen := range map[string]bool{"control: still frozen": true, "thawed meanwhile": false} {

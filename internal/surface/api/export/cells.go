@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// column is a column of CSV: its name, and where its value stands in a line.
+// column is a CSV column: its name, and the path of its value in a line.
 type column struct {
 	name string
 	path []string
 }
 
-// columnsOf makes columns of paths with dots between their names.
+// columnsOf returns columns for paths whose names are separated by dots.
 func columnsOf(paths ...string) []column {
 	list := make([]column, len(paths))
 	for i, p := range paths {
@@ -24,8 +24,8 @@ func columnsOf(paths ...string) []column {
 	return list
 }
 
-// members are what a line has at the paths of columns: strings as they are, nothing
-// for null and what is not there, anything else as JSON.
+// members returns the values of a line at the paths of columns: strings unchanged, empty for null
+// and missing values, anything else as JSON.
 func members(line []byte, columns []column) ([]string, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(line, &top); err != nil {
@@ -68,15 +68,16 @@ func text(value json.RawMessage) (string, error) {
 	return s, err
 }
 
-// formulaStarts are what spreadsheets take for the start of a formula or a command, in
-// either width (OWASP, CSV Injection). blanks are what some of them drop before they look.
+// formulaStarts are the characters, in either width, that spreadsheets interpret as the start of a
+// formula or a command (OWASP, CSV Injection). blanks are characters that some spreadsheets trim
+// first.
 const (
 	formulaStarts = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 	blanks        = " \u00a0\ufeff"
 )
 
-// inert is text that no spreadsheet takes for a formula: an apostrophe stands before
-// what would begin one.
+// inert returns text that no spreadsheet interprets as a formula: an apostrophe is inserted before
+// a character that would start one.
 func inert(text string) string {
 	first, size := utf8.DecodeRuneInString(strings.TrimLeft(text, blanks))
 	if size > 0 && strings.ContainsRune(formulaStarts, first) {
@@ -85,8 +86,8 @@ func inert(text string) string {
 	return text
 }
 
-// row is a row of RFC 4180. Every cell is in quotes, so that no separator of another
-// kind that a text has begins a new one.
+// row returns a row of RFC 4180. Every cell is quoted, so that other separators in a text do not
+// start a new cell.
 func row(cells []string) []byte {
 	var b bytes.Buffer
 	for i, cell := range cells {

@@ -8,18 +8,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// journalWriter takes the NDJSON of a journal's export and writes it in another form.
+// journalWriter converts the NDJSON of a journal's export to another format.
 type journalWriter struct {
 	lines *Writer
 	out   *bufio.Writer
-	// rest is the begun last line, count how many lines were written; last is the
-	// newest one, which is the trailer when none follows.
+	// rest is the incomplete last line, count the number of lines written; last is the newest one,
+	// which is the trailer if none follows.
 	rest, last []byte
 	count      int
 }
 
-// Journal returns a writer for the NDJSON of a journal's export. Close says that there
-// is no more.
+// Journal returns a writer for the NDJSON of a journal's export. Close marks its end.
 func Journal(to io.Writer, form Form) io.WriteCloser {
 	if form == NDJSON {
 		return passing{to}
@@ -28,7 +27,7 @@ func Journal(to io.Writer, form Form) io.WriteCloser {
 	return &journalWriter{lines: &Writer{to: out, form: form, kind: events}, out: out}
 }
 
-// passing writes NDJSON as it comes.
+// passing writes NDJSON unchanged.
 type passing struct{ io.Writer }
 
 // Close implements io.Closer.
@@ -50,7 +49,7 @@ func (w *journalWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// line writes the line before this one, whose place is known now.
+// line writes the line before this one, whose position is now known.
 func (w *journalWriter) line(next []byte) error {
 	err := w.flush((*Writer).Record)
 	w.last = append(w.last[:0], next...)
@@ -68,7 +67,7 @@ func (w *journalWriter) flush(write func(*Writer, []byte) error) error {
 	return write(w.lines, w.last)
 }
 
-// Close writes the trailer. An export without one is refused: it is not whole.
+// Close writes the trailer. An export without a trailer is incomplete and yields an error.
 func (w *journalWriter) Close() error {
 	if len(w.rest) > 0 || w.count < 2 {
 		return reason.Errorf(reason.Internal, "the export of the journal ended before its trailer")

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/call/policy/policytests"
 )
 
-// Findings are the messages for findings.
+// Findings converts findings to API messages.
 func Findings(list []finding.Finding) []*palyrav1.PolicyFinding {
 	out := make([]*palyrav1.PolicyFinding, len(list))
 	for i, f := range list {
@@ -19,7 +19,7 @@ func Findings(list []finding.Finding) []*palyrav1.PolicyFinding {
 	return out
 }
 
-// Tests is the message for a report of tests.
+// Tests converts a test report to its API message.
 func Tests(r policytests.Report) *palyrav1.TestPolicyResponse {
 	failed := r.Failed()
 	m := &palyrav1.TestPolicyResponse{
@@ -50,7 +50,7 @@ func coverage(c policytests.Coverage) *palyrav1.PolicyCoverage {
 	return m
 }
 
-// Sources are the files in messages.
+// Sources converts API messages to policy files.
 func Sources(list []*palyrav1.PolicySource) []policy.Source {
 	out := make([]policy.Source, len(list))
 	for i, s := range list {
@@ -59,7 +59,7 @@ func Sources(list []*palyrav1.PolicySource) []policy.Source {
 	return out
 }
 
-// SourceMessages are the messages for files.
+// SourceMessages converts policy files to API messages.
 func SourceMessages(list []policy.Source) []*palyrav1.PolicySource {
 	out := make([]*palyrav1.PolicySource, len(list))
 	for i, s := range list {

@@ -1,6 +1,10 @@
-// Package export writes approvals, calls and reports about policies in the forms that people
-// ask for. Each form has the lines of NDJSON, byte for byte, so that one digest proves them
-// all.
+// Package export writes approvals, calls and policy reports in the supported export formats. Each
+// format contains the NDJSON lines byte for byte, so that one digest covers all formats.
+//
+// The gateway writes every format while the lines stream, so that command line, API and console
+// share one form, and cells are made harmless in one place. A trailer over the CSV columns would be
+// invalid after a spreadsheet saved the file. The last column therefore contains the line that the
+// trailer covers.
 package export
 
 import (
@@ -8,23 +12,23 @@ import (
 	"io"
 )
 
-// Form is the form of an export.
+// Form is an export format.
 type Form string
 
-// The forms.
+// The export formats.
 const (
 	NDJSON Form = "ndjson"
 	JSON   Form = "json"
 	CSV    Form = "csv"
 )
 
-// kind is what an export is of.
+// kind describes an exported data set.
 type kind struct {
-	// one is the kind of a row, list the name of the list in JSON.
+	// one is the kind of a row, list the name of the JSON list.
 	one, list string
-	// columns are those of CSV, between the kind of a row and its line.
+	// columns are the CSV columns between the kind of a row and its line.
 	columns []column
-	// sealed is true for lines that say themselves what they are.
+	// sealed is true for lines that contain their own kind.
 	sealed bool
 }
 
@@ -40,12 +44,12 @@ type Writer struct {
 	to   io.Writer
 	form Form
 	kind
-	// begun is true behind what stands before the first record, listed behind the
-	// first record.
+	// begun is true once the opening has been written, listed once the first record has been
+	// written.
 	begun, listed bool
 }
 
-// Approvals writes an export of approvals.
+// Approvals returns the writer of an approvals export.
 func Approvals(to io.Writer, form Form) *Writer { return &Writer{to: to, form: form, kind: approvals} }
 
 // Record writes the line of a record, with or without its line feed.
@@ -68,7 +72,7 @@ func (w *Writer) Record(line []byte) error {
 	return w.write(line, []byte("\n"))
 }
 
-// Trailer writes the trailer, the last of all. In CSV it is the last row.
+// Trailer writes the trailer, which must come last. In CSV it is the last row.
 func (w *Writer) Trailer(line []byte) error {
 	if w.form == JSON {
 		if err := w.open(nil); err != nil {
@@ -85,7 +89,7 @@ func (w *Writer) Trailer(line []byte) error {
 	return w.write(line, []byte("\n"))
 }
 
-// header writes the header that some exports have.
+// header writes the header, for exports that have one.
 func (w *Writer) header(line []byte) error {
 	switch w.form {
 	case CSV:
@@ -96,7 +100,7 @@ func (w *Writer) header(line []byte) error {
 	return w.write(line, []byte("\n"))
 }
 
-// open begins JSON.
+// open writes the start of JSON.
 func (w *Writer) open(header []byte) error {
 	if w.begun {
 		return nil
@@ -108,7 +112,7 @@ func (w *Writer) open(header []byte) error {
 	return w.write([]byte(`{"header":`), header, []byte(",\n\""+w.list+`":[`))
 }
 
-// csvRow writes a row. One that is no record has its kind and its line alone.
+// csvRow writes a row. A row that is not a record has its kind and its line alone.
 func (w *Writer) csvRow(what string, line []byte) error {
 	if !w.begun {
 		w.begun = true
@@ -127,7 +131,7 @@ func (w *Writer) csvRow(what string, line []byte) error {
 	return w.write(row(append(cells, string(line))))
 }
 
-// names are the names of the columns.
+// names returns the column names.
 func (w *Writer) names() []string {
 	names := []string{"kind"}
 	for _, c := range w.columns {

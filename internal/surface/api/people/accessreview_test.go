@@ -59,9 +59,9 @@ func load(t *testing.T, members list, policies string) *policy.Set {
 	return must.Get(policy.Load(cfg))(t)
 }
 
-// TestWhoMayAskAboutWhom: oneself and one's agents, and with access.read anybody.
-// Who may not ask cannot tell a member from a name that nobody has.
-func TestWhoMayAskAboutWhom(t *testing.T) {
+// TestReviewPermissions: a caller may ask about itself and its agents, and with access.read about
+// every member. Other callers cannot distinguish a member from an unknown name.
+func TestReviewPermissions(t *testing.T) {
 	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("bob", access.RoleOperator), user("eve", access.RoleAuditor),
 		user("dan", access.RoleDeveloper), agent("helper", "dan", access.RoleAgent), agent("coder", "alice", access.RoleAgent)}
@@ -93,9 +93,9 @@ func TestWhoMayAskAboutWhom(t *testing.T) {
 	}
 }
 
-// TestWhatAnAnswerGivesAway: names of others are for access.read, policies for
+// TestReviewDisclosure: names of other members require access.read, and policies require
 // policy.explain.
-func TestWhatAnAnswerGivesAway(t *testing.T) {
+func TestReviewDisclosure(t *testing.T) {
 	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("bob", access.RoleOperator), agent("coder", "bob", access.RoleAgent)}
 	ask := func(asker access.Principal, of string) *palyrav1.ExplainAccessResponse {
@@ -133,7 +133,7 @@ func TestMethodsAreNamed(t *testing.T) {
 		"SessionService/EndSession":   {permission: "run.cancel"},
 		"DecideAproval":               {code: reason.InvalidInput, says: "Did you mean DecideApproval?"},
 		"skill.execute":               {code: reason.InvalidInput},
-		"something else altogether x": {code: reason.InvalidInput, says: "docs/access.md"},
+		"something else altogether x": {code: reason.InvalidInput, says: "docs/reference/access.md"},
 	} {
 		r, err := s.ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: "alice", Method: name})
 		switch {
@@ -150,8 +150,8 @@ var (
 	asksFor  = regexp.MustCompile(`(?:Ask |or |, )((?:user|agent):[a-z]+)`)
 )
 
-// TestRemediesWork: what a remedy says is done, and then the member may; who is named
-// can do it; and a role is named wherever one would do.
+// TestRemediesWork: after the steps of a remedy the member has the permission, the named members
+// can run the steps, and a role is named wherever one would help.
 func TestRemediesWork(t *testing.T) {
 	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("ann", access.RoleAdmin), user("bob", access.RoleOperator), user("eve", access.RoleAuditor),
@@ -210,8 +210,9 @@ func allowedWith(t *testing.T, members list, policies string, m access.Member, r
 	return set.Authorize(policy.AccessRequest{Caller: access.Caller{Principal: m.Principal, OnBehalfOf: m.Owner, Surface: access.SurfaceGRPC, Paired: true}, Permission: p}).Allowed
 }
 
-// TestWaysBack: who may not act at all is told how they could, by somebody who can.
-func TestWaysBack(t *testing.T) {
+// TestReinstatementSteps: a member that is barred gets a step that re-enables it, with a member who can run
+// it.
+func TestReinstatementSteps(t *testing.T) {
 	t.Parallel()
 	off := func(m access.Member) access.Member { m.Disabled = true; return m }
 	lost := func(m access.Member) access.Member { m.NoDevice = true; return m }
@@ -242,7 +243,7 @@ func TestWaysBack(t *testing.T) {
 			}
 		}
 	}
-	// The agent that never decides is told who does.
+	// An agent without a role that decides gets the names of members who decide.
 	r := must.Get(service(t, access.User("alice"), list{owner, agent("coder", "alice", access.RoleAgent)}, "").
 		ExplainAccess(t.Context(), &palyrav1.ExplainAccessRequest{Principal: "coder", Method: "approval.decide"}))(t)
 	if !strings.Contains(r.GetRemedy(), "ceiling") || !strings.HasSuffix(r.GetRemedy(), "Ask user:alice.") {
@@ -250,8 +251,8 @@ func TestWaysBack(t *testing.T) {
 	}
 }
 
-// TestRolesAsPoliciesSay: what roles may do comes from the set in force.
-func TestRolesAsPoliciesSay(t *testing.T) {
+// TestRolesMatchPolicies: the permissions of roles come from the policy set in force.
+func TestRolesMatchPolicies(t *testing.T) {
 	t.Parallel()
 	members := list{user("alice", access.RoleOwner), user("sec", "security")}
 	powers := func(policies string) map[string]*palyrav1.Role {

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// payload is what the events of acts have, each some of it.
+// payload has the fields of all events of acts. Each event uses some of them.
 type payload struct {
 	// Votes and grants.
 	Vote struct {
@@ -42,12 +42,12 @@ type payload struct {
 	Allowed    bool   `json:"allowed"`
 }
 
-// describe says what an event is, in words, and how it is taken back.
-func describe(e *journal.Event) *palyrav1.DeviceAct {
+// describeAct describes an event, with the command that undoes it.
+func describeAct(e *journal.Event) *palyrav1.DeviceAct {
 	act := &palyrav1.DeviceAct{Seq: e.Seq, At: moment(e.At), Code: string(e.Code), Subject: e.Subject}
 	var p payload
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
-		// Erased, or of a form that is not known: that it happened is told all the same.
+		// The payload was erased, or has an unknown form. The event itself is still listed.
 		act.Summary = "its content was erased"
 		return act
 	}
@@ -78,7 +78,7 @@ func describe(e *journal.Event) *palyrav1.DeviceAct {
 	return act
 }
 
-// gateway describes what was done to policies, ceilings and the freeze.
+// gateway describes a change of policies, ceilings or the freeze.
 func (p *payload) gateway(e *journal.Event, say func(undo, format string, args ...any)) {
 	switch e.Code {
 	case event.PolicyLoaded:
@@ -88,9 +88,9 @@ func (p *payload) gateway(e *journal.Event, say func(undo, format string, args .
 		}
 		say(undo, "put the policies %s in force", p.Version)
 	case event.CeilingSet:
-		was, now := "forbid", "let in"
+		was, now := "forbid", "admitted"
 		if !p.Allowed {
-			was, now = "allow", "kept out"
+			was, now = "allow", "excluded"
 		}
 		say("access "+was+" "+p.Name, "%s %s by a ceiling", now, p.Name)
 	case event.Frozen:
@@ -100,7 +100,7 @@ func (p *payload) gateway(e *journal.Event, say func(undo, format string, args .
 	}
 }
 
-// identity describes what was done to members, devices and tokens.
+// identity describes a change of members, devices or tokens.
 func (p *payload) identity(e *journal.Event, say func(undo, format string, args ...any)) {
 	switch e.Code {
 	case event.TokenMade:
@@ -110,7 +110,7 @@ func (p *payload) identity(e *journal.Event, say func(undo, format string, args 
 	case event.MemberAdded:
 		say("members disable "+p.Principal, "added %s: %s", p.Principal, strings.Join(p.Roles, ", "))
 	case event.MemberChanged:
-		say(p.back(), "changed %s from %s to %s", p.Principal, p.was(), p.is())
+		say(p.undoCommand(), "changed %s from %s to %s", p.Principal, p.before(), p.after())
 	case event.MemberDisabled:
 		say("members enable "+p.Principal, "disabled %s", p.Principal)
 	case event.MemberEnabled:
@@ -136,8 +136,8 @@ func (p *payload) identity(e *journal.Event, say func(undo, format string, args 
 	}
 }
 
-// back is the command that undoes a change of a member.
-func (p *payload) back() string {
+// undoCommand returns the command that undoes a change of a member.
+func (p *payload) undoCommand() string {
 	if p.Owner != p.WasOwner {
 		return fmt.Sprintf("members owner %s %s", p.Principal, p.WasOwner)
 	}
@@ -151,8 +151,8 @@ func (p *payload) back() string {
 	return strings.Join(words, " ")
 }
 
-func (p *payload) was() string { return standing(p.WasRoles, p.WasOwner) }
-func (p *payload) is() string  { return standing(p.Roles, p.Owner) }
+func (p *payload) before() string { return standing(p.WasRoles, p.WasOwner) }
+func (p *payload) after() string  { return standing(p.Roles, p.Owner) }
 
 func standing(roles []string, owner string) string {
 	text := strings.Join(roles, ", ")

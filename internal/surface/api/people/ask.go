@@ -14,10 +14,10 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// answerWithin is how long people have to allow a device. Whoever pairs it waits.
+// answerWithin is how long people have to allow a device. The pairing machine waits for that time.
 const answerWithin = 15 * time.Minute
 
-// Asker asks people by approvals of type device_pairing.
+// Asker requests approvals of type device_pairing.
 type Asker struct {
 	Gate    *dualcontrol.Gate
 	Members Members
@@ -25,8 +25,8 @@ type Asker struct {
 
 var _ pairing.Approvals = Asker{}
 
-// asked is what people are shown as JSON, and what their answer is bound to.
-type asked struct {
+// pairingDetails is the JSON that people see, and to which their answer is bound.
+type pairingDetails struct {
 	Code       string           `json:"pairing_id"`
 	Kind       pairing.Kind     `json:"kind"`
 	Comparison string           `json:"comparison"`
@@ -42,7 +42,7 @@ type asked struct {
 }
 
 // Ask implements pairing.Approvals.
-func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID string)) (pairing.Yes, error) {
+func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID string)) (pairing.Consent, error) {
 	p := c.For
 	roles := rolesOf(a.Members, p)
 	by := access.Caller{Principal: p.MadeBy, OnBehalfOf: p.MadeBy, Surface: access.SurfaceGRPC}
@@ -53,7 +53,7 @@ func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID s
 	q := dualcontrol.Question{
 		Type: approval.SubjectDevicePairing, ID: "device:" + p.DeviceID,
 		Title: "Pair a device", Summary: summary(c, roles), Notes: notes(c),
-		Details: asked{
+		Details: pairingDetails{
 			Code: c.ID, Kind: c.Kind, Comparison: c.Comparison, Member: p.Member, New: p.New, Roles: roles, Owner: p.Owner,
 			DeviceID: p.DeviceID, Name: p.Name, KeySHA256: c.KeySHA256, Address: c.Address, Guesses: c.Guesses,
 		},
@@ -66,7 +66,7 @@ func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID s
 	return yes, nil
 }
 
-// summary is the question in one sentence.
+// summary returns the question as one sentence.
 func summary(c pairing.Code, roles []access.Role) string {
 	p := c.For
 	names := make([]string, len(roles))
@@ -80,29 +80,29 @@ func summary(c pairing.Code, roles []access.Role) string {
 	case p.New:
 		what = "the new " + p.Member.String()
 	}
-	return fmt.Sprintf("Does the device that shows %s get a certificate as %s (%s)?", c.Comparison, what, strings.Join(names, ", "))
+	return fmt.Sprintf("Issue a certificate for %s (%s) to the device that shows %s?", what, strings.Join(names, ", "), c.Comparison)
 }
 
 func notes(c pairing.Code) []string {
 	list := []string{
-		"comparison code: " + c.Comparison + "; the device has to show the same, or somebody is in the middle",
+		"comparison code: " + c.Comparison + "; if the device shows another code, the connection is intercepted: deny it",
 		"from " + c.Address, "key " + c.KeySHA256,
 	}
 	if c.For.Name != "" {
-		list = append(list, "it calls itself "+fmt.Sprintf("%q", c.For.Name))
+		list = append(list, "the device states the name "+fmt.Sprintf("%q", c.For.Name))
 	}
 	if wrong := c.Guesses - 1; wrong > 0 {
-		list = append(list, fmt.Sprintf("wrong guesses of this code before: %d", wrong))
+		list = append(list, fmt.Sprintf("earlier wrong guesses of this code: %d", wrong))
 	}
 	return list
 }
 
-// own reports whether somebody pairs another device of their own.
+// own reports whether a user pairs another device of their own.
 func own(p identity.Pairing) bool {
 	return !p.New && p.Member == p.MadeBy && p.Member.Kind == access.KindUser
 }
 
-// rolesOf are the roles that a device will have.
+// rolesOf returns the roles that a device will have.
 func rolesOf(members Members, p identity.Pairing) []access.Role {
 	roles := slices.Clone(p.Roles)
 	if m, known := pairedMember(members, p.Member.String()); known && !p.New {

@@ -10,15 +10,16 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Ceilings keeps whom policies may let in at all.
+// Ceilings keeps the principals and channels that policies may admit.
 type Ceilings interface {
-	// Ceilings are those of the configuration, and then those that commands set.
+	// Ceilings returns the ceilings of the configuration, followed by the ceilings that commands
+	// set.
 	Ceilings() []policyadmin.Ceiling
 	SetCeiling(ctx context.Context, by access.Caller, c policyadmin.Ceiling) (policyadmin.Ceiling, error)
 }
 
-// ListCeilings lists whom and what the gateway lets in, or keeps out, whatever
-// policies say.
+// ListCeilings lists the principals and channels that the gateway admits or excludes, independent
+// of policies.
 func (s *ReviewService) ListCeilings(context.Context, *palyrav1.ListCeilingsRequest) (*palyrav1.ListCeilingsResponse, error) {
 	res := &palyrav1.ListCeilingsResponse{}
 	for _, c := range s.Ceilings.Ceilings() {
@@ -27,7 +28,7 @@ func (s *ReviewService) ListCeilings(context.Context, *palyrav1.ListCeilingsRequ
 	return res, nil
 }
 
-// SetCeiling lets a principal or a channel in, or keeps it out.
+// SetCeiling admits a principal or a channel, or excludes it.
 func (s *ReviewService) SetCeiling(ctx context.Context, req *palyrav1.SetCeilingRequest) (*palyrav1.SetCeilingResponse, error) {
 	c, err := s.Ceilings.SetCeiling(ctx, s.Caller(ctx), policyadmin.Ceiling{Name: req.GetName(), Allowed: req.GetAllowed(), Reason: req.GetReason()})
 	if err != nil {

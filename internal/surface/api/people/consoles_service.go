@@ -13,24 +13,24 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// About is the gateway as every page of the console shows it.
+// About is the information on the gateway that every page of the console shows.
 type About struct {
-	// ID is the trust domain, Name the name of the host.
+	// ID is the trust domain, and Name the name of the host.
 	ID, Name string
 	Version  string
-	// Fingerprint is that of the CA, "sha256:" and hex.
+	// Fingerprint is the fingerprint of the CA: "sha256:" and hex.
 	Fingerprint string
-	// Features are what this build and its settings have.
+	// Features are the features of this build and its settings.
 	Features []string
 	// Frozen reports whether dispatch is stopped.
 	Frozen func(context.Context) bool
-	// Pending is how many approvals wait.
+	// Pending returns the number of pending approvals.
 	Pending func() int
-	// Settings are the effective ones, with where each comes from.
+	// Settings are the effective settings, and Origins their sources.
 	Settings *config.Config
 	Origins  config.Origins
-	// Examine has the doctor look at everything.
-	Examine func(context.Context) []Exam
+	// Examine runs all checks of the doctor.
+	Examine func(context.Context) []CheckResult
 }
 
 // ConsoleService is the ConsoleService. All fields are required.
@@ -38,20 +38,21 @@ type ConsoleService struct {
 	Console *console.Console
 	About   About
 	Engine  *policy.Engine
-	// Caller is who asks, Session its session, "" for another client.
+	// Caller returns the caller of a request, and Session its console session, "" for other
+	// clients.
 	Caller  func(context.Context) access.Caller
 	Session func(context.Context) string
-	// Withheld are the methods that no session may use.
+	// Withheld are the methods that console sessions cannot use.
 	Withheld []string
 	Journal  Journal
 	Approval Approval
 
 	views Views
-	// examining holds the one examination that runs.
+	// examining is true while an examination runs; only one runs at a time.
 	examining atomic.Bool
 }
 
-// CreateConsoleLogin makes a link.
+// CreateConsoleLogin creates a login link.
 func (s *ConsoleService) CreateConsoleLogin(ctx context.Context, _ *palyrav1.CreateConsoleLoginRequest) (*palyrav1.CreateConsoleLoginResponse, error) {
 	link, err := s.Console.Link(ctx, s.Caller(ctx))
 	if err != nil {
@@ -73,8 +74,8 @@ func (s *ConsoleService) ListConsoleSessions(ctx context.Context, _ *palyrav1.Li
 	return res, nil
 }
 
-// RevokeConsoleSession ends a session. Who may not see others does not learn which there
-// are.
+// RevokeConsoleSession ends a session. A caller who may not list other sessions gets the same error
+// for an unknown one.
 func (s *ConsoleService) RevokeConsoleSession(ctx context.Context, req *palyrav1.RevokeConsoleSessionRequest) (*palyrav1.RevokeConsoleSessionResponse, error) {
 	caller := s.Caller(ctx)
 	one, known := s.Console.Get(req.GetSessionId())
@@ -84,14 +85,15 @@ func (s *ConsoleService) RevokeConsoleSession(ctx context.Context, req *palyrav1
 		}
 	}
 	message := s.message(ctx, one)
-	// The answer comes although the end of the session may end the request that asks.
+	// The session that ends may be the session of this request, so the revocation must not be
+	// cancelled with it.
 	if _, err := s.Console.Revoke(context.WithoutCancel(ctx), req.GetSessionId(), caller.Principal, "revoked by "+caller.Principal.String()); err != nil {
 		return nil, err
 	}
 	return &palyrav1.RevokeConsoleSessionResponse{Session: message}, nil
 }
 
-// Whoami says who the caller is here, and what it may do.
+// Whoami returns the identity and the permissions of the caller.
 func (s *ConsoleService) Whoami(ctx context.Context, _ *palyrav1.WhoamiRequest) (*palyrav1.WhoamiResponse, error) {
 	caller := s.Caller(ctx)
 	res := &palyrav1.WhoamiResponse{
@@ -104,7 +106,7 @@ func (s *ConsoleService) Whoami(ctx context.Context, _ *palyrav1.WhoamiRequest) 
 	}
 	for _, p := range access.Permissions {
 		asked := caller
-		// As when the caller votes: whether somebody was there is the vote's to prove.
+		// A vote of the caller proves presence itself, so presence is assumed here.
 		asked.Present = p == access.PermApprovalDecide && caller.Paired
 		if s.may(asked, p) == nil {
 			res.Permissions = append(res.Permissions, string(p))

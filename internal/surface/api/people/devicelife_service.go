@@ -17,16 +17,16 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// Devices are those that the gateway knows.
+// Devices are the devices of members.
 type Devices interface {
 	Device(id string) (identity.Device, bool)
-	// LastUse is zero where it is not known.
+	// LastUse returns the time of the last use, or zero if it is unknown.
 	LastUse(d identity.Device) time.Time
-	// List are the members.
+	// List returns the members.
 	List() []access.Member
 }
 
-// Acts are what devices did, by the journal.
+// Acts returns the acts of devices from the journal.
 type Acts interface {
 	// DeviceActs returns events before a sequence number (0 for the newest), newest
 	// first.
@@ -40,11 +40,11 @@ type DeviceService struct {
 	Engine  *policy.Engine
 	Devices Devices
 	Acts    Acts
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
-// GetDevice shows one device.
+// GetDevice returns one device.
 func (s *DeviceService) GetDevice(ctx context.Context, req *palyrav1.GetDeviceRequest) (*palyrav1.GetDeviceResponse, error) {
 	id := req.GetDeviceId()
 	if id == "" {
@@ -61,7 +61,7 @@ func (s *DeviceService) GetDevice(ctx context.Context, req *palyrav1.GetDeviceRe
 	for _, k := range d.Keys {
 		res.Keys = append(res.Keys, &palyrav1.DeviceKey{Sha256: k.SHA256, NotAfter: moment(k.NotAfter), UsedAt: moment(k.UsedAt), EndsAt: moment(k.EndsAt)})
 	}
-	// Its first certificate was issued to whoever added it.
+	// The actor of its first certificate is the member who added it.
 	first, err := s.Acts.Events(ctx, journal.Filter{Subject: d.ID, Code: string(event.CertificateMade), Limit: 1})
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *DeviceService) GetDevice(ctx context.Context, req *palyrav1.GetDeviceRe
 	return res, nil
 }
 
-// ListDeviceActs lists what was done with a device.
+// ListDeviceActs lists the acts of a device.
 func (s *DeviceService) ListDeviceActs(ctx context.Context, req *palyrav1.ListDeviceActsRequest) (*palyrav1.ListDeviceActsResponse, error) {
 	p, err := page.Parse(int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
@@ -89,9 +89,9 @@ func (s *DeviceService) ListDeviceActs(ctx context.Context, req *palyrav1.ListDe
 	res := &palyrav1.ListDeviceActsResponse{}
 	var last int64
 	for i := range events {
-		act := describe(&events[i])
+		act := describeAct(&events[i])
 		if c := events[i].Code; d.Revoked() && (c == event.Proposed || c == event.RunStarted) {
-			act.Undo = "" // it ended with the device
+			act.Undo = "" // the call or run ended with the device
 		}
 		res.Acts, last = append(res.Acts, act), act.GetSeq()
 	}
@@ -99,8 +99,8 @@ func (s *DeviceService) ListDeviceActs(ctx context.Context, req *palyrav1.ListDe
 	return res, nil
 }
 
-// find returns a device that the caller may see. Who may not see others does not learn
-// which there are.
+// find returns a device that the caller may see. A caller who may not see other devices gets the
+// same error for an unknown one.
 func (s *DeviceService) find(ctx context.Context, id string) (identity.Device, error) {
 	caller := s.Caller(ctx)
 	d, known := s.Devices.Device(id)
@@ -111,7 +111,7 @@ func (s *DeviceService) find(ctx context.Context, id string) (identity.Device, e
 		return d, err
 	}
 	if !known {
-		return d, reason.Errorf(reason.NotFound, "there is no device %s", id).WithRemedy("See `palyra devices list`.")
+		return d, reason.Errorf(reason.NotFound, "the device %s does not exist", id).WithRemedy("See `palyra devices list`.")
 	}
 	return d, nil
 }

@@ -13,10 +13,11 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// MaxMessage is the largest request message in bytes: strangers send them.
+// MaxMessage is the largest size of a request message in bytes. It is small because unauthenticated
+// clients send these messages.
 const MaxMessage = 16 << 10
 
-// Members are those that the gateway knows, removed ones included.
+// Members returns the members, including removed ones.
 type Members interface{ List() []access.Member }
 
 // PairingService is the PairingService. All fields are required.
@@ -24,9 +25,9 @@ type PairingService struct {
 	Host    *pairing.Host
 	Engine  *policy.Engine
 	Members Members
-	// Caller is who asks; nobody in the steps of a machine.
+	// Caller returns the caller of a request. The steps of a pairing machine have none.
 	Caller func(context.Context) access.Caller
-	// Connection is the one that a request came on.
+	// Connection returns the connection of a request.
 	Connection func(context.Context) (pairing.Connection, error)
 }
 
@@ -39,7 +40,7 @@ var states = map[pairing.State]palyrav1.PairingState{
 	pairing.Given: palyrav1.PairingState_PAIRING_STATE_GIVEN,
 }
 
-// CreatePairingCode makes a code.
+// CreatePairingCode creates a pairing code.
 func (s *PairingService) CreatePairingCode(ctx context.Context, req *palyrav1.CreatePairingCodeRequest) (*palyrav1.CreatePairingCodeResponse, error) {
 	caller := s.Caller(ctx)
 	p, err := s.device(caller, req)
@@ -56,20 +57,20 @@ func (s *PairingService) CreatePairingCode(ctx context.Context, req *palyrav1.Cr
 	return &palyrav1.CreatePairingCodeResponse{Pairing: pairingMessage(made.Code), Secret: made.Secret}, nil
 }
 
-// device is the device that is asked for.
+// device returns the device that the request describes.
 func (s *PairingService) device(caller access.Caller, req *palyrav1.CreatePairingCodeRequest) (identity.Pairing, error) {
 	p := identity.Pairing{Member: caller.Principal, MadeBy: caller.Principal, AcceptLoss: req.GetAcceptLoss()}
 	name := req.GetMember()
 	if !req.GetNewMember() {
 		if len(req.GetRoles()) > 0 || req.GetOwner() != "" {
-			return p, reason.Errorf(reason.InvalidInput, "roles and an owner are for a new member; %s keeps what it has", name).
-				WithRemedy("Leave them out, or change the member: `palyra members roles`.")
+			return p, reason.Errorf(reason.InvalidInput, "roles and an owner apply only to a new member; %s keeps its own", name).
+				WithRemedy("Omit them, or change the member: `palyra members roles`.")
 		}
 		if name != "" {
 			m, known := pairedMember(s.Members, name)
 			if !known {
-				return p, reason.Errorf(reason.NotFound, "there is no member %s", name).
-					WithRemedy("See `palyra members list`; `palyra pairing code --new NAME --role ROLE` is for a new one.")
+				return p, reason.Errorf(reason.NotFound, "the member %s does not exist", name).
+					WithRemedy("See `palyra members list`, or create a member with `palyra pairing code --new NAME --role ROLE`.")
 			}
 			p.Member = m.Principal
 		}
@@ -89,13 +90,13 @@ func (s *PairingService) device(caller access.Caller, req *palyrav1.CreatePairin
 	return p, nil
 }
 
-// pairedMember finds a member who was not removed, as memberNamed does.
+// pairedMember finds a member that is not removed, as memberNamed does.
 func pairedMember(list Members, name string) (access.Member, bool) {
 	return memberNamed(slices.DeleteFunc(slices.Clone(list.List()), access.Member.Removed), name)
 }
 
-// mayGive asks policy whether the caller may give such a device. One's own takes no
-// more than the table asks.
+// mayGive returns nil if policy allows the caller to create such a device. A device of the caller
+// itself needs no permission beyond the one of the method.
 func (s *PairingService) mayGive(caller access.Caller, p identity.Pairing) error {
 	if own(p) {
 		return nil
@@ -112,7 +113,7 @@ func (s *PairingService) mayGive(caller access.Caller, p identity.Pairing) error
 	return nil
 }
 
-// ListPairings lists codes.
+// ListPairings lists pairing codes.
 func (s *PairingService) ListPairings(ctx context.Context, _ *palyrav1.ListPairingsRequest) (*palyrav1.ListPairingsResponse, error) {
 	caller := s.Caller(ctx)
 	res := &palyrav1.ListPairingsResponse{}
@@ -122,7 +123,7 @@ func (s *PairingService) ListPairings(ctx context.Context, _ *palyrav1.ListPairi
 	return res, nil
 }
 
-// CancelPairing ends a code.
+// CancelPairing ends a pairing code.
 func (s *PairingService) CancelPairing(ctx context.Context, req *palyrav1.CancelPairingRequest) (*palyrav1.CancelPairingResponse, error) {
 	caller := s.Caller(ctx)
 	was, err := s.Host.Cancel(ctx, caller.Principal, s.all(caller), req.GetPairingId())
@@ -132,7 +133,7 @@ func (s *PairingService) CancelPairing(ctx context.Context, req *palyrav1.Cancel
 	return &palyrav1.CancelPairingResponse{Pairing: pairingMessage(was)}, nil
 }
 
-// all reports whether a caller sees the codes of others.
+// all reports whether a caller may see the codes of others.
 func (s *PairingService) all(caller access.Caller) bool {
 	return s.Engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessWrite}) == nil
 }

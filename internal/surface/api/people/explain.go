@@ -12,28 +12,28 @@ import (
 	"palyra/internal/core/text"
 )
 
-// ExplainAccess says whether a member has a permission.
+// ExplainAccess reports whether a member has a permission, and why.
 func (s *ReviewService) ExplainAccess(ctx context.Context, req *palyrav1.ExplainAccessRequest) (*palyrav1.ExplainAccessResponse, error) {
 	r, err := s.begin(ctx, req.GetPrincipal())
 	if err != nil {
 		return nil, err
 	}
-	meant, err := s.meant(req.GetMethod())
+	resolved, err := s.resolve(req.GetMethod())
 	if err != nil {
 		return nil, err
 	}
-	return r.explain(meant), nil
+	return r.explain(resolved), nil
 }
 
-// meaning is what a question names.
+// meaning is the permission that a name stands for, with its methods.
 type meaning struct {
 	permission access.Permission
 	methods    []string
 	public     bool
 }
 
-// meant finds the permission or the method of a name.
-func (s *ReviewService) meant(name string) (meaning, error) {
+// resolve resolves the name of a permission or of a method.
+func (s *ReviewService) resolve(name string) (meaning, error) {
 	if p := access.Permission(name); slices.Contains(access.Permissions, p) {
 		m := meaning{permission: p}
 		for _, row := range s.Methods {
@@ -57,8 +57,8 @@ func (s *ReviewService) meant(name string) (meaning, error) {
 	for _, row := range found {
 		m.methods = append(m.methods, row.short())
 		if row.Permission != m.permission {
-			return meaning{}, reason.Errorf(reason.InvalidInput, "%q is a method of more than one service", name).
-				WithRemedy("Name the service as well: %s.", strings.Join(shorts(found), " or "))
+			return meaning{}, reason.Errorf(reason.InvalidInput, "%q is a method of several services", name).
+				WithRemedy("Include the service: %s.", strings.Join(shorts(found), " or "))
 		}
 	}
 	return m, nil
@@ -80,31 +80,31 @@ func (s *ReviewService) unknown(name string) error {
 	for _, short := range shorts(s.Methods) {
 		names = append(names, short, short[strings.IndexByte(short, '/')+1:])
 	}
-	e := reason.Errorf(reason.InvalidInput, "there is no permission or method %q", name)
+	e := reason.Errorf(reason.InvalidInput, "%q is not a permission or method", name)
 	if near := text.Nearest(name, names); near != "" {
 		return e.WithRemedy("Did you mean %s?", near)
 	}
-	return e.WithRemedy("Name a permission, such as approval.decide, or a method, such as DecideApproval; docs/access.md lists them.")
+	return e.WithRemedy("Name a permission, such as approval.decide, or a method, such as DecideApproval; docs/reference/access.md lists them.")
 }
 
-// explain is the answer.
+// explain returns the answer.
 func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 	res := &palyrav1.ExplainAccessResponse{
 		Principal: r.of.Principal.String(), Permission: string(m.permission), Methods: m.methods, Roles: roleNames(r.of.Roles),
 		PolicyVersion: r.set.Version(), Notes: r.notes(),
 	}
 	if m.public {
-		res.Allowed, res.Message = true, "anybody may, without a credential"
+		res.Allowed, res.Message = true, "every caller may, without a credential"
 		return res
 	}
-	if why := r.barred(r.of); why != nil {
-		res.Reason, res.Message, res.Remedy = string(why.Code), why.Message, r.wayBack()
+	if why := r.refusedBecause(r.of); why != nil {
+		res.Reason, res.Message, res.Remedy = string(why.Code), why.Message, r.reactivation()
 		return res
 	}
 	j := r.authorize(r.of, m.permission)
 	res.Allowed, res.Policies = j.Allowed, r.determining(j.Determining)
 	if m.permission == access.PermApprovalDecide && j.Allowed {
-		res.Notes = append(res.Notes, "Policy is asked again for each approval, by its severity and its requester; this is about approvals in general.")
+		res.Notes = append(res.Notes, "This result is about approvals in general. Policy decides again for each approval, by its severity and its requester.")
 	}
 	if j.Allowed {
 		res.Message = r.of.Principal.String() + " may " + string(m.permission)
@@ -113,7 +113,7 @@ func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 	err := r.set.Permit(policy.AccessRequest{Caller: caller(r.of), Permission: m.permission})
 	why := reason.Known(err, reason.PermissionDenied)
 	res.Reason, res.Message = string(why.Code), why.Message
-	able := r.able(m.permission)
+	able := r.membersWith(m.permission)
 	if r.others {
 		res.WhoMay = able
 	}
@@ -121,8 +121,8 @@ func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 	return res
 }
 
-// able are the other members who can use a permission now.
-func (r *review) able(p access.Permission) []string {
+// membersWith returns the other members who can use a permission now.
+func (r *review) membersWith(p access.Permission) []string {
 	var out []string
 	for _, m := range r.members {
 		if m.Principal != r.of.Principal && !m.NoDevice && r.may(m, p) {

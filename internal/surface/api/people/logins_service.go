@@ -13,9 +13,9 @@ import (
 	"palyra/internal/identity/login"
 )
 
-// Gateway is who the gateway is to somebody who knows its address alone.
+// Gateway is the identity of the gateway for a client that has only its address.
 type Gateway struct {
-	// Root is its CA, PEM; ServerName is the name in its certificate.
+	// Root is the CA as PEM, and ServerName the name in the server certificate.
 	Root, ServerName string
 }
 
@@ -23,22 +23,22 @@ type Gateway struct {
 type LoginService struct {
 	Logins  *login.Service
 	Gateway Gateway
-	// LogOut ends the session that a device is.
+	// LogOut ends the session of a device.
 	LogOut func(ctx context.Context, deviceID string) error
-	// Caller is who asks; nobody in the steps of a login.
+	// Caller returns the caller of a request. The steps of a login have none.
 	Caller func(context.Context) access.Caller
-	// Address is where a request comes from.
+	// Address returns the remote address of a request.
 	Address func(context.Context) string
 }
 
-// DescribeLogin says who the gateway is and how people log in.
+// DescribeLogin returns the identity of the gateway and its login methods.
 func (s *LoginService) DescribeLogin(context.Context, *palyrav1.DescribeLoginRequest) (*palyrav1.DescribeLoginResponse, error) {
 	return &palyrav1.DescribeLoginResponse{
 		CaCertificate: s.Gateway.Root, ServerName: s.Gateway.ServerName, Issuer: s.Logins.Issuer, DeviceFlow: s.Logins.DeviceFlow,
 	}, nil
 }
 
-// BeginLogin begins a login.
+// BeginLogin starts a login.
 func (s *LoginService) BeginLogin(ctx context.Context, req *palyrav1.BeginLoginRequest) (*palyrav1.BeginLoginResponse, error) {
 	begun, err := s.Logins.Begin(ctx, login.Request{CSR: req.GetCertificateRequest(), Redirect: req.GetRedirectUri(), Address: s.Address(ctx)})
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *LoginService) BeginLogin(ctx context.Context, req *palyrav1.BeginLoginR
 	}, nil
 }
 
-// CompleteLogin ends a login with a browser.
+// CompleteLogin completes a login in a browser.
 func (s *LoginService) CompleteLogin(ctx context.Context, req *palyrav1.CompleteLoginRequest) (*palyrav1.CompleteLoginResponse, error) {
 	in, err := s.Logins.Complete(ctx, login.Answer{
 		ID: req.GetLoginId(), State: req.GetState(), Code: req.GetCode(), Issuer: req.GetIssuer(), Proof: req.GetProof(), Address: s.Address(ctx),
@@ -61,7 +61,7 @@ func (s *LoginService) CompleteLogin(ctx context.Context, req *palyrav1.Complete
 	return &palyrav1.CompleteLoginResponse{Session: s.session(in)}, nil
 }
 
-// PollLogin asks after a login that is confirmed on another device.
+// PollLogin returns the state of a login that is confirmed on another device.
 func (s *LoginService) PollLogin(ctx context.Context, req *palyrav1.PollLoginRequest) (*palyrav1.PollLoginResponse, error) {
 	in, wait, err := s.Logins.Poll(ctx, login.Question{ID: req.GetLoginId(), Proof: req.GetProof(), Address: s.Address(ctx)})
 	switch {
@@ -75,7 +75,8 @@ func (s *LoginService) PollLogin(ctx context.Context, req *palyrav1.PollLoginReq
 
 // EndLogin ends the caller's session.
 func (s *LoginService) EndLogin(ctx context.Context, _ *palyrav1.EndLoginRequest) (*palyrav1.EndLoginResponse, error) {
-	// The answer comes although the end of the session ends the request that asks.
+	// The session that ends is the session of this request, so the logout must not be cancelled
+	// with it.
 	if err := s.LogOut(context.WithoutCancel(ctx), s.Caller(ctx).DeviceID); err != nil {
 		return nil, err
 	}

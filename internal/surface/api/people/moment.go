@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// moment is a time, nil for none.
+// moment converts a time; the zero time becomes nil.
 func moment(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// remedy is what people can do about a refusal. It names nothing that nobody here
-// could do: a role only if with it the set would allow, and if somebody may give it.
+// remedy returns the next step after a refusal. Each step that it names is possible: it names a
+// role only if the policies would then allow the request and a member can assign the role.
 func (r *review) remedy(p access.Permission, j policy.Judgement, able []string) string {
 	switch forbids := forbidding(j); {
 	case len(j.Errors) > 0:
@@ -19,25 +19,25 @@ func (r *review) remedy(p access.Permission, j policy.Judgement, able []string) 
 	case len(forbids) > 0:
 		return r.againstForbids(forbids, p, able)
 	}
-	if role, ok := r.helps(p); ok {
-		return r.giving(role)
+	if role, ok := r.bestRole(p); ok {
+		return r.giveRole(role)
 	}
-	return r.askingOthers(able, fmt.Sprintf("No role that %s could hold gives it %s.", r.of.Principal, p))
+	return r.askingOthers(able, fmt.Sprintf("No role of %s can grant %s.", r.of.Principal, p))
 }
 
 func forbidding(j policy.Judgement) []policy.Determining {
 	return slices.DeleteFunc(slices.Clone(j.Determining), func(d policy.Determining) bool { return d.Effect != "forbid" })
 }
 
-// againstForbids is what to do about policies that forbid. The built-in ones yield to
-// nothing that is written beside them.
+// againstForbids returns the next step after policies that forbid. No other policy overrides the
+// built-in ones.
 func (r *review) againstForbids(forbids []policy.Determining, p access.Permission, able []string) string {
-	if lifted := r.lifting(); lifted != "" {
+	if lifted := r.ceilingRemedy(); lifted != "" {
 		return lifted
 	}
 	for _, d := range forbids {
 		if r.builtin(d.ID) {
-			return r.askingOthers(able, fmt.Sprintf("The built-in policy %s is a ceiling that no role and no other policy lifts.", d.ID))
+			return r.askingOthers(able, fmt.Sprintf("The built-in policy %s forbids it; no role and no other policy overrides it.", d.ID))
 		}
 	}
 	for _, d := range forbids {
@@ -49,21 +49,21 @@ func (r *review) againstForbids(forbids []policy.Determining, p access.Permissio
 	for i, d := range forbids {
 		at[i] = fmt.Sprintf("%s (%s:%d)", d.ID, d.File, d.Line)
 	}
-	said := "A policy of this gateway forbids it"
+	text := "A policy of this gateway forbids it"
 	if r.why {
-		said += ": " + strings.Join(at, ", ")
+		text += ": " + strings.Join(at, ", ")
 	}
-	return r.askingOthers(able, said+".") + " Whoever keeps the policy directory can change that."
+	return r.askingOthers(able, text+".") + " The maintainer of the policy directory can change the policy."
 }
 
-// lifting is how a principal comes in that a ceiling keeps out; "" when none does.
-func (r *review) lifting() string {
+// ceilingRemedy returns how to admit a principal that a ceiling excludes, or "" if none does.
+func (r *review) ceilingRemedy() string {
 	s := r.set.View().Config().Snapshot
 	switch who := r.of.Principal; {
 	case slices.Contains(s.ForbiddenPrincipals, who):
-		return r.change("palyra access allow "+who.String(), "let it in again")
+		return r.change("palyra access allow "+who.String(), "admit it again")
 	case s.AllowedPrincipals != nil && !slices.Contains(s.AllowedPrincipals, who):
-		return "Whoever keeps palyra.toml on the gateway's host can add " + who.String() + " to allowed_principals, and restart palyrad."
+		return "Add " + who.String() + " to allowed_principals in palyra.toml on the gateway's host, and restart palyrad."
 	}
 	return ""
 }
@@ -77,15 +77,15 @@ func (r *review) builtin(id string) bool {
 	return false
 }
 
-// askingOthers sends to those who may, if there are any.
-func (r *review) askingOthers(able []string, said string) string {
+// askingOthers adds a reference to the members who may do it, if there are any.
+func (r *review) askingOthers(able []string, text string) string {
 	switch {
 	case len(able) == 0:
-		return said + " Nobody else can do it now."
+		return text + " No other member can do it now."
 	case r.others:
-		return said + " Ask " + oneOf(able) + "."
+		return text + " Ask " + oneOf(able) + "."
 	}
-	return said + " Ask somebody else who may."
+	return text + " Ask a member with the permission."
 }
 
 func oneOf(names []string) string {
@@ -99,13 +99,13 @@ func oneOf(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// helps finds the role that brings the permission and the fewest others.
-func (r *review) helps(p access.Permission) (access.Role, bool) {
+// bestRole returns the role that grants the permission and the fewest others.
+func (r *review) bestRole(p access.Permission) (access.Role, bool) {
 	var best access.Role
 	fewest := len(access.Permissions) + 1
 	powers := powersOf(r.set)
 	for _, role := range r.set.View().Roles() {
-		if r.of.Holds(role) || !role.For(r.of.Principal.Kind) || !r.with(role, p) {
+		if r.of.Holds(role) || !role.For(r.of.Principal.Kind) || !r.wouldAllow(role, p) {
 			continue
 		}
 		if n := len(powers[role]); n < fewest {
@@ -115,8 +115,8 @@ func (r *review) helps(p access.Permission) (access.Role, bool) {
 	return best, best != ""
 }
 
-// with reports whether the member would have a permission if it held a role more.
-func (r *review) with(role access.Role, p access.Permission) bool {
+// wouldAllow reports whether the member would have a permission if it also held a role.
+func (r *review) wouldAllow(role access.Role, p access.Permission) bool {
 	view := r.set.View()
 	cfg := view.Config()
 	m := r.of
@@ -130,20 +130,20 @@ func (r *review) with(role access.Role, p access.Permission) bool {
 	return view.TryAccess(&policy.Change{Config: cfg}, policy.AccessRequest{Caller: caller(m), Permission: p})[0].Allowed
 }
 
-// giving says how the member gets a role, and from whom.
-func (r *review) giving(role access.Role) string {
+// giveRole returns how the member gets a role, and who can assign it.
+func (r *review) giveRole(role access.Role) string {
 	return r.change(fmt.Sprintf("palyra members roles %s --add %s", r.of.Principal, role), "give it the role "+string(role), role)
 }
 
-// wayBack says how a member who may not act at all could again.
-func (r *review) wayBack() string {
+// reactivation returns how a member that is disabled or removed can act again.
+func (r *review) reactivation() string {
 	off := r.of
 	if !off.Disabled && !off.Removed() {
 		off, _ = memberNamed(r.members, r.of.Owner.String())
 	}
 	switch {
 	case r.of.Removed():
-		return "A member with another name takes its place: `palyra members add NAME --role ROLE`, or on the gateway's host `palyrad operator add NAME --role ROLE`."
+		return "Add a member with another name: `palyra members add NAME --role ROLE`, or on the gateway's host `palyrad operator add NAME --role ROLE`."
 	case off.Principal.IsZero() || off.Removed():
 		return r.change("palyra members owner "+r.of.Principal.String()+" USER", "give it another owner")
 	case !off.Disabled && r.of.AwaitsConsent:
@@ -152,21 +152,21 @@ func (r *review) wayBack() string {
 	return r.change("palyra members enable "+off.Principal.String(), "enable "+off.Principal.String(), off.Roles...)
 }
 
-// change is a change of members, with who can make it; on the host somebody always
-// can come back who may.
+// change returns a command that changes members, and who can run it. The gateway's host can always
+// create an owner.
 func (r *review) change(command, what string, concerns ...access.Role) string {
 	switch may := r.changers(slices.Concat(concerns, r.of.Roles)); {
 	case len(may) == 0:
-		return "Nobody who may " + what + " can act now. On the gateway's host, `palyrad operator bundle NAME` gives an owner a device again, and `palyrad operator add NAME --role owner` adds one, who then runs `" + command + "`."
+		return "No member who may " + what + " can act now. On the gateway's host, give an owner a new device with `palyrad operator bundle NAME`, or add an owner with `palyrad operator add NAME --role owner`. The owner then runs `" + command + "`."
 	case r.others:
 		return oneOf(may) + " can " + what + ": `" + command + "`."
 	default:
-		return "Somebody with access.write can " + what + ": `" + command + "`."
+		return "A member with access.write can " + what + ": `" + command + "`."
 	}
 }
 
-// changers are the members who can change one now, where roles are concerned: what
-// policy says, and that only owners touch owners and admins.
+// changers returns the members who can now change a member that has or gets these roles. Policy
+// must permit the change, and only owners may change owners and admins.
 func (r *review) changers(concerned []access.Role) []string {
 	powerful := slices.Contains(concerned, access.RoleOwner) || slices.Contains(concerned, access.RoleAdmin)
 	var out []string

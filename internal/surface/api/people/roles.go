@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/access"
 )
 
-// ListRoles lists the roles with what they may do.
+// ListRoles lists the roles with their permissions.
 func (s *ReviewService) ListRoles(context.Context, *palyrav1.ListRolesRequest) (*palyrav1.ListRolesResponse, error) {
 	set := s.Engine.Current()
 	powers := powersOf(set)
@@ -30,11 +30,11 @@ func (s *ReviewService) ListRoles(context.Context, *palyrav1.ListRolesRequest) (
 	return res, nil
 }
 
-// powersOf are the permissions of somebody who holds one role alone. Policies know
-// members and no roles as such, so one member of each role is put beside the others.
+// powersOf returns the permissions that each role grants by itself. Policies decide about members,
+// not roles, so the set is evaluated with one example member for each role.
 func powersOf(set *policy.Set) map[access.Role][]access.Permission {
 	view := set.View()
-	with := crowd{view.Config()}
+	with := exampleConfig{view.Config()}
 	examples := map[access.Role]access.Member{}
 	owner := with.join(access.User, access.Principal{})
 	for _, role := range view.Roles() {
@@ -60,11 +60,11 @@ func powersOf(set *policy.Set) map[access.Role][]access.Permission {
 	return powers
 }
 
-// crowd is a configuration that members join.
-type crowd struct{ policy.Config }
+// exampleConfig is a configuration with example members.
+type exampleConfig struct{ policy.Config }
 
-// join adds a member under a name that nobody has.
-func (c *crowd) join(kind func(string) access.Principal, owner access.Principal, roles ...access.Role) access.Member {
+// join adds a member with an unused name.
+func (c *exampleConfig) join(kind func(string) access.Principal, owner access.Principal, roles ...access.Role) access.Member {
 	m := access.Member{Owner: owner, Roles: roles}
 	for i, taken := 0, true; taken; i++ {
 		m.Principal = kind(fmt.Sprintf("example-%d", i))

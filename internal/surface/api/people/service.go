@@ -1,7 +1,7 @@
-// Package people has the services about members and their devices: who may do what and why
-// (AccessReviewService), devices (DeviceService), pairing (PairingService), logins
-// (LoginService) and sessions of the console (ConsoleService). It decides nothing: answers
-// about access are those of the policies in force, asked as the guard of the API asks them.
+// Package people has the services about members and their devices: permissions and their reasons
+// (AccessReviewService), devices (DeviceService), pairing (PairingService), logins (LoginService)
+// and console sessions (ConsoleService). It makes no access decisions: it evaluates the policies in
+// force in the same way as the guard of the API.
 package people
 
 import (
@@ -18,18 +18,18 @@ import (
 
 // Method is a row of the access table.
 type Method struct {
-	// Procedure is "/palyra.v1.ApprovalsService/DecideApproval".
+	// Procedure is a path such as "/palyra.v1.ApprovalsService/DecideApproval".
 	Procedure string
-	// Permission is "" for a method that needs none.
+	// Permission is "" for a method that requires none.
 	Permission access.Permission
-	// Public says that it takes no credential.
+	// Public is true for a method that requires no credential.
 	Public bool
 }
 
-// Tools are those that the gateway has.
+// Tools are the tools of the gateway.
 type Tools interface {
 	Descriptors() []tool.Descriptor
-	// Unusable says why no call of a tool can run, nil when one can.
+	// Unusable returns the reason why no call of a tool can run, or nil.
 	Unusable(name string) error
 }
 
@@ -38,26 +38,25 @@ type ReviewService struct {
 	Engine  *policy.Engine
 	Members Members
 	Tools   Tools
-	// Ceilings are whom policies may let in at all.
+	// Ceilings has the principals and channels that policies may admit.
 	Ceilings Ceilings
-	// Methods are the rows, ordered by procedure.
+	// Methods are the rows of the access table, ordered by procedure.
 	Methods []Method
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
-// review is one question: about whom, by which set, and what its asker may see.
+// review is one question: the member, the policy set, and the permissions of the caller.
 type review struct {
 	set     *policy.Set
 	members []access.Member
 	of      access.Member
-	// others says that the asker may read who the members are, and why that it may
-	// read which policies decide.
+	// others is true if the caller may read members; why is true if the caller may read policies.
 	others, why bool
 }
 
-// begin finds whom a question is about. Who may not ask about others gets the same
-// answer whether there is such a member or not.
+// begin finds the member of a question. A caller who may ask only about itself gets the same error
+// whether the member exists or not.
 func (s *ReviewService) begin(ctx context.Context, name string) (*review, error) {
 	caller := s.Caller(ctx)
 	r := &review{set: s.Engine.Current(), members: s.Members.List()}
@@ -69,10 +68,10 @@ func (s *ReviewService) begin(ctx context.Context, name string) (*review, error)
 	found, known := memberNamed(r.members, name)
 	if !r.others && !(known && owns(caller.Principal, found)) {
 		return nil, reason.Known(refused, reason.PermissionDenied).
-			WithRemedy("Ask about yourself or an agent of yours; about others, ask somebody with access.read.")
+			WithRemedy("Ask about yourself or an agent of yours. For other members, ask a member with access.read.")
 	}
 	if !known {
-		return nil, reason.Errorf(reason.NotFound, "there is no member %s", name).WithRemedy("See `palyra members list --all`.")
+		return nil, reason.Errorf(reason.NotFound, "the member %s does not exist", name).WithRemedy("See `palyra members list --all`.")
 	}
 	r.of = found
 	return r, nil
@@ -83,8 +82,8 @@ func owns(p access.Principal, m access.Member) bool {
 	return m.Principal == p || !m.Owner.IsZero() && m.Owner == p
 }
 
-// memberNamed finds a member by its principal, or by its name: the user, or the agent
-// where there is no such user.
+// memberNamed finds a member by its principal or by its name. A user has priority over an agent of
+// the same name.
 func memberNamed(members []access.Member, name string) (access.Member, bool) {
 	for _, p := range []string{name, access.User(name).String(), access.Agent(name).String()} {
 		if i := slices.IndexFunc(members, func(m access.Member) bool { return m.Principal.String() == p }); i >= 0 {
@@ -94,7 +93,7 @@ func memberNamed(members []access.Member, name string) (access.Member, bool) {
 	return access.Member{}, false
 }
 
-// caller is a member as it comes in with the certificate of its device.
+// caller returns the caller that a member is with the certificate of its device.
 func caller(m access.Member) access.Caller {
 	c := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, Surface: access.SurfaceGRPC, Paired: true}
 	if m.Principal.Kind == access.KindAgent {
@@ -103,22 +102,21 @@ func caller(m access.Member) access.Caller {
 	return c
 }
 
-// authorize asks the set in force about a member.
+// authorize evaluates the set in force for a member.
 func (r *review) authorize(m access.Member, p access.Permission) policy.Judgement {
 	return r.set.Authorize(policy.AccessRequest{Caller: caller(m), Permission: p})
 }
 
-// may reports whether a member can use a permission now: it may act, and has it.
+// may reports whether a member can use a permission now: it is not barred, and policies permit it.
 func (r *review) may(m access.Member, p access.Permission) bool {
-	return r.barred(m) == nil && r.authorize(m, p).Allowed
+	return r.refusedBecause(m) == nil && r.authorize(m, p).Allowed
 }
 
-// barred says why the credentials of a member are refused whatever they are for,
-// nil when they are not.
-func (r *review) barred(m access.Member) *reason.Error {
+// refusedBecause returns the reason why all credentials of a member are refused, or nil.
+func (r *review) refusedBecause(m access.Member) *reason.Error {
 	switch {
 	case m.Removed():
-		return reason.Errorf(reason.Unauthenticated, "%s was removed, which is for good", m.Principal)
+		return reason.Errorf(reason.Unauthenticated, "%s was removed, and cannot be added again", m.Principal)
 	case m.Disabled:
 		return reason.Errorf(reason.Unauthenticated, "%s is disabled", m.Principal)
 	case m.Principal.Kind != access.KindAgent:
@@ -136,7 +134,7 @@ func (r *review) barred(m access.Member) *reason.Error {
 	return nil
 }
 
-// determining are the policies of an answer, if the asker may read them.
+// determining returns the policies of an answer, if the caller may read policies.
 func (r *review) determining(list []policy.Determining) []*palyrav1.Determining {
 	if !r.why {
 		return nil
@@ -148,14 +146,14 @@ func (r *review) determining(list []policy.Determining) []*palyrav1.Determining 
 	return out
 }
 
-// notes are what bears on every answer about the member.
+// notes returns the facts that affect every answer about the member.
 func (r *review) notes() []string {
 	var list []string
-	if r.lifting() != "" {
-		list = append(list, "A ceiling keeps "+r.of.Principal.String()+" out, whatever policies say. "+r.lifting())
+	if r.ceilingRemedy() != "" {
+		list = append(list, "A ceiling excludes "+r.of.Principal.String()+", and overrides all policies. "+r.ceilingRemedy())
 	}
 	if r.of.NoDevice && !r.of.Removed() {
-		list = append(list, r.of.Principal.String()+" has no device: until it has one, or a token, nobody can act as it. `palyrad operator bundle "+r.of.Principal.Name+"` on the gateway's host makes one.")
+		list = append(list, r.of.Principal.String()+" has no device, and can act only with a device or a token. Create a device with `palyrad operator bundle "+r.of.Principal.Name+"` on the gateway's host.")
 	}
 	if channels := r.set.View().Config().Snapshot.AllowedChannels; r.others && len(channels) > 0 {
 		list = append(list, "Calls may come from the messaging channels "+strings.Join(channels, ", ")+".")
@@ -171,7 +169,7 @@ func roleNames(roles []access.Role) []string {
 	return out
 }
 
-// short is "ApprovalsService/DecideApproval".
+// short returns the name in the form "ApprovalsService/DecideApproval".
 func (m Method) short() string {
 	service, method, _ := strings.Cut(strings.TrimPrefix(m.Procedure, "/"), "/")
 	return service[strings.LastIndexByte(service, '.')+1:] + "/" + method

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Exam is one thing that the doctor looked at (package doctor).
-type Exam struct {
+// CheckResult is the result of one check of the doctor (package doctor).
+type CheckResult struct {
 	Check, Result, Detail, Remedy string
 	TookMS                        int64
 }
@@ -29,11 +29,11 @@ func (s *ConsoleService) GetSettings(context.Context, *palyrav1.GetSettingsReque
 	return res, nil
 }
 
-// Examine has the doctor look at everything. One examination runs at a time: it builds
-// sandboxes to try them.
+// Examine runs all checks of the doctor. Only one examination runs at a time, because the checks
+// create sandboxes.
 func (s *ConsoleService) Examine(ctx context.Context, _ *palyrav1.ExamineRequest) (*palyrav1.ExamineResponse, error) {
 	if !s.examining.CompareAndSwap(false, true) {
-		return nil, reason.Errorf(reason.RateLimited, "the doctor is looking already").WithRemedy("Ask again in some seconds.").WithField("retry_after", "5s")
+		return nil, reason.Errorf(reason.RateLimited, "an examination is already running").WithRemedy("Try again in a few seconds.").WithField("retry_after", "5s")
 	}
 	defer s.examining.Store(false)
 	res := &palyrav1.ExamineResponse{At: timestamppb.Now()}

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ShowAccess says what a member may do.
+// ShowAccess returns the permissions of a member.
 func (s *ReviewService) ShowAccess(ctx context.Context, req *palyrav1.ShowAccessRequest) (*palyrav1.ShowAccessResponse, error) {
 	r, err := s.begin(ctx, req.GetPrincipal())
 	if err != nil {
@@ -20,7 +20,7 @@ func (s *ReviewService) ShowAccess(ctx context.Context, req *palyrav1.ShowAccess
 		Principal: r.of.Principal.String(), Roles: roleNames(r.of.Roles), Owner: r.of.Owner.String(),
 		PolicyVersion: r.set.Version(), Notes: r.notes(),
 	}
-	barred := r.barred(r.of)
+	barred := r.refusedBecause(r.of)
 	for _, p := range access.Permissions {
 		j := r.authorize(r.of, p)
 		res.Permissions = append(res.Permissions, &palyrav1.PermissionAccess{
@@ -28,13 +28,13 @@ func (s *ReviewService) ShowAccess(ctx context.Context, req *palyrav1.ShowAccess
 		})
 	}
 	if barred != nil {
-		res.Notes = append(res.Notes, barred.Message+", so that every request of it is refused. "+r.wayBack())
+		res.Notes = append(res.Notes, barred.Message+"; all its requests are refused. "+r.reactivation())
 	}
 	res.Tools = s.tools(r, barred)
 	return res, nil
 }
 
-// tools are all that there are, with what becomes of the member's calls.
+// tools returns every tool, with the verdict on calls of the member.
 func (s *ReviewService) tools(r *review, barred *reason.Error) []*palyrav1.ToolAccess {
 	catalog := map[string]bool{}
 	for _, entry := range r.set.Catalog(caller(r.of)) {
@@ -65,9 +65,9 @@ func (s *ReviewService) tools(r *review, barred *reason.Error) []*palyrav1.ToolA
 	return out
 }
 
-// denied says why every call of a tool is denied, as ListTools does.
+// denied sets the reason why every call of a tool is denied, as ListTools does.
 func (r *review) denied(one *palyrav1.ToolAccess, bars []policy.Determining) {
-	why := reason.Errorf(reason.ApprovalUnattainable, "a call needs an approval, and nobody could give it")
+	why := reason.Errorf(reason.ApprovalUnattainable, "a call needs an approval, and no member can give it")
 	if len(bars) > 0 {
 		why = reason.Errorf(reason.PolicyDenied, "%s", cmp.Or(bars[0].Reason, "a policy forbids every call")).
 			WithRemedy("%s", cmp.Or(bars[0].Remedy, reason.Lookup(reason.PolicyDenied).Remedy))

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// BeginPairing says which code is open.
+// BeginPairing returns the open code.
 func (s *PairingService) BeginPairing(_ context.Context, req *palyrav1.BeginPairingRequest) (*palyrav1.BeginPairingResponse, error) {
 	o, err := s.Host.Begin(req.GetPairingId())
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *PairingService) BeginPairing(_ context.Context, req *palyrav1.BeginPair
 	}, nil
 }
 
-// ProvePairing takes a guess.
+// ProvePairing checks one guess of the code.
 func (s *PairingService) ProvePairing(ctx context.Context, req *palyrav1.ProvePairingRequest) (*palyrav1.ProvePairingResponse, error) {
 	conn, err := s.Connection(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *PairingService) ProvePairing(ctx context.Context, req *palyrav1.ProvePa
 	}, nil
 }
 
-// ConfirmPairing ends the exchange.
+// ConfirmPairing completes the key exchange.
 func (s *PairingService) ConfirmPairing(ctx context.Context, req *palyrav1.ConfirmPairingRequest) (*palyrav1.ConfirmPairingResponse, error) {
 	conn, err := s.Connection(ctx)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"palyra/internal/core/access"
 )
 
-// mostViews is how many views are remembered: those of the newest events.
+// mostViews is the highest number of cached views. The oldest is evicted first.
 const mostViews = 256
 
-// viewKey is an event as a caller sees it under a set of policies.
+// viewKey identifies an event as seen by a caller under a policy set.
 type viewKey struct {
 	seq       int64
 	principal access.Principal
@@ -22,25 +22,25 @@ type viewKey struct {
 	set        *policy.Set
 }
 
-// view is what an event is to a caller; made is closed when it is worked out.
+// view is an event as seen by a caller; made is closed once it is computed.
 type view struct {
 	made     chan struct{}
 	approval *palyrav1.Approval
 	err      error
 }
 
-// Views has what happened worked out once for a caller, however many streams it has: each
-// asks the store and policy.
+// Views caches the view of each event per caller, because each computation reads the store and
+// evaluates policy. All streams of a caller share it.
 type Views struct {
 	mu    sync.Mutex
 	known map[viewKey]*view
-	// order are the keys of known, the oldest first.
+	// order lists the keys of known, the oldest first.
 	order []viewKey
 }
 
-// Of returns an approval as an event with a number left it for a caller; callers change
-// nothing in it. work makes it for the first of the caller's streams; where that fails, each
-// makes it again.
+// Of returns an approval as of the event with a sequence number, as seen by a caller. Callers MUST
+// NOT modify it. The first stream of the caller computes it with work. If that fails, each stream
+// computes it itself.
 func (v *Views) Of(set *policy.Set, c access.Caller, seq int64, work func() (*palyrav1.Approval, error)) (*palyrav1.Approval, error) {
 	key := viewKey{seq, c.Principal, c.DeviceID, c.Surface, c.Transport, set}
 	one, first := v.find(key)

@@ -11,9 +11,9 @@ import (
 	"palyra/internal/core/access"
 )
 
-// However many streams a caller has, what happened is worked out once for it; anew for another
-// caller, another event and another set of policies.
-func TestViewsAreWorkedOutOnce(t *testing.T) {
+// All streams of a caller share one view of an event. Another caller, event or policy set has its
+// own view.
+func TestViewsAreComputedOnce(t *testing.T) {
 	t.Parallel()
 	var v Views
 	var worked atomic.Int32
@@ -51,7 +51,7 @@ func TestViewsAreWorkedOutOnce(t *testing.T) {
 	if len(v.known) > mostViews || len(v.order) > mostViews {
 		t.Errorf("%d views are remembered", len(v.known))
 	}
-	// What fails is worked out again.
+	// A failed computation is repeated.
 	failing := func() (*palyrav1.Approval, error) { worked.Add(1); return nil, errors.New("the disk") }
 	worked.Store(0)
 	for range 3 {

@@ -15,32 +15,31 @@ import (
 )
 
 const (
-	// kept is how many events a client may have missed and go on without asking for
-	// everything again.
-	kept = 4096
-	// heartbeat is how often a quiet stream says that it is alive; pages call themselves stale when
-	// they miss two (web/src/live/connection.ts). headEvery how often at
-	// most it says how far the journal is.
+	// maxMissed is how many events a client may miss and still resume without a full reload.
+	maxMissed = 4096
+	// heartbeat is the interval of messages on an idle stream. Pages display themselves as stale
+	// after two missed heartbeats (web/src/live/connection.ts). headEvery is the shortest interval
+	// between reports of the journal size.
 	heartbeat, headEvery = 2 * time.Second, time.Second
 )
 
-// Journal is what streams follow.
+// Journal is the journal that streams follow.
 type Journal interface {
 	Head() journal.Head
-	// Follow calls fn for every event after a sequence number, in order, without gap.
+	// Follow calls fn for every event after a sequence number, in order and without gaps.
 	Follow(ctx context.Context, after int64, fn func(journal.Event) error) error
 }
 
-// Approval returns an approval as the caller is shown it; nil for one that it is not.
+// Approval returns an approval as the caller may see it, or nil if the caller may not see it.
 type Approval func(ctx context.Context, id string) (*palyrav1.Approval, error)
 
-// closeKinds are what events are about, and the permission with which one may list that. The
-// longest prefix of a code counts.
-var closeKinds = []struct {
+// eventKinds maps codes of events to object kinds, and to the permission to list these objects. The
+// longest matching prefix of a code applies.
+var eventKinds = []struct {
 	prefix, kind string
 	needs        access.Permission
 }{
-	{"PAL-A", "approval", ""}, // who is shown one is its own matter
+	{"PAL-A", "approval", ""}, // the service decides who may see an approval
 	{"PAL-G", "grant", access.PermGrantRead},
 	{"PAL-R", "run", access.PermJournalRead},
 	{"PAL-D", "call", access.PermJournalRead}, {"PAL-X", "call", access.PermJournalRead}, {"PAL-H10", "call", access.PermJournalRead},
@@ -53,10 +52,10 @@ var closeKinds = []struct {
 	{"PAL-H11", "install", access.PermTokenRead},
 }
 
-// about says what an event is about; kind is "" for what no page shows but the journal's.
-func about(code string) (kind string, needs access.Permission) {
+// objectKind returns the object kind of an event, or "" if only the journal page shows the event.
+func objectKind(code string) (kind string, needs access.Permission) {
 	longest := 0
-	for _, k := range closeKinds {
+	for _, k := range eventKinds {
 		if strings.HasPrefix(code, k.prefix) && len(k.prefix) > longest {
 			kind, needs, longest = k.kind, k.needs, len(k.prefix)
 		}
@@ -64,21 +63,21 @@ func about(code string) (kind string, needs access.Permission) {
 	return kind, needs
 }
 
-// watcher is one stream under way. Only its own goroutine sends.
+// watcher is an open stream. Only its own goroutine sends.
 type watcher struct {
 	*ConsoleService
 	send func(*palyrav1.WatchConsoleResponse) error
-	// at is the last number that was sent.
+	// at is the last sequence number that was sent.
 	at int64
-	// stale says that more of the journal is there than the client was told.
-	stale bool
+	// headPending is true if the journal grew since the last reported size.
+	headPending bool
 }
 
-// WatchConsole streams what changes.
+// WatchConsole streams changes.
 func (s *ConsoleService) WatchConsole(ctx context.Context, req *palyrav1.WatchConsoleRequest, stream *connect.ServerStream[palyrav1.WatchConsoleResponse]) error {
 	w := &watcher{ConsoleService: s, send: stream.Send, at: s.Journal.Head().Seq}
 	after := req.GetResumeAfter()
-	lost := after > w.at || after > 0 && w.at-after > kept
+	lost := after > w.at || after > 0 && w.at-after > maxMissed
 	if after > 0 && !lost {
 		w.at = after
 	}
@@ -139,12 +138,12 @@ func (w *watcher) run(stream context.Context) error {
 	}
 }
 
-// lists reports whether the caller may list what takes a permission.
+// lists reports whether the caller may list objects that require a permission.
 func (w *watcher) lists(caller access.Caller, p access.Permission) bool {
 	return w.may(caller, p) == nil
 }
 
-// emit sends with the number that the stream is at.
+// emit sends a message with the current sequence number.
 func (w *watcher) emit(m *palyrav1.WatchConsoleResponse) error {
 	m.Sequence = w.at
 	if m.GetAt() == nil {
@@ -153,11 +152,11 @@ func (w *watcher) emit(m *palyrav1.WatchConsoleResponse) error {
 	return w.send(m)
 }
 
-// event sends what an event of the journal means to the caller, who is asked for anew: it
-// may do less by now.
+// event sends an event of the journal if the caller may see it. The caller is resolved again for
+// each event, because its permissions may have changed.
 func (w *watcher) event(ctx context.Context, e journal.Event) error {
-	w.at, w.stale = e.Seq, true
-	kind, needs := about(string(e.Code))
+	w.at, w.headPending = e.Seq, true
+	kind, needs := objectKind(string(e.Code))
 	m := &palyrav1.WatchConsoleResponse{At: timestamppb.New(e.At)}
 	switch {
 	case kind == "":
@@ -165,7 +164,7 @@ func (w *watcher) event(ctx context.Context, e journal.Event) error {
 	case kind == "approval":
 		a, err := w.views.Of(w.Engine.Current(), w.Caller(ctx), e.Seq, func() (*palyrav1.Approval, error) { return w.Approval(ctx, e.Subject) })
 		if reason.Of(err) == reason.NotFound || err == nil && a == nil {
-			return nil // it is gone, or not the caller's to see
+			return nil // the approval is gone, or the caller may not see it
 		}
 		if err != nil {
 			return err
@@ -186,16 +185,16 @@ func (w *watcher) event(ctx context.Context, e journal.Event) error {
 	return w.status(ctx)
 }
 
-// head says how far the journal is, to whoever may read it.
+// head sends the size of the journal, if the caller may read the journal.
 func (w *watcher) head(ctx context.Context) error {
-	if !w.stale || !w.lists(w.Caller(ctx), access.PermJournalRead) {
+	if !w.headPending || !w.lists(w.Caller(ctx), access.PermJournalRead) {
 		return nil
 	}
-	w.stale = false
+	w.headPending = false
 	return w.emit(&palyrav1.WatchConsoleResponse{Event: &palyrav1.WatchConsoleResponse_JournalHead{JournalHead: &palyrav1.ConsoleJournalHead{Size: w.at}}})
 }
 
-// status says how the gateway is.
+// status sends the status of the gateway.
 func (w *watcher) status(ctx context.Context) error {
 	return w.emit(&palyrav1.WatchConsoleResponse{Event: &palyrav1.WatchConsoleResponse_Status{Status: &palyrav1.ConsoleStatus{
 		Frozen: w.About.Frozen(ctx), PendingApprovals: int32(min(w.About.Pending(), 1<<30)),

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestHeartbeatOfPages: pages expect the heartbeat as often as it is sent, so that they show a
-// gateway that stopped answering within five seconds, and none that answers.
+// TestHeartbeatOfPages: the heartbeat that pages expect matches the one that is sent. A gateway
+// that stops answering is displayed as stale within five seconds, and one that answers is not.
 func TestHeartbeatOfPages(t *testing.T) {
 	t.Parallel()
 	page := string(must.Get(os.ReadFile("../../../../web/src/live/connection.ts"))(t))

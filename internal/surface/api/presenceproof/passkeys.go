@@ -12,7 +12,7 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// Passkeys keeps the passkeys of members.
+// Passkeys stores the passkeys of members.
 type Passkeys interface {
 	Begin(member access.Principal) (passkey.Ceremony, error)
 	Finish(ctx context.Context, member access.Principal, name string, nonce []byte, credential string) (passkey.Passkey, error)
@@ -21,36 +21,37 @@ type Passkeys interface {
 	Passkeys(of access.Principal) []passkey.Passkey
 	Lost() []passkey.Passkey
 	Proving() []access.Principal
-	Challenge(member access.Principal, purpose string, said func(nonce []byte) passkey.Statement) (passkey.Ceremony, error)
+	Challenge(member access.Principal, purpose string, statement func(nonce []byte) passkey.Statement) (passkey.Ceremony, error)
 	ChangeOf(by access.Principal, what string, id, nonce []byte) passkey.Change
-	Prove(ctx context.Context, member access.Principal, purpose string, a passkey.Assertion, said passkey.Statement) (passkey.Passkey, error)
+	Prove(ctx context.Context, member access.Principal, purpose string, a passkey.Assertion, statement passkey.Statement) (passkey.Passkey, error)
 }
 
-// Votes are what people vote on.
+// Votes are the approvals that members vote on.
 type Votes interface {
-	// Version is that of an approval which the caller may see.
+	// Version returns the version of an approval that the caller may see.
 	Version(ctx context.Context, approvalID string) (int64, error)
-	// Said is what a passkey of the caller signs of a vote, whose proof by it may be
-	// complete or not.
+	// Said returns the statement that a passkey of the caller signs for a vote. The passkey proof
+	// in it may be incomplete.
 	Said(caller access.Caller, gateway string, vote *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) (passkey.Vote, error)
-	// MayRead is the error of who may not see other members.
+	// MayRead returns an error unless the caller may see other members.
 	MayRead(caller access.Caller) error
 }
 
-// everybody asks for the passkeys of all members.
+// everybody selects the passkeys of all members.
 const everybody = "*"
 
-// person refuses who cannot be there. A passkey is no device's: whoever came by whichever
-// credential of their own, the passkey is the proof. A token can be copied to a program.
+// person refuses callers that cannot use passkeys. Any credential of the member's own is
+// sufficient, because the passkey is the proof; a token is not, because it can be copied to a
+// program.
 func person(c access.Caller) error {
 	if c.Principal.Kind != access.KindUser || c.Token != nil {
-		return reason.Errorf(reason.PermissionDenied, "only a person with a session or a device of their own has passkeys").
+		return reason.Errorf(reason.PermissionDenied, "using passkeys: the caller is not a user with a console session or a device").
 			WithRemedy("Open the console: `palyra console`.")
 	}
 	return nil
 }
 
-// BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+// BeginPasskeyEnrolment starts the enrolment of a passkey of the caller.
 func (s *Service) BeginPasskeyEnrolment(ctx context.Context, _ *palyrav1.BeginPasskeyEnrolmentRequest) (*palyrav1.BeginPasskeyEnrolmentResponse, error) {
 	caller := s.caller(ctx)
 	if err := person(caller); err != nil {
@@ -63,7 +64,7 @@ func (s *Service) BeginPasskeyEnrolment(ctx context.Context, _ *palyrav1.BeginPa
 	return &palyrav1.BeginPasskeyEnrolmentResponse{OptionsJson: c.Options, Nonce: c.Nonce, ExpiresAt: timestamppb.New(c.Until)}, nil
 }
 
-// FinishPasskeyEnrolment enrols what the browser made.
+// FinishPasskeyEnrolment enrols the passkey that the browser created.
 func (s *Service) FinishPasskeyEnrolment(ctx context.Context, req *palyrav1.FinishPasskeyEnrolmentRequest) (*palyrav1.FinishPasskeyEnrolmentResponse, error) {
 	caller := s.caller(ctx)
 	if err := person(caller); err != nil {
@@ -76,13 +77,13 @@ func (s *Service) FinishPasskeyEnrolment(ctx context.Context, req *palyrav1.Fini
 	return &palyrav1.FinishPasskeyEnrolmentResponse{Passkey: s.passkeyMessage(p)}, nil
 }
 
-// ConfirmPasskey makes a passkey count that waits.
+// ConfirmPasskey activates a pending passkey.
 func (s *Service) ConfirmPasskey(ctx context.Context, req *palyrav1.ConfirmPasskeyRequest) (*palyrav1.ConfirmPasskeyResponse, error) {
 	p, err := s.changePasskey(ctx, req.GetPasskeyId(), req.GetProof(), s.passkeys.Confirm)
 	return &palyrav1.ConfirmPasskeyResponse{Passkey: p}, err
 }
 
-// RemovePasskey ends a passkey for good.
+// RemovePasskey removes a passkey permanently.
 func (s *Service) RemovePasskey(ctx context.Context, req *palyrav1.RemovePasskeyRequest) (*palyrav1.RemovePasskeyResponse, error) {
 	p, err := s.changePasskey(ctx, req.GetPasskeyId(), req.GetProof(), s.passkeys.Remove)
 	return &palyrav1.RemovePasskeyResponse{Passkey: p}, err
@@ -130,7 +131,7 @@ func (s *Service) ListPasskeys(ctx context.Context, req *palyrav1.ListPasskeysRe
 	return res, nil
 }
 
-// ChallengePasskey gives the caller what a passkey has to sign.
+// ChallengePasskey returns the challenge that a passkey of the caller has to sign.
 func (s *Service) ChallengePasskey(ctx context.Context, req *palyrav1.ChallengePasskeyRequest) (*palyrav1.ChallengePasskeyResponse, error) {
 	caller := s.caller(ctx)
 	if err := person(caller); err != nil {
@@ -158,21 +159,21 @@ func (s *Service) challengeVote(ctx context.Context, caller access.Caller, vote 
 	if err != nil {
 		return nil, err
 	}
-	said, err := s.votes.Said(Voting(caller, vote), s.gateway, vote, &passkey.Assertion{Version: version})
+	statement, err := s.votes.Said(Voting(caller, vote), s.gateway, vote, &passkey.Assertion{Version: version})
 	if err != nil {
 		return nil, err
 	}
 	c, err := s.passkeys.Challenge(caller.Principal, passkey.VotePurpose(vote.GetApprovalId()), func(nonce []byte) passkey.Statement {
-		said.Nonce = nonce
-		return said
+		statement.Nonce = nonce
+		return statement
 	})
 	return challengeMessage(c, version, err)
 }
 
-// Voting is a caller on the surface that a vote says.
+// Voting returns the caller with the surface that the vote names.
 func Voting(caller access.Caller, vote *palyrav1.DecideApprovalRequest) access.Caller {
-	// What a client says of itself counts among programs alone: nobody is the console but
-	// its sessions, and they are nothing else.
+	// Only programs may name their surface. The console surface belongs to console sessions alone,
+	// and they have no other.
 	if s := vote.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
 		caller.Surface = access.Surface(s)
 	}
@@ -186,17 +187,17 @@ func challengeMessage(c passkey.Ceremony, version int64, err error) (*palyrav1.C
 	return &palyrav1.ChallengePasskeyResponse{OptionsJson: c.Options, Nonce: c.Nonce, Version: version, ExpiresAt: timestamppb.New(c.Until)}, nil
 }
 
-// provePasskey checks a vote that carries what a passkey signed of it.
+// provePasskey verifies a vote that carries a passkey assertion.
 func (s *Service) provePasskey(ctx context.Context, caller access.Caller, vote *palyrav1.DecideApprovalRequest) (*passkey.Assertion, error) {
 	if err := person(caller); err != nil {
 		return nil, err
 	}
 	proof := assertionOf(vote.GetPasskey())
-	said, err := s.votes.Said(caller, s.gateway, vote, proof)
+	statement, err := s.votes.Said(caller, s.gateway, vote, proof)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.passkeys.Prove(ctx, caller.Principal, passkey.VotePurpose(vote.GetApprovalId()), *proof, said)
+	_, err = s.passkeys.Prove(ctx, caller.Principal, passkey.VotePurpose(vote.GetApprovalId()), *proof, statement)
 	return proof, err
 }
 
@@ -217,7 +218,7 @@ func (s *Service) passkeyMessage(p passkey.Passkey) *palyrav1.Passkey {
 	return m
 }
 
-// PasskeyProof is an assertion as the API shows it; nil for none.
+// PasskeyProof converts an assertion to its API message; nil for none.
 func PasskeyProof(a *passkey.Assertion) *palyrav1.PasskeyAssertion {
 	if a == nil {
 		return nil
@@ -228,7 +229,7 @@ func PasskeyProof(a *passkey.Assertion) *palyrav1.PasskeyAssertion {
 	}
 }
 
-// assertionOf reads an assertion of the API; nil for none.
+// assertionOf converts an assertion from its API message; nil for none.
 func assertionOf(m *palyrav1.PasskeyAssertion) *passkey.Assertion {
 	if m == nil {
 		return nil
@@ -242,7 +243,7 @@ func assertionOf(m *palyrav1.PasskeyAssertion) *passkey.Assertion {
 func passkeyID(text string) ([]byte, error) {
 	id, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
-		return nil, reason.Errorf(reason.InvalidInput, "%q is no id of a passkey", text)
+		return nil, reason.Errorf(reason.InvalidInput, "%q is not a valid passkey id", text)
 	}
 	return id, nil
 }

@@ -1,7 +1,7 @@
-// Package presenceproof is the PresenceService: presence keys of devices and passkeys of
-// members, and the proofs by which votes count as present. It also takes votes that receivers
-// of webhooks bring: the proof of the member in each vote counts, and the secret of the
-// endpoint decides nothing. Package presence knows what a proof says.
+// Package presenceproof implements the PresenceService: presence keys of devices, passkeys of
+// members, and the proofs that make a vote count as present. It also receives signed votes that
+// webhook receivers forward: only the member's proof in the vote counts, the endpoint's secret
+// authorizes nothing. Package presence defines the signed statements.
 package presenceproof
 
 import (
@@ -23,43 +23,46 @@ import (
 	"palyra/internal/identity/presence"
 )
 
-// Devices keeps presence keys.
+// Devices stores presence keys.
 type Devices interface {
 	Device(id string) (identity.Device, bool)
 	RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (identity.PresenceKey, error)
 	ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (identity.PresenceKey, error)
 	ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (identity.PresenceKey, error)
+	ConfirmOnHost(ctx context.Context, names []string) ([]access.Principal, error)
 }
 
 // Service is the PresenceService.
 type Service struct {
-	// gateway is what Gateway says of it.
+	// gateway is the result of Gateway for this gateway.
 	gateway string
 	devices Devices
 	book    *presence.Book
-	// passkeys are those of members, votes what they sign for.
+	// passkeys stores the members' passkeys; votes are the approvals that they sign for.
 	passkeys Passkeys
 	votes    Votes
-	// caller is who asks.
+	// ownerRunsAgents reports whether agents may run as palyrad's own user.
+	ownerRunsAgents func() bool
+	// caller returns the caller of a request.
 	caller func(context.Context) access.Caller
 }
 
-// New makes the service of a gateway, whose root certificate is PEM.
-func New(root string, devices Devices, passkeys Passkeys, votes Votes, caller func(context.Context) access.Caller) (*Service, error) {
+// New returns the service of a gateway whose root certificate is root, in PEM.
+func New(root string, devices Devices, passkeys Passkeys, votes Votes, ownerRunsAgents func() bool, caller func(context.Context) access.Caller) (*Service, error) {
 	chain, err := ca.ParseChain([]byte(root))
 	if err != nil {
 		return nil, fmt.Errorf("reading the root for proofs of presence: %w", err)
 	}
 	return &Service{
-		gateway: Gateway(chain[0]), devices: devices, book: presence.NewBook(time.Now), passkeys: passkeys, votes: votes, caller: caller,
+		gateway: Gateway(chain[0]), devices: devices, book: presence.NewBook(time.Now), passkeys: passkeys, votes: votes, ownerRunsAgents: ownerRunsAgents, caller: caller,
 	}, nil
 }
 
-// Gateway names a gateway in proofs, at both of their ends: the digest of its root
+// Gateway identifies a gateway in proofs for both signer and verifier: the digest of its root
 // certificate.
 func Gateway(root *x509.Certificate) string { return canonical.Digest(root.Raw) }
 
-// ChallengePresence gives the caller's device a number for one proof.
+// ChallengePresence returns a challenge for one proof of the caller's device.
 func (s *Service) ChallengePresence(ctx context.Context, req *palyrav1.ChallengePresenceRequest) (*palyrav1.ChallengePresenceResponse, error) {
 	dev, err := s.device(s.caller(ctx))
 	if err != nil {
@@ -75,7 +78,7 @@ func (s *Service) ChallengePresence(ctx context.Context, req *palyrav1.Challenge
 	return &palyrav1.ChallengePresenceResponse{Nonce: c.Nonce[:], ExpiresAt: timestamppb.New(c.Until), KeySha256: dev.Presence.SHA256()}, nil
 }
 
-// RegisterPresenceKey gives the caller's device its presence key.
+// RegisterPresenceKey registers the presence key of the caller's device.
 func (s *Service) RegisterPresenceKey(ctx context.Context, req *palyrav1.RegisterPresenceKeyRequest) (*palyrav1.RegisterPresenceKeyResponse, error) {
 	dev, err := s.device(s.caller(ctx))
 	if err != nil {
@@ -91,7 +94,7 @@ func (s *Service) RegisterPresenceKey(ctx context.Context, req *palyrav1.Registe
 	was := dev.Presence.Public
 	if len(was) > 0 {
 		if err := presence.Verify(was, signed, req.GetPreviousSignature()); err != nil {
-			return nil, reason.Errorf(reason.PresenceNotProven, "device %s has a presence key, and that did not sign for another", dev.ID).
+			return nil, reason.Errorf(reason.PresenceNotProven, "replacing the presence key of device %s: the request is not signed by the current key", dev.ID).
 				WithRemedy("If it is lost, run `palyrad presence reset %s` on the gateway's host.", dev.ID)
 		}
 	}
@@ -102,8 +105,8 @@ func (s *Service) RegisterPresenceKey(ctx context.Context, req *palyrav1.Registe
 	return &palyrav1.RegisterPresenceKeyResponse{Key: KeyMessage(key)}, nil
 }
 
-// ConfirmPresenceKey makes a presence key count: by the word of somebody who proves to
-// be present, or of the gateway's host.
+// ConfirmPresenceKey activates a presence key. It requires a caller who proves presence, or the
+// gateway's host.
 func (s *Service) ConfirmPresenceKey(ctx context.Context, req *palyrav1.ConfirmPresenceKeyRequest) (*palyrav1.ConfirmPresenceKeyResponse, error) {
 	caller := s.caller(ctx)
 	if !host(caller) {
@@ -118,7 +121,7 @@ func (s *Service) ConfirmPresenceKey(ctx context.Context, req *palyrav1.ConfirmP
 	return &palyrav1.ConfirmPresenceKeyResponse{Key: KeyMessage(key)}, nil
 }
 
-// vouches checks that somebody who is present confirms this very key.
+// vouches verifies that a present caller confirms exactly this key.
 func (s *Service) vouches(caller access.Caller, req *palyrav1.ConfirmPresenceKeyRequest) error {
 	dev, err := s.device(caller)
 	if err != nil {
@@ -129,13 +132,13 @@ func (s *Service) vouches(caller access.Caller, req *palyrav1.ConfirmPresenceKey
 	})
 }
 
-// ResetPresenceKey takes the presence key from a device.
+// ResetPresenceKey removes the presence key of a device.
 func (s *Service) ResetPresenceKey(ctx context.Context, req *palyrav1.ResetPresenceKeyRequest) (*palyrav1.ResetPresenceKeyResponse, error) {
 	caller := s.caller(ctx)
-	// Whoever copied the host's own credential has its certificate, and must not get rid
-	// of the key that they do not have. The socket takes the uid.
+	// A copy of the host's own credential contains its certificate, and must not be enough to
+	// remove the key that the copy lacks. The socket authenticates the uid.
 	if !host(caller) {
-		return nil, reason.Errorf(reason.PermissionDenied, "only the gateway's own host takes a presence key away").
+		return nil, reason.Errorf(reason.PermissionDenied, "removing a presence key is allowed only on the gateway's host").
 			WithRemedy("Run `palyrad presence reset %s` there.", req.GetDeviceId())
 	}
 	was, err := s.devices.ResetPresence(ctx, caller.Principal, req.GetDeviceId())
@@ -145,14 +148,14 @@ func (s *Service) ResetPresenceKey(ctx context.Context, req *palyrav1.ResetPrese
 	return &palyrav1.ResetPresenceKeyResponse{Was: KeyMessage(was)}, nil
 }
 
-// Prove returns the caller as its vote counts: present where the vote carries a proof, and
-// the proof where a passkey gave it, which is kept with the vote. One that is wrong is an
-// error, and nothing is to be voted.
+// Prove returns the caller as its vote counts: present if the vote carries a valid proof. It also
+// returns the passkey's proof, if any, which is stored with the vote. An invalid proof is an error,
+// and the vote must not be cast.
 func (s *Service) Prove(ctx context.Context, caller access.Caller, vote *palyrav1.DecideApprovalRequest) (_ access.Caller, byPasskey *passkey.Assertion, err error) {
 	caller.Present = false
 	switch {
 	case vote.GetPresence() != nil && vote.GetPasskey() != nil:
-		return caller, nil, reason.Errorf(reason.InvalidInput, "a vote carries one proof of presence, not two")
+		return caller, nil, reason.Errorf(reason.InvalidInput, "a vote must not carry two proofs of presence")
 	case vote.GetPasskey() != nil:
 		byPasskey, err = s.provePasskey(ctx, caller, vote)
 	case vote.GetPresence() != nil:
@@ -167,7 +170,7 @@ func (s *Service) Prove(ctx context.Context, caller access.Caller, vote *palyrav
 	return caller, byPasskey, nil
 }
 
-// provePresence checks a vote that carries a signature of its device's presence key.
+// provePresence verifies a vote that is signed by its device's presence key.
 func (s *Service) provePresence(caller access.Caller, vote *palyrav1.DecideApprovalRequest) error {
 	dev, err := s.device(caller)
 	if err != nil {
@@ -176,52 +179,53 @@ func (s *Service) provePresence(caller access.Caller, vote *palyrav1.DecideAppro
 	return s.proves(dev, vote.GetApprovalId(), vote.GetPresence(), Statement(s.gateway, dev.ID, vote))
 }
 
-// proves checks a proof by the presence key that a device has now.
-func (s *Service) proves(dev identity.Device, approval string, proof *palyrav1.PresenceProof, said presence.Statement) error {
+// proves verifies a proof against the current presence key of a device.
+func (s *Service) proves(dev identity.Device, approval string, proof *palyrav1.PresenceProof, statement presence.Statement) error {
 	if !dev.Presence.Proves() {
 		return unproven(dev)
 	}
 	if err := s.book.Redeem(dev.ID, approval, proof.GetNonce()); err != nil {
 		return err
 	}
-	return presence.Verify(dev.Presence.Public, said, proof.GetSignature())
+	return presence.Verify(dev.Presence.Public, statement, proof.GetSignature())
 }
 
-// host reports whether a caller has the word of the gateway's host: the local operator's
-// socket itself, and no session of the console that began there and may be stolen.
+// host reports whether a caller has the authority of the gateway's host: the local operator's
+// socket itself. A console session that was opened over the socket does not count, because it can
+// be stolen.
 func host(c access.Caller) bool {
 	return c.Transport == access.TransportSocket && c.Surface != access.SurfaceConsole
 }
 
-// device is that of a person who showed its certificate. Nothing else proves presence:
-// what came over the socket showed no key, a token can be copied, and a login session has
-// no key that lasts.
+// device returns the device of a user that authenticated with its certificate. Nothing else can
+// prove presence: the socket presents no key, a token can be copied, and a login session has no
+// lasting key.
 func (s *Service) device(c access.Caller) (identity.Device, error) {
 	dev, known := s.devices.Device(c.DeviceID)
 	switch {
 	case !c.Paired || c.Token != nil || c.Transport != "" || !known || dev.Revoked():
-		return dev, reason.Errorf(reason.PresenceNotProven, "only who shows the certificate of a device proves to be present").
-			WithRemedy("Use the credential bundle of a device, without --socket and not that of a token.")
+		return dev, reason.Errorf(reason.PresenceNotProven, "proving presence requires a connection with the certificate of a device").
+			WithRemedy("Use the credential bundle of a device, not of a token, and omit --socket.")
 	case dev.Session():
 		return dev, reason.Errorf(reason.PresenceNotProven, "a login session has no presence key").
 			WithRemedy("Use the credential bundle of a device: `palyrad operator bundle NAME` on the gateway's host, or `palyra pair`.")
 	case c.Principal.Kind != access.KindUser:
-		return dev, reason.Errorf(reason.PermissionDenied, "%s is no person, and cannot be present", c.Principal)
+		return dev, reason.Errorf(reason.PermissionDenied, "%s is not a user and cannot prove presence", c.Principal)
 	}
 	return dev, nil
 }
 
-// unproven is why a device proves nothing.
+// unproven returns the reason why a device cannot prove presence.
 func unproven(dev identity.Device) error {
 	if dev.Presence.Waits {
-		return reason.Errorf(reason.PresenceNotProven, "the presence key of device %s waits to be confirmed", dev.ID).
-			WithRemedy("Somebody with a presence key runs `palyra key presence --confirm %s`; or run `palyrad presence confirm %s` on the gateway's host.", dev.ID, dev.ID)
+		return reason.Errorf(reason.PresenceNotProven, "the presence key of device %s is not confirmed", dev.ID).
+			WithRemedy("Ask a user with a presence key to run `palyra key presence --confirm %s`, or run `palyrad presence confirm %s` on the gateway's host.", dev.ID, dev.ID)
 	}
 	return reason.Errorf(reason.PresenceNotProven, "device %s has no presence key", dev.ID).
 		WithRemedy("Make one: `palyra key presence --passphrase`. Then vote with --present.")
 }
 
-// Wanted adds the way on to the error of a vote to which policy wants presence.
+// Wanted adds the next step to the error of a vote for which policy requires presence.
 func (s *Service) Wanted(caller access.Caller, err error) error {
 	if reason.Of(err) != reason.PresenceNotProven {
 		return err
@@ -239,7 +243,8 @@ func (s *Service) Wanted(caller access.Caller, err error) error {
 	return err
 }
 
-// Statement is what a proof says of a vote, at both of its ends.
+// Statement returns the statement that a presence proof signs for a vote. Signer and verifier both
+// use it.
 func Statement(gateway, device string, v *palyrav1.DecideApprovalRequest) presence.Vote {
 	return presence.Vote{
 		Gateway: gateway, Device: device, Approval: v.GetApprovalId(), CallDigest: v.GetShownDigest(), Allow: v.GetAllow(),
@@ -248,7 +253,7 @@ func Statement(gateway, device string, v *palyrav1.DecideApprovalRequest) presen
 	}
 }
 
-// KeyMessage is a presence key as the API shows it; nil for none.
+// KeyMessage converts a presence key to its API message; nil for none.
 func KeyMessage(k identity.PresenceKey) *palyrav1.PresenceKey {
 	if len(k.Public) == 0 {
 		return nil

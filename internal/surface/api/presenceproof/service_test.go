@@ -22,9 +22,9 @@ type one struct {
 
 func (o one) Device(id string) (identity.Device, bool) { return o.dev, id == o.dev.ID }
 
-// A proof that is good makes the caller of a device's certificate present and nobody
-// else, however the caller came in: the certificate is the control.
-func TestWhoIsPresent(t *testing.T) {
+// TestPresentCallers: a valid proof makes only the caller of the device's certificate present,
+// regardless of how the caller connected. The certificate is the control.
+func TestPresentCallers(t *testing.T) {
 	t.Parallel()
 	key := must.Get(presence.NewKey())(t)
 	public := must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t)

@@ -16,38 +16,38 @@ import (
 	"palyra/internal/identity/signedvote"
 )
 
-// Route is where votes are brought.
+// Route is the endpoint that receives votes.
 const Route = "POST /webhooks/v1/decisions"
 
-// Desk is where votes are cast (approval.Desk).
+// Desk casts votes. It is implemented by approval.Desk.
 type Desk interface {
 	Decide(ctx context.Context, caller access.Caller, id string, b approval.Ballot) (approval.Record, error)
 }
 
-// Handler takes votes. All fields are required.
+// Handler receives signed votes. All fields are required.
 type Handler struct {
 	Gateway string
 	Desk    Desk
 	// Authenticate maps the chain of a device's certificate to its member.
 	Authenticate func(chain []*x509.Certificate) (access.Caller, error)
-	// Permit asks policy for a permission of the API.
+	// Permit checks a permission of the API against policy.
 	Permit func(c access.Caller, p access.Permission) error
 	// Spend counts a vote of a member against its limits.
 	Spend func(c access.Caller) error
 	// SpendUnsigned counts a request without a valid signature against the limits of its
 	// sender (api.CountAgain).
 	SpendUnsigned func(ctx context.Context) error
-	// Refused is told of what did not count.
+	// Refused is called with the reason of each vote that was not counted.
 	Refused func(ctx context.Context, code reason.Code)
 	Refuse  func(w http.ResponseWriter, r *http.Request, err error)
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// mostBody bounds a signed vote in bytes: most are of 2 KiB, and the longest reason fits.
+// mostBody bounds a signed vote in bytes: most have 2 KiB, and the longest reason fits.
 const mostBody = 16 << 10
 
-// answer is what is left of the approval, and nothing of the call.
+// answer reports the state of the approval, without any content of the call.
 type answer struct {
 	Approval   string         `json:"approval_id"`
 	State      approval.State `json:"state"`
@@ -68,7 +68,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	if err := json.NewEncoder(w).Encode(answer{rec.ID, rec.State, rec.Version, rec.CallDigest}); err != nil {
-		h.Log.DebugContext(r.Context(), "the answer to a vote was not taken", slog.String("error", err.Error()))
+		h.Log.DebugContext(r.Context(), "writing the answer to a vote failed", slog.String("error", err.Error()))
 	}
 }
 
@@ -87,18 +87,19 @@ func (h Handler) vote(r *http.Request) (approval.Record, error) {
 		return approval.Record{}, err
 	}
 	if v.CallDigest == "" || v.Version < 1 {
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a vote says which call was seen: call_digest and version are required")
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "call_digest and version are required: they identify the call that the voter reviewed")
 	}
 	if !v.Allow && v.Reason == "" {
-		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "reason is required for a denial")
 	}
 	return h.Desk.Decide(access.Precede(r.Context(), access.PrecedenceUrgent), caller, v.Approval, approval.Ballot{
 		Allow: v.Allow, Scope: approval.Once, Reason: v.Reason, ShownDigest: v.CallDigest, ShownVersion: v.Version,
 	})
 }
 
-// verify reads a signed vote and finds its voter. Anybody can cause its work, which no rate
-// limits: it MUST stay small, as the size of the body and of the chain bound it.
+// verify parses a signed vote and finds its voter. An unauthenticated client can cause this work,
+// which no rate limits: it MUST stay small. The bounds on the body and on the certificate chain
+// limit it.
 func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error) {
 	refused := func(err error) (signedvote.Vote, access.Caller, error) {
 		return signedvote.Vote{}, access.Caller{}, err
@@ -107,7 +108,7 @@ func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return refused(reason.Errorf(reason.InputTooLarge, "a signed vote has at most %d bytes", mostBody))
+		return refused(reason.Errorf(reason.InputTooLarge, "the signed vote is larger than %d bytes", mostBody))
 	case err != nil:
 		return refused(reason.Errorf(reason.InvalidInput, "reading a vote: %w", err))
 	}
@@ -115,7 +116,7 @@ func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error)
 	if err != nil {
 		return refused(err)
 	}
-	// Whose certificate it is comes first: only then is its key anybody's.
+	// The certificate is authenticated first: until then its key belongs to no member.
 	caller, err := h.Authenticate(chain)
 	if err != nil {
 		return refused(err)

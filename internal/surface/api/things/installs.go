@@ -13,17 +13,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// InstallService is the InstallService. All fields are required.
+// InstallService implements the InstallService of the API. All fields are required.
 type InstallService struct {
 	Installed *watch.Watcher
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
-// RegisterInstalled has an installation watched.
+// RegisterInstalled registers an installation for monitoring.
 func (s *InstallService) RegisterInstalled(ctx context.Context, req *palyrav1.RegisterInstalledRequest) (*palyrav1.RegisterInstalledResponse, error) {
 	if _, err := ulid.ParseStrict(req.GetInstallationId()); err != nil {
-		return nil, reason.Errorf(reason.InvalidInput, "%q is no ULID", req.GetInstallationId())
+		return nil, reason.Errorf(reason.InvalidInput, "%q is not a valid ULID", req.GetInstallationId())
 	}
 	i := watch.Installation{
 		ID: req.GetInstallationId(), Agent: req.GetAgent(), Scope: req.GetScope(), Transport: req.GetTransport(), By: s.Caller(ctx).Principal,
@@ -38,7 +38,7 @@ func (s *InstallService) RegisterInstalled(ctx context.Context, req *palyrav1.Re
 	return &palyrav1.RegisterInstalledResponse{Installation: installMessage(i)}, nil
 }
 
-// ListInstalled looks at the files and lists all installations.
+// ListInstalled checks the files and returns all installations.
 func (s *InstallService) ListInstalled(ctx context.Context, _ *palyrav1.ListInstalledRequest) (*palyrav1.ListInstalledResponse, error) {
 	list, err := s.Installed.List(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *InstallService) ListInstalled(ctx context.Context, _ *palyrav1.ListInst
 	return res, nil
 }
 
-// RemoveInstalled ends the watch of an installation.
+// RemoveInstalled ends the monitoring of an installation.
 func (s *InstallService) RemoveInstalled(ctx context.Context, req *palyrav1.RemoveInstalledRequest) (*palyrav1.RemoveInstalledResponse, error) {
 	removed, err := s.Installed.Remove(ctx, s.Caller(ctx).Principal, req.GetInstallationId())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"palyra/internal/exec/skill/registry"
 )
 
-// messages are versions as lists have them: without the schemas of their tools.
+// messages converts versions to list entries, which omit the schemas of their tools.
 func messages(list []registry.Installed) (out []*palyrav1.Skill) {
 	for _, i := range list {
 		out = append(out, skillMessage(i, false))
@@ -29,7 +29,7 @@ func skillMessage(i registry.Installed, schemas bool) *palyrav1.Skill {
 	return m
 }
 
-// manifest is one for the API, nil for none.
+// manifest converts a manifest to its API message, nil for none.
 func manifest(m *skill.Manifest, schemas bool) *palyrav1.SkillManifest {
 	if m == nil {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// moment is a time, nil for none.
+// moment converts a time to a timestamp, nil for the zero time.
 func moment(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

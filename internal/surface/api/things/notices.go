@@ -12,7 +12,7 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// Users says which member a user of a chat is (notify.Users).
+// Users maps chat users to members. It is implemented by notify.Users.
 type Users interface {
 	List() []notify.ChatUser
 	CheckMap(team, user string, member access.Principal) (changes bool, err error)
@@ -22,11 +22,11 @@ type Users interface {
 	Unmap(ctx context.Context, by access.Caller, team, user string) (notify.ChatUser, error)
 }
 
-// NotifyService is the NotifyService. All fields are required.
+// NotifyService implements the NotifyService of the API. All fields are required.
 type NotifyService struct {
 	Notify *notify.Service
 	Users  Users
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
@@ -97,7 +97,7 @@ func deliveryMessage(d notify.Delivery) *palyrav1.Delivery {
 	return m
 }
 
-// ListChatUsers returns who is mapped.
+// ListChatUsers returns the mapped chat users.
 func (s *NotifyService) ListChatUsers(context.Context, *palyrav1.ListChatUsersRequest) (*palyrav1.ListChatUsersResponse, error) {
 	res := &palyrav1.ListChatUsersResponse{}
 	for _, u := range s.Users.List() {
@@ -106,7 +106,7 @@ func (s *NotifyService) ListChatUsers(context.Context, *palyrav1.ListChatUsersRe
 	return res, nil
 }
 
-// MapChatUser says which member a user is.
+// MapChatUser maps a chat user to a member.
 func (s *NotifyService) MapChatUser(ctx context.Context, req *palyrav1.MapChatUserRequest) (*palyrav1.MapChatUserResponse, error) {
 	member, err := access.ParsePrincipal(req.GetMember())
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *NotifyService) MapChatUser(ctx context.Context, req *palyrav1.MapChatUs
 	return &palyrav1.MapChatUserResponse{User: userMessage(u)}, nil
 }
 
-// ConsentToChatUser lets a user vote as the caller, or no longer.
+// ConsentToChatUser lets a chat user vote as the caller, or withdraws that.
 func (s *NotifyService) ConsentToChatUser(ctx context.Context, req *palyrav1.ConsentToChatUserRequest) (*palyrav1.ConsentToChatUserResponse, error) {
 	u, err := s.Users.Consent(ctx, s.Caller(ctx), req.GetTeam(), req.GetUser(), req.GetWithdraw())
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *NotifyService) ConsentToChatUser(ctx context.Context, req *palyrav1.Con
 	return &palyrav1.ConsentToChatUserResponse{User: userMessage(u)}, nil
 }
 
-// UnmapChatUser forgets who a user is.
+// UnmapChatUser removes the mapping of a chat user.
 func (s *NotifyService) UnmapChatUser(ctx context.Context, req *palyrav1.UnmapChatUserRequest) (*palyrav1.UnmapChatUserResponse, error) {
 	u, err := s.Users.Unmap(ctx, s.Caller(ctx), req.GetTeam(), req.GetUser())
 	if err != nil {

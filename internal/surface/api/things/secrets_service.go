@@ -9,11 +9,11 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
-	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/vault"
 )
 
-// Judge asks the policies in force.
+// Judge evaluates the policies in force.
 type Judge struct{ Engine *policy.Engine }
 
 var _ vault.Judge = Judge{}
@@ -27,17 +27,17 @@ func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) erro
 	return j.Engine.Current().Permit(r)
 }
 
-// SecretService is the VaultService. All fields are required.
+// SecretService implements the VaultService of the API. All fields are required.
 type SecretService struct {
 	Vault *vault.Service
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
-// defaultPage is the size of a page where none is asked for.
+// defaultPage is the default page size.
 const defaultPage = 50
 
-// PutSecret keeps a value, or what is known of it.
+// PutSecret stores the value or the metadata of a secret.
 func (s *SecretService) PutSecret(ctx context.Context, req *palyrav1.PutSecretRequest) (*palyrav1.PutSecretResponse, error) {
 	ref, err := vault.ParseRef(req.GetRef())
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *SecretService) PutSecret(ctx context.Context, req *palyrav1.PutSecretRe
 		set.Expires = &end
 	}
 	if env := req.GetEnv(); env != "" {
-		if err := sandbox.CheckEnv([]string{env + "="}); err != nil {
+		if err := command.CheckEnv([]string{env + "="}); err != nil {
 			return nil, reason.Errorf(reason.InvalidInput, "the variable of %s: %w", ref, err).WithRemedy("Name a variable that programs read a credential from, such as GITHUB_TOKEN.")
 		}
 	}
@@ -69,7 +69,7 @@ func (s *SecretService) PutSecret(ctx context.Context, req *palyrav1.PutSecretRe
 	return &palyrav1.PutSecretResponse{Secret: secretMessage(m)}, nil
 }
 
-// GetSecret is what is known of a secret.
+// GetSecret returns the metadata of a secret.
 func (s *SecretService) GetSecret(ctx context.Context, req *palyrav1.GetSecretRequest) (*palyrav1.GetSecretResponse, error) {
 	ref, err := vault.ParseRef(req.GetRef())
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *SecretService) GetSecret(ctx context.Context, req *palyrav1.GetSecretRe
 	return &palyrav1.GetSecretResponse{Secret: secretMessage(m)}, nil
 }
 
-// RevealSecret gives a value out.
+// RevealSecret returns the value of a secret.
 func (s *SecretService) RevealSecret(ctx context.Context, req *palyrav1.RevealSecretRequest) (*palyrav1.RevealSecretResponse, error) {
 	ref, err := vault.ParseRef(req.GetRef())
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *SecretService) ListSecrets(ctx context.Context, req *palyrav1.ListSecre
 	return res, nil
 }
 
-// RemoveSecret drops a secret.
+// RemoveSecret removes a secret.
 func (s *SecretService) RemoveSecret(ctx context.Context, req *palyrav1.RemoveSecretRequest) (*palyrav1.RemoveSecretResponse, error) {
 	ref, err := vault.ParseRef(req.GetRef())
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *SecretService) RemoveSecret(ctx context.Context, req *palyrav1.RemoveSe
 	return &palyrav1.RemoveSecretResponse{}, s.Vault.Remove(ctx, s.Caller(ctx), ref)
 }
 
-// RekeyVault replaces the key that wraps all others.
+// RekeyVault replaces the key that wraps all data keys.
 func (s *SecretService) RekeyVault(ctx context.Context, _ *palyrav1.RekeyVaultRequest) (*palyrav1.RekeyVaultResponse, error) {
 	done, err := s.Vault.Rekey(ctx, s.Caller(ctx))
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *SecretService) RekeyVault(ctx context.Context, _ *palyrav1.RekeyVaultRe
 	return res, nil
 }
 
-// spoken is what a data key is of, for people.
+// spoken describes the owner of a data key for display.
 func spoken(about string) string {
 	ref, version, err := vault.ParseAbout(about)
 	if err != nil {
@@ -152,7 +152,7 @@ func spoken(about string) string {
 	return fmt.Sprintf("%s version %d", ref, version)
 }
 
-// ExportRecovery gives the keys out, encrypted.
+// ExportRecovery returns the encrypted recovery export of the keys.
 func (s *SecretService) ExportRecovery(ctx context.Context, req *palyrav1.ExportRecoveryRequest) (*palyrav1.ExportRecoveryResponse, error) {
 	text, ids, err := s.Vault.ExportRecovery(ctx, s.Caller(ctx), req.GetRecipient(), req.GetAgain())
 	if err != nil {
@@ -161,13 +161,13 @@ func (s *SecretService) ExportRecovery(ctx context.Context, req *palyrav1.Export
 	return &palyrav1.ExportRecoveryResponse{Export: text, KeyIds: ids}, nil
 }
 
-// UnlockVault opens the keys.
+// UnlockVault unlocks the keys.
 func (s *SecretService) UnlockVault(ctx context.Context, req *palyrav1.UnlockVaultRequest) (*palyrav1.UnlockVaultResponse, error) {
 	defer clear(req.GetPassphrase())
 	return &palyrav1.UnlockVaultResponse{}, s.Vault.Unlock(ctx, s.Caller(ctx), req.GetPassphrase())
 }
 
-// GetVaultStatus says how the vault is.
+// GetVaultStatus returns the state of the vault.
 func (s *SecretService) GetVaultStatus(ctx context.Context, _ *palyrav1.GetVaultStatusRequest) (*palyrav1.GetVaultStatusResponse, error) {
 	st, err := s.Vault.Status(ctx, s.Caller(ctx))
 	if err != nil {

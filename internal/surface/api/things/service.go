@@ -1,7 +1,8 @@
-// Package things has the services about what a gateway has: upstream servers (McpService),
-// skills (SkillService), secrets (VaultService), notification targets (NotifyService), what
-// was installed into agents (InstallService) and the gateway's own keys (KeyService). It turns
-// messages into calls of the packages that keep these, and asks policy where they do not.
+// Package things implements the services for the gateway's resources: upstream servers
+// (McpService), skills (SkillService), secrets (VaultService), notification targets
+// (NotifyService), installations in agents (InstallService) and the gateway's own keys
+// (KeyService). It translates messages to calls of the packages that store these resources, and
+// checks policy where those packages do not.
 package things
 
 import (
@@ -16,19 +17,19 @@ import (
 	"palyra/internal/ops/keyadmin"
 )
 
-// Keys are those of the gateway.
+// Keys are the keys of the gateway.
 type Keys interface {
 	List() []keyadmin.Key
 	Rotate(ctx context.Context, actor, name string) (keyadmin.Rotation, error)
 }
 
-// KeyService is the KeyService. All fields are required.
+// KeyService implements the KeyService of the API. All fields are required.
 type KeyService struct {
 	Keys    Keys
 	Devices interface {
 		Device(id string) (identity.Device, bool)
 	}
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
@@ -44,10 +45,10 @@ func (s *KeyService) ListKeys(context.Context, *palyrav1.ListKeysRequest) (*paly
 // RotateKey replaces a key.
 func (s *KeyService) RotateKey(ctx context.Context, req *palyrav1.RotateKeyRequest) (*palyrav1.RotateKeyResponse, error) {
 	caller := s.Caller(ctx)
-	// With an owner's certificate alone, somebody far away could end what others verify
-	// with the keys that they have.
+	// An owner's certificate alone must not be enough to invalidate remotely the keys that others
+	// verify with.
 	if d, known := s.Devices.Device(caller.DeviceID); !known || !d.Local {
-		return nil, reason.Errorf(reason.PermissionDenied, "only the gateway's own host replaces its keys").
+		return nil, reason.Errorf(reason.PermissionDenied, "replacing a key is allowed only on the gateway's host").
 			WithRemedy("Run `palyrad keys rotate %s` there.", req.GetName())
 	}
 	r, err := s.Keys.Rotate(ctx, caller.Principal.String(), req.GetName())
@@ -64,7 +65,7 @@ func keyMessage(k keyadmin.Key) *palyrav1.GatewayKey {
 	}
 }
 
-// FromMessage is the key of a message.
+// FromMessage converts a key from its API message.
 func FromMessage(k *palyrav1.GatewayKey) keyadmin.Key {
 	return keyadmin.Key{
 		Name: k.GetName(), Algorithm: k.GetAlgorithm(), SHA256: k.GetSha256(), Past: int(k.GetPast()),

@@ -12,16 +12,16 @@ import (
 	"palyra/internal/exec/skill/registry"
 )
 
-// SkillManager has the skills (registry.Registry).
+// SkillManager manages skills. It is implemented by registry.Registry.
 type SkillManager interface {
 	Stage(ctx context.Context, by access.Caller, p registry.Part) (received int64, err error)
 	Inspect(ctx context.Context, digest string) (registry.Inspection, error)
-	// Prepare compiles the modules of a staged package, which takes a while.
+	// Prepare compiles the modules of a staged package, which can be slow.
 	Prepare(ctx context.Context, digest string) error
 	Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error)
 	List() []registry.Installed
 	Get(name, version string) (registry.Installed, error)
-	// Audit looks at a version anew; problem is why its tools cannot be called.
+	// Audit inspects a version again; problem is why its tools cannot be called.
 	Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem, err error)
 	SetStatus(ctx context.Context, by access.Caller, name, version string, s registry.Status, why string) (registry.Installed, error)
 	Remove(ctx context.Context, by access.Caller, name, version string) error
@@ -30,20 +30,20 @@ type SkillManager interface {
 	Distrust(ctx context.Context, by access.Caller, name string) error
 }
 
-// SkillService is the SkillService. All fields are required.
+// SkillService implements the SkillService of the API. All fields are required.
 type SkillService struct {
 	Manager SkillManager
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
-// StageSkill takes a part of a package.
+// StageSkill stores a part of a package.
 func (s *SkillService) StageSkill(ctx context.Context, req *palyrav1.StageSkillRequest) (*palyrav1.StageSkillResponse, error) {
 	received, err := s.Manager.Stage(ctx, s.Caller(ctx), registry.Part{Digest: req.GetDigest(), Size: req.GetSize(), Offset: req.GetOffset(), Data: req.GetData()})
 	return &palyrav1.StageSkillResponse{Received: received}, err
 }
 
-// InspectSkill looks at a staged package.
+// InspectSkill inspects a staged package.
 func (s *SkillService) InspectSkill(ctx context.Context, req *palyrav1.InspectSkillRequest) (*palyrav1.InspectSkillResponse, error) {
 	in, err := s.Manager.Inspect(ctx, req.GetDigest())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *SkillService) InspectSkill(ctx context.Context, req *palyrav1.InspectSk
 	return res, nil
 }
 
-// InstallSkill installs one.
+// InstallSkill installs a staged package.
 func (s *SkillService) InstallSkill(ctx context.Context, req *palyrav1.InstallSkillRequest) (*palyrav1.InstallSkillResponse, error) {
 	made, err := s.Manager.Install(ctx, s.Caller(ctx), req.GetDigest())
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *SkillService) ListSkills(context.Context, *palyrav1.ListSkillsRequest) 
 	return &palyrav1.ListSkillsResponse{Skills: messages(s.Manager.List())}, nil
 }
 
-// GetSkill shows one.
+// GetSkill returns one version of a skill.
 func (s *SkillService) GetSkill(ctx context.Context, req *palyrav1.GetSkillRequest) (*palyrav1.GetSkillResponse, error) {
 	one, err := s.Manager.Get(req.GetSkill(), req.GetVersion())
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *SkillService) GetSkill(ctx context.Context, req *palyrav1.GetSkillReque
 	if err != nil {
 		return nil, err
 	}
-	// What was found damaged just now is said of the version, too.
+	// If the version was just found damaged, its status changed too.
 	if again, err := s.Manager.Get(one.Skill, one.Version); err == nil {
 		one = again
 	}
@@ -103,18 +103,18 @@ func (s *SkillService) GetSkill(ctx context.Context, req *palyrav1.GetSkillReque
 	return res, nil
 }
 
-// statuses are the registry's by the API's.
+// statuses maps the API's statuses to the registry's.
 var statuses = map[palyrav1.SkillStatus]registry.Status{
 	palyrav1.SkillStatus_SKILL_STATUS_ACTIVE:      registry.Active,
 	palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED: registry.Quarantined,
 	palyrav1.SkillStatus_SKILL_STATUS_DISABLED:    registry.Disabled,
 }
 
-// SetSkillStatus gives one a status.
+// SetSkillStatus sets the status of a version.
 func (s *SkillService) SetSkillStatus(ctx context.Context, req *palyrav1.SetSkillStatusRequest) (*palyrav1.SetSkillStatusResponse, error) {
 	status, known := statuses[req.GetStatus()]
 	if !known {
-		return nil, reason.Errorf(reason.InvalidInput, "the request names no status").WithRemedy("Name active, quarantined or disabled.")
+		return nil, reason.Errorf(reason.InvalidInput, "status is required").WithRemedy("Name active, quarantined or disabled.")
 	}
 	is, err := s.Manager.SetStatus(ctx, s.Caller(ctx), req.GetSkill(), req.GetVersion(), status, req.GetReason())
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *SkillService) SetSkillStatus(ctx context.Context, req *palyrav1.SetSkil
 	return &palyrav1.SetSkillStatusResponse{Skill: skillMessage(is, true)}, nil
 }
 
-// RemoveSkill removes a version, or all. The current one goes first, so that what fails in
-// between leaves a skill that cannot be called.
+// RemoveSkill removes a version, or all versions. It removes the current one first, so that a
+// failure in between leaves a skill that cannot be called.
 func (s *SkillService) RemoveSkill(ctx context.Context, req *palyrav1.RemoveSkillRequest) (*palyrav1.RemoveSkillResponse, error) {
 	versions := []string{req.GetVersion()}
 	if req.GetVersion() == "" {
@@ -141,7 +141,7 @@ func (s *SkillService) RemoveSkill(ctx context.Context, req *palyrav1.RemoveSkil
 	return &palyrav1.RemoveSkillResponse{Versions: versions}, nil
 }
 
-// versionsOf are the versions of a skill, the current one first.
+// versionsOf returns the versions of a skill, the current one first.
 func (s *SkillService) versionsOf(name string) (list []string) {
 	for _, i := range s.Manager.List() {
 		switch {
@@ -175,7 +175,7 @@ func (s *SkillService) TrustPublisher(ctx context.Context, req *palyrav1.TrustPu
 			return &palyrav1.TrustPublisherResponse{Publisher: publisher(p)}, nil
 		}
 	}
-	return nil, reason.Errorf(reason.NotFound, "the publisher %s is gone again", req.GetName()).WithRemedy("`palyra skills trust list` has the publishers.")
+	return nil, reason.Errorf(reason.NotFound, "the publisher %s was removed again", req.GetName()).WithRemedy("`palyra skills trust list` has the publishers.")
 }
 
 // DistrustPublisher ends the trust in a publisher.
@@ -192,7 +192,7 @@ func (s *SkillService) DistrustPublisher(ctx context.Context, req *palyrav1.Dist
 	return &palyrav1.DistrustPublisherResponse{Skills: messages(theirs)}, nil
 }
 
-// problem is an error for people as messages have it.
+// problem returns the message and the remedy of an error.
 func problem(err error) (what, remedy string) {
 	if known := (*reason.Error)(nil); errors.As(err, &known) {
 		return known.Message, known.NextStep()

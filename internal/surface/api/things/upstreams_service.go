@@ -15,40 +15,40 @@ import (
 	"palyra/internal/exec/upstream/oauth"
 )
 
-// UpstreamManager has the servers.
+// UpstreamManager manages the upstream servers.
 type UpstreamManager interface {
 	List() []declared.State
 	Show(name string) (declared.State, error)
-	// Check refuses a declaration that cannot be added, and returns it with what the
-	// gateway knows of its package.
+	// Check refuses a declaration that cannot be added. It returns the declaration with the known
+	// data of its package.
 	Check(s declared.Server) (declared.Server, error)
 	Add(ctx context.Context, by access.Caller, s declared.Server) (declared.State, error)
 	Remove(ctx context.Context, by access.Caller, name string) error
 	Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error)
 	Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error)
-	// Updated is a server as Update would declare it: from what is installed as prefix.
+	// Updated returns a server as Update would declare it: from the installation at prefix.
 	Updated(name, prefix string) (declared.Server, error)
 	Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error)
 }
 
-// Packages are those that servers are part of (packages.Service).
+// Packages are the packages that contain servers. It is implemented by packages.Service.
 type Packages interface {
-	Resolve(ctx context.Context, by access.Caller, w declared.Wanted) (declared.Resolution, error)
+	Resolve(ctx context.Context, by access.Caller, w declared.PackageRequest) (declared.Resolution, error)
 }
 
-// Logins are the gateway's logins at servers (oauth.Service).
+// Logins are the gateway's own logins at servers. It is implemented by oauth.Service.
 type Logins interface {
-	Begin(ctx context.Context, by access.Caller, server declared.Server, redirect string) (oauth.Begun, error)
-	Complete(ctx context.Context, by access.Caller, a oauth.Answer, find func(name string) (declared.Server, error)) (oauth.Done, error)
+	Begin(ctx context.Context, by access.Caller, server declared.Server, redirect string) (oauth.PendingLogin, error)
+	Complete(ctx context.Context, by access.Caller, a oauth.Answer, find func(name string) (declared.Server, error)) (oauth.CompletedLogin, error)
 	Logout(ctx context.Context, by access.Caller, server declared.Server) error
 }
 
-// UpstreamService is the McpService. All fields are required.
+// UpstreamService implements the McpService of the API. All fields are required.
 type UpstreamService struct {
 	Manager  UpstreamManager
 	Logins   Logins
 	Packages Packages
-	// Caller is who asks.
+	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
 }
 
@@ -61,7 +61,7 @@ func (s *UpstreamService) ListUpstreams(context.Context, *palyrav1.ListUpstreams
 	return res, nil
 }
 
-// GetUpstream shows one.
+// GetUpstream returns one server.
 func (s *UpstreamService) GetUpstream(_ context.Context, req *palyrav1.GetUpstreamRequest) (*palyrav1.GetUpstreamResponse, error) {
 	state, err := s.Manager.Show(req.GetName())
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *UpstreamService) GetUpstream(_ context.Context, req *palyrav1.GetUpstre
 	return res, nil
 }
 
-// AddUpstream adds one.
+// AddUpstream adds a server.
 func (s *UpstreamService) AddUpstream(ctx context.Context, req *palyrav1.AddUpstreamRequest) (*palyrav1.AddUpstreamResponse, error) {
 	server, err := serverOf(req.GetServer())
 	if err != nil {
@@ -91,12 +91,12 @@ func (s *UpstreamService) AddUpstream(ctx context.Context, req *palyrav1.AddUpst
 	return &palyrav1.AddUpstreamResponse{Upstream: upstreamMessage(state)}, nil
 }
 
-// RemoveUpstream removes one.
+// RemoveUpstream removes a server.
 func (s *UpstreamService) RemoveUpstream(ctx context.Context, req *palyrav1.RemoveUpstreamRequest) (*palyrav1.RemoveUpstreamResponse, error) {
 	return &palyrav1.RemoveUpstreamResponse{}, s.Manager.Remove(ctx, s.Caller(ctx), req.GetName())
 }
 
-// RefreshUpstream looks at one anew.
+// RefreshUpstream queries a server again.
 func (s *UpstreamService) RefreshUpstream(ctx context.Context, req *palyrav1.RefreshUpstreamRequest) (*palyrav1.RefreshUpstreamResponse, error) {
 	state, err := s.Manager.Refresh(ctx, s.Caller(ctx), req.GetName())
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *UpstreamService) RefreshUpstream(ctx context.Context, req *palyrav1.Ref
 	return &palyrav1.RefreshUpstreamResponse{Upstream: upstreamMessage(state)}, nil
 }
 
-// ApproveUpstream accepts what one says of itself.
+// ApproveUpstream approves the current definitions of a server.
 func (s *UpstreamService) ApproveUpstream(ctx context.Context, req *palyrav1.ApproveUpstreamRequest) (*palyrav1.ApproveUpstreamResponse, error) {
 	state, err := s.Manager.Approve(ctx, s.Caller(ctx), req.GetName(), req.GetPendingDigest())
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *UpstreamService) ApproveUpstream(ctx context.Context, req *palyrav1.App
 
 // ResolvePackage pins a package.
 func (s *UpstreamService) ResolvePackage(ctx context.Context, req *palyrav1.ResolvePackageRequest) (*palyrav1.ResolvePackageResponse, error) {
-	r, err := s.Packages.Resolve(ctx, s.Caller(ctx), declared.Wanted{
+	r, err := s.Packages.Resolve(ctx, s.Caller(ctx), declared.PackageRequest{
 		Server: req.GetServer(), Ecosystem: declared.Ecosystem(req.GetEcosystem()), Name: req.GetName(), Version: req.GetVersion(), Registry: req.GetRegistry(),
 		Login: declared.RegistryLogin{Secret: strings.TrimPrefix(req.GetRegistrySecret(), scheme), User: req.GetRegistryUser()},
 	})
@@ -130,7 +130,7 @@ func (s *UpstreamService) ResolvePackage(ctx context.Context, req *palyrav1.Reso
 	}, err
 }
 
-// UpdateUpstream has a server come from another prefix.
+// UpdateUpstream moves a server to another installation prefix.
 func (s *UpstreamService) UpdateUpstream(ctx context.Context, req *palyrav1.UpdateUpstreamRequest) (*palyrav1.UpdateUpstreamResponse, error) {
 	state, err := s.Manager.Update(ctx, s.Caller(ctx), req.GetName(), req.GetPrefix())
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *UpstreamService) UpdateUpstream(ctx context.Context, req *palyrav1.Upda
 	return &palyrav1.UpdateUpstreamResponse{Upstream: upstreamMessage(state)}, nil
 }
 
-// BeginUpstreamLogin begins a login.
+// BeginUpstreamLogin starts a login.
 func (s *UpstreamService) BeginUpstreamLogin(ctx context.Context, req *palyrav1.BeginUpstreamLoginRequest) (*palyrav1.BeginUpstreamLoginResponse, error) {
 	server, err := s.server(req.GetName())
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *UpstreamService) BeginUpstreamLogin(ctx context.Context, req *palyrav1.
 	}, nil
 }
 
-// CompleteUpstreamLogin ends one.
+// CompleteUpstreamLogin completes a login.
 func (s *UpstreamService) CompleteUpstreamLogin(ctx context.Context, req *palyrav1.CompleteUpstreamLoginRequest) (*palyrav1.CompleteUpstreamLoginResponse, error) {
 	done, err := s.Logins.Complete(ctx, s.Caller(ctx), oauth.Answer{ID: req.GetLoginId(), State: req.GetState(), Code: req.GetCode(), Issuer: req.GetIssuer()}, s.server)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *UpstreamService) CompleteUpstreamLogin(ctx context.Context, req *palyra
 	return &palyrav1.CompleteUpstreamLoginResponse{Issuer: done.Issuer, Scope: done.Scope, Secret: done.Ref.Name(), ExpiresAt: moment(done.ExpiresAt), Renews: done.Renews}, nil
 }
 
-// EndUpstreamLogin forgets one.
+// EndUpstreamLogin removes a login.
 func (s *UpstreamService) EndUpstreamLogin(ctx context.Context, req *palyrav1.EndUpstreamLoginRequest) (*palyrav1.EndUpstreamLoginResponse, error) {
 	server, err := s.server(req.GetName())
 	if err != nil {
@@ -172,13 +172,13 @@ func (s *UpstreamService) EndUpstreamLogin(ctx context.Context, req *palyrav1.En
 	return &palyrav1.EndUpstreamLoginResponse{}, s.Logins.Logout(ctx, s.Caller(ctx), server)
 }
 
-// server is one as it is declared now.
+// server returns the current declaration of a server.
 func (s *UpstreamService) server(name string) (declared.Server, error) {
 	state, err := s.Manager.Show(name)
 	return state.Server, err
 }
 
-// Diff is a unified diff of definitions.
+// Diff returns a unified diff of definitions.
 func Diff(changes []declared.Change) string {
 	var b strings.Builder
 	for _, c := range changes {
@@ -214,7 +214,7 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 			return s, reason.Errorf(reason.InvalidInput, "the variable %q is not name=value", name)
 		}
 		if _, twice := s.Env[name]; twice {
-			return s, reason.Errorf(reason.InvalidInput, "the variable %s stands twice", name)
+			return s, reason.Errorf(reason.InvalidInput, "the variable %s occurs twice", name)
 		}
 		if s.Env == nil {
 			s.Env = map[string]string{}
@@ -235,7 +235,7 @@ func serverOf(m *palyrav1.UpstreamServer) (declared.Server, error) {
 	return s, nil
 }
 
-// scheme may stand before a reference of the vault.
+// scheme may precede a vault reference.
 const scheme = "vault://"
 
 func upstreamMessage(s declared.State) *palyrav1.Upstream {

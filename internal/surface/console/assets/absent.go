@@ -7,13 +7,13 @@ import (
 	"io/fs"
 )
 
-// fallback says how to get the pages.
+// fallback explains how to get the pages.
 //
 //go:embed fallback
 var fallback embed.FS
 
-// Built reports whether this build has the console.
+// Built reports whether this build includes the console.
 const Built = false
 
-// Files are the files to serve, with index.html at the top.
+// Files returns the files to serve, with index.html at the top.
 func Files() (fs.FS, error) { return fs.Sub(fallback, "fallback") }

@@ -1,4 +1,3 @@
-// Package assets has the pages of the web console, where this build has them. They are
-// built by npm and embedded under the tag palyraweb, so that a plain `go build ./...`
-// needs no Node.
+// Package assets embeds the pages of the web console under the build tag palyraweb. They are built
+// by npm, so that a plain `go build ./...` needs no Node.
 package assets

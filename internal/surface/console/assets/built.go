@@ -7,13 +7,13 @@ import (
 	"io/fs"
 )
 
-// dist is what `npm run build` in web/ wrote.
+// dist is the output of `npm run build` in web/.
 //
 //go:embed all:dist
 var dist embed.FS
 
-// Built reports whether this build has the console.
+// Built reports whether this build includes the console.
 const Built = true
 
-// Files are the files to serve, with index.html at the top.
+// Files returns the files to serve, with index.html at the top.
 func Files() (fs.FS, error) { return fs.Sub(dist, "dist") }

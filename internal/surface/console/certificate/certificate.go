@@ -1,6 +1,6 @@
-// Package certificate has the certificates of a console that other machines reach:
-// those that the operator gives, or those of a CA that is good for the console's names and
-// nothing else. The CA of devices never signs one: browsers would trust it for every name.
+// Package certificate provides the certificates of a console that other machines can reach:
+// configured ones, or certificates of a CA that is constrained to the console's names. The CA of
+// devices never signs one, because browsers would trust it for every name.
 package certificate
 
 import (
@@ -12,13 +12,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Source gives the certificate of each handshake.
+// Source returns the certificate of each handshake.
 type Source func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-// lookInterval is how often files are looked at for a change.
+// lookInterval is how often files are checked for a change.
 const lookInterval = 10 * time.Second
 
-// files are a certificate and its key, read again when they change.
+// files are a certificate and its key, reloaded when they change.
 type files struct {
 	certificate, key string
 	now              func() time.Time
@@ -26,13 +26,14 @@ type files struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	// at are the times of both files when they were read, looked when that was seen.
+	// at are the modification times of both files at the last load, looked is when they were
+	// checked.
 	at     [2]time.Time
 	looked time.Time
 }
 
-// Files are the certificate chain and the key in two PEM files. They are read again when
-// they change; where that fails, failed is told and the certificate before it stays.
+// Files returns the certificate chain and key of two PEM files, and reloads them when they change.
+// If that fails, it calls failed and keeps the previous certificate.
 func Files(certificate, key string, failed func(error)) (Source, error) {
 	f := &files{certificate: certificate, key: key, now: time.Now, failed: failed}
 	f.looked = f.now()

@@ -24,7 +24,7 @@ func rootOf(t *testing.T, dir string) *x509.Certificate {
 	return must.Get(x509.ParseCertificate(block.Bytes))(t)
 }
 
-func TestOwn(t *testing.T) {
+func TestOwnAuthority(t *testing.T) {
 	t.Parallel()
 	dir, now := filepath.Join(t.TempDir(), "console-ca"), start
 	clock := func() time.Time { return now }

@@ -25,10 +25,10 @@ import (
 
 const (
 	authorityLife = 5 * 365 * 24 * time.Hour
-	// leafLife is below what browsers take at most; a leaf is made anew, in memory, when
-	// renewBefore of it is left.
+	// leafLife is below the maximum of browsers. A leaf is reissued, in memory, when only
+	// renewBefore of its validity is left.
 	leafLife, renewBefore = 90 * 24 * time.Hour, 30 * 24 * time.Hour
-	// skew is for clocks that are behind.
+	// skew allows for clocks that are behind.
 	skew = time.Hour
 )
 
@@ -38,7 +38,7 @@ const (
 	keyFile  = "ca.key"
 )
 
-// own is the CA with the leaf that it made last.
+// own is the CA with the last issued leaf.
 type own struct {
 	root  *x509.Certificate
 	key   crypto.Signer
@@ -49,10 +49,10 @@ type own struct {
 	leaf *tls.Certificate
 }
 
-// Own are certificates of a CA in a directory, which is made when it is not there, and
-// made anew when it does not cover the names or is at its end. made says that it was:
-// whoever trusts the console has to trust it. What it may sign for are these names alone,
-// by a critical extension (RFC 5280, section 4.2.1.10).
+// Own returns certificates of a CA in a directory. The CA is created if it does not exist, and
+// replaced if it does not cover the names or is about to expire. made is true in both cases:
+// browsers must then trust the new CA. A critical name constraint (RFC 5280, section 4.2.1.10)
+// limits it to these names.
 func Own(dir string, names []string) (source Source, made bool, err error) {
 	return ownAt(dir, names, time.Now)
 }
@@ -88,11 +88,11 @@ func (o *own) read(dir string) error {
 	pair, err := tls.X509KeyPair(root, text)
 	if err != nil {
 		return reason.Errorf(reason.ConfigInvalid, "reading the console's CA: %w", err).
-			WithRemedy("Restore %s from a backup, or remove it: another CA is made, which browsers have to trust anew.", dir)
+			WithRemedy("Restore %s from a backup, or remove it: a new CA is created, which browsers must be made to trust.", dir)
 	}
 	signer, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return errors.New("the key of the console's CA signs nothing")
+		return errors.New("the key of the console's CA is not a signing key")
 	}
 	o.root, o.key = pair.Leaf, signer
 	return nil

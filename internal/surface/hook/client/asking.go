@@ -1,10 +1,10 @@
-// Package client is the agent's end of a hook: it takes the agent's JSON from standard
-// input to palyrad, over the Unix socket in its state directory, and does what the answer
-// says: nothing and exit 0, or a denial and exit 2.
+// Package client is the agent's end of a hook. It passes the agent's JSON from standard input to
+// palyrad, over the Unix socket in its state directory, and acts on the answer: no output and exit
+// 0, or a denial and exit 2.
 //
-// Whatever goes wrong is a denial: agents let a call run whose hook fails in any other
-// way. It is small, since it starts before every call of an agent, and stands alone:
-// nothing of the gateway is in it but the protocol.
+// Every failure is a denial: agents run a call whose hook fails in any other way. The program
+// starts before every call of an agent, so it is small and shares nothing with the gateway except
+// the protocol.
 package client
 
 import (
@@ -24,51 +24,51 @@ import (
 	"time"
 )
 
-// Schema is the JSON Schema of what an agent of the kind generic sends and reads.
+// Schema is the JSON Schema of the messages of an agent of the kind generic.
 //
 //go:embed generic.schema.json
 var Schema string
 
-// newToken is how an agent gets a token.
-const newToken = "name the file of a token: palyra hook install writes that of claude-code and codex, palyra tokens create NAME --for agent:NAME --scope hook.report --out DIR that of others"
+// newToken describes how an agent gets a token.
+const newToken = "specify the file of a token: palyra hook install writes it for claude-code and codex, palyra tokens create NAME --for agent:NAME --scope hook.report --out DIR for others"
 
-// Generic is the agent whose messages have the gateway's own form.
+// Generic is the agent that uses the gateway's own message format.
 const Generic = "generic"
 
 const (
-	// DefaultLimit is what agents give a hook that does not say; margin is how long
-	// before that the answer is given.
+	// DefaultLimit is the hook timeout of agents that do not specify one; margin is how long before
+	// it the hook answers.
 	DefaultLimit = 60 * time.Second
 	margin       = 5 * time.Second
-	// mostInput and mostAnswer bound what is read, in bytes.
+	// mostInput and mostAnswer bound the message and the response, in bytes.
 	mostInput, mostAnswer = 8 << 20, 1 << 20
-	// allowed and refused are the exit codes that agents know.
+	// allowed and refused are the exit codes that agents recognize.
 	allowed, refused = 0, 2
 )
 
-// Hook is one question, or one report, of an agent.
+// Hook is one request or report of an agent.
 type Hook struct {
 	// Agent is claude-code, codex or generic.
 	Agent string
 	// Socket is palyrad's socket for hooks.
 	Socket string
-	// Token is an API token; with "" the system says whose process this is.
+	// Token is an API token; if "", the operating system identifies the process.
 	Token string
 	// Limit is how long the agent waits for this process.
 	Limit time.Duration
 
-	// told is true once the message is known to be a report: then there is nothing to deny.
-	told atomic.Bool
+	// isReport is true once the message is known to be a report, which cannot be denied.
+	isReport atomic.Bool
 }
 
-// verdict is what the agent gets.
+// verdict is the output to the agent.
 type verdict struct {
 	code           int
 	stdout, stderr string
 }
 
-// Run asks and answers, and returns the exit code. It returns whatever happens, once: a
-// panic, a signal and the end of the agent's patience are denials.
+// Run sends the message and returns the exit code. It always returns, exactly once: a panic, a
+// signal and a timeout are denials.
 func (h *Hook) Run(stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	if err := h.check(); err != nil {
 		return h.Deny(err, stdout, stderr)
@@ -77,7 +77,7 @@ func (h *Hook) Run(stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	go func() {
 		defer func() {
 			if fault := recover(); fault != nil {
-				ended <- h.denied(fmt.Errorf("the hook has a fault: %v", fault))
+				ended <- h.denied(fmt.Errorf("internal error in the hook: %v", fault))
 			}
 		}()
 		ended <- h.ask(stdin)
@@ -97,26 +97,26 @@ func (h *Hook) Run(stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	}
 }
 
-// Deny answers with a denial because of what went wrong before anybody could be asked,
-// and returns its exit code.
+// Deny answers with a denial because of an error before the message was sent, and returns its exit
+// code.
 func (h *Hook) Deny(err error, stdout, stderr io.Writer) (code int) {
 	return say(h.denied(err), stdout, stderr)
 }
 
-// check refuses what nobody can be asked with.
+// check refuses a hook that cannot send its message.
 func (h *Hook) check() error {
 	switch {
 	case h.Socket == "":
-		return errors.New("it is not known where palyrad's socket is; set PALYRA_HOOK_SOCKET")
+		return errors.New("the path of palyrad's socket is not known; set PALYRA_HOOK_SOCKET")
 	case strings.ContainsFunc(h.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the token has characters that no token has; " + newToken)
+		return errors.New("the token contains invalid characters; " + newToken)
 	case h.Limit < time.Second:
 		return fmt.Errorf("the agent's limit of %s is shorter than a second", h.Limit)
 	}
 	return nil
 }
 
-// say prints a verdict. What cannot be printed is a denial by its exit code alone.
+// say prints a verdict. If printing fails, the exit code alone denies.
 func say(v verdict, stdout, stderr io.Writer) int {
 	_, lost := io.WriteString(stdout, v.stdout)
 	if v.stderr != "" {
@@ -128,17 +128,16 @@ func say(v verdict, stdout, stderr io.Writer) int {
 	return v.code
 }
 
-// ReadToken reads a token from a file of its own.
+// ReadToken reads a token from its file.
 func ReadToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("the token cannot be read: %w; %s", err, newToken)
+		return "", fmt.Errorf("reading the token: %w; %s", err, newToken)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// UsualSocket is where palyrad has its socket unless its configuration says otherwise; "" where
-// that cannot be told.
+// UsualSocket returns the default path of palyrad's socket; "" if it cannot be determined.
 func UsualSocket(env func(string) string) string {
 	state, home := env("XDG_STATE_HOME"), env("HOME")
 	switch {
@@ -152,21 +151,21 @@ func UsualSocket(env func(string) string) string {
 	return ""
 }
 
-// patience is how long the answer may take. The gateway answers a moment earlier.
+// patience is the timeout for the answer. The gateway answers slightly earlier.
 func (h *Hook) patience() time.Duration {
 	return max(h.Limit-margin, h.Limit/2) + time.Second
 }
 
-// denied is the verdict for whatever went wrong.
+// denied returns the verdict for an error.
 func (h *Hook) denied(err error) verdict {
 	why := "palyra: " + err.Error()
-	if h.told.Load() {
+	if h.isReport.Load() {
 		return verdict{code: allowed, stderr: why}
 	}
 	return verdict{refused, h.denial(why + ". Without the gateway's answer the call does not run."), why}
 }
 
-// denial is a denial in the agent's own form.
+// denial returns a denial in the agent's own format.
 func (h *Hook) denial(why string) string {
 	var out any = map[string]any{"hookSpecificOutput": map[string]string{
 		"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": why,
@@ -181,14 +180,14 @@ func (h *Hook) denial(why string) string {
 	return string(text)
 }
 
-// ask takes the agent's message to the gateway.
+// ask sends the agent's message to the gateway.
 func (h *Hook) ask(stdin io.Reader) verdict {
 	input, err := io.ReadAll(io.LimitReader(stdin, mostInput+1))
 	switch {
 	case err != nil:
-		return h.denied(fmt.Errorf("the agent's message cannot be read: %w", err))
+		return h.denied(fmt.Errorf("reading the agent's message: %w", err))
 	case len(input) > mostInput:
-		return h.denied(fmt.Errorf("the agent's message has more than %d bytes", mostInput))
+		return h.denied(fmt.Errorf("the agent's message is larger than %d bytes", mostInput))
 	}
 	form := claudeForm
 	if h.Agent == Generic {
@@ -196,9 +195,9 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	}
 	event, err := member(input, form.event)
 	if err != nil {
-		return h.denied(fmt.Errorf("the agent's message cannot be read: %w", err))
+		return h.denied(fmt.Errorf("reading the agent's message: %w", err))
 	}
-	h.told.Store(slices.Contains(form.reports, event))
+	h.isReport.Store(slices.Contains(form.reports, event))
 	decision, body, err := h.send(input)
 	if err != nil {
 		return h.denied(err)
@@ -206,9 +205,9 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	return h.obey(decision, body)
 }
 
-// form is how messages name their event. reports are the events after which nothing can be
-// denied. Every other event is a question, also one that is not known: a misspelt question
-// that counted as a report would let the tool run.
+// form is how messages name their event. reports are the events after which nothing can be denied.
+// Every other event is a request, including unknown ones: a misspelt request that counted as a
+// report would let the tool run.
 type form struct {
 	event   string
 	reports []string
@@ -216,20 +215,20 @@ type form struct {
 
 var (
 	genericForm = form{"event", []string{"after", "failed", "turn_end", "session_end"}}
-	// claudeForm is the form of Codex, too.
+	// claudeForm is also the form of Codex.
 	claudeForm = form{"hook_event_name", []string{"PostToolUse", "PostToolUseFailure", "Stop", "SessionEnd"}}
 )
 
-// member returns a text at the top of an object, "" where it is missing. A second one and
-// another spelling are errors, as at the gateway: encoding/json would take the event of
-// {"event":"before","Event":"after"} for a report.
+// member returns a string member of an object, "" if it is missing. A duplicate, also in another
+// spelling, is an error, as at the gateway: encoding/json would read
+// {"event":"before","Event":"after"} as a report.
 func member(input []byte, name string) (string, error) {
 	if !json.Valid(input) {
-		return "", errors.New("it is not valid JSON")
+		return "", errors.New("the message is not valid JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(input))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return "", errors.New("it is not a JSON object")
+		return "", errors.New("the message is not a JSON object")
 	}
 	text, found := "", false
 	for d.More() {
@@ -245,22 +244,22 @@ func member(input []byte, name string) (string, error) {
 			continue
 		}
 		if found || key != name {
-			return "", fmt.Errorf("it has another %q, or another spelling of it", name)
+			return "", fmt.Errorf("the message has a duplicate of %q, or another spelling of it", name)
 		}
 		if err := json.Unmarshal(value, &text); err != nil {
-			return "", fmt.Errorf("its %q is not a string", name)
+			return "", fmt.Errorf("%q is not a string", name)
 		}
 		found = true
 	}
 	return text, nil
 }
 
-// obey turns the gateway's answer into a verdict.
+// obey converts the gateway's answer to a verdict.
 func (h *Hook) obey(decision string, body []byte) verdict {
 	switch {
 	case len(body) > 0 && !json.Valid(body):
-		return h.denied(errors.New("the gateway's answer is cut"))
-	case h.told.Load() && decision == "none", !h.told.Load() && decision == "allow":
+		return h.denied(errors.New("the gateway's answer is incomplete"))
+	case h.isReport.Load() && decision == "none", !h.isReport.Load() && decision == "allow":
 		return verdict{code: allowed, stdout: string(body)}
 	case decision == "deny":
 		return verdict{refused, string(body), reasonOf(body)}
@@ -268,7 +267,7 @@ func (h *Hook) obey(decision string, body []byte) verdict {
 	return h.denied(fmt.Errorf("the gateway answered %q", decision))
 }
 
-// reasonOf is why a call is denied, for agents that read it from standard error.
+// reasonOf returns why a call is denied, for agents that read it from standard error.
 func reasonOf(body []byte) string {
 	var out struct {
 		Reason string `json:"reason"`

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// dial connects to a Unix socket by the system's own calls: what package net does at its
-// start, and its poller, take as long as all the rest of this program. How long it may
-// take is bounded by Run.
+// dial connects to a Unix socket by system calls: the initialization and the poller of package net
+// take as long as the rest of this program. Run bounds the time.
 func dial(path string) (io.ReadWriteCloser, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {

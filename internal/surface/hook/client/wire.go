@@ -11,37 +11,36 @@ import (
 	"time"
 )
 
-// send sends the message as one request of HTTP/1.0, whose answer ends with the
-// connection.
+// send sends the message as one HTTP/1.0 request, whose response ends with the connection.
 func (h *Hook) send(input []byte) (decision string, body []byte, err error) {
 	c, err := dial(h.Socket)
 	if err != nil {
-		return "", nil, fmt.Errorf("palyrad cannot be reached: %w; start it with palyra up", err)
+		return "", nil, fmt.Errorf("connecting to palyrad: %w; start it with palyra up", err)
 	}
 	defer c.Close()
-	shown := ""
+	authorization := ""
 	if h.Token != "" {
-		shown = "Authorization: Bearer " + h.Token + "\r\n"
+		authorization = "Authorization: Bearer " + h.Token + "\r\n"
 	}
 	head := fmt.Sprintf("POST /hooks/v1/%s HTTP/1.0\r\nHost: localhost\r\n%sContent-Type: application/json\r\nPalyra-Hook-Limit: %d\r\nContent-Length: %d\r\n\r\n",
-		h.Agent, shown, int(h.Limit/time.Second), len(input))
+		h.Agent, authorization, int(h.Limit/time.Second), len(input))
 	if _, err := c.Write(append([]byte(head), input...)); err != nil {
-		return "", nil, fmt.Errorf("palyrad did not take the message: %w", err)
+		return "", nil, fmt.Errorf("sending the message to palyrad: %w", err)
 	}
 	return answer(bufio.NewReader(io.LimitReader(c, mostAnswer)))
 }
 
-// answer reads the gateway's answer.
+// answer reads the gateway's response.
 func answer(r *bufio.Reader) (decision string, body []byte, err error) {
 	status, err := r.ReadString('\n')
 	if err != nil {
-		return "", nil, fmt.Errorf("palyrad left without an answer: %w", err)
+		return "", nil, fmt.Errorf("reading palyrad's response: %w", err)
 	}
 	length := -1
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return "", nil, fmt.Errorf("palyrad's answer is cut: %w", err)
+			return "", nil, fmt.Errorf("palyrad's response is incomplete: %w", err)
 		}
 		line = strings.TrimRight(line, "\r\n")
 		if line == "" {
@@ -50,29 +49,29 @@ func answer(r *bufio.Reader) (decision string, body []byte, err error) {
 		name, value, _ := strings.Cut(line, ":")
 		switch value = strings.TrimSpace(value); strings.ToLower(name) {
 		case "palyra-decision":
-			decision += value // two of them are none
+			decision += value // two values match neither
 		case "content-length":
 			if length, err = strconv.Atoi(value); err != nil {
-				return "", nil, errors.New("palyrad's answer has no length")
+				return "", nil, errors.New("palyrad's response has no Content-Length")
 			}
 		}
 	}
 	if body, err = io.ReadAll(r); err != nil {
-		return "", nil, fmt.Errorf("palyrad's answer is cut: %w", err)
+		return "", nil, fmt.Errorf("palyrad's response is incomplete: %w", err)
 	}
 	fields := strings.Fields(status)
 	switch {
 	case len(fields) < 2 || !strings.HasPrefix(fields[0], "HTTP/1."):
-		return "", nil, errors.New("what listens on the socket is no palyrad")
+		return "", nil, errors.New("the program that listens on the socket is not palyrad")
 	case fields[1] != "200":
 		return "", nil, fmt.Errorf("palyrad refused the hook: %s", refusal(body, fields[1]))
 	case length >= 0 && length != len(body):
-		return "", nil, errors.New("palyrad's answer is cut")
+		return "", nil, errors.New("palyrad's response is incomplete")
 	}
 	return decision, body, nil
 }
 
-// refusal is what palyrad says of a message that it does not take.
+// refusal returns palyrad's error for a refused message.
 func refusal(body []byte, status string) string {
 	var out struct {
 		Message string `json:"message"`

@@ -1,4 +1,4 @@
-// Package email sends notices by SMTP (RFC 5321), over TLS. Nothing is decided by mail.
+// Package email sends notices by SMTP (RFC 5321), over TLS. Approvals cannot be answered by mail.
 package email
 
 import (
@@ -21,17 +21,17 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// How a server is spoken to.
+// The transport security of a connection.
 const (
-	// StartTLS begins in the clear and goes on in TLS, or not at all (RFC 3207).
+	// StartTLS starts in plain text and requires the upgrade to TLS (RFC 3207).
 	StartTLS = "starttls"
 	// Implicit is TLS from the first byte (RFC 8314).
 	Implicit = "implicit"
-	// None is for a server on this very machine.
+	// None is only for a server on the same machine.
 	None = "none"
 )
 
-// Config is where mail is handed in, and for whom it is.
+// Config is the configuration of a mail server and the recipients.
 type Config struct {
 	Gateway string
 	// Server is host:port.
@@ -39,18 +39,19 @@ type Config struct {
 	TLS    string
 	From   string
 	To     []string
-	// Username and Secret, the name of the password in the vault, log in; "" does not.
+	// Username and Secret, the name of the password in the vault, log in. An empty Username
+	// disables the login.
 	Username, Secret string
 	// Lend lends a secret for one delivery (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)
-	// Dial connects to the server and to nothing else.
+	// Dial MUST connect only to the server.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Roots are those of the system when nil.
+	// Roots are the trusted CAs; nil means the CAs of the system.
 	Roots *x509.CertPool
 	Now   func() time.Time
 }
 
-// Sender sends to one list of people.
+// Sender sends to one list of recipients.
 type Sender struct{ use Config }
 
 var _ notify.Sender = (*Sender)(nil)
@@ -63,28 +64,28 @@ func New(c Config) *Sender {
 	return &Sender{c}
 }
 
-// Send hands a mail in.
+// Send sends a mail.
 func (s *Sender) Send(ctx context.Context, m notify.Message) (ref string, err error) {
 	text, err := s.write(m)
 	if err != nil {
-		return "", notify.ForGood(err)
+		return "", notify.Permanent(err)
 	}
 	conn, err := s.use.Dial(ctx, "tcp", s.use.Server)
 	if err != nil {
 		return "", fmt.Errorf("connecting: %w", err)
 	}
-	// The library knows no context: what ends it ends the connection.
+	// net/smtp does not support contexts, so the end of ctx closes the connection.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer conn.Close()
-	if err := s.hand(ctx, conn, m.ID, text); err != nil {
-		return "", graded(err)
+	if err := s.transmit(ctx, conn, m.ID, text); err != nil {
+		return "", classify(err)
 	}
 	return "", nil
 }
 
-// hand speaks SMTP.
-func (s *Sender) hand(ctx context.Context, conn net.Conn, id string, text []byte) error {
+// transmit sends a mail over a connection by SMTP.
+func (s *Sender) transmit(ctx context.Context, conn net.Conn, id string, text []byte) error {
 	host, _, err := net.SplitHostPort(s.use.Server)
 	if err != nil {
 		return err
@@ -97,49 +98,48 @@ func (s *Sender) hand(ctx context.Context, conn net.Conn, id string, text []byte
 	if err != nil {
 		return fmt.Errorf("greeting: %w", err)
 	}
-	defer func() { _ = c.Close() }() // after Quit there is nothing to close
+	defer func() { _ = c.Close() }() // fails harmlessly after Quit
 	if s.use.TLS == StartTLS {
 		if ok, _ := c.Extension("STARTTLS"); !ok {
-			return errors.New("the server offers no STARTTLS, and nothing is sent in the clear")
+			return errors.New("the server does not support STARTTLS, and mail is not sent without TLS")
 		}
 		if err := c.StartTLS(over); err != nil {
-			return fmt.Errorf("beginning TLS: %w", err)
+			return fmt.Errorf("starting TLS: %w", err)
 		}
 	}
 	if err := s.login(ctx, c, host, id); err != nil {
 		return err
 	}
-	if err := c.Mail(bare(s.use.From)); err != nil {
-		return fmt.Errorf("the sender: %w", err)
+	if err := c.Mail(mailboxAddress(s.use.From)); err != nil {
+		return fmt.Errorf("sending the sender: %w", err)
 	}
 	for _, to := range s.use.To {
-		if err := c.Rcpt(bare(to)); err != nil {
-			return fmt.Errorf("the recipient: %w", err)
+		if err := c.Rcpt(mailboxAddress(to)); err != nil {
+			return fmt.Errorf("sending the recipient: %w", err)
 		}
 	}
 	w, err := c.Data()
 	if err != nil {
-		return fmt.Errorf("the mail: %w", err)
+		return fmt.Errorf("sending the mail: %w", err)
 	}
 	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("the mail: %w", err)
+		return fmt.Errorf("sending the mail: %w", err)
 	}
 	if err := w.Close(); err != nil {
-		return fmt.Errorf("the mail: %w", err)
+		return fmt.Errorf("sending the mail: %w", err)
 	}
-	_ = c.Quit() // it is taken already
+	_ = c.Quit() // the server has already accepted the mail
 	return nil
 }
 
-// login shows user and password. The library sends none over a connection without TLS to
-// another machine.
+// login authenticates. net/smtp sends no password without TLS, except to the same machine.
 func (s *Sender) login(ctx context.Context, c *smtp.Client, host, id string) error {
 	if s.use.Username == "" {
 		return nil
 	}
 	value, end, err := s.use.Lend(ctx, s.use.Secret, id, "login at "+host)
 	if err != nil {
-		return fmt.Errorf("the secret %s: %w", s.use.Secret, err)
+		return fmt.Errorf("reading the secret %s: %w", s.use.Secret, err)
 	}
 	defer end()
 	defer clear(value)
@@ -149,25 +149,26 @@ func (s *Sender) login(ctx context.Context, c *smtp.Client, host, id string) err
 	return nil
 }
 
-// graded says whether there is another try: a server that says no for good is believed
-// (RFC 5321, section 4.2.1), but for a login, whose password may be replaced.
-func graded(err error) error {
-	var said *textproto.Error
-	if errors.As(err, &said) && said.Code >= 500 && said.Code != 530 && said.Code != 535 {
-		return notify.ForGood(err)
+// classify marks permanent errors of the server (RFC 5321, section 4.2.1), after which no further
+// attempt is made. Errors of the login are not permanent, because the password can be replaced.
+func classify(err error) error {
+	var protocolError *textproto.Error
+	if errors.As(err, &protocolError) && protocolError.Code >= 500 && protocolError.Code != 530 && protocolError.Code != 535 {
+		return notify.Permanent(err)
 	}
 	return err
 }
 
-// bare is the address of a mailbox alone. The configuration was checked to have one.
-func bare(text string) string {
+// mailboxAddress returns the address of a mailbox without the name. The configuration is already
+// validated.
+func mailboxAddress(text string) string {
 	if a, err := mail.ParseAddress(text); err == nil {
 		return a.Address
 	}
 	return text
 }
 
-// write writes a mail (RFC 5322): plain text, nothing else.
+// write returns a mail (RFC 5322) in plain text.
 func (s *Sender) write(m notify.Message) ([]byte, error) {
 	d := m.Describe()
 	var b bytes.Buffer
@@ -177,7 +178,7 @@ func (s *Sender) write(m notify.Message) ([]byte, error) {
 	header("Subject", mime.QEncoding.Encode("utf-8", subject(d)))
 	header("Date", s.use.Now().Format(time.RFC1123Z))
 	header("Message-ID", "<"+m.ID+"@"+line(s.use.Gateway)+">")
-	header("Auto-Submitted", "auto-generated") // RFC 3834: no vacation answers to it
+	header("Auto-Submitted", "auto-generated") // suppresses automatic replies (RFC 3834)
 	header("MIME-Version", "1.0")
 	header("Content-Type", "text/plain; charset=utf-8")
 	header("Content-Transfer-Encoding", "quoted-printable")
@@ -192,14 +193,14 @@ func (s *Sender) write(m notify.Message) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// mostSubject bounds a subject, in bytes.
+// mostSubject is the highest length of a subject, in bytes.
 const mostSubject = 160
 
 func subject(d notify.Description) string {
 	return text.Ellipsis(line("[palyra] "+d.Severity+": "+d.Text), mostSubject)
 }
 
-// line is a text without ends of lines, so that none of it becomes a header.
+// line replaces line ends, to prevent header injection.
 func line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\r' || r == '\n' || r == 0 {

@@ -34,7 +34,7 @@ type server struct {
 	l     net.Listener
 	cert  tls.Certificate
 	roots *x509.CertPool
-	// implicit is TLS from the first byte; noTLS offers none; refuse answers RCPT.
+	// implicit is TLS from the first byte; noTLS disables TLS; refuse is the answer to RCPT.
 	implicit, noTLS bool
 	refuse          string
 	got             chan received
@@ -74,7 +74,7 @@ func newServer(t *testing.T, change func(*server)) *server {
 	return s
 }
 
-// serve speaks as much of SMTP (RFC 5321) as is asked.
+// serve implements the required part of SMTP (RFC 5321).
 func (s *server) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	var m received
@@ -157,8 +157,8 @@ func (s *server) sender(change func(*email.Config)) *email.Sender {
 	return email.New(c)
 }
 
-// TestMail: a question arrives over TLS, as plain text, with nothing of the call but what
-// may be told, and no header that somebody else wrote.
+// TestMail: a question arrives over TLS, as plain text, with only the allowed details of the call,
+// and without injected headers.
 func TestMail(t *testing.T) {
 	t.Parallel()
 	for name, implicit := range map[string]bool{email.StartTLS: false, email.Implicit: true} {
@@ -182,13 +182,13 @@ func TestMail(t *testing.T) {
 				t.Errorf("headers %v", m.Header)
 			}
 			subject := must.Get(new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject")))(t)
-			if subject != "[palyra] medium: A call waits for an answer." {
+			if subject != "[palyra] medium: A call is waiting for an approval." {
 				t.Errorf("subject %q", subject)
 			}
 			var b strings.Builder
 			must.Get(bufio.NewReader(quotedprintable.NewReader(m.Body)).WriteTo(&b))(t)
 			text := strings.ReplaceAll(b.String(), "\r\n", "\n")
-			if strings.ContainsAny(text, "\u202e\x1b") || !strings.Contains(text, `> make`) || !strings.Contains(text, `\u{202e}`) || !strings.Contains(text, "why, in the requester's own words:\n> OPS-1") || strings.Contains(text, "\nstate: allowed") || !strings.Contains(text, "https://gateway.test/approvals/") {
+			if strings.ContainsAny(text, "\u202e\x1b") || !strings.Contains(text, `> make`) || !strings.Contains(text, `\u{202e}`) || !strings.Contains(text, "reason by the requester:\n> OPS-1") || strings.Contains(text, "\nstate: allowed") || !strings.Contains(text, "https://gateway.test/approvals/") {
 				t.Errorf("text %s", text)
 			}
 			if d := w.Ended("mail", notify.ApprovalAsked); d.State != notify.Delivered {
@@ -198,8 +198,8 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// TestNoTLS: a server without TLS, or with a certificate that nobody vouches for, gets
-// neither password nor mail. The control is TestMail.
+// TestNoTLS: a server without TLS, or with an untrusted certificate, receives neither the password
+// nor a mail. Control: TestMail.
 func TestNoTLS(t *testing.T) {
 	t.Parallel()
 	plain := newServer(t, func(s *server) { s.noTLS = true })
@@ -217,8 +217,8 @@ func TestNoTLS(t *testing.T) {
 	}
 }
 
-// TestRefused: a server that says no for good is not asked again, one that says later is;
-// and one that says nothing is left when the time is over.
+// TestRefused: after a permanent error no further attempt is made, after a temporary error one is.
+// A server that does not answer is abandoned after the timeout.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := notifytest.New(t)
@@ -254,8 +254,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLate: nobody is asked by mail what is answered already.
-func TestLate(t *testing.T) {
+// TestAnsweredRequestIsNotSent: an approval request that is already answered is not sent.
+func TestAnsweredRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newServer(t, nil)
 	rec := w.Ask()
@@ -272,7 +272,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// next is the mail that arrives, or why none does.
+// next returns the next mail, or fails the test.
 func (s *server) next(w *notifytest.World) received {
 	s.t.Helper()
 	select {

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/call/approval"
 	"palyra/internal/call/approval/approvaltest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/change"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
@@ -26,7 +27,7 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// World is a gateway as far as notifications go.
+// World is a gateway with the parts that notifications use.
 type World struct {
 	t       testing.TB
 	DB      *sqlite.DB
@@ -36,11 +37,11 @@ type World struct {
 	Store   deliveries.Store
 	Users   *notify.Users
 	Members Members
-	// Held is a member that somebody else controls.
+	// Held is a member whom another member controls.
 	Held access.Principal
 }
 
-// Members are those who may act, by their names.
+// Members are the members who may act.
 type Members map[access.Principal]access.Member
 
 // Active implements notify.Members.
@@ -67,11 +68,11 @@ func New(t testing.TB) *World {
 	must.Do(t, w.Journal.Record(context.Background(), event.Opened, journal.Daemon, "", struct{}{}))
 	w.Desk = approvaltest.Open(t, sqlite.NewApprovals(db), w.Judge, approval.Limits{})
 	approvaltest.Start(t, w.Desk)
-	w.Users = must.Get(notify.NewUsers(context.Background(), w.Store, w.Members, w, time.Now))(t)
+	w.Users = must.Get(notify.NewUsers(context.Background(), w.Store, w.Members, w, change.Unguarded, time.Now))(t)
 	return w
 }
 
-// OwnWord implements notify.Consents: everybody speaks for themselves alone but w.Held.
+// OwnWord implements notify.Consents. Only w.Held is controlled by another member.
 func (w *World) OwnWord(by access.Caller) error {
 	if by.Principal == w.Held {
 		return reason.Errorf(reason.PermissionDenied, "%s is in the hands of another member", by.Principal)
@@ -86,12 +87,12 @@ func (w *World) Maps(team, user string, member access.Principal) {
 	must.Get(w.Users.Consent(w.t.Context(), access.Caller{Principal: member, DeviceID: "d"}, team, user, false))(w.t)
 }
 
-// Voter casts votes of this world.
+// Voter returns a voter of this world.
 func (w *World) Voter() *notify.Voter {
 	return &notify.Voter{Desk: w.Desk, Users: w.Users, Members: w.Members, Permit: func(access.Caller, access.Permission) error { return nil }}
 }
 
-// Start runs notifications until stop, or the end of the test.
+// Start runs notifications until stop, or until the end of the test.
 func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func()) {
 	w.t.Helper()
 	s = notify.New(notify.Config{
@@ -108,14 +109,14 @@ func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func())
 		}
 	})
 	w.t.Cleanup(stop)
-	// What happens before it follows the journal is told to nobody.
+	// Events before the service follows the journal are not delivered.
 	w.UntilStored(func() bool {
 		return len(targets) == 0 || must.Get(w.Store.NotifyCursor(context.Background()))(w.t) > 0
 	})
 	return s, stop
 }
 
-// Ask has a call wait for an answer, and returns the record.
+// Ask starts a call that waits for an answer, and returns the record.
 func (w *World) Ask(changes ...func(*approval.Ask)) approval.Record {
 	w.t.Helper()
 	p := approvaltest.Resolve(w.Desk, approvaltest.Ask(w.t, changes...))
@@ -144,7 +145,7 @@ func (w *World) Ended(target string, kind notify.Kind) notify.Delivery {
 	return found
 }
 
-// Until waits for something that the next events bring about.
+// Until waits for a condition that a later event makes true.
 func (w *World) Until(is func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
@@ -160,19 +161,19 @@ func (w *World) Until(is func() bool) {
 	}
 }
 
-// Events are those of a code.
+// Events returns the events with a code.
 func (w *World) Events(code event.Code) []journal.Event {
 	w.t.Helper()
 	return must.Get(w.Journal.List(context.Background(), journal.Filter{Code: string(code)}))(w.t)
 }
 
-// UntilStored waits for something in the store that no event tells of.
+// UntilStored waits for a condition on the store that is not an event.
 func (w *World) UntilStored(is func() bool) {
 	w.t.Helper()
 	must.Eventually(w.t, "it is stored", func() (bool, string) { return is(), "" })
 }
 
-// Hurry has what waits for its next try be due.
+// Hurry makes all queued deliveries due.
 func (w *World) Hurry() {
 	w.t.Helper()
 	for _, d := range must.Get(w.Store.Deliveries(context.Background(), notify.Filter{States: []notify.State{notify.Queued}, Size: 100}))(w.t) {
@@ -181,7 +182,7 @@ func (w *World) Hurry() {
 	}
 }
 
-// Fill owes a target so many deliveries that are not due for a day.
+// Fill queues deliveries for a target that are not due for a day.
 func (w *World) Fill(target string, n int) {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)

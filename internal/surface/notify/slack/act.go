@@ -16,7 +16,7 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// act is what a person did.
+// act is an action of a user.
 type act struct {
 	Type string `json:"type"`
 	User struct {
@@ -45,8 +45,8 @@ type act struct {
 	} `json:"view"`
 }
 
-// act does what a person wants, and tells them when it cannot be.
-func (s *Channel) act(ctx context.Context, team string, payload json.RawMessage) {
+// handleAction performs the action of a user, or sends the user the reason why it cannot.
+func (s *Channel) handleAction(ctx context.Context, team string, payload json.RawMessage) {
 	var a act
 	if canonical.Read(payload, &a) != nil {
 		return
@@ -66,11 +66,11 @@ func (s *Channel) act(ctx context.Context, team string, payload json.RawMessage)
 	}
 }
 
-// member refuses who is not of this workspace, guests among them. It asks Slack anew each
-// time: who was made a guest a minute ago is one.
+// member refuses users who are not full members of the workspace, such as guests. It queries Slack
+// for every action, so that a change of the user takes effect immediately.
 func (s *Channel) member(ctx context.Context, team string, a act) error {
 	stranger := func(what string) error {
-		return reason.Errorf(reason.PermissionDenied, "%s cannot answer here", what).WithRemedy("Open it by its link.")
+		return reason.Errorf(reason.PermissionDenied, "%s cannot answer here", what).WithRemedy("Open its link.")
 	}
 	if a.Team.ID != team || a.User.TeamID != "" && a.User.TeamID != team {
 		return stranger("a user of another workspace")
@@ -88,7 +88,7 @@ func (s *Channel) member(ctx context.Context, team string, a act) error {
 		} `json:"user"`
 	}
 	if err := s.get(ctx, "users.info", url.Values{"user": {a.User.ID}}, &got); err != nil {
-		return reason.Errorf(reason.NotConnected, "Slack does not say who you are: %w", err)
+		return reason.Errorf(reason.NotConnected, "looking up your Slack user: %w", err)
 	}
 	switch u := got.User; {
 	case u.ID != a.User.ID || u.TeamID != team || u.Stranger:
@@ -96,13 +96,13 @@ func (s *Channel) member(ctx context.Context, team string, a act) error {
 	case u.Restricted || u.UltraRestricted:
 		return stranger("a guest")
 	case u.Deleted || u.Bot || u.AppUser:
-		return stranger("who is no person of this workspace")
+		return stranger("a user who is not a member of this workspace")
 	}
 	return nil
 }
 
 func (s *Channel) vote(ctx context.Context, team string, a act, channel, value string, allow bool, why string) {
-	id, digest, ok := seen(value)
+	id, digest, ok := parseValue(value)
 	if !ok {
 		return
 	}
@@ -113,20 +113,20 @@ func (s *Channel) vote(ctx context.Context, team string, a act, channel, value s
 	}
 	switch {
 	case err != nil:
-		s.tell(ctx, channel, a.User.ID, refusal(err))
+		s.sendEphemeral(ctx, channel, a.User.ID, refusal(err))
 	case r.State == approval.Pending:
-		s.tell(ctx, channel, a.User.ID, "Your vote counts. Still needed: "+r.Missing)
+		s.sendEphemeral(ctx, channel, a.User.ID, "Your vote was recorded. Still needed: "+r.Missing)
 	}
 }
 
-// askWhy opens the view in which a no gets its reason.
+// askWhy opens the dialog for the reason of a denial.
 func (s *Channel) askWhy(ctx context.Context, team string, a act) {
 	if err := s.member(ctx, team, a); err != nil {
-		s.tell(ctx, a.Channel.ID, a.User.ID, refusal(err))
+		s.sendEphemeral(ctx, a.Channel.ID, a.User.ID, refusal(err))
 		return
 	}
 	if _, err := s.use.Voter.Caller(team, a.User.ID); err != nil {
-		s.tell(ctx, a.Channel.ID, a.User.ID, refusal(err))
+		s.sendEphemeral(ctx, a.Channel.ID, a.User.ID, refusal(err))
 		return
 	}
 	body := struct {
@@ -134,21 +134,21 @@ func (s *Channel) askWhy(ctx context.Context, team string, a act) {
 		View      view   `json:"view"`
 	}{a.TriggerID, reasonView(a.Actions[0].Value, a.Channel.ID)}
 	if err := s.call(ctx, "views.open", s.use.BotToken, ulid.Make().String(), body, nil); err != nil {
-		s.use.Log.WarnContext(ctx, "a no in Slack could not be given its reason", slog.Any("error", err))
+		s.use.Log.WarnContext(ctx, "the dialog for the reason of a denial could not be opened in Slack", slog.Any("error", err))
 	}
 }
 
-// refusal says why, with what to do next.
+// refusal returns the message for an error, with the next step.
 func refusal(err error) string {
 	var known *reason.Error
 	if !errors.As(err, &known) {
-		return "That did not work."
+		return "The answer failed. Open the link of the message."
 	}
 	return known.Message + ". " + known.NextStep()
 }
 
-// tell tells one person alone.
-func (s *Channel) tell(ctx context.Context, channel, user, text string) {
+// sendEphemeral sends a message that only one user sees.
+func (s *Channel) sendEphemeral(ctx context.Context, channel, user, text string) {
 	body := struct {
 		Channel string `json:"channel"`
 		User    string `json:"user"`
@@ -156,6 +156,6 @@ func (s *Channel) tell(ctx context.Context, channel, user, text string) {
 		Parse   string `json:"parse"`
 	}{channel, user, escape(text), "none"}
 	if err := s.call(ctx, "chat.postEphemeral", s.use.BotToken, ulid.Make().String(), body, nil); err != nil {
-		s.use.Log.WarnContext(ctx, "somebody in Slack was not told that an answer did not count", slog.Any("error", err))
+		s.use.Log.WarnContext(ctx, "a user in Slack could not be notified that their answer was refused", slog.Any("error", err))
 	}
 }

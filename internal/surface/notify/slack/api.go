@@ -19,31 +19,32 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// mostAnswer bounds an answer of the Web API, in bytes.
-const mostAnswer = 1 << 20
+// maxResponse is the highest size of a response of the Web API, in bytes.
+const maxResponse = 1 << 20
 
-// lasting are errors after which the same message is not sent again: they are about the
-// message or the channel, and not about when it came.
-var lasting = map[string]bool{
+// permanentErrors are permanent errors: they depend on the message or the channel, and a retry
+// cannot succeed.
+var permanentErrors = map[string]bool{
 	"channel_not_found": true, "is_archived": true, "msg_too_long": true, "invalid_blocks": true, "invalid_arguments": true, "message_not_found": true,
 	"cant_update_message": true, "edit_window_closed": true,
 }
 
-// call calls a method of the Web API with JSON. into takes the answer, which may be nil.
+// call calls a method of the Web API with a JSON body. It decodes the response into into, which may
+// be nil.
 func (s *Channel) call(ctx context.Context, method, token, run string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return notify.ForGood(fmt.Errorf("writing a request: %w", err))
+		return notify.Permanent(fmt.Errorf("writing a request: %w", err))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.use.API+"/"+method, bytes.NewReader(text))
 	if err != nil {
-		return notify.ForGood(fmt.Errorf("making a request: %w", err))
+		return notify.Permanent(fmt.Errorf("making a request: %w", err))
 	}
 	req.Header.Set("Content-Type", "application/json; charset=utf-8")
 	return s.do(method, token, run, req, into)
 }
 
-// get calls a method that reads. Those take no JSON.
+// get calls a method that reads. Such methods do not accept JSON.
 func (s *Channel) get(ctx context.Context, method string, query url.Values, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.use.API+"/"+method+"?"+query.Encode(), nil)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Channel) do(method, token, run string, req *http.Request, into any) err
 	ctx := req.Context()
 	value, end, err := s.use.Lend(ctx, token, run, "Slack "+method)
 	if err != nil {
-		return fmt.Errorf("the secret %s: %w", token, err)
+		return fmt.Errorf("reading the secret %s: %w", token, err)
 	}
 	defer end()
 	defer clear(value)
@@ -70,18 +71,18 @@ func (s *Channel) do(method, token, run string, req *http.Request, into any) err
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	if err != nil {
-		return fmt.Errorf("%s: reading the answer: %w", method, err)
+		return fmt.Errorf("%s: reading the response: %w", method, err)
 	}
 	return read(method, res, answer, into)
 }
 
 func read(method string, res *http.Response, answer []byte, into any) error {
 	if res.StatusCode != http.StatusOK {
-		err := fmt.Errorf("%s: Slack answers %d", method, res.StatusCode)
+		err := fmt.Errorf("%s: Slack returned status %d", method, res.StatusCode)
 		if n, bad := strconv.Atoi(res.Header.Get("Retry-After")); bad == nil && n > 0 {
-			return notify.Later(err, time.Duration(n)*time.Second)
+			return notify.RetryAfter(err, time.Duration(n)*time.Second)
 		}
 		return err
 	}
@@ -90,12 +91,12 @@ func read(method string, res *http.Response, answer []byte, into any) error {
 		Error string `json:"error"`
 	}
 	if err := canonical.Read(answer, &outcome); err != nil {
-		return fmt.Errorf("%s: the answer is not JSON", method)
+		return fmt.Errorf("%s: the response is not valid JSON", method)
 	}
 	if !outcome.OK {
-		err := fmt.Errorf("%s: Slack says %q", method, text.Ellipsis(outcome.Error, 100))
-		if lasting[outcome.Error] {
-			return notify.ForGood(err)
+		err := fmt.Errorf("%s: Slack returned the error %q", method, text.Ellipsis(outcome.Error, 100))
+		if permanentErrors[outcome.Error] {
+			return notify.Permanent(err)
 		}
 		return err
 	}
@@ -103,7 +104,7 @@ func read(method string, res *http.Response, answer []byte, into any) error {
 		return nil
 	}
 	if err := canonical.Read(answer, into); err != nil {
-		return fmt.Errorf("%s: the answer is not what it should be", method)
+		return fmt.Errorf("%s: the response has an unexpected form", method)
 	}
 	return nil
 }

@@ -8,20 +8,20 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// message is what chat.postMessage and chat.update take.
+// message is the body of chat.postMessage and chat.update.
 type message struct {
 	Channel string `json:"channel"`
 	TS      string `json:"ts,omitempty"`
-	// Text is for notifications of Slack's own, and is read as mrkdwn.
+	// Text is the text of Slack's own notifications. Slack interprets it as mrkdwn.
 	Text   string  `json:"text"`
 	Blocks []block `json:"blocks"`
-	// Parse "none" has Slack make no links and no mentions of words.
+	// Parse "none" prevents Slack from creating links and mentions.
 	Parse       string `json:"parse"`
 	UnfurlLinks bool   `json:"unfurl_links"`
 	UnfurlMedia bool   `json:"unfurl_media"`
 }
 
-// block, element and words are as much of Block Kit as is used.
+// block, element and words are the used parts of Block Kit.
 type block struct {
 	Type     string    `json:"type"`
 	BlockID  string    `json:"block_id,omitempty"`
@@ -40,7 +40,7 @@ type element struct {
 	Style    string    `json:"style,omitempty"`
 	Confirm  *confirm  `json:"confirm,omitempty"`
 	Elements []element `json:"elements,omitempty"`
-	// Multiline and MaxLength are of inputs.
+	// Multiline and MaxLength apply to inputs.
 	Multiline bool `json:"multiline,omitempty"`
 	MaxLength int  `json:"max_length,omitempty"`
 }
@@ -58,7 +58,7 @@ type words struct {
 	Emoji *bool  `json:"emoji,omitempty"`
 }
 
-// plain are words in which Slack finds neither marks nor mentions nor emoji.
+// plain returns text in which Slack interprets no markup, mentions or emoji.
 func plain(text string) words {
 	no := false
 	return words{Type: "plain_text", Text: text, Emoji: &no}
@@ -73,19 +73,19 @@ const (
 	inputReason = "reason"
 )
 
-// mostShown bounds the text of a message, in bytes. What is longer is not shown in part:
-// nobody answers what they see half of.
-const mostShown = 10_000
+// maxText is the highest length of the text of a message, in bytes. A longer message has no
+// buttons, because a vote requires that the whole call is displayed.
+const maxText = 10_000
 
-// blocks are a message. What asked wrote part of the text, which stands in a
-// preformatted element: there, Slack takes every character as it is.
+// blocks returns the blocks of a message. The requester wrote part of the text, which is therefore
+// in a preformatted element: Slack does not interpret its characters.
 func (s *Channel) blocks(m notify.Message, d notify.Description) []block {
 	link := d.Link
 	d.Link = ""
 	content := notify.Text(d)
-	whole := len(content) <= mostShown && (d.Approval == nil || !d.Approval.Truncated)
+	whole := len(content) <= maxText && (d.Approval == nil || !d.Approval.Truncated)
 	if !whole {
-		content = text.Ellipsis(content, mostShown)
+		content = text.Ellipsis(content, maxText)
 	}
 	head := plain(d.Text)
 	list := []block{
@@ -105,19 +105,19 @@ func (s *Channel) blocks(m notify.Message, d notify.Description) []block {
 	return list
 }
 
-// answerable reports whether a message has buttons to answer by.
+// answerable reports whether a message has buttons to answer.
 func (s *Channel) answerable(m notify.Message, r *approval.Record) bool {
-	return s.use.Voter != nil && m.Include == notify.IncludeFull && r != nil && r.State == approval.Pending && r.Withheld == nil && notify.Elsewhere(*r) == nil
+	return s.use.Voter != nil && m.Include == notify.IncludeFull && r != nil && r.State == approval.Pending && r.Withheld == nil && notify.CannotDecideInChat(*r) == nil
 }
 
-// votes are the buttons by which a call is answered.
+// votes returns the buttons to answer a call.
 func votes(r *approval.Record) []element {
 	value := r.ID + "/" + r.CallDigest
 	return []element{
 		{
 			Type: "button", ActionID: actionAllow, Text: plain("Allow once"), Value: value,
 			Confirm: &confirm{
-				Title: plain("Allow this call?"), Text: plain("It runs once, exactly as it is shown. Your vote is recorded in your name."),
+				Title: plain("Allow this call?"), Text: plain("It runs once, exactly as displayed. Your vote is recorded under your name."),
 				Confirm: plain("Allow once"), Deny: plain("Back"),
 			},
 		},
@@ -125,10 +125,10 @@ func votes(r *approval.Record) []element {
 	}
 }
 
-// seen is what a button or a view is about.
-func seen(value string) (id, digest string, ok bool) { return strings.Cut(value, "/") }
+// parseValue parses the value of a button or a view.
+func parseValue(value string) (id, digest string, ok bool) { return strings.Cut(value, "/") }
 
-// reasonView asks for the reason of a no.
+// view is a modal dialog.
 type view struct {
 	Type            string  `json:"type"`
 	CallbackID      string  `json:"callback_id"`
@@ -140,7 +140,7 @@ type view struct {
 }
 
 func reasonView(value, channel string) view {
-	label := plain("Why? Whoever asked is told.")
+	label := plain("Reason (the requester receives it)")
 	return view{
 		Type: "modal", CallbackID: viewDeny, PrivateMetadata: value + "/" + channel, Title: plain("Deny this call"), Submit: plain("Deny"), Close: plain("Back"),
 		Blocks: []block{{
@@ -150,8 +150,8 @@ func reasonView(value, channel string) view {
 	}
 }
 
-// escape is text for where Slack reads mrkdwn: no mention, no link, no markup
-// (Slack's formatting rules). Marks of emphasis are put apart by what nobody sees.
+// escape escapes text for fields that Slack interprets as mrkdwn: no mentions, links or markup
+// (Slack's formatting rules). Characters of emphasis are replaced by look-alikes.
 func escape(content string) string {
 	return escaper.Replace(text.Visible(content))
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestEscape: text for where Slack reads marks has none that somebody else wrote, and
-// nothing in it that nobody sees.
+// TestEscape: escaped text contains no markup and no invisible characters.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -1,6 +1,6 @@
-// Package slack posts notices into a channel of Slack, and takes votes there by socket
-// mode, so that Slack needs no way in. Who votes is known by team and user id alone, which
-// an admin maps to a member.
+// Package slack posts notices to a Slack channel, and receives votes from it by socket mode, so
+// that Slack needs no inbound connection. Voters are identified only by team and user id, which an
+// admin maps to a member.
 package slack
 
 import (
@@ -17,23 +17,23 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// Config is which channel of which app.
+// Config is the configuration of an app and its channel.
 type Config struct {
-	// API is the Web API, without a slash at the end.
+	// API is the URL of the Web API, without a trailing slash.
 	API     string
 	Channel string
 	// AppToken and BotToken are names in the vault.
 	AppToken, BotToken string
 	// Lend lends a secret for one request (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)
-	// Dial connects to Slack and to nothing else.
+	// Dial MUST connect only to Slack.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Voter casts votes; nil takes none, and no message has buttons.
+	// Voter casts votes. If it is nil, messages have no buttons.
 	Voter *notify.Voter
 	Log   *slog.Logger
-	// Roots are those of the system when nil.
+	// Roots are the trusted CAs; nil means the CAs of the system.
 	Roots *x509.CertPool
-	// Pause is the shortest between two connections; 0 is a second.
+	// Pause is the shortest wait between two connections; 0 means one second.
 	Pause time.Duration
 }
 
@@ -41,7 +41,7 @@ type Config struct {
 type Channel struct {
 	use  Config
 	http *http.Client
-	// socket has no timeout: the connection stays.
+	// socket is a client without a timeout, because the connection stays open.
 	socket *http.Client
 
 	mu     sync.Mutex
@@ -53,10 +53,10 @@ var (
 	_ notify.Runner  = (*Channel)(nil)
 )
 
-// answerTime bounds a request to the Web API.
+// answerTime is the timeout of a request to the Web API.
 const answerTime = 15 * time.Second
 
-// New returns a channel. Nothing is sent, and nothing connected, before it is used.
+// New returns a channel. It opens no connection.
 func New(c Config) *Channel {
 	if c.Pause == 0 {
 		c.Pause = time.Second
@@ -79,7 +79,7 @@ func New(c Config) *Channel {
 	return s
 }
 
-// Changes implements notify.Changer: a message that asked says what became of it.
+// Changes implements notify.Changer: the message with a question is updated with the result.
 func (s *Channel) Changes() bool { return true }
 
 // Status implements notify.Runner.
@@ -89,13 +89,13 @@ func (s *Channel) Status() string {
 	return s.status
 }
 
-func (s *Channel) say(status string) {
+func (s *Channel) setStatus(status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = status
 }
 
-// Send posts a message, or changes the one that asked.
+// Send posts a message, or updates the message with the question.
 func (s *Channel) Send(ctx context.Context, m notify.Message) (ref string, err error) {
 	d := m.Describe()
 	post := message{Channel: s.use.Channel, Text: escape(d.Text), Blocks: s.blocks(m, d), Parse: "none"}

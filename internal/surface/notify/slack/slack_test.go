@@ -113,14 +113,14 @@ func (s *workspace) next(method string) object {
 			if c.method == method {
 				return c.body
 			}
-			s.t.Fatalf("%s came, and %s is wanted: %v", c.method, method, c.body)
+			s.t.Fatalf("%s was called, want %s: %v", c.method, method, c.body)
 		case <-time.After(must.Patience):
 			s.t.Fatalf("no %s", method)
 		}
 	}
 }
 
-// click is what a person does in the channel.
+// click sends an action of a user in the channel.
 func (s *workspace) click(conn *websocket.Conn, team, user, action, value string) {
 	s.t.Helper()
 	s.act(conn, object{
@@ -136,7 +136,7 @@ func (s *workspace) act(conn *websocket.Conn, payload object) {
 	select {
 	case <-s.acks:
 	case <-time.After(must.Patience):
-		s.t.Fatal("nobody says that it arrived")
+		s.t.Fatal("no acknowledgement")
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *workspace) target(w *notifytest.World, decide bool) notify.Target {
 	return notify.Target{Name: "team", Type: notify.Slack, MinSeverity: "low", Events: []notify.Kind{notify.ApprovalAsked}, Include: notify.IncludeFull, Sender: slack.New(c)}
 }
 
-// buttons are the actions of a message.
+// buttons returns the actions of a message.
 func buttons(message object) (list []string) {
 	blocks, _ := message["blocks"].([]any)
 	for _, b := range blocks {
@@ -168,11 +168,11 @@ func buttons(message object) (list []string) {
 	return list
 }
 
-// hostile is what a model would write if it could speak to the channel.
+// hostile is text of a model that tries to use markup in the channel.
 const hostile = "<!channel> <@U123> *now* <https://evil.test|ok> :tada: \u202egnp.exe\x1b[2J `x` &lt;"
 
-// literal fails when hostile stands where Slack reads marks: anywhere but in the text of
-// a preformatted element.
+// literal fails the test if hostile is in a field that Slack interprets. Only the text of a
+// preformatted element is safe.
 func literal(t *testing.T, v any, inside bool) (found bool) {
 	t.Helper()
 	switch v := v.(type) {
@@ -188,10 +188,10 @@ func literal(t *testing.T, v any, inside bool) (found bool) {
 	case string:
 		if strings.Contains(v, "channel>") || strings.Contains(v, "evil.test") {
 			if found = true; !inside {
-				t.Errorf("Slack reads marks in %q", v)
+				t.Errorf("markup in %q", v)
 			}
 			if strings.ContainsAny(v, "\u202e\x1b") {
-				t.Errorf("what nobody sees is in %q", v)
+				t.Errorf("invisible characters in %q", v)
 			}
 		}
 	}
@@ -205,8 +205,8 @@ func hostileAsk(a *approval.Ask) {
 	a.Prompt.RequesterReason = "OPS-7 " + hostile
 }
 
-// TestAnswer: a mapped member answers by a button, whose vote says slack and proves
-// nothing, and the message says what became of it, here and for an answer from elsewhere.
+// TestAnswer: a mapped member answers with a button. The vote has the surface slack and no
+// presence. The message is updated with the result, also for an answer from another surface.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
@@ -218,13 +218,13 @@ func TestAnswer(t *testing.T) {
 	if got := strings.Join(buttons(m), " "); got != "palyra_allow palyra_deny palyra_open" || m["parse"] != "none" {
 		t.Errorf("buttons %s of %v", got, m)
 	}
-	if !literal(t, m, false) || !strings.Contains(fmt.Sprint(m), "why, in the requester's own words:\n> OPS-7 ") {
-		t.Errorf("the call, or why it is wanted, is not shown: %v", m)
+	if !literal(t, m, false) || !strings.Contains(fmt.Sprint(m), "reason by the requester:\n> OPS-7 ") {
+		t.Errorf("the call or the requester's reason is missing: %v", m)
 	}
-	// What was seen has to be what waits.
+	// The digest of the message must match the pending call.
 	s.click(conn, "TOWN", "UANN", "palyra_allow", rec.ID+"/sha256:other")
 	if tell := s.next("chat.postEphemeral"); !strings.Contains(tell["text"].(string), "digest") {
-		t.Errorf("told %v", tell)
+		t.Errorf("the user received %v", tell)
 	}
 	s.click(conn, "TOWN", "UANN", "palyra_allow", rec.ID+"/"+rec.CallDigest)
 	changed := s.next("chat.update")
@@ -235,7 +235,8 @@ func TestAnswer(t *testing.T) {
 	if v := now.Votes[0]; now.State != approval.Allowed || v.User != access.User("ann") || v.Surface != access.SurfaceSlack || v.Paired || v.Present || !w.Users.Live(v.Device) {
 		t.Errorf("the vote is %+v", v)
 	}
-	// A no has its reason from the view, and an answer from elsewhere changes the message, too.
+	// A denial has the reason from the dialog. An answer from another surface updates the message
+	// as well.
 	other := w.Ask(func(a *approval.Ask) { a.Plan.Binding.Argv = []string{"make", "b"} })
 	s.next("chat.postMessage")
 	s.click(conn, "TOWN", "UANN", "palyra_deny", other.ID+"/"+other.CallDigest)
@@ -248,18 +249,18 @@ func TestAnswer(t *testing.T) {
 	if now := must.Get(w.Desk.Get(t.Context(), other.ID))(t); now.State != approval.Denied || now.Note != "not today" {
 		t.Errorf("%+v", now)
 	}
-	// Who is unmapped votes no more, and what was voted does not count on.
+	// After Unmap the user cannot vote, and earlier votes no longer count.
 	must.Get(w.Users.Unmap(t.Context(), access.Caller{Principal: access.User("ada")}, "TOWN", "UANN"))(t)
 	if w.Users.Live(now.Votes[0].Device) {
-		t.Error("the mapping goes on")
+		t.Error("the mapping still exists")
 	}
-	// A connection that ends is made anew.
+	// A connection that ends is replaced.
 	must.Do(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"disconnect"}`)))
 	<-s.socket
 }
 
-// TestStrangers: guests, users of other workspaces, bots, who is mapped to nobody and who
-// may not act decide nothing. The control is TestAnswer.
+// TestStrangers: guests, users of other workspaces, bots, unmapped users and members who may not
+// act cannot answer. Control: TestAnswer.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
@@ -277,16 +278,16 @@ func TestStrangers(t *testing.T) {
 		team, user string
 		is         object
 	}{
-		"mapped to nobody":         {"TOWN", "UEVE", nil},
-		"another workspace":        {"TELSE", "UFAR", nil},
-		"says to be of this one":   {"TOWN", "UFAR", nil},
-		"a guest":                  {"TOWN", "UANN", object{"is_restricted": true}},
-		"a guest of one channel":   {"TOWN", "UANN", object{"is_ultra_restricted": true}},
-		"a stranger":               {"TOWN", "UANN", object{"is_stranger": true}},
-		"gone":                     {"TOWN", "UANN", object{"deleted": true}},
-		"a bot":                    {"TOWN", "UANN", object{"is_bot": true}},
-		"Slack does not know them": {"TOWN", "UNONE", nil},
-		"a disabled member":        {"TOWN", "UOLD", nil},
+		"not mapped":             {"TOWN", "UEVE", nil},
+		"another workspace":      {"TELSE", "UFAR", nil},
+		"claims this workspace":  {"TOWN", "UFAR", nil},
+		"a guest":                {"TOWN", "UANN", object{"is_restricted": true}},
+		"a guest of one channel": {"TOWN", "UANN", object{"is_ultra_restricted": true}},
+		"a stranger":             {"TOWN", "UANN", object{"is_stranger": true}},
+		"gone":                   {"TOWN", "UANN", object{"deleted": true}},
+		"a bot":                  {"TOWN", "UANN", object{"is_bot": true}},
+		"unknown to Slack":       {"TOWN", "UNONE", nil},
+		"a disabled member":      {"TOWN", "UOLD", nil},
 	} {
 		s.mu.Lock()
 		s.users["UANN"] = object{"id": "UANN", "team_id": "TOWN"}
@@ -302,9 +303,9 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestNoButtons: deciding is off until it is switched on; what is grave, about something
-// else than a tool, or too long to be shown has a link alone, and a forged click on it
-// decides nothing.
+// TestNoButtons: answers from Slack are disabled by default. Severe calls, questions that are not
+// about a tool, and texts that are too long have only a link, and a forged click is refused. #332t
+// no text is displayed, and the message has no button
 func TestNoButtons(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// longestPause is the longest between two connections.
+	// longestPause is the longest wait between two connections.
 	longestPause = time.Minute
-	// beat is how often a connection is tried.
+	// beat is the interval of pings on a connection, and beatTime their timeout.
 	beat     = 30 * time.Second
 	beatTime = 15 * time.Second
-	// mostFrame bounds a frame, in bytes.
+	// mostFrame is the highest size of a frame, in bytes.
 	mostFrame = 1 << 20
-	// mostWaiting bounds what people did and nobody has looked at.
+	// mostWaiting is the highest number of unprocessed user actions.
 	mostWaiting = 64
 )
 
-// Run takes votes until ctx ends. It connects again whenever a connection ends.
+// Run receives votes until ctx ends. It reconnects whenever a connection ends.
 func (s *Channel) Run(ctx context.Context) error {
 	if s.use.Voter == nil {
 		return nil
@@ -39,7 +39,7 @@ func (s *Channel) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // the daemon ends, and so does this
 		}
 		if err != nil {
-			s.say("not connected: " + err.Error())
+			s.setStatus("not connected: " + err.Error())
 			s.use.Log.WarnContext(ctx, "Slack is not connected", slog.Any("error", err))
 		}
 		if time.Since(began) > longestPause {
@@ -54,7 +54,7 @@ func (s *Channel) Run(ctx context.Context) error {
 	}
 }
 
-// envelope is what comes over the socket.
+// envelope is a message of the socket.
 type envelope struct {
 	Type     string          `json:"type"`
 	ID       string          `json:"envelope_id"`
@@ -63,8 +63,8 @@ type envelope struct {
 	Accepted bool            `json:"accepts_response_payload"`
 }
 
-// errAgain is that Slack wants another connection, which is no failure.
-var errAgain = errors.New("Slack ended the connection") //nolint:staticcheck // a name
+// errReconnect is returned when Slack requests a new connection. It is not a failure.
+var errReconnect = errors.New("Slack ended the connection") //nolint:staticcheck // a name
 
 // listen connects once, and returns when the connection ends.
 func (s *Channel) listen(ctx context.Context) error {
@@ -86,13 +86,13 @@ func (s *Channel) listen(ctx context.Context) error {
 	}
 	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(mostFrame)
-	go s.keep(ctx, conn, cancel)
+	go s.pingLoop(ctx, conn, cancel)
 	acts := make(chan json.RawMessage, mostWaiting)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for act := range acts {
-			s.act(ctx, team, act)
+			s.handleAction(ctx, team, act)
 		}
 	}()
 	defer func() {
@@ -101,7 +101,7 @@ func (s *Channel) listen(ctx context.Context) error {
 	}()
 	for {
 		err := s.receive(ctx, conn, acts)
-		if errors.Is(err, errAgain) {
+		if errors.Is(err, errReconnect) {
 			return nil
 		}
 		if err != nil {
@@ -110,7 +110,7 @@ func (s *Channel) listen(ctx context.Context) error {
 	}
 }
 
-// team is the workspace of the app. A user of another one is a stranger.
+// team returns the workspace of the app. Users of other workspaces are refused.
 func (s *Channel) team(ctx context.Context) (string, error) {
 	var who struct {
 		TeamID string `json:"team_id"`
@@ -119,13 +119,13 @@ func (s *Channel) team(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if who.TeamID == "" {
-		return "", errors.New("auth.test: Slack does not say which workspace it is")
+		return "", errors.New("auth.test: Slack returned no workspace")
 	}
 	return who.TeamID, nil
 }
 
-// receive takes one envelope and says that it has arrived, before anything is done with
-// it: Slack sends it again when it is not told in time.
+// receive reads one envelope and acknowledges it before it is processed, because Slack repeats an
+// envelope that is not acknowledged in time.
 func (s *Channel) receive(ctx context.Context, conn *websocket.Conn, acts chan<- json.RawMessage) error {
 	_, text, err := conn.Read(ctx)
 	if err != nil {
@@ -133,14 +133,14 @@ func (s *Channel) receive(ctx context.Context, conn *websocket.Conn, acts chan<-
 	}
 	var e envelope
 	if canonical.Read(text, &e) != nil {
-		return errors.New("what came over the socket is not JSON")
+		return errors.New("reading from the socket: the message is not valid JSON")
 	}
 	switch e.Type {
 	case "hello":
-		s.say("connected")
+		s.setStatus("connected")
 		return nil
 	case "disconnect":
-		return errAgain
+		return errReconnect
 	}
 	if e.ID == "" {
 		return nil
@@ -157,14 +157,14 @@ func (s *Channel) receive(ctx context.Context, conn *websocket.Conn, acts chan<-
 	}
 	select {
 	case acts <- e.Payload:
-	default: // nobody can click so fast; the message still has its buttons
-		s.use.Log.WarnContext(ctx, "more is done in Slack than can be looked at: one act is passed over")
+	default: // unreachable by clicking; the message still has its buttons
+		s.use.Log.WarnContext(ctx, "too many actions in Slack: one action was ignored")
 	}
 	return nil
 }
 
-// keep tries the connection every so often, and ends it when nothing answers.
-func (s *Channel) keep(ctx context.Context, conn *websocket.Conn, end context.CancelFunc) {
+// pingLoop pings the connection regularly, and ends it when a ping fails.
+func (s *Channel) pingLoop(ctx context.Context, conn *websocket.Conn, end context.CancelFunc) {
 	for {
 		select {
 		case <-ctx.Done():

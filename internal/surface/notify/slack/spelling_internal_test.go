@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAnswersAreReadExactly: an answer of Slack with a second spelling of a member that is
-// read is refused. The controls are the first answer, and encoding/json, which takes the
-// other spelling for a person who is no guest.
+// TestAnswersAreReadExactly: a response of Slack with a second spelling of a member name is
+// refused. Controls: the first response is accepted, and encoding/json accepts the other spelling,
+// which makes a guest a full member.
 func TestAnswersAreReadExactly(t *testing.T) {
 	t.Parallel()
 	type user struct {

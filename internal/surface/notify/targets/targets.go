@@ -1,4 +1,4 @@
-// Package targets builds the targets of notifications that the configuration names.
+// Package targets creates the notification targets of the configuration.
 package targets
 
 import (
@@ -19,13 +19,13 @@ import (
 	"palyra/internal/surface/notify/webhook"
 )
 
-// Parts are what targets are built of. All are required.
+// Parts are the dependencies of targets. All are required.
 type Parts struct {
 	// Gateway is the trust domain of the gateway.
 	Gateway string
 	// Lend lends a secret of the vault for one delivery (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)
-	// Denied are hosts that nothing of the gateway's reaches, and Own its own listeners.
+	// Denied are hosts that the gateway must not reach, and Own its own listeners.
 	Denied []string
 	Own    *egress.Gateway
 	// Voter casts the votes of members in chats.
@@ -33,7 +33,7 @@ type Parts struct {
 	Log   *slog.Logger
 }
 
-// New builds all. Nothing is connected yet.
+// New creates the targets. It opens no connection.
 func New(list []config.Notify, p Parts) (targets []notify.Target, err error) {
 	for i, n := range list {
 		t, err := target(p, n)
@@ -45,10 +45,10 @@ func New(list []config.Notify, p Parts) (targets []notify.Target, err error) {
 	return targets, nil
 }
 
-// dial is how a target is connected to.
+// dial connects to a target.
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// target is one that the file names.
+// target creates one target.
 func target(p Parts, n config.Notify) (notify.Target, error) {
 	t := notify.Target{Name: n.Name, Type: n.Type, MinSeverity: n.MinSeverity, Include: notify.Include(n.Include)}
 	for _, e := range n.Events {
@@ -71,7 +71,7 @@ func target(p Parts, n config.Notify) (notify.Target, error) {
 		t.Where = hostOf(allow)
 		t.Sender = webhook.New(webhook.Config{Gateway: p.Gateway, URL: n.URL, Secrets: n.Secrets, Lend: p.Lend, Client: login.NewClient(connect, nil)})
 	case notify.Email:
-		t.Where = strings.Join(n.To, ", ") + " by " + n.SMTP
+		t.Where = strings.Join(n.To, ", ") + " through " + n.SMTP
 		t.Sender = email.New(email.Config{
 			Gateway: p.Gateway, Server: n.SMTP, TLS: n.TLS, From: n.From, To: n.To, Username: n.Username, Secret: n.PasswordSecret, Lend: p.Lend, Dial: connect,
 		})
@@ -96,10 +96,10 @@ func hostOf(rules []egress.Rule) string {
 	return strings.Join(names, ", ")
 }
 
-// slackHosts are where the connections of Slack's socket mode lead, beside its Web API.
+// slackHosts are the hosts of socket mode connections, in addition to the Web API.
 var slackHosts = []string{"*.slack.com:443"}
 
-// targetDialer reaches the hosts of a target and nothing else.
+// targetDialer returns a dialer that reaches only the hosts of a target.
 func targetDialer(p Parts, n config.Notify, own []egress.Rule) (dial, error) {
 	allowed, err := egress.ParseRules(n.AllowedHosts)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"palyra/internal/surface/notify/targets"
 )
 
-// TestWords: what the configuration takes is what notifications know.
-func TestWords(t *testing.T) {
+// TestConfigurationMatchesNotifications: the configuration and the notifications accept the same kinds, severities, types and
+// levels of detail.
+func TestConfigurationMatchesNotifications(t *testing.T) {
 	t.Parallel()
 	var kinds []string
 	for _, k := range notify.Kinds {
@@ -28,7 +29,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestNew: each type is built, and says where it leads without what is secret of it.
+// TestNew: each type of target is created, and its Where contains no secret.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	list := must.Get(targets.New([]config.Notify{
@@ -43,10 +44,10 @@ func TestNew(t *testing.T) {
 	for _, one := range list {
 		where = append(where, one.Where)
 	}
-	if want := []string{"hooks.example.org:443", "x@example.org by mail.example.org:587", "channel C012AB3CD"}; !slices.Equal(where, want) {
+	if want := []string{"hooks.example.org:443", "x@example.org through mail.example.org:587", "channel C012AB3CD"}; !slices.Equal(where, want) {
 		t.Errorf("they lead to %q, want %q", where, want)
 	}
 	if _, err := targets.New([]config.Notify{{Name: "a", Type: "webhook", URL: "https://x", AllowedHosts: []string{"http://x"}}}, targets.Parts{}); err == nil {
-		t.Error("a rule that is none is taken")
+		t.Error("an invalid rule is accepted")
 	}
 }

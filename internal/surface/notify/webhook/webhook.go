@@ -1,4 +1,4 @@
-// Package webhook sends notices to HTTP endpoints, signed as Standard Webhooks say
+// Package webhook sends notices to HTTP endpoints, signed according to Standard Webhooks
 // (https://www.standardwebhooks.com, version 1.0.0).
 package webhook
 
@@ -29,24 +29,24 @@ const (
 	HeaderSignature = "webhook-signature"
 )
 
-// Prefix marks a secret in the form in which it is handed to a receiver.
+// Prefix is the prefix of a secret in the form for receivers.
 const Prefix = "whsec_"
 
-// Bounds of a key in bytes, as the specification has them.
+// The shortest and the longest key in bytes, by the specification.
 const (
 	leastKey = 24
 	mostKey  = 64
 )
 
-// Config is where an endpoint is and how it is signed to.
+// Config is the configuration of an endpoint.
 type Config struct {
 	Gateway string
 	URL     string
-	// Secrets are names in the vault: one, or two while receivers change over.
+	// Secrets are names in the vault: one, or two while the receiver changes to a new one.
 	Secrets []string
 	// Lend lends a secret for one delivery (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)
-	// Client follows no redirect and reaches nothing but the endpoint.
+	// Client MUST NOT follow redirects, and MUST reach only the endpoint.
 	Client *http.Client
 	Now    func() time.Time
 }
@@ -64,7 +64,7 @@ func New(c Config) *Sender {
 	return &Sender{c}
 }
 
-// body is what is sent.
+// body is the body of a request.
 type body struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -76,16 +76,16 @@ type data struct {
 	notify.Description
 }
 
-// Send posts a message. What the endpoint answers beyond a status is not read.
+// Send posts a message. It uses only the status and the Retry-After header of the response.
 func (s *Sender) Send(ctx context.Context, m notify.Message) (ref string, err error) {
 	d := m.Describe()
 	text, err := json.Marshal(body{Type: "palyra." + string(d.Kind), Timestamp: d.At, Data: data{s.use.Gateway, d}})
 	if err != nil {
-		return "", notify.ForGood(fmt.Errorf("writing the body: %w", err))
+		return "", notify.Permanent(fmt.Errorf("writing the body: %w", err))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.use.URL, bytes.NewReader(text))
 	if err != nil {
-		return "", notify.ForGood(fmt.Errorf("making the request: %w", err))
+		return "", notify.Permanent(fmt.Errorf("making the request: %w", err))
 	}
 	at := strconv.FormatInt(s.use.Now().Unix(), 10)
 	signatures, err := s.sign(ctx, m.ID, at, text)
@@ -101,7 +101,7 @@ func (s *Sender) Send(ctx context.Context, m notify.Message) (ref string, err er
 	if err != nil {
 		return "", fmt.Errorf("posting: %w", withoutURL(err))
 	}
-	// A little is read so that the connection can be used again; more is not waited for.
+	// A short body is read so that the connection can be reused.
 	_, _ = io.CopyN(io.Discard, res.Body, 4<<10)
 	_ = res.Body.Close()
 	return "", outcome(res, s.use.Now())
@@ -113,13 +113,13 @@ func (s *Sender) sign(ctx context.Context, id, at string, text []byte) (string, 
 	for _, name := range s.use.Secrets {
 		value, end, err := s.use.Lend(ctx, name, id, "signature of a webhook")
 		if err != nil {
-			return "", fmt.Errorf("the secret %s: %w", name, err)
+			return "", fmt.Errorf("reading the secret %s: %w", name, err)
 		}
 		key, err := Key(string(value))
 		clear(value)
 		end()
 		if err != nil {
-			return "", reason.Errorf(reason.ConfigInvalid, "the secret %s: %w", name, err)
+			return "", reason.Errorf(reason.ConfigInvalid, "reading the secret %s: %w", name, err)
 		}
 		list = append(list, Sign(key, id, at, text))
 		clear(key)
@@ -127,17 +127,17 @@ func (s *Sender) sign(ctx context.Context, id, at string, text []byte) (string, 
 	return strings.Join(list, " "), nil
 }
 
-// Key reads a secret: "whsec_" and base64, or base64 alone, of 24 to 64 bytes.
+// Key decodes a secret: "whsec_" and base64, or only base64, of 24 to 64 bytes.
 func Key(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(secret), Prefix))
 	if err != nil || len(key) < leastKey || len(key) > mostKey {
-		return nil, reason.Errorf(reason.ConfigInvalid, "it is not the base64 of %d to %d bytes", leastKey, mostKey).
-			WithRemedy("Make one with `printf 'whsec_%%s' \"$(openssl rand -base64 32)\"` and put it into the vault.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "the key is not the base64 of %d to %d bytes", leastKey, mostKey).
+			WithRemedy("Create a key with `printf 'whsec_%%s' \"$(openssl rand -base64 32)\"` and store it in the vault.")
 	}
 	return key, nil
 }
 
-// Sign is the signature of a delivery: "v1," and the base64 of HMAC-SHA256 over
+// Sign returns the signature of a delivery: "v1," and the base64 of the HMAC-SHA256 over
 // id.timestamp.body.
 func Sign(key []byte, id, at string, text []byte) string {
 	mac := hmac.New(sha256.New, key)
@@ -146,22 +146,23 @@ func Sign(key []byte, id, at string, text []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// outcome is what a status means.
+// outcome maps a status to an error.
 func outcome(res *http.Response, now time.Time) error {
-	err := fmt.Errorf("the endpoint answers %d", res.StatusCode)
+	err := fmt.Errorf("the endpoint returned status %d", res.StatusCode)
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return nil
 	case code >= 300 && code < 400:
-		return notify.ForGood(fmt.Errorf("%w, and redirects are not followed", err))
+		return notify.Permanent(fmt.Errorf("%w; redirects are not followed", err))
 	case code == http.StatusGone:
-		return notify.ForGood(err)
+		return notify.Permanent(err)
 	default:
-		return notify.Later(err, retryAfter(res.Header.Get("Retry-After"), now))
+		return notify.RetryAfter(err, retryAfter(res.Header.Get("Retry-After"), now))
 	}
 }
 
-// retryAfter reads Retry-After (RFC 9110, section 10.2.3), 0 when there is none.
+// retryAfter parses Retry-After (RFC 9110, section 10.2.3). It returns 0 if the header is absent or
+// invalid.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil && n > 0 {
 		return time.Duration(n) * time.Second
@@ -172,7 +173,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutURL is an error of net/http without the address, which may hold a token.
+// withoutURL removes the URL from an error of net/http, because the URL may contain a token.
 func withoutURL(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -25,7 +25,7 @@ import (
 	"palyra/internal/surface/notify/webhook"
 )
 
-// receiver is an endpoint of somebody else.
+// receiver is an endpoint.
 type receiver struct {
 	server *httptest.Server
 	got    chan delivered
@@ -73,7 +73,7 @@ var (
 	oldKey = bytes.Repeat([]byte{2}, 24)
 )
 
-// lend has the secrets of the vault.
+// lend returns the secrets of the vault.
 func lend(_ context.Context, name, _, _ string) ([]byte, func(), error) {
 	values := map[string]string{
 		"vault://global/new": webhook.Prefix + base64.StdEncoding.EncodeToString(newKey), "vault://global/old": base64.StdEncoding.EncodeToString(oldKey), "vault://global/bad": "x",
@@ -97,8 +97,8 @@ func (r *receiver) target(t *testing.T, include notify.Include, rules egress.Rul
 	}
 }
 
-// TestSigned: what arrives is signed as Standard Webhooks say, by both secrets while there
-// are two, and says nothing of the call but what the target is told.
+// TestSigned: a delivery is signed according to Standard Webhooks, with both secrets if there are
+// two. It contains only the allowed details of the call.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
@@ -128,7 +128,7 @@ func TestSigned(t *testing.T) {
 	}
 	for _, told := range []string{"make", "argv", "Makefile"} {
 		if bytes.Contains(got.body, []byte(told)) {
-			t.Errorf("%s was told: %s", told, got.body)
+			t.Errorf("%s is in the body: %s", told, got.body)
 		}
 	}
 	if d := w.Ended("ops", notify.ApprovalAsked); d.State != notify.Delivered || d.Attempts != 1 || d.ID != id {
@@ -137,14 +137,15 @@ func TestSigned(t *testing.T) {
 	if list := w.Events(event.Notified); len(list) != 1 || !strings.Contains(string(list[0].Payload), rec.ID) {
 		t.Errorf("journaled %v", list)
 	}
-	// The vector of the specification's own libraries.
+	// This vector comes from the libraries of the specification.
 	key := must.Get(webhook.Key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
 	if got := webhook.Sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Errorf("the vector is %s", got)
 	}
 }
 
-// TestInclude: a summary and the arguments are told to who is to get them, without secrets.
+// TestInclude: the summary and the arguments are sent to the targets that include them, without
+// secrets.
 func TestInclude(t *testing.T) {
 	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
@@ -157,13 +158,12 @@ func TestInclude(t *testing.T) {
 	body := string(r.next(t).body)
 	if !strings.Contains(body, "Run make test in default.") || !strings.Contains(body, `"command_line":"make test"`) || strings.Contains(body, "hunter2") ||
 		!strings.Contains(body, `"requester_reason":"OPS-1, with [redacted]`) || strings.Contains(body, "AKIA") || strings.Contains(body, "\u202e") {
-		t.Errorf("told %s", body)
+		t.Errorf("sent %s", body)
 	}
 }
 
-// TestEgress: an endpoint is reached by the rules of egress alone: no listener of the
-// gateway, no denied host, no address that no rule names, and no place that a redirect
-// names. The control is TestSigned.
+// TestEgress: the egress rules apply to an endpoint. Listeners of the gateway, denied hosts,
+// addresses without a rule, and redirect targets are not reached. Control: TestSigned.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -197,9 +197,9 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-// TestAgain: a receiver that fails is tried again, also by the next start, under the same
-// id; and one that says for good is not.
-func TestAgain(t *testing.T) {
+// TestDeliveryIsRetried: a failed delivery is attempted again with the same id, also after a restart. After a
+// permanent error it is not.
+func TestDeliveryIsRetried(t *testing.T) {
 	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
 	r.answer = func(w http.ResponseWriter, n int) {
@@ -215,7 +215,7 @@ func TestAgain(t *testing.T) {
 		list := must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Size: 10}))(t)
 		return len(list) == 1 && list[0].Attempts == 1 && list[0].Problem != "" && list[0].NextAt.After(list[0].QueuedAt)
 	})
-	stop() // the wait is in the store
+	stop() // the wait is stored
 	w.Hurry()
 	_, stop = w.Start(target)
 	second := r.next(t)
@@ -242,8 +242,7 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// TestSlowReceiver: a receiver that never answers holds up neither an approval nor another
-// target.
+// TestSlowReceiver: a receiver that never answers delays neither an approval nor another target.
 func TestSlowReceiver(t *testing.T) {
 	t.Parallel()
 	w, dead, quick := notifytest.New(t), newReceiver(t), newReceiver(t)
@@ -254,7 +253,7 @@ func TestSlowReceiver(t *testing.T) {
 	slow.Name = "slow"
 	w.Start(slow, fast)
 	rec := w.Ask()
-	dead.next(t) // it has the request, and says nothing
+	dead.next(t) // it has the request, and does not answer
 	must.Get(w.Desk.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Allow: true}))(t)
 	for _, d := range must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Target: "slow", Size: 10}))(t) {
 		if d.State != notify.Queued || d.Attempts > 0 {
@@ -267,7 +266,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// TestHostileReceiver: what a receiver says neither fills the memory nor the journal.
+// TestHostileReceiver: the response of a receiver fills neither the memory nor the journal.
 func TestHostileReceiver(t *testing.T) {
 	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
@@ -288,11 +287,12 @@ func TestHostileReceiver(t *testing.T) {
 		t.Errorf("notices %q", n)
 	}
 	if _, err := s.Test(t.Context(), "none"); reason.Of(err) != reason.NotFound {
-		t.Errorf("a test of none: %v", err)
+		t.Errorf("a test of an unknown target: %v", err)
 	}
 }
 
-// TestQueueIsBounded: a target that is behind by too much drops what comes, and says so.
+// TestQueueIsBounded: a target with a full queue drops further deliveries, and the drop is
+// recorded.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	w, r := notifytest.New(t), newReceiver(t)
@@ -309,7 +309,7 @@ func TestKey(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "whsec_", "whsec_!", base64.StdEncoding.EncodeToString(make([]byte, 23)), base64.StdEncoding.EncodeToString(make([]byte, 65))} {
 		if _, err := webhook.Key(bad); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	r := newReceiver(t)

@@ -1,4 +1,4 @@
-// Package atresttest is the vault of tests: it wraps results keys, and can be locked.
+// Package atresttest is a vault for tests: it wraps results keys, and can be locked.
 package atresttest
 
 import (
@@ -12,12 +12,12 @@ import (
 	"palyra/internal/vault/atrest"
 )
 
-// Ring wraps under a key that is always the same, so that a store that one ring
-// wrote another can read. The zero value is open.
+// Ring wraps under a constant key, so that the boxes of one ring open with another. The zero value
+// is unlocked.
 type Ring struct {
-	// Key names the key that wraps; "" is one, too.
+	// Key names the wrapping key; "" is a valid name.
 	Key string
-	// Locked has every use refused. Used counts them, the refused ones as well.
+	// Locked makes every use fail. Used counts the uses, including failed ones.
 	Locked atomic.Bool
 	Used   atomic.Int64
 }
@@ -60,7 +60,7 @@ type aead interface {
 	Open(dst, nonce, box, data []byte) ([]byte, error)
 }
 
-// crypt gives do a cipher and a nonce that follow from id and about.
+// crypt calls do with a cipher and a nonce derived from id and about.
 func crypt(id, about string, do func(aead, []byte) []byte) []byte {
 	secret := sha256.Sum256([]byte("key " + id))
 	nonce := sha256.Sum256([]byte("nonce " + about))

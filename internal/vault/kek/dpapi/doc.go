@@ -1,3 +1,2 @@
-// Package dpapi protects small texts for one user of Windows, by the system's Data
-// Protection API.
+// Package dpapi encrypts small texts for one Windows user by the Data Protection API.
 package dpapi

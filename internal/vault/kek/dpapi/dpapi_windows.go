@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Protect encrypts a text for the user of this process. Only what names the same about
-// gets it back.
+// Protect encrypts a text for the user of this process. Decryption needs the same about.
 func Protect(text, about []byte) ([]byte, error) {
 	var out windows.DataBlob
 	if err := windows.CryptProtectData(blob(text), nil, blob(about), 0, nil, windows.CRYPTPROTECT_UI_FORBIDDEN, &out); err != nil {
@@ -17,10 +16,10 @@ func Protect(text, about []byte) ([]byte, error) {
 	return taken(&out)
 }
 
-// Unprotect is the way back.
+// Unprotect decrypts a text of Protect.
 func Unprotect(protected, about []byte) ([]byte, error) {
 	if len(protected) == 0 {
-		return nil, errors.New("there is nothing")
+		return nil, errors.New("the text is empty")
 	}
 	var out windows.DataBlob
 	if err := windows.CryptUnprotectData(blob(protected), nil, blob(about), 0, nil, windows.CRYPTPROTECT_UI_FORBIDDEN, &out); err != nil {
@@ -36,7 +35,7 @@ func blob(text []byte) *windows.DataBlob {
 	return &windows.DataBlob{Size: uint32(len(text)), Data: &text[0]} //nolint:gosec // the texts are small
 }
 
-// taken copies what Windows has allocated, and gives that back.
+// taken copies a buffer that Windows allocated, and frees it.
 func taken(b *windows.DataBlob) ([]byte, error) {
 	theirs := unsafe.Slice(b.Data, b.Size)
 	ours := append([]byte(nil), theirs...)

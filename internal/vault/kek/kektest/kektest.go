@@ -1,5 +1,5 @@
-// Package kektest has key-encryption keys for tests: a backend in memory that behaves as
-// a keyring does, and what every backend has to do.
+// Package kektest provides key-encryption keys for tests: an in-memory backend that behaves like a
+// keyring, and a conformance suite for backends.
 package kektest
 
 import (
@@ -15,17 +15,17 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// Gateway is the gateway whose keys New makes.
+// Gateway is the gateway of the keys that New creates.
 const Gateway = "palyra.test"
 
-// New returns the keys of a gateway of the test's own, and the backend that they are in.
+// New returns the keys of a new gateway, and their backend.
 func New(t testing.TB) (*kek.Ring, *Memory) {
 	t.Helper()
 	m := NewMemory()
 	return must.Get(kek.Open(kek.Options{Dir: t.TempDir(), Gateway: Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}))(t), m
 }
 
-// Memory is a backend that lasts as long as the test. It can be locked, and lose keys.
+// Memory is an in-memory backend. It can be locked, and lose keys.
 type Memory struct {
 	mu     sync.Mutex
 	keys   map[string][]byte
@@ -33,13 +33,13 @@ type Memory struct {
 	asked  int
 }
 
-// NewMemory is an unlocked backend without keys.
+// NewMemory returns an unlocked backend without keys.
 func NewMemory() *Memory { return &Memory{keys: make(map[string][]byte)} }
 
-// Lock has it refuse everything until it is unlocked.
+// Lock makes all operations fail until Unlock.
 func (m *Memory) Lock() { m.set(true) }
 
-// Unlock has it answer again.
+// Unlock reverts Lock.
 func (m *Memory) Unlock() { m.set(false) }
 
 func (m *Memory) set(locked bool) {
@@ -48,14 +48,14 @@ func (m *Memory) set(locked bool) {
 	m.locked = locked
 }
 
-// Asked is how often it was asked for something.
+// Asked returns the number of operations.
 func (m *Memory) Asked() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.asked
 }
 
-// IDs are the keys that it has.
+// IDs returns the ids of its keys.
 func (m *Memory) IDs() (ids []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *Memory) IDs() (ids []string) {
 	return ids
 }
 
-// Change changes what it has, behind the back of whoever put it there.
+// Change modifies the stored keys directly.
 func (m *Memory) Change(change func(keys map[string][]byte)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *Memory) Get(_ context.Context, id string) (key []byte, err error) {
 	return key, err
 }
 
-// Put keeps a key.
+// Put stores a key.
 func (m *Memory) Put(_ context.Context, id string, key []byte) error {
 	return m.asking(func() error {
 		m.keys[id] = bytes.Clone(key)
@@ -96,7 +96,7 @@ func (m *Memory) Put(_ context.Context, id string, key []byte) error {
 	})
 }
 
-// Delete takes a key away.
+// Delete deletes a key.
 func (m *Memory) Delete(_ context.Context, id string) error {
 	return m.asking(func() error {
 		delete(m.keys, id)
@@ -114,9 +114,9 @@ func (m *Memory) asking(do func() error) error {
 	return do()
 }
 
-// RunBackend is what every backend has to do. open returns the same backend each time,
-// as another process would see it; another is that of another gateway at the same place,
-// nil where there cannot be one.
+// RunBackend is the conformance suite of backends. open returns the same backend each time, as
+// another process would; another returns the backend of another gateway at the same location, nil
+// if there cannot be one.
 func RunBackend(t *testing.T, open func() kek.Backend, another func() kek.Backend) {
 	ctx := t.Context()
 	one, two := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
@@ -140,7 +140,7 @@ func RunBackend(t *testing.T, open func() kek.Backend, another func() kek.Backen
 			t.Error("another gateway gets the key")
 		}
 	}
-	// What is handed out is the caller's.
+	// The returned key belongs to the caller.
 	clear(must.Get(b.Get(ctx, "kek_1"))(t))
 	if got := must.Get(b.Get(ctx, "kek_1"))(t); !bytes.Equal(got, one) {
 		t.Error("clearing a key that was handed out clears that of the backend")

@@ -1,4 +1,4 @@
-// Package keyringtest runs a keyring for one test alone.
+// Package keyringtest runs a keyring for a single test.
 package keyringtest
 
 import (
@@ -17,15 +17,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Program is GNOME's keyring, which Debian has in the package gnome-keyring.
+// Program is GNOME's keyring, in Debian's package gnome-keyring.
 const Program = "gnome-keyring-daemon"
 
-// password is that of the keyring.
+// password is the password of the keyring.
 const password = "the keyring's password"
 
-// Keyring is a keyring on a message bus of its own. Nothing there can ask a person.
+// Keyring is a keyring on its own message bus. It cannot prompt a user.
 type Keyring struct {
-	// Address is that of the bus.
+	// Address is the address of the bus.
 	Address string
 
 	home, run string
@@ -38,7 +38,7 @@ func New(t testing.TB) string {
 	return Start(t).Address
 }
 
-// Start runs an unlocked keyring, which is ended with the test.
+// Start runs an unlocked keyring, which ends with the test.
 func Start(t testing.TB) *Keyring {
 	t.Helper()
 	if _, err := exec.LookPath(Program); err != nil {
@@ -51,7 +51,7 @@ func Start(t testing.TB) *Keyring {
 	return k
 }
 
-// Begin runs the keyring again, unlocked, with what it had.
+// Begin restarts the keyring, unlocked, with its previous content.
 func (k *Keyring) Begin(t testing.TB) {
 	t.Helper()
 	k.cmd = exec.Command(Program, "--foreground", "--components=secrets", "--unlock", "--control-directory="+filepath.Join(k.run, "keyring"))
@@ -67,7 +67,7 @@ func (k *Keyring) End() {
 	_ = k.cmd.Wait()
 }
 
-// The Secret Service, and what GNOME's own tests unlock it with.
+// The Secret Service, and the interface with which GNOME's own tests unlock it.
 const (
 	service    = "org.freedesktop.secrets"
 	root       = dbus.ObjectPath("/org/freedesktop/secrets")
@@ -76,13 +76,13 @@ const (
 	withMaster = "org.gnome.keyring.InternalUnsupportedGuiltRiddenInterface.UnlockWithMasterPassword"
 )
 
-// Lock locks all that the keyring has.
+// Lock locks all items.
 func (k *Keyring) Lock(t testing.TB) {
 	t.Helper()
 	k.with(t, func(o dbus.BusObject, _ dbus.ObjectPath) error { return o.Call(lock, 0, []dbus.ObjectPath{login}).Err })
 }
 
-// Unlock unlocks it, as its person would.
+// Unlock unlocks the keyring like its user.
 func (k *Keyring) Unlock(t testing.TB) {
 	t.Helper()
 	k.with(t, func(o dbus.BusObject, session dbus.ObjectPath) error {
@@ -94,7 +94,7 @@ func (k *Keyring) Unlock(t testing.TB) {
 	})
 }
 
-// Items is how many items the keyring has.
+// Items returns the number of items.
 func (k *Keyring) Items(t testing.TB) (n int) {
 	t.Helper()
 	k.with(t, func(o dbus.BusObject, _ dbus.ObjectPath) error {
@@ -117,7 +117,7 @@ func (k *Keyring) with(t testing.TB, do func(o dbus.BusObject, session dbus.Obje
 	must.Do(t, do(o, session))
 }
 
-// waitFor waits until somebody has a name on the bus.
+// waitFor waits until a name is owned on the bus.
 func waitFor(t testing.TB, address, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -5,11 +5,10 @@ import { useCan, useWhoami } from "../../api/whoami";
 import type { ExplainAccessResponse } from "../../gen/palyra/v1/access_review_pb";
 import { AccessReviewService } from "../../gen/palyra/v1/access_review_pb";
 import type { Determining } from "../../gen/palyra/v1/gateway_pb";
-import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useGo, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Select, TextField } from "../../ui/Field";
@@ -19,7 +18,7 @@ import { Tabs } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** Who may do what, and why: one question, the roles, and whom the gateway lets in at all. */
+/** Access review: an explained permission check, the roles, and the admitted principals. */
 export default function Access() {
   const [tab, setTab] = useQueryParam("tab", "explain");
   const [who] = useQueryParam("who");
@@ -29,18 +28,18 @@ export default function Access() {
     <Screen
       title="Access"
       command={tab === "roles" ? palyra("roles") : tab === "ceilings" ? palyra("access", "ceilings") : palyra("access", "explain", ...(who === "" || what === "" ? [] : [who, what]))}
-      actions={hasScreen("/members") && read && <ScreenLink to="/members">All that a member may do</ScreenLink>}
+      actions={read && <ScreenLink to="/members">Access by member</ScreenLink>}
     >
       <Tabs
         label="Access"
         value={tab}
         onChange={setTab}
         tabs={[
-          { id: "explain", label: "May they?", content: <Explain /> },
+          { id: "explain", label: "Check access", content: <Explain /> },
           ...(read
             ? [
                 { id: "roles", label: "Roles", content: <Roles /> },
-                { id: "ceilings", label: "Let in", content: <Ceilings /> },
+                { id: "ceilings", label: "Admission", content: <Ceilings /> },
               ]
             : []),
         ]}
@@ -62,41 +61,41 @@ function Explain() {
     enabled: who !== "" && what !== "",
     queryFn: ({ signal }) => client(AccessReviewService).explainAccess({ principal: who, method: what }, { signal }),
   });
-  const off = name.trim() === "" ? "Name a member." : typedWhat.trim() === "" ? "Name a permission or a method." : undefined;
+  const disabledReason = name.trim() === "" ? "Enter a member." : typedWhat.trim() === "" ? "Enter a permission or a method." : undefined;
   return (
     <div className="flex flex-col gap-4">
       <form
         className="grid items-end gap-3 sm:grid-cols-[1fr_1fr_auto]"
         onSubmit={(event) => {
           event.preventDefault();
-          if (off === undefined) go(`/access?${new URLSearchParams({ who: name.trim(), what: typedWhat.trim() }).toString()}`);
+          if (disabledReason === undefined) go(`/access?${new URLSearchParams({ who: name.trim(), what: typedWhat.trim() }).toString()}`);
         }}
       >
         <TextField label="Member" placeholder="user:bob" className="font-mono" value={name} onChange={(event) => setTypedWho(event.target.value)} />
         <TextField label="Permission or method" placeholder="approval.decide" className="font-mono" value={typedWhat} onChange={(event) => setTypedWhat(event.target.value)} />
-        <Button type="submit" look="primary" off={off}>
-          Ask
-        </Button>
+        <Button type="submit" variant="primary" disabledReason={disabledReason}>
+          Check
+          </Button>
       </form>
       {who === "" || what === "" ? (
-        <EmptyState title="Ask about somebody">Everybody may ask about themselves and their agents; about others it takes access.read.</EmptyState>
+        <EmptyState title="No check yet">You can check yourself and your agents. Checking other members requires access.read.</EmptyState>
       ) : query.isPending ? (
-        <Loading what="the answer" />
+        <Loading what="the result" />
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : (
-        <Answer of={query.data} />
+        <CheckResult of={query.data} />
       )}
     </div>
   );
 }
 
-function Answer({ of }: { of: ExplainAccessResponse }) {
+function CheckResult({ of }: { of: ExplainAccessResponse }) {
   return (
     <>
       <Notice tone={of.allowed ? "good" : "bad"}>
         <p className="flex flex-wrap items-center gap-2">
-          <Badge tone={of.allowed ? "good" : "bad"}>{of.allowed ? "may" : "may not"}</Badge>
+          <Badge tone={of.allowed ? "good" : "bad"}>{of.allowed ? "allowed" : "denied"}</Badge>
           {of.reason !== "" && <code className="font-mono text-sm">{of.reason}</code>}
           <Untrusted text={of.message} />
         </p>
@@ -110,18 +109,18 @@ function Answer({ of }: { of: ExplainAccessResponse }) {
         rows={[
           ["Member", <Untrusted text={of.principal} />],
           ["Roles", <Untrusted text={of.roles.join(", ")} />],
-          ["Permission", of.permission === "" ? "none is needed" : <code className="font-mono">{of.permission}</code>],
+          ["Permission", of.permission === "" ? "none required" : <code className="font-mono">{of.permission}</code>],
           ["Methods", <Untrusted text={of.methods.join(", ")} />],
-          ["Others who may", of.whoMay.length > 0 && <Untrusted text={of.whoMay.join(", ")} />],
-          ["To know", of.notes.length > 0 && <Untrusted text={of.notes.join(" ")} />],
+          ["Other allowed members", of.whoMay.length > 0 && <Untrusted text={of.whoMay.join(", ")} />],
+          ["Notes", of.notes.length > 0 && <Untrusted text={of.notes.join(" ")} />],
         ]}
       />
       {of.policies.length > 0 && (
-        <Section title="What decided">
+        <Section title="Determining policies">
           <ul className="flex flex-col gap-1.5">
             {of.policies.map((policy) => (
               <li key={policy.policyId}>
-                <Decided policy={policy} />
+                <DeterminingPolicy policy={policy} />
               </li>
             ))}
           </ul>
@@ -131,7 +130,7 @@ function Answer({ of }: { of: ExplainAccessResponse }) {
   );
 }
 
-function Decided({ policy }: { policy: Determining }) {
+function DeterminingPolicy({ policy }: { policy: Determining }) {
   return (
     <span className="flex flex-wrap items-baseline gap-2">
       <Badge tone={policy.effect === "permit" ? "good" : "bad"}>{policy.effect}</Badge>
@@ -156,12 +155,12 @@ function Roles() {
                 <Untrusted text={role.role} className="font-semibold" />
                 {role.builtin && <Badge>built in</Badge>}
                 <span className="text-sm text-quiet">
-                  {role.permissions.length} permissions, held by {role.members.length}
+                  {role.permissions.length} permissions, {role.members.length} members
                 </span>
               </span>
             </summary>
             <div className="mt-2 flex flex-col gap-2">
-              <KeyValue rows={[["Held by", <Members members={role.members} />]]} />
+              <KeyValue rows={[["Members", <Members members={role.members} />]]} />
               <ul aria-label={`Permissions of ${role.role}`} className="flex flex-wrap gap-1.5">
                 {role.permissions.map((permission) => (
                   <li key={permission}>
@@ -178,11 +177,11 @@ function Roles() {
 }
 
 function Members({ members }: { members: readonly string[] }) {
-  if (members.length === 0) return "nobody";
+  if (members.length === 0) return "none";
   return (
     <ul className="flex flex-wrap gap-x-4">
       {members.map((member) => (
-        <li key={member}>{hasScreen("/members") ? <ScreenLink to={`/members/${encodeURIComponent(member)}`}>{member}</ScreenLink> : <Untrusted text={member} />}</li>
+        <li key={member}><ScreenLink to={`/members/${encodeURIComponent(member)}`}>{member}</ScreenLink></li>
       ))}
     </ul>
   );
@@ -190,23 +189,23 @@ function Members({ members }: { members: readonly string[] }) {
 
 function Ceilings() {
   const query = useQuery({ queryKey: ["members", "ceilings"], queryFn: ({ signal }) => client(AccessReviewService).listCeilings({}, { signal }) });
-  if (query.isPending) return <Loading what="who is let in" />;
+  if (query.isPending) return <Loading what="the admission list" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-center justify-between gap-2">
-        <p className="text-quiet">Who is kept out here does nothing, whatever policies say. Nobody is let in that palyra.toml leaves out.</p>
+        <p className="text-quiet">Excluded principals and channels can do nothing, regardless of policies. Entries here do not extend the lists of palyra.toml.</p>
         <SetCeiling />
       </div>
       {query.data.ceilings.length === 0 ? (
-        <EmptyState title="Nobody is kept out" />
+        <EmptyState title="No principal is excluded" />
       ) : (
         <ul className="flex flex-col gap-1.5">
           {query.data.ceilings.map((ceiling) => (
             <li key={`${ceiling.name} ${ceiling.setBy}`} className="flex flex-wrap items-baseline gap-2 border-b border-line py-1.5">
-              <Badge tone={ceiling.allowed ? "good" : "bad"}>{ceiling.allowed ? "let in" : "kept out"}</Badge>
+              <Badge tone={ceiling.allowed ? "good" : "bad"}>{ceiling.allowed ? "admitted" : "excluded"}</Badge>
               <Untrusted text={ceiling.name === "*" ? "every member" : ceiling.name} className="font-semibold" />
-              <span className="text-sm text-quiet">{ceiling.setBy === "" ? "by palyra.toml" : <By by={ceiling.setBy} />}</span>
+              <span className="text-sm text-quiet">{ceiling.setBy === "" ? "by palyra.toml" : <Author by={ceiling.setBy} />}</span>
               {ceiling.at !== undefined && (
                 <span className="text-sm text-quiet">
                   <Time at={ceiling.at} />
@@ -221,7 +220,7 @@ function Ceilings() {
   );
 }
 
-function By({ by }: { by: string }) {
+function Author({ by }: { by: string }) {
   return (
     <>
       by <Untrusted text={by} />
@@ -231,29 +230,29 @@ function By({ by }: { by: string }) {
 
 function SetCeiling() {
   const [name, setName] = useState("");
-  const [how, setHow] = useState("out");
+  const [action, setAction] = useState("out");
   return (
-    <Act
-      label="Let in, or keep out"
-      title="Let somebody in, or keep them out?"
-      does={how === "out" ? "Keep them out" : "Let them in"}
-      said={how === "out" ? "They are kept out." : "They are let in."}
-      look={how === "out" ? "bad" : "plain"}
+    <ActionButton
+      label="Admit or exclude"
+      title="Admit or exclude a principal or channel"
+      confirmLabel={action === "out" ? "Exclude" : "Admit"}
+      announcement={action === "out" ? "The principal or channel is excluded." : "The principal or channel is admitted."}
+      variant={action === "out" ? "bad" : "plain"}
       needs="access.write"
       reason="Reason (kept in the journal)"
       keys={["members", "access"]}
-      run={(reason) => client(AccessReviewService).setCeiling({ name: name.trim(), allowed: how === "in", reason })}
+      run={(reason) => client(AccessReviewService).setCeiling({ name: name.trim(), allowed: action === "in", reason })}
     >
-      <TextField label="Who, or which channel" placeholder="agent:helper" hint="user:NAME, agent:NAME or channel:NAME." className="font-mono" required value={name} onChange={(event) => setName(event.target.value)} />
+      <TextField label="Principal or channel" placeholder="agent:helper" hint="user:NAME, agent:NAME or channel:NAME." className="font-mono" required value={name} onChange={(event) => setName(event.target.value)} />
       <Select
-        label="What"
-        value={how}
+        label="Action"
+        value={action}
         options={[
-          { value: "out", label: "Keep them out: what they have open ends" },
-          { value: "in", label: "Let them in again: policies still decide" },
+          { value: "out", label: "Exclude: open streams and runs end" },
+          { value: "in", label: "Admit: policies still decide" },
         ]}
-        onChange={(event) => setHow(event.target.value)}
+        onChange={(event) => setAction(event.target.value)}
       />
-    </Act>
+    </ActionButton>
   );
 }

@@ -10,108 +10,108 @@ import { TextArea } from "../../ui/Field";
 import { ErrorState, Loading, Notice } from "../../ui/State";
 import { useArmed } from "./armed";
 import type { Choice } from "./decide";
-import { conflict, waits } from "./decide";
-import { useVote } from "./Decide";
-import { Head, useApproval } from "./Detail";
+import { conflict, isPending } from "./decide";
+import { useVote } from "./Decision";
+import { ApprovalHeader, useApproval } from "./ApprovalDetail";
 import { Evidence } from "./Evidence";
-import { presenceWanted } from "./presence";
+import { requiresPresence } from "./presence";
 import { headline } from "./words";
 
-interface Reviewed {
-  shown: Approval;
-  /** Undefined leaves it pending. */
+interface ReviewedApproval {
+  approval: Approval;
+  /** Undefined if the approval stays pending. */
   choice: Choice | undefined;
   result?: string;
 }
 
 /**
- * Several asks, one after the other: each is shown whole before it has an answer, and
- * nothing is sent before all were seen. Each vote is on the digest that was shown.
+ * A review of several approvals, one after the other. Each is displayed in full before it is
+ * answered, and nothing is sent before all are reviewed. A vote is for the displayed digest.
  */
 export function BatchReview({ ids, onClose }: { ids: readonly string[]; onClose: () => void }) {
-  const [reviewed, setReviewed] = useState<readonly Reviewed[]>([]);
+  const [reviewed, setReviewed] = useState<readonly ReviewedApproval[]>([]);
   const id = ids[reviewed.length];
   return (
-    <Dialog wide open onClose={onClose} title={id === undefined ? "Your answers" : `Ask ${reviewed.length + 1} of ${ids.length}`}>
+    <Dialog wide open onClose={onClose} title={id === undefined ? "Your answers" : `Approval ${reviewed.length + 1} of ${ids.length}`}>
       {id === undefined ? (
-        <Send reviewed={reviewed} onBack={() => setReviewed(reviewed.slice(0, -1))} onClose={onClose} />
+        <SendVotes reviewed={reviewed} onBack={() => setReviewed(reviewed.slice(0, -1))} onClose={onClose} />
       ) : (
-        <One key={id} id={id} onBack={reviewed.length === 0 ? undefined : () => setReviewed(reviewed.slice(0, -1))} onNext={(one) => setReviewed([...reviewed, one])} />
+        <ReviewStep key={id} id={id} onBack={reviewed.length === 0 ? undefined : () => setReviewed(reviewed.slice(0, -1))} onNext={(one) => setReviewed([...reviewed, one])} />
       )}
     </Dialog>
   );
 }
 
-function One({ id, onBack, onNext }: { id: string; onBack: (() => void) | undefined; onNext: (one: Reviewed) => void }) {
+function ReviewStep({ id, onBack, onNext }: { id: string; onBack: (() => void) | undefined; onNext: (one: ReviewedApproval) => void }) {
   const query = useApproval(id);
   const [reason, setReason] = useState("");
   const approval = query.data;
   const armed = useArmed(approval === undefined ? "" : `${approval.callDigest} ${approval.version}`);
-  if (approval === undefined) return query.isError ? <ErrorState error={query.error} /> : <Loading what="the ask" />;
-  const wait = armed ? undefined : "In a moment: it has just appeared or changed.";
-  const may = approval.you?.mayDecide === false ? approval.you.message || "You cannot answer this one." : undefined;
-  const gone = waits(approval) ? undefined : "It does not wait any more.";
-  const off = gone ?? may ?? wait;
-  // A passkey is asked for one answer at a time, in front of what it signs.
-  const alone = presenceWanted(approval, true) ? "A yes takes your passkey: answer this one on its own page." : undefined;
+  if (approval === undefined) return query.isError ? <ErrorState error={query.error} /> : <Loading what="the approval" />;
+  const armingProblem = armed ? undefined : "Wait a moment: the approval has just appeared or changed.";
+  const permissionProblem = approval.you?.mayDecide === false ? approval.you.message || "You cannot answer this approval." : undefined;
+  const stateProblem = isPending(approval) ? undefined : "The approval is no longer pending.";
+  const disabledReason = stateProblem ?? permissionProblem ?? armingProblem;
+  // A passkey signs one answer at a time, on the page that displays the call.
+  const presenceProblem = requiresPresence(approval, true) ? "An approval requires your passkey: answer it on its own page." : undefined;
   return (
     <div className="flex flex-col gap-4">
-      <Head approval={approval} />
+      <ApprovalHeader approval={approval} />
       <Evidence approval={approval} />
       <div className="sticky bottom-0 flex flex-col gap-2 border-t border-line bg-page pt-3">
-        <TextArea label="Reason for a no (the requester reads it)" rows={2} maxLength={1024} value={reason} onChange={(event) => setReason(event.target.value)} />
+        <TextArea label="Reason for a denial (displayed to the requester)" rows={2} maxLength={1024} value={reason} onChange={(event) => setReason(event.target.value)} />
         <div className="flex flex-wrap gap-2">
           <Button
-            look="good"
-            off={off ?? alone}
-            onClick={() => onNext({ shown: approval, choice: { allow: true, offer: approval.prompt?.scopes.find((o) => o.scope === ApprovalScope.ONCE), ttl: 0, uses: 0 } })}
+            variant="good"
+            disabledReason={disabledReason ?? presenceProblem}
+            onClick={() => onNext({ approval, choice: { allow: true, offer: approval.prompt?.scopes.find((o) => o.scope === ApprovalScope.ONCE), ttl: 0, uses: 0 } })}
           >
-            Yes, once
+            Allow once
           </Button>
-          <Button look="bad" off={off ?? (reason.trim() === "" ? "Give a reason: the requester reads it." : undefined)} onClick={() => onNext({ shown: approval, choice: { allow: false, reason } })}>
-            No
+          <Button variant="bad" disabledReason={disabledReason ?? (reason.trim() === "" ? "Enter a reason for the requester." : undefined)} onClick={() => onNext({ approval, choice: { allow: false, reason } })}>
+                      Deny
           </Button>
-          <Button onClick={() => onNext({ shown: approval, choice: undefined })}>Leave it pending</Button>
+          <Button onClick={() => onNext({ approval, choice: undefined })}>Keep pending</Button>
           {onBack !== undefined && (
-            <Button look="bare" onClick={onBack}>
-              ← The one before
+            <Button variant="bare" onClick={onBack}>
+              ← Previous
             </Button>
           )}
         </div>
-        <p className="text-sm text-quiet">Nothing is sent before you have seen all of them.</p>
+        <p className="text-sm text-quiet">Nothing is sent before you have reviewed all of them.</p>
       </div>
     </div>
   );
 }
 
-function Send({ reviewed, onBack, onClose }: { reviewed: readonly Reviewed[]; onBack: () => void; onClose: () => void }) {
+function SendVotes({ reviewed, onBack, onClose }: { reviewed: readonly ReviewedApproval[]; onBack: () => void; onClose: () => void }) {
   const vote = useVote();
   const [results, setResults] = useState<ReadonlyMap<string, { good: boolean; text: string }>>(new Map());
-  const [busy, setBusy] = useState(false);
+  const [isSending, setIsSending] = useState(false);
   const armed = useArmed("send");
   const votes = reviewed.filter((one) => one.choice !== undefined);
-  const done = results.size > 0 && !busy;
+  const isDone = results.size > 0 && !isSending;
   const send = async () => {
-    setBusy(true);
-    for (const { shown, choice } of reviewed) {
+    setIsSending(true);
+    for (const { approval, choice } of reviewed) {
       if (choice === undefined) continue;
-      const result = await vote.mutateAsync({ shown, choice }).then(
-        () => ({ good: true, text: choice.allow ? "Your yes is recorded." : "Your no is recorded." }),
+      const result = await vote.mutateAsync({ shown: approval, choice }).then(
+        () => ({ good: true, text: choice.allow ? "Your approval is recorded." : "Your denial is recorded." }),
         (thrown: unknown) => ({ good: false, text: conflict(thrown, undefined) ?? failure(thrown).message }),
       );
-      setResults((now) => new Map(now).set(shown.approvalId, result));
+      setResults((now) => new Map(now).set(approval.approvalId, result));
     }
-    setBusy(false);
+    setIsSending(false);
   };
   return (
     <div className="flex flex-col gap-3">
       <ul className="flex flex-col gap-2">
-        {reviewed.map(({ shown, choice }) => {
-          const result = results.get(shown.approvalId);
+        {reviewed.map(({ approval, choice }) => {
+          const result = results.get(approval.approvalId);
           return (
-            <li key={shown.approvalId} className="flex flex-wrap items-center gap-2 rounded-lg border border-line px-3 py-2">
-              <Badge tone={choice === undefined ? "plain" : choice.allow ? "good" : "bad"}>{choice === undefined ? "pending" : choice.allow ? "yes, once" : "no"}</Badge>
-              <span className="min-w-0 flex-1 truncate font-mono">{oneLine(headline(shown), 120)}</span>
+            <li key={approval.approvalId} className="flex flex-wrap items-center gap-2 rounded-lg border border-line px-3 py-2">
+              <Badge tone={choice === undefined ? "plain" : choice.allow ? "good" : "bad"}>{choice === undefined ? "pending" : choice.allow ? "allow once" : "deny"}</Badge>
+              <span className="min-w-0 flex-1 truncate font-mono">{oneLine(headline(approval), 120)}</span>
               {choice?.allow === false && <span className="w-full text-sm text-quiet">“{oneLine(choice.reason, 200)}”</span>}
               {result !== undefined && <span className={`w-full text-sm ${result.good ? "text-good" : "text-bad"}`}>{result.text}</span>}
             </li>
@@ -119,18 +119,18 @@ function Send({ reviewed, onBack, onClose }: { reviewed: readonly Reviewed[]; on
         })}
       </ul>
       <div role="status" aria-live="polite">
-        {done && <Notice tone={[...results.values()].every((r) => r.good) ? "good" : "warn"}>{[...results.values()].filter((r) => r.good).length} of {votes.length} votes are recorded.</Notice>}
+        {isDone && <Notice tone={[...results.values()].every((r) => r.good) ? "good" : "warn"}>{[...results.values()].filter((r) => r.good).length} of {votes.length} votes recorded.</Notice>}
       </div>
       <div className="flex flex-wrap justify-end gap-2">
-        {!done && !busy && (
-          <Button onClick={onBack}>← The one before</Button>
+        {!isDone && !isSending && (
+          <Button onClick={onBack}>← Previous</Button>
         )}
-        {done ? (
-          <Button look="primary" onClick={onClose}>
+        {isDone ? (
+          <Button variant="primary" onClick={onClose}>
             Done
           </Button>
         ) : (
-          <Button look="primary" off={votes.length === 0 ? "You left all of them pending." : busy ? "On its way." : armed ? undefined : "In a moment."} onClick={() => void send()}>
+          <Button variant="primary" disabledReason={votes.length === 0 ? "All approvals stay pending." : isSending ? "In progress." : armed ? undefined : "Wait a moment."} onClick={() => void send()}>
             Send {votes.length} {votes.length === 1 ? "vote" : "votes"}
           </Button>
         )}

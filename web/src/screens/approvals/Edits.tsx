@@ -3,15 +3,15 @@ import { Id } from "../../ui/Copy";
 import { Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { waits } from "./decide";
-import { needsOf } from "./Needs";
+import { isPending } from "./decide";
+import { describeMissingVotes } from "./MissingVotes";
 
-/** That people changed the call: who, why, and what that means for its votes. */
+/** The edits of the call, with their authors and reasons, and the effect on votes. */
 export function Edits({ approval }: { approval: Approval }) {
   if (approval.edits.length === 0) return null;
   return (
     <Notice tone="warn">
-      <p className="font-semibold">This is not what was proposed: people changed the call.</p>
+      <p className="font-semibold">This call differs from the proposal: it was edited.</p>
       <ol className="list-disc pl-5">
         {approval.edits.map((edit) => (
           <li key={edit.isDigest}>
@@ -27,9 +27,9 @@ export function Edits({ approval }: { approval: Approval }) {
           </li>
         ))}
       </ol>
-      {waits(approval) && (
+      {isPending(approval) && (
         <p>
-          Votes before the last change fell. {approval.votes.length === 0 && "Nobody has answered what it is now. "}Needed now: <Untrusted text={needsOf(approval)} />
+          Votes from before the last edit do not count. {approval.votes.length === 0 && "The edited call has no votes. "}Still required: <Untrusted text={describeMissingVotes(approval)} />
         </p>
       )}
     </Notice>

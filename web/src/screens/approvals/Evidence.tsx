@@ -1,10 +1,9 @@
 import { useState } from "react";
-import { hasScreen } from "../../routes";
 import type { Approval, ApprovalDifference, ApprovalVote, ApprovalWhy } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalScope } from "../../gen/palyra/v1/approvals_pb";
 import { ScreenLink } from "../../shell/router";
 import { Section } from "../../shell/Screen";
-import { durationMs, length } from "../../text/time";
+import { durationMillis, formatDuration } from "../../text/time";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Id } from "../../ui/Copy";
@@ -13,11 +12,11 @@ import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { OfferText } from "./Decide";
-import { offerName, waits } from "./decide";
-import { matches, scopes, types, word } from "./words";
+import { Coverage } from "./Decision";
+import { offerName, isPending } from "./decide";
+import { matches, scopes, types, nameOf } from "./words";
 
-/** All that a person is shown before they answer. Nothing is cut away for good. */
+/** The evidence for the decision. Long values are expandable, never cut. */
 export function Evidence({ approval }: { approval: Approval }) {
   const prompt = approval.prompt;
   if (prompt === undefined) return null;
@@ -33,60 +32,60 @@ export function Evidence({ approval }: { approval: Approval }) {
         </ul>
       )}
       {(prompt.files.length > 0 || prompt.diff !== "") && (
-        <Section title="What changes">{prompt.files.length > 0 ? <Diff files={prompt.files} /> : <Untrusted block text={prompt.diff} />}</Section>
+        <Section title="Changes">{prompt.files.length > 0 ? <Diff files={prompt.files} /> : <Untrusted block text={prompt.diff} />}</Section>
       )}
       {prompt.changed.length > 0 && (
-        <Section title="Against what was proposed">
-          <Differences label="What people changed" known differences={prompt.changed} />
+        <Section title="Edits of the proposed call">
+          <Differences label="Edits" isComparable differences={prompt.changed} />
         </Section>
       )}
       <Section title="Arguments">
         <Json bytes={prompt.argumentsJson} redacted={prompt.redacted} />
       </Section>
-      <Section title="What will run">
+      <Section title="Execution">
         <KeyValue
           rows={[
             ["Tool", <Untrusted key="t" text={prompt.tool} className="font-mono" />],
             ["Program", prompt.executable !== "" && <Untrusted key="e" text={prompt.executable} className="font-mono" />],
-            ["Its digest", prompt.executableDigest !== "" && <Id key="d" id={prompt.executableDigest} />],
-            ["Words", prompt.argv.length > 0 && <Words key="w" words={prompt.argv} />],
+            ["Program digest", prompt.executableDigest !== "" && <Id key="d" id={prompt.executableDigest} />],
+            ["Arguments", prompt.argv.length > 0 && <ArgumentList key="w" words={prompt.argv} />],
             ["Directory", prompt.cwd !== "" && <Untrusted key="c" text={prompt.cwd} className="font-mono" />],
-            ["Runs as", prompt.executor],
+            ["Executor", prompt.executor],
             ["Sandbox", [prompt.sandboxTier === "" ? "" : `tier ${prompt.sandboxTier}`, prompt.sandboxProfile].filter((part) => part !== "").join(", ")],
-            ["Reaches", prompt.egress.length > 0 && <Untrusted key="g" text={prompt.egress.join(", ")} className="font-mono" />],
+            ["Network", prompt.egress.length > 0 && <Untrusted key="g" text={prompt.egress.join(", ")} className="font-mono" />],
             ["Secrets", prompt.secrets.length > 0 && <Untrusted key="s" text={prompt.secrets.join(", ")} className="font-mono" />],
             ["Files", prompt.operands.length > 0 && <Operands key="o" approval={approval} />],
           ]}
         />
       </Section>
-      <Section title="Why it asks">
-        <Why causes={prompt.why} />
+      <Section title="Policies that require approval">
+        <Causes causes={prompt.why} />
       </Section>
-      {waits(approval) && (
-        <Section title="What a yes could cover">
+      {isPending(approval) && (
+        <Section title="Scopes">
           <Offers approval={approval} />
         </Section>
       )}
-      <Section title="Against the last call that was allowed">
-        <Differences label="Differences" known={prompt.lastAllowed} differences={prompt.differsFromLast} />
+      <Section title="Differences from the last approved call">
+        <Differences label="Differences" isComparable={prompt.lastAllowed} differences={prompt.differsFromLast} />
       </Section>
-      <Section title="The ask">
+      <Section title="Approval">
         <KeyValue
           rows={[
-            ["Approval", <Id key="a" id={approval.approvalId} keep={26} />],
-            ["Type", word(types, approval.subjectType)],
+            ["Approval ID", <Id key="a" id={approval.approvalId} keep={26} />],
+            ["Type", nameOf(types, approval.subjectType)],
             ["Subject", <Untrusted key="s" text={approval.subjectId} className="font-mono break-all" />],
             ["Call digest", <Id key="c" id={approval.callDigest} />],
             ["Policy snapshot", <Id key="p" id={approval.snapshotDigest} />],
-            ["Run", approval.run !== "" && <Linked key="r" base="/runs" id={approval.run} />],
-            ["Call", approval.proposalId !== "" && <Linked key="l" base="/calls" id={approval.proposalId} />],
+            ["Run", approval.run !== "" && <IdLink key="r" base="/runs" id={approval.run} />],
+            ["Call", approval.proposalId !== "" && <IdLink key="l" base="/calls" id={approval.proposalId} />],
             ["Session", <Untrusted key="n" text={approval.session} className="font-mono" />],
             ["Device", <Untrusted key="v" text={approval.device} className="font-mono" />],
             ["Channel", approval.channel !== "" && <Untrusted key="h" text={approval.channel} className="font-mono" />],
-            ["Asked", <Time key="at" at={approval.createdAt} full />],
+            ["Requested", <Time key="at" at={approval.createdAt} full />],
             ["Expires", <Time key="ex" at={approval.expiresAt} full />],
             ["Answered", approval.answeredAt !== undefined && <Time key="an" at={approval.answeredAt} full />],
-            ["Grant", approval.grantId !== "" && <Linked key="gr" base="/grants" id={approval.grantId} />],
+            ["Grant", approval.grantId !== "" && <IdLink key="gr" base="/grants" id={approval.grantId} />],
           ]}
         />
       </Section>
@@ -99,8 +98,7 @@ export function Evidence({ approval }: { approval: Approval }) {
   );
 }
 
-function Linked({ base, id }: { base: string; id: string }) {
-  if (!hasScreen(base)) return <Untrusted text={id} className="font-mono" />;
+function IdLink({ base, id }: { base: string; id: string }) {
   return (
     <ScreenLink to={`${base}/${encodeURIComponent(id)}`} className="font-mono text-accent underline">
       {id}
@@ -108,21 +106,21 @@ function Linked({ base, id }: { base: string; id: string }) {
   );
 }
 
-// Each word of its own, so that none can pass for two.
-function Words({ words }: { words: readonly string[] }) {
-  const [most, setMost] = useState(200);
+// Each argument has its own box, so that one with a space cannot pass for two.
+function ArgumentList({ words }: { words: readonly string[] }) {
+  const [limit, setLimit] = useState(200);
   return (
     <>
       <ol className="flex flex-wrap gap-1">
-        {words.slice(0, most).map((text, i) => (
+        {words.slice(0, limit).map((text, i) => (
           <li key={i} className="rounded border border-line bg-panel px-1.5 font-mono text-sm break-all whitespace-pre-wrap">
             {text === "" ? <span className="text-quiet">(empty)</span> : <Untrusted text={text} />}
           </li>
         ))}
       </ol>
-      {words.length > most && (
-        <Button size="small" onClick={() => setMost(most + 1000)}>
-          Show more of {words.length - most}
+      {words.length > limit && (
+        <Button size="small" onClick={() => setLimit(limit + 1000)}>
+          Show more ({words.length - limit} left)
         </Button>
       )}
     </>
@@ -135,15 +133,15 @@ function Operands({ approval }: { approval: Approval }) {
       {(approval.prompt?.operands ?? []).map((file) => (
         <li key={file.path} className="flex flex-wrap items-center gap-2">
           <Untrusted text={file.path} className="font-mono" />
-          {file.sha256 === "" ? <span className="text-quiet">there was no such file</span> : <Id id={file.sha256} />}
+          {file.sha256 === "" ? <span className="text-quiet">no such file yet</span> : <Id id={file.sha256} />}
         </li>
       ))}
     </ul>
   );
 }
 
-function Why({ causes }: { causes: readonly ApprovalWhy[] }) {
-  if (causes.length === 0) return <p className="text-quiet">You may not read the policy that asks, or it was not recorded.</p>;
+function Causes({ causes }: { causes: readonly ApprovalWhy[] }) {
+  if (causes.length === 0) return <p className="text-quiet">You cannot read the policy, or it was not recorded.</p>;
   return (
     <ul className="flex flex-col gap-2">
       {causes.map((cause) => (
@@ -170,31 +168,31 @@ function Offers({ approval }: { approval: Approval }) {
           <li key={`${offer.scope}/${offer.match}`}>
             <span className="font-medium">{offerName(offer)}: </span>
             <span className="text-quiet">
-              <OfferText offer={offer} />
+              <Coverage offer={offer} />
             </span>
           </li>
         ))}
       </ul>
       {prompt !== undefined && prompt.exactOnly !== "" && (
         <p>
-          No wider: <Untrusted text={prompt.exactOnly} />
+          No wider scope: <Untrusted text={prompt.exactOnly} />
         </p>
       )}
     </>
   );
 }
 
-function Differences({ label, known, differences }: { label: string; known: boolean; differences: readonly ApprovalDifference[] }) {
-  if (!known && differences.length === 0) return <p className="text-quiet">No call of this tool by this requester was allowed by people before.</p>;
-  if (differences.length === 0) return <p>It is the same in everything.</p>;
+function Differences({ label, isComparable, differences }: { label: string; isComparable: boolean; differences: readonly ApprovalDifference[] }) {
+  if (!isComparable && differences.length === 0) return <p className="text-quiet">No earlier call of this tool by this requester was approved.</p>;
+  if (differences.length === 0) return <p>No differences.</p>;
   return (
     <div className="overflow-x-auto" role="region" aria-label={label} tabIndex={0}>
       <table className="w-full text-left text-sm">
         <thead className="text-quiet">
           <tr>
-            <th className="pr-4 font-normal">What</th>
-            <th className="pr-4 font-normal">Was</th>
-            <th className="font-normal">Is</th>
+            <th className="pr-4 font-normal">Field</th>
+            <th className="pr-4 font-normal">Before</th>
+            <th className="font-normal">After</th>
           </tr>
         </thead>
         <tbody>
@@ -224,7 +222,7 @@ function Votes({ votes }: { votes: readonly ApprovalVote[] }) {
         <li key={i} className="flex flex-wrap items-center gap-2 rounded-lg border border-line px-3 py-2">
           <Badge tone={vote.allow ? "good" : "bad"}>{vote.allow ? "allow" : "deny"}</Badge>
           <Untrusted text={vote.user} className="font-semibold" />
-          {vote.allow && <span>{[word(scopes, vote.scope), vote.scope === ApprovalScope.ONCE ? "" : word(matches, vote.match), durationMs(vote.ttl) > 0 ? length(durationMs(vote.ttl)) : ""].filter((w) => w !== "").join(", ")}</span>}
+          {vote.allow && <span>{[nameOf(scopes, vote.scope), vote.scope === ApprovalScope.ONCE ? "" : nameOf(matches, vote.match), durationMillis(vote.ttl) > 0 ? formatDuration(durationMillis(vote.ttl)) : ""].filter((w) => w !== "").join(", ")}</span>}
           <span className="text-quiet">
             by {vote.surface}
             {vote.present ? (vote.passkey === undefined ? ", present" : ", present, by passkey") : ""}

@@ -24,19 +24,19 @@ import { Table } from "../../ui/Table";
 import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { BatchReview } from "./BatchReview";
-import { exportFlags, exportOf, facets, flagsOf, oldestFirst, requestOf, shows } from "./facets";
-import { emptyList, linger, reduce, rowsOf } from "./list";
-import { headline, stateTones, states, word } from "./words";
+import { exportFlags, exportOf, facets, flagsOf, oldestFirst, requestOf, matchesFilter } from "./facets";
+import { emptyList, endedRowLifetime, reduce, rowsOf } from "./list";
+import { headline, stateTones, states, nameOf } from "./words";
 
 const pageSize = 200;
 
-/** What waits for people: the list, its filter, and the choice of several. */
-export function Inbox({ line, onLine, open }: { line: string; onLine: (line: string) => void; open: string }) {
+/** The list of approvals with its filter and the selection for a batch review. */
+export function Inbox({ line, onLineChange, open }: { line: string; onLineChange: (line: string) => void; open: string }) {
   const filter = parseFilter(line, facets);
   return (
     <Screen title="Approvals" command={palyra("approvals", "list", ...flagsOf(filter))} actions={<ExportApprovals filter={filter} />} fill>
-      <FilterBar screen="approvals" facets={facets} line={line} onChange={onLine} />
-      <Asks key={line} line={line} onLine={onLine} open={open} />
+      <FilterBar screen="approvals" facets={facets} line={line} onChange={onLineChange} />
+      <ApprovalTable key={line} line={line} onLineChange={onLineChange} open={open} />
     </Screen>
   );
 }
@@ -44,35 +44,35 @@ export function Inbox({ line, onLine, open }: { line: string; onLine: (line: str
 function ExportApprovals({ filter }: { filter: Filter }) {
   return (
     <Export
-      what="approvals"
+      noun="approvals"
       needs="approval.export"
-      says="Approvals of the states and the time that the filter names, of all states where it names none, with their votes. Its other parts do not count. The last line proves that nothing is missing."
+      description="Approvals with their votes, limited by the state and time of the filter; other terms are ignored. Without a state, all states are exported. The last line proves that the export is complete."
       command={(form) => palyra("approvals", "export", ...exportFlags(filter), "--format", form)}
       read={(form, signal) => client(ApprovalsService).exportApprovals({ ...exportOf(filter, gatewayNow()), format: exportForms[form].format }, { signal })}
     />
   );
 }
 
-/** Which end of the list is above; it is a part of the filter, so that links and saved filters keep it. */
-function Order({ line, onLine }: { line: string; onLine: (line: string) => void }) {
+/** The sort order. It is part of the filter, so that links and saved filters keep it. */
+function SortOrder({ line, onLineChange }: { line: string; onLineChange: (line: string) => void }) {
   const filter = parseFilter(line, facets);
   const oldest = oldestFirst(filter);
-  const turn = () => onLine(formatFilter([...filter.terms.filter((term) => term.facet !== "order"), ...(oldest ? [] : [{ facet: "order", exclude: false, values: ["oldest"] }])]));
-  useKeys([{ key: "r", says: "Turn the order round", run: turn }]);
+  const reverse = () => onLineChange(formatFilter([...filter.terms.filter((term) => term.facet !== "order"), ...(oldest ? [] : [{ facet: "order", exclude: false, values: ["oldest"] }])]));
+  useKeys([{ key: "r", description: "Reverse the order", run: reverse }]);
   return (
-    <Button size="small" look="bare" onClick={turn} aria-label={oldest ? "Oldest first: turn round" : "Newest first: turn round"}>
+    <Button size="small" variant="bare" onClick={reverse} aria-label={oldest ? "Oldest first: reverse the order" : "Newest first: reverse the order"}>
       <span aria-hidden>{oldest ? "↑" : "↓"}</span> {oldest ? "Oldest first" : "Newest first"}
     </Button>
   );
 }
 
-function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => void; open: string }) {
+function ApprovalTable({ line, onLineChange, open }: { line: string; onLineChange: (line: string) => void; open: string }) {
   const filter = parseFilter(line, facets);
-  const [list, act] = useReducer(reduce, emptyList);
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [list, dispatch] = useReducer(reduce, emptyList);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [reviewing, setReviewing] = useState<readonly string[] | undefined>(undefined);
   const frame = useRef<HTMLDivElement>(null);
-  const hovered = useRef(false);
+  const isHovered = useRef(false);
 
   const query = useInfiniteQuery({
     queryKey: ["approvals", line],
@@ -82,40 +82,39 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
     getNextPageParam: (page) => (page.nextPageToken === "" ? undefined : page.nextPageToken),
     staleTime: Infinity,
     gcTime: 0,
-    // The list knows each ask by its version: to compare all pages at each new one would
-    // be for nothing.
+    // Approvals are compared by version; a structural comparison of all pages is unnecessary.
     structuralSharing: false,
   });
   const pages = query.data?.pages;
-  const listed = useMemo(() => pages?.flatMap((page) => page.approvals) ?? [], [pages]);
-  const upwards = oldestFirst(filter);
-  const rows = useMemo(() => rowsOf(list, listed, upwards), [list, listed, upwards]);
+  const loaded = useMemo(() => pages?.flatMap((page) => page.approvals) ?? [], [pages]);
+  const ascending = oldestFirst(filter);
+  const rows = useMemo(() => rowsOf(list, loaded, ascending), [list, loaded, ascending]);
 
-  // Below the last row nothing moves. Else rows move only where nobody has pointer, focus or scroll position to lose.
-  const free = () => {
+  // Rows may move only if the list has no pointer, focus, scroll position or selection.
+  const canMove = () => {
     const scroller = frame.current?.querySelector("[data-scroller]");
     const focused = frame.current?.contains(document.activeElement) === true;
-    return !hovered.current && !focused && (scroller?.scrollTop ?? 0) === 0 && chosen.size === 0;
+    return !isHovered.current && !focused && (scroller?.scrollTop ?? 0) === 0 && selected.size === 0;
   };
-  const hear = (approval: Approval) => {
-    const last = listed.at(-1)?.approvalId;
-    const passes = shows(filter, approval, gatewayNow());
-    const isNew = passes && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.held.some((r) => r.approvalId === approval.approvalId);
-    act({ type: "told", approval, passes, at: Date.now(), free: upwards || free(), listed, below: query.hasNextPage && last !== undefined && (upwards ? approval.approvalId > last : approval.approvalId < last) });
-    if (isNew) announce(`New ask: ${oneLine(headline(approval), 120)}`);
+  const receive = (approval: Approval) => {
+    const last = loaded.at(-1)?.approvalId;
+    const matches = matchesFilter(filter, approval, gatewayNow());
+    const isNew = matches && approval.state === ApprovalState.PENDING && !rows.some((r) => r.approvalId === approval.approvalId) && !list.queued.some((r) => r.approvalId === approval.approvalId);
+    dispatch({ type: "received", approval, matches, at: Date.now(), canMove: ascending || canMove(), loaded, isBelow: query.hasNextPage && last !== undefined && (ascending ? approval.approvalId > last : approval.approvalId < last) });
+    if (isNew) announce(`New approval: ${oneLine(headline(approval), 120)}`);
   };
-  // What ended shows how for a while, then leaves as soon as rows may move.
-  const tidy = useEffectEvent(() => {
-    if (free()) act({ type: "tidy", before: Date.now() - linger });
+  // An ended approval displays its state for a while, then is removed as soon as rows may move.
+  const removeEnded = useEffectEvent(() => {
+    if (canMove()) dispatch({ type: "tidy", before: Date.now() - endedRowLifetime });
   });
-  const ending = list.ended.size > 0;
+  const hasEnded = list.endedAt.size > 0;
   useEffect(() => {
-    if (!ending) return;
-    const timer = setInterval(() => tidy(), 1_000);
+    if (!hasEnded) return;
+    const timer = setInterval(() => removeEnded(), 1_000);
     return () => clearInterval(timer);
-  }, [ending]);
-  // What the stream says while the list is on its way may be newer than the list: it is
-  // heard once the list is there. A list that was read before the stream began is read again.
+  }, [hasEnded]);
+  // Events that arrive while the list is loading may be newer than the list. They are applied
+  // after it is loaded. A list that was read before the start of the stream is read again.
   const early = useRef<{ approvals: Approval[]; again: boolean }>({ approvals: [], again: false });
   useLiveEvents((event) => {
     if (query.data === undefined) {
@@ -123,34 +122,34 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
       if (event.kind === "approval" && event.approval !== undefined) early.current.approvals.push(event.approval);
       return;
     }
-    if (event.kind === "approval" && event.approval !== undefined) hear(event.approval);
+    if (event.kind === "approval" && event.approval !== undefined) receive(event.approval);
   });
   const catchUp = useEffectEvent(() => {
     const { approvals, again } = early.current;
     early.current = { approvals: [], again: false };
-    for (const approval of approvals) hear(approval);
+    for (const approval of approvals) receive(approval);
     if (again) void query.refetch();
   });
-  const loaded = query.data !== undefined;
+  const isLoaded = query.data !== undefined;
   useEffect(() => {
-    if (loaded) catchUp();
-  }, [loaded]);
+    if (isLoaded) catchUp();
+  }, [isLoaded]);
 
   const show = () => {
-    act({ type: "show" });
+    dispatch({ type: "show" });
     frame.current?.querySelector("[data-scroller]")?.scrollTo({ top: 0 });
   };
   const turn = (id: string) =>
-    setChosen((now) => {
+    setSelected((now) => {
       const next = new Set(now);
       if (!next.delete(id)) next.add(id);
       return next;
     });
   useKeys([
-    { key: "n", says: "Show the new asks", run: show },
+    { key: "n", description: "Show the new approvals", run: show },
     {
       key: "x",
-      says: "Choose the row for a review of several",
+      description: "Select the row for a batch review",
       run: () => {
         const row = document.activeElement?.closest("[data-row]")?.getAttribute("data-row");
         if (row !== null && row !== undefined) turn(row);
@@ -158,9 +157,9 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
     },
   ]);
 
-  // Only what waits can be decided.
-  const review = chosen.size === 0 ? [] : rows.filter((row) => row.state === ApprovalState.PENDING && chosen.has(row.approvalId)).map((row) => row.approvalId);
-  const newest = list.held[0];
+  // Only pending approvals can be decided.
+  const review = selected.size === 0 ? [] : rows.filter((row) => row.state === ApprovalState.PENDING && selected.has(row.approvalId)).map((row) => row.approvalId);
+  const newest = list.queued[0];
   const total = query.data?.pages[0]?.counts?.total;
 
   if (query.isPending) return <Loading what="approvals" />;
@@ -169,40 +168,40 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
     <>
       <div className="flex min-h-8 flex-wrap items-center gap-2 text-sm">
         <span className="text-quiet" aria-live="off">
-          {rows.length.toLocaleString()} shown{query.hasNextPage && total !== undefined && `, of ${Number(total).toLocaleString()} when the list was loaded`}
+          {rows.length.toLocaleString()} displayed{query.hasNextPage && total !== undefined && `, of ${Number(total).toLocaleString()} when the list was loaded`}
         </span>
-        <Order line={line} onLine={onLine} />
-        {list.held.length > 0 && (
-          <Button size="small" look="primary" onClick={show} className="max-w-full min-w-0">
+        <SortOrder line={line} onLineChange={onLineChange} />
+        {list.queued.length > 0 && (
+          <Button size="small" variant="primary" onClick={show} className="max-w-full min-w-0">
             <span className="truncate">
-              {list.held.length} new: {oneLine(newest === undefined ? "" : headline(newest), 60)}
+              {list.queued.length} new: {oneLine(newest === undefined ? "" : headline(newest), 60)}
             </span>
           </Button>
         )}
-        {chosen.size > 0 && (
+        {selected.size > 0 && (
           <>
-            <Button size="small" needs="approval.decide" off={review.length === 0 ? "None of them waits any more." : undefined} onClick={() => setReviewing(review)}>
+            <Button size="small" needs="approval.decide" disabledReason={review.length === 0 ? "None of them is still pending." : undefined} onClick={() => setReviewing(review)}>
               Review {review.length} one by one
             </Button>
-            <Button size="small" look="bare" onClick={() => setChosen(new Set())}>
-              Choose none
+            <Button size="small" variant="bare" onClick={() => setSelected(new Set())}>
+              Clear selection
             </Button>
           </>
         )}
       </div>
       {rows.length === 0 ? (
-        <EmptyState title={line === "" ? "Nothing waits for you" : "Nothing matches the filter"}>
-          {line === "" ? "An ask shows here the moment it is made." : "Take a filter away to see more."}
+        <EmptyState title={line === "" ? "No pending approvals" : "No approvals match the filter"}>
+          {line === "" ? "New approvals appear here automatically." : "Remove a filter to see more."}
         </EmptyState>
       ) : (
         <div
           ref={frame}
           className="flex min-h-0 flex-1 flex-col"
           onPointerEnter={(event) => {
-            if (event.pointerType === "mouse") hovered.current = true;
+            if (event.pointerType === "mouse") isHovered.current = true;
           }}
           onPointerLeave={() => {
-            hovered.current = false;
+            isHovered.current = false;
           }}
         >
           <Table
@@ -211,25 +210,25 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
             rowKey={(row) => row.approvalId}
             rowHeight={68}
             href={(row) => `/approvals/${row.approvalId}${line === "" ? "" : `?q=${encodeURIComponent(line)}`}`}
-            marked={open}
-            dim={(row) => row.state !== ApprovalState.PENDING}
-            lead={(row) => (
+            openKey={open}
+            isDimmed={(row) => row.state !== ApprovalState.PENDING}
+            leadCell={(row) => (
               <Checkbox
                 hidden
-                label={`Choose ${oneLine(headline(row), 80)}`}
-                checked={chosen.has(row.approvalId)}
+                label={`Select ${oneLine(headline(row), 80)}`}
+                checked={selected.has(row.approvalId)}
                 disabled={row.state !== ApprovalState.PENDING}
                 onChange={() => turn(row.approvalId)}
               />
             )}
             columns={[
-              { id: "ask", label: "Ask", className: "grow", cell: (row) => <Ask approval={row} /> },
-              { id: "left", label: "Left", className: "w-24 text-right", cell: (row) => <Left approval={row} /> },
+              { id: "ask", label: "Approval", className: "grow", cell: (row) => <ApprovalCell approval={row} /> },
+              { id: "left", label: "Time left", className: "w-24 text-right", cell: (row) => <TimeLeft approval={row} /> },
             ]}
             onEnd={() => {
               if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
             }}
-            end={query.isFetchingNextPage ? "Loading more…" : query.hasNextPage ? "More follow." : "No more."}
+            end={query.isFetchingNextPage ? "Loading more…" : query.hasNextPage ? "Scroll for more." : "End of the list."}
           />
         </div>
       )}
@@ -238,7 +237,7 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
           ids={reviewing}
           onClose={() => {
             setReviewing(undefined);
-            setChosen(new Set());
+            setSelected(new Set());
           }}
         />
       )}
@@ -246,7 +245,7 @@ function Asks({ line, onLine, open }: { line: string; onLine: (line: string) => 
   );
 }
 
-function Ask({ approval }: { approval: Approval }) {
+function ApprovalCell({ approval }: { approval: Approval }) {
   return (
     <>
       <span className="flex items-center gap-2">
@@ -262,8 +261,8 @@ function Ask({ approval }: { approval: Approval }) {
   );
 }
 
-function Left({ approval }: { approval: Approval }) {
+function TimeLeft({ approval }: { approval: Approval }) {
   if (approval.state === ApprovalState.PENDING) return <Countdown until={approval.expiresAt} />;
-  const state = word(states, approval.state);
+  const state = nameOf(states, approval.state);
   return <Badge tone={stateTones[state] ?? "plain"}>{state}</Badge>;
 }

@@ -16,7 +16,7 @@ function pass(millis: number): void {
   });
 }
 
-test("a decision is not taken at once", () => {
+test("a new decision is not armed immediately", () => {
   const hook = renderHook(() => useArmed("a"));
   expect(hook.result.current).toBe(false);
   pass(armingDelay - 1);
@@ -25,7 +25,7 @@ test("a decision is not taken at once", () => {
   expect(hook.result.current).toBe(true);
 });
 
-test("what changed is not decided at once either", () => {
+test("a changed decision is not armed immediately", () => {
   const hook = renderHook(({ key }) => useArmed(key), { initialProps: { key: "digest 1" } });
   pass(armingDelay);
   expect(hook.result.current).toBe(true);
@@ -35,7 +35,7 @@ test("what changed is not decided at once either", () => {
   expect(hook.result.current).toBe(true);
 });
 
-test("a click that brings the window to the front decides nothing", () => {
+test("the focus of the window disarms the decision", () => {
   const hook = renderHook(() => useArmed("a"));
   pass(armingDelay);
   act(() => {

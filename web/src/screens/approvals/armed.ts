@@ -1,12 +1,11 @@
 import { useEffect, useState } from "react";
 
-/** How long a decision is not taken after its button appeared or what it decides changed, in milliseconds. */
+/** The delay in milliseconds before a new or changed decision is armed. */
 export const armingDelay = 400;
 
 /**
- * Whether a decision may be taken: not before what is decided (by its key) has been on
- * screen for a moment, in a window that is looked at. So no click that was meant for
- * something else, and no key that was pressed before, decides.
+ * Whether a decision may be taken: its subject, identified by the key, must have been visible
+ * for armingDelay. Clicks and keys that were meant for something else then have no effect.
  */
 export function useArmed(key: string): boolean {
   const [armedFor, setArmedFor] = useState<string | undefined>(undefined);

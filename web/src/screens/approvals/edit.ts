@@ -1,60 +1,60 @@
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
-import { compact, layOut, leaves } from "../../text/json";
-import { escaped } from "../../text/visible";
+import { compactJson, indentJson, leaves } from "../../text/json";
+import { escapeInvisible } from "../../text/visible";
 import type { DiffFile } from "../../ui/Diff";
-import { differences } from "../../ui/lines";
+import { diffLines } from "../../ui/lines";
 
-/** The most that the gateway takes, in bytes. */
-const most = 1 << 20;
+/** The gateway's limit, in bytes. */
+const maxBytes = 1 << 20;
 
-/** The arguments as they are edited: laid out, and characters that hide are written as escapes. */
-export function editable(shown: Approval): string {
-  return escaped(layOut(new TextDecoder().decode(shown.prompt?.argumentsJson)));
+/** Returns the arguments for the editor: indented, with invisible characters as escapes. */
+export function editableText(shown: Approval): string {
+  return escapeInvisible(indentJson(new TextDecoder().decode(shown.prompt?.argumentsJson)));
 }
 
-/** Why the arguments cannot be sent; undefined where they can. */
-export function whyNot(shown: Approval, text: string): string | undefined {
+/** Returns why the arguments cannot be sent, or undefined if they can. */
+export function inputProblem(shown: Approval, text: string): string | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (thrown) {
-    return `It is no JSON: ${thrown instanceof Error ? thrown.message : "it cannot be read"}`;
+    return `The text is not valid JSON: ${thrown instanceof Error ? thrown.message : "it cannot be parsed"}`;
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return "Arguments are one JSON object: { … }.";
-  if (new TextEncoder().encode(text).length > most) return "That is more than 1 MiB.";
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "Arguments must be one JSON object: { … }.";
+  if (new TextEncoder().encode(text).length > maxBytes) return "The arguments are larger than 1 MiB.";
   const changed = changes(shown, text);
   const hidden = changed.find((c) => (shown.prompt?.redacted ?? []).some((p) => c.pointer === p || c.pointer.startsWith(`${p}/`)));
-  if (hidden !== undefined) return `${hidden.pointer} is hidden and has to stay as it is shown.`;
-  return changed.length === 0 ? "Nothing is changed yet." : undefined;
+  if (hidden !== undefined) return `${hidden.pointer} is redacted and must not be changed.`;
+  return changed.length === 0 ? "No changes yet." : undefined;
 }
 
-/** What is sent: the text as it was written, without the space between. */
+/** Returns the bytes to send: the text as written, without whitespace between tokens. */
 export function inputOf(text: string): Uint8Array {
-  return new TextEncoder().encode(compact(text));
+  return new TextEncoder().encode(compactJson(text));
 }
 
-/** One place that differs. was or is are undefined where it is not there. */
+/** A changed value. was or is is undefined if the value is absent. */
 export interface Change {
   pointer: string;
   was: string | undefined;
   is: string | undefined;
 }
 
-/** How edited arguments differ from those that were shown. Both have to be JSON. */
+/** Compares edited arguments with the displayed ones. Both MUST be valid JSON. */
 export function changes(shown: Approval, text: string): Change[] {
   const before = leaves(new TextDecoder().decode(shown.prompt?.argumentsJson));
   const after = leaves(text);
   return [...new Set([...before.keys(), ...after.keys()])]
     .map((pointer) => ({ pointer, was: before.get(pointer), is: after.get(pointer) }))
-    .filter(({ was, is }) => meaning(was) !== meaning(is));
+    .filter(({ was, is }) => normalize(was) !== normalize(is));
 }
 
-// Escapes in a string say the same as what they stand for.
-function meaning(leaf: string | undefined): string | undefined {
+// Normalizes strings: an escape is equal to its character.
+function normalize(leaf: string | undefined): string | undefined {
   return leaf?.startsWith('"') === true ? JSON.stringify(JSON.parse(leaf)) : leaf;
 }
 
-/** The changes as a diff: a string that was and is one by its lines. */
+/** Returns the changes as a diff. A string that stays a string is compared by line. */
 export function diffOf(list: readonly Change[]): DiffFile[] {
   return list.map(({ pointer, was, is }) => {
     const texts = was?.startsWith('"') === true && is?.startsWith('"') === true;
@@ -66,7 +66,7 @@ export function diffOf(list: readonly Change[]): DiffFile[] {
       oldMode: "",
       newMode: "",
       binary: false,
-      hunks: [differences(lines(was), lines(is))],
+      hunks: [diffLines(lines(was), lines(is))],
     };
   });
 }

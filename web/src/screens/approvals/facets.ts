@@ -2,14 +2,14 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Approval, ExportApprovalsRequestSchema, ListApprovalsRequestSchema } from "../../gen/palyra/v1/approvals_pb";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { Facet, Filter } from "../../ui/filter";
-import { passes, valuesOf } from "../../ui/filter";
-import { ms } from "../../text/time";
-import { states, types, word } from "./words";
+import { matches, valuesOf } from "../../ui/filter";
+import { toMillis } from "../../text/time";
+import { states, types, nameOf } from "./words";
 
 const age = /^(\d+)(m|h|d)$/;
 const sizes: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** What approvals are filtered by; the gateway does it. */
+/** The facets of the approvals; the gateway applies them. */
 export const facets: readonly Facet[] = [
   { id: "tool", label: "Tool" },
   { id: "severity", label: "Severity", values: ["low", "medium", "high", "critical"] },
@@ -21,22 +21,22 @@ export const facets: readonly Facet[] = [
     id: "newer",
     label: "Newer than",
     onlyInclude: true,
-    check: (value) => (age.test(value) ? undefined : `"${value}" is no age: write 30m, 8h or 7d`),
+    check: (value) => (age.test(value) ? undefined : `"${value}" is not a valid age: use 30m, 8h or 7d`),
   },
 ];
 
-/** Whether who waits longest is above. */
+/** Whether the oldest approvals are first. */
 export function oldestFirst(filter: Filter): boolean {
   return valuesOf(filter, "order")[0] === "oldest";
 }
 
-/** Pending is what an inbox is for: other states are shown where the filter names a state. */
+/** Returns the states of the filter; the default is pending. */
 function statesOf(filter: Filter): string[] {
   const named = valuesOf(filter, "state");
   return named.length > 0 || valuesOf(filter, "state", true).length > 0 ? named : ["pending"];
 }
 
-/** What the gateway is asked for. */
+/** Returns the list request for a filter. */
 export function requestOf(filter: Filter, now: number): MessageInitShape<typeof ListApprovalsRequestSchema> {
   const newer = since(filter, now);
   return {
@@ -55,13 +55,13 @@ export function requestOf(filter: Filter, now: number): MessageInitShape<typeof 
   };
 }
 
-/** What of a filter counts for an export: states and time. */
+/** Returns the export request for a filter: its states and time. */
 export function exportOf(filter: Filter, now: number): MessageInitShape<typeof ExportApprovalsRequestSchema> {
   const newer = since(filter, now);
   return { states: valuesOf(filter, "state").flatMap((s) => states[s] ?? []), ...(newer === undefined ? {} : { since: timestampFromMs(newer) }) };
 }
 
-/** The flags of `palyra approvals export` that take the same. */
+/** Returns the equivalent flags of `palyra approvals export`. */
 export function exportFlags(filter: Filter): string[] {
   const named = valuesOf(filter, "state");
   return [...(named.length > 0 ? ["--state", named.join(",")] : []), ...valuesOf(filter, "newer").slice(0, 1).flatMap((age) => ["--since", age])];
@@ -72,14 +72,14 @@ function since(filter: Filter, now: number): number | undefined {
   return found === null ? undefined : now - Number(found[1]) * (sizes[found[2] ?? ""] ?? 0);
 }
 
-/** Whether an approval that the stream told of is one that the gateway would list. */
-export function shows(filter: Filter, approval: Approval, now: number): boolean {
+/** Whether an approval from the stream matches the filter; same rules as the gateway. */
+export function matchesFilter(filter: Filter, approval: Approval, now: number): boolean {
   const newer = since(filter, now);
-  if (newer !== undefined && (ms(approval.createdAt) ?? 0) < newer) return false;
-  const state = word(states, approval.state);
+  if (newer !== undefined && (toMillis(approval.createdAt) ?? 0) < newer) return false;
+  const state = nameOf(states, approval.state);
   if (!statesOf(filter).includes(state) && statesOf(filter).length > 0) return false;
   const rest: Filter = { ...filter, terms: filter.terms.filter((t) => t.facet !== "newer" && t.facet !== "order" && !(t.facet === "state" && !t.exclude)) };
-  return passes(rest, (facet) => {
+  return matches(rest, (facet) => {
     switch (facet) {
       case "tool":
         return [approval.prompt?.tool ?? ""];
@@ -90,14 +90,14 @@ export function shows(filter: Filter, approval: Approval, now: number): boolean 
       case "state":
         return [state];
       case "type":
-        return [word(types, approval.subjectType)];
+        return [nameOf(types, approval.subjectType)];
       default:
         return [];
     }
   });
 }
 
-/** The flags of `palyra approvals list` that show the same. */
+/** Returns the equivalent flags of `palyra approvals list`. */
 export function flagsOf(filter: Filter): string[] {
   const flags: string[] = [];
   const add = (name: string, values: readonly string[]) => {

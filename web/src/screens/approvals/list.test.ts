@@ -9,76 +9,76 @@ function approval(id: string, version = 1, state = ApprovalState.PENDING): Appro
   return create(ApprovalSchema, { approvalId: id, version: BigInt(version), state });
 }
 
-function told(list: List, a: Approval, over: { passes?: boolean; at?: number; free?: boolean; listed?: Approval[]; below?: boolean } = {}): List {
-  return reduce(list, { type: "told", approval: a, passes: true, at: 0, free: false, listed: [], below: false, ...over });
+function receive(list: List, a: Approval, over: { matches?: boolean; at?: number; canMove?: boolean; loaded?: Approval[]; isBelow?: boolean } = {}): List {
+  return reduce(list, { type: "received", approval: a, matches: true, at: 0, canMove: false, loaded: [], isBelow: false, ...over });
 }
 
 const ids = (rows: readonly Approval[]) => rows.map((a) => a.approvalId);
 
-test("what is new moves nothing while the reader is at the list", () => {
-  const listed = [approval("05"), approval("04")];
-  let list = told(emptyList, approval("06"), { listed });
-  list = told(list, approval("07"), { listed });
-  expect(ids(rowsOf(list, listed))).toEqual(["05", "04"]);
-  expect(ids(list.held)).toEqual(["07", "06"]);
+test("new approvals are queued while rows must not move", () => {
+  const loaded = [approval("05"), approval("04")];
+  let list = receive(emptyList, approval("06"), { loaded });
+  list = receive(list, approval("07"), { loaded });
+  expect(ids(rowsOf(list, loaded))).toEqual(["05", "04"]);
+  expect(ids(list.queued)).toEqual(["07", "06"]);
   list = reduce(list, { type: "show" });
-  expect(ids(rowsOf(list, listed))).toEqual(["07", "06", "05", "04"]);
-  expect(list.held).toEqual([]);
+  expect(ids(rowsOf(list, loaded))).toEqual(["07", "06", "05", "04"]);
+  expect(list.queued).toEqual([]);
 });
 
-test("what is new comes first where nobody is at the list", () => {
-  const list = told(emptyList, approval("06"), { free: true });
+test("new approvals are inserted first if rows may move", () => {
+  const list = receive(emptyList, approval("06"), { canMove: true });
   expect(ids(rowsOf(list, [approval("05")]))).toEqual(["06", "05"]);
 });
 
-test("where the oldest come first, what is new comes last", () => {
-  const listed = [approval("04"), approval("05")];
-  let list = told(emptyList, approval("06"), { free: true, listed });
-  list = told(list, approval("07"), { free: true, listed });
-  expect(ids(rowsOf(list, listed, true))).toEqual(["04", "05", "06", "07"]);
+test("in ascending order new approvals are inserted last", () => {
+  const loaded = [approval("04"), approval("05")];
+  let list = receive(emptyList, approval("06"), { canMove: true, loaded });
+  list = receive(list, approval("07"), { canMove: true, loaded });
+  expect(ids(rowsOf(list, loaded, true))).toEqual(["04", "05", "06", "07"]);
 });
 
-test("an answer changes a row where it is", () => {
-  const listed = [approval("05"), approval("04")];
-  const list = told(emptyList, approval("05", 2, ApprovalState.DENIED), { listed, passes: false });
-  expect(rowsOf(list, listed).map((a) => a.state)).toEqual([ApprovalState.DENIED, ApprovalState.PENDING]);
+test("an answer updates its row in place", () => {
+  const loaded = [approval("05"), approval("04")];
+  const list = receive(emptyList, approval("05", 2, ApprovalState.DENIED), { loaded, matches: false });
+  expect(rowsOf(list, loaded).map((a) => a.state)).toEqual([ApprovalState.DENIED, ApprovalState.PENDING]);
 });
 
-test("an older word changes nothing", () => {
-  const listed = [approval("05", 3, ApprovalState.DENIED)];
-  expect(told(emptyList, approval("05", 2), { listed })).toBe(emptyList);
+test("an older version is ignored", () => {
+  const loaded = [approval("05", 3, ApprovalState.DENIED)];
+  expect(receive(emptyList, approval("05", 2), { loaded })).toBe(emptyList);
 });
 
-test("an ask that was answered while it was held back is not shown", () => {
-  let list = told(emptyList, approval("06"));
-  list = told(list, approval("06", 2, ApprovalState.EXPIRED), { passes: false });
-  expect(list.held).toEqual([]);
+test("a queued approval that was answered is dropped", () => {
+  let list = receive(emptyList, approval("06"));
+  list = receive(list, approval("06", 2, ApprovalState.EXPIRED), { matches: false });
+  expect(list.queued).toEqual([]);
 });
 
-test("what the filter does not show, or what belongs on a later page, stays away", () => {
-  expect(told(emptyList, approval("06"), { passes: false })).toBe(emptyList);
-  expect(told(emptyList, approval("01"), { below: true })).toBe(emptyList);
+test("approvals outside of the filter or on a later page are ignored", () => {
+  expect(receive(emptyList, approval("06"), { matches: false })).toBe(emptyList);
+  expect(receive(emptyList, approval("01"), { isBelow: true })).toBe(emptyList);
 });
 
-test("what ended shows how for a while, and leaves when rows may move", () => {
-  const listed = [approval("05"), approval("04"), approval("03")];
-  let list = told(emptyList, approval("05", 2, ApprovalState.DENIED), { listed, passes: false, at: 1_000 });
-  list = told(list, approval("04", 2, ApprovalState.EXPIRED), { listed, passes: false, at: 9_000 });
-  expect(ids(rowsOf(list, listed))).toEqual(["05", "04", "03"]);
-  list = told(list, approval("05", 3, ApprovalState.DENIED), { listed, passes: false, at: 9_000 });
+test("ended approvals keep their row for a while and then leave", () => {
+  const loaded = [approval("05"), approval("04"), approval("03")];
+  let list = receive(emptyList, approval("05", 2, ApprovalState.DENIED), { loaded, matches: false, at: 1_000 });
+  list = receive(list, approval("04", 2, ApprovalState.EXPIRED), { loaded, matches: false, at: 9_000 });
+  expect(ids(rowsOf(list, loaded))).toEqual(["05", "04", "03"]);
+  list = receive(list, approval("05", 3, ApprovalState.DENIED), { loaded, matches: false, at: 9_000 });
   list = reduce(list, { type: "tidy", before: 1_000 });
-  expect(ids(rowsOf(list, listed))).toEqual(["04", "03"]);
-  expect(ids(rowsOf(list, listed, true))).toEqual(["04", "03"]);
+  expect(ids(rowsOf(list, loaded))).toEqual(["04", "03"]);
+  expect(ids(rowsOf(list, loaded, true))).toEqual(["04", "03"]);
   expect(reduce(list, { type: "tidy", before: 2_000 })).toBe(list);
 });
 
-test("what was cancelled, consumed or revoked leaves, and what passes again comes back", () => {
+test("cancelled, consumed and revoked approvals leave, and matching ones return", () => {
   const states = [ApprovalState.CANCELLED, ApprovalState.CONSUMED, ApprovalState.REVOKED];
-  const listed = states.map((_, i) => approval(`0${i}`));
+  const loaded = states.map((_, i) => approval(`0${i}`));
   let list: List = emptyList;
-  for (const [i, state] of states.entries()) list = told(list, approval(`0${i}`, 2, state), { listed, passes: false });
+  for (const [i, state] of states.entries()) list = receive(list, approval(`0${i}`, 2, state), { loaded, matches: false });
   list = reduce(list, { type: "tidy", before: 0 });
-  expect(rowsOf(list, listed)).toEqual([]);
-  list = told(list, approval("01", 3), { listed });
-  expect(ids(rowsOf(list, listed))).toEqual(["01"]);
+  expect(rowsOf(list, loaded)).toEqual([]);
+  list = receive(list, approval("01", 3), { loaded });
+  expect(ids(rowsOf(list, loaded))).toEqual(["01"]);
 });

@@ -1,98 +1,94 @@
-// The list of an inbox: what the gateway listed, what the stream said since, and what is
-// held back so that nothing moves under the reader's cursor.
+// The state of the inbox: the listed approvals, the changes of the stream, and the new
+// approvals that are queued so that rows do not move under the pointer.
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 
 export interface List {
-  /** Newer than what was listed, and shown, newest first. */
-  fresh: readonly Approval[];
-  /** Newer, and held back, newest first. */
-  held: readonly Approval[];
-  /** The newest that is known of what is shown or held, by id. */
-  known: ReadonlyMap<string, Approval>;
-  /** What the filter shows no longer, and is still a row with its end; by id, when it was told. */
-  ended: ReadonlyMap<string, number>;
-  /** What is no row any more. */
-  gone: ReadonlySet<string>;
+  /** New approvals that are displayed, newest first. */
+  inserted: readonly Approval[];
+  /** New approvals that are queued, newest first. */
+  queued: readonly Approval[];
+  /** The latest version of displayed and queued approvals, by id. */
+  latest: ReadonlyMap<string, Approval>;
+  /** Rows that no longer match the filter but are still displayed: the time of the event, by id. */
+  endedAt: ReadonlyMap<string, number>;
+  /** The ids of removed rows. */
+  removed: ReadonlySet<string>;
 }
 
-export const emptyList: List = { fresh: [], held: [], known: new Map(), ended: new Map(), gone: new Set() };
-/** How long a row shows how it ended, in milliseconds, before it leaves. */
-export const linger = 10_000;
+export const emptyList: List = { inserted: [], queued: [], latest: new Map(), endedAt: new Map(), removed: new Set() };
+/** How long an ended row stays, in milliseconds. */
+export const endedRowLifetime = 10_000;
 
-export type Act =
-  /** The stream told of an approval. */
+export type Action =
+  /** The stream sent an approval. */
   | {
-      type: "told";
+      type: "received";
       approval: Approval;
-      /** Whether the filter shows it. */
-      passes: boolean;
-      /** When it was told, in milliseconds. */
+      /** Whether it matches the filter. */
+      matches: boolean;
+      /** The time of the event, in milliseconds. */
       at: number;
       /** Whether rows may move now. */
-      free: boolean;
-      /** The pages that are loaded, and whether the approval belongs below them. */
-      listed: readonly Approval[];
-      below: boolean;
+      canMove: boolean;
+      /** The loaded pages, and whether the approval belongs below them. */
+      loaded: readonly Approval[];
+      isBelow: boolean;
     }
-  /** The reader wants to see what is held back. */
+  /** The user requests the queued approvals. */
   | { type: "show" }
-  /** Rows may move: those whose end was told before this time leave. */
-  | { type: "tidy"; before: number }
-  /** The pages were loaded anew. */
-  | { type: "anew" };
+  /** Rows may move: remove the rows that ended before this time. */
+  | { type: "tidy"; before: number };
 
-export function reduce(list: List, act: Act): List {
-  switch (act.type) {
-    case "told": {
-      const { approval } = act;
+export function reduce(list: List, action: Action): List {
+  switch (action.type) {
+    case "received": {
+      const { approval } = action;
       const id = approval.approvalId;
-      const here = list.known.get(id) ?? act.listed.find((a) => a.approvalId === id);
-      const known = new Map(list.known);
-      if (here !== undefined) {
-        if (here.version > approval.version) return list;
-        known.set(id, approval);
-        // What is held back and is no longer wanted is not shown later.
-        const held = list.held.some((a) => a.approvalId === id) && !act.passes ? list.held.filter((a) => a.approvalId !== id) : list.held;
-        const ended = new Map(list.ended);
-        const gone = new Set(list.gone);
-        if (act.passes) {
-          ended.delete(id);
-          gone.delete(id);
-        } else if (!gone.has(id)) {
-          ended.set(id, ended.get(id) ?? act.at);
+      const current = list.latest.get(id) ?? action.loaded.find((a) => a.approvalId === id);
+      const latest = new Map(list.latest);
+      if (current !== undefined) {
+        if (current.version > approval.version) return list;
+        latest.set(id, approval);
+        // A queued approval that no longer matches is dropped.
+        const queued = list.queued.some((a) => a.approvalId === id) && !action.matches ? list.queued.filter((a) => a.approvalId !== id) : list.queued;
+        const endedAt = new Map(list.endedAt);
+        const removed = new Set(list.removed);
+        if (action.matches) {
+          endedAt.delete(id);
+          removed.delete(id);
+        } else if (!removed.has(id)) {
+          endedAt.set(id, endedAt.get(id) ?? action.at);
         }
-        return { ...list, known, held, ended, gone };
+        return { ...list, latest, queued, endedAt, removed };
       }
-      if (!act.passes || act.below) return list;
-      known.set(id, approval);
-      return act.free ? { ...list, known, fresh: merge([approval], list.fresh) } : { ...list, known, held: merge([approval], list.held) };
+      if (!action.matches || action.isBelow) return list;
+      latest.set(id, approval);
+      return action.canMove ? { ...list, latest, inserted: merge([approval], list.inserted) } : { ...list, latest, queued: merge([approval], list.queued) };
     }
     case "show":
-      return { ...list, fresh: merge(list.held, list.fresh), held: [] };
+      return { ...list, inserted: merge(list.queued, list.inserted), queued: [] };
     case "tidy": {
-      const leaving = [...list.ended].filter(([, at]) => at <= act.before).map(([id]) => id);
+      const leaving = [...list.endedAt].filter(([, at]) => at <= action.before).map(([id]) => id);
       if (leaving.length === 0) return list;
-      return { ...list, ended: new Map([...list.ended].filter(([id]) => !leaving.includes(id))), gone: new Set([...list.gone, ...leaving]) };
+      return { ...list, endedAt: new Map([...list.endedAt].filter(([id]) => !leaving.includes(id))), removed: new Set([...list.removed, ...leaving]) };
     }
-    case "anew":
-      return emptyList;
   }
 }
 
-// Ids are ULIDs: they sort by time.
+// Ids are ULIDs and sort by time.
 function merge(a: readonly Approval[], b: readonly Approval[]): Approval[] {
   const all = [...a, ...b.filter((x) => !a.some((y) => y.approvalId === x.approvalId))];
   return all.sort((x, y) => (x.approvalId < y.approvalId ? 1 : -1));
 }
 
-/** The rows to show, each as it is known newest; upwards has the oldest first. */
-export function rowsOf(list: List, listed: readonly Approval[], upwards = false): Approval[] {
+/** Returns the rows in their latest versions; ascending has the oldest first. */
+export function rowsOf(list: List, loaded: readonly Approval[], ascending = false): Approval[] {
   const seen = new Set<string>();
   const rows: Approval[] = [];
-  for (const approval of upwards ? [...listed, ...list.fresh.toReversed()] : [...list.fresh, ...listed]) {
-    if (seen.has(approval.approvalId) || list.gone.has(approval.approvalId)) continue;
+  for (const approval of ascending ? [...loaded, ...list.inserted.toReversed()] : [...list.inserted, ...loaded]) {
+    if (seen.has(approval.approvalId) || list.removed.has(approval.approvalId)) continue;
     seen.add(approval.approvalId);
-    const newer = list.known.get(approval.approvalId);
+    const newer = list.latest.get(approval.approvalId);
     rows.push(newer !== undefined && newer.version >= approval.version ? newer : approval);
   }
   return rows;

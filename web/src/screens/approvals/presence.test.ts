@@ -2,34 +2,34 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ApprovalSchema } from "../../gen/palyra/v1/approvals_pb";
 import { PasskeySchema } from "../../gen/palyra/v1/presence_pb";
-import { mayProveLater, meansOf, presenceWanted, takenWithout } from "./presence";
+import { canProveLater, proofAvailability, requiresPresence, acceptsVoteWithoutProof } from "./presence";
 
 const good = create(PasskeySchema, { passkeyId: "a" });
 const waiting = create(PasskeySchema, { passkeyId: "b", waits: true });
 const lost = create(PasskeySchema, { passkeyId: "c", lost: true });
 
-test("presence is asked of a yes where the yes lacks it, of each answer where policy takes none without", () => {
+test("presence is required for an approval, or for every answer if policy accepts none without it", () => {
   const lacking = create(ApprovalSchema, { presenceWanted: true });
   const needing = create(ApprovalSchema, { needs: { presence: true } });
   const each = create(ApprovalSchema, { you: { withPresence: true } });
   const plain = create(ApprovalSchema, { you: { mayDecide: true } });
-  expect([lacking, needing, each, plain].map((a) => presenceWanted(a, true))).toEqual([true, true, true, false]);
-  expect([lacking, needing, each, plain].map((a) => presenceWanted(a, false))).toEqual([false, false, true, false]);
-  expect([lacking, each].map(takenWithout)).toEqual([true, false]);
+  expect([lacking, needing, each, plain].map((a) => requiresPresence(a, true))).toEqual([true, true, true, false]);
+  expect([lacking, needing, each, plain].map((a) => requiresPresence(a, false))).toEqual([false, false, true, false]);
+  expect([lacking, each].map(acceptsVoteWithoutProof)).toEqual([true, false]);
 });
 
-test("what stands in the way of a proof is said", () => {
-  expect(meansOf([waiting, good], undefined)).toEqual({ can: true });
-  expect(meansOf([lost, waiting], undefined)).toMatchObject({ can: false, waiting });
-  expect(meansOf([lost], undefined)).toMatchObject({ can: false, why: expect.stringMatching(/another address/) as string });
-  expect(meansOf([], undefined)).toMatchObject({ can: false, why: "You have no passkey." });
-  expect(meansOf([good], "no WebAuthn")).toEqual({ can: false, why: "no WebAuthn" });
+test("the obstacle to a proof of presence is reported", () => {
+  expect(proofAvailability([waiting, good], undefined)).toEqual({ can: true });
+  expect(proofAvailability([lost, waiting], undefined)).toMatchObject({ can: false, unconfirmed: waiting });
+  expect(proofAvailability([lost], undefined)).toMatchObject({ can: false, why: expect.stringMatching(/another address/) as string });
+  expect(proofAvailability([], undefined)).toMatchObject({ can: false, why: "You have no passkey." });
+  expect(proofAvailability([good], "no WebAuthn")).toEqual({ can: false, why: "no WebAuthn" });
 });
 
-test("a yes without proof may be said again with it", () => {
-  const ask = (present: boolean, allow = true) => create(ApprovalSchema, { presenceWanted: true, votes: [{ user: "user:a", allow, present }] });
-  expect(mayProveLater(ask(false), "user:a")).toBe(true);
-  expect(mayProveLater(ask(true), "user:a")).toBe(false);
-  expect(mayProveLater(ask(false, false), "user:a")).toBe(false);
-  expect(mayProveLater(ask(false), "user:b")).toBe(false);
+test("an approval without proof may be repeated with it", () => {
+  const approvalWith = (present: boolean, allow = true) => create(ApprovalSchema, { presenceWanted: true, votes: [{ user: "user:a", allow, present }] });
+  expect(canProveLater(approvalWith(false), "user:a")).toBe(true);
+  expect(canProveLater(approvalWith(true), "user:a")).toBe(false);
+  expect(canProveLater(approvalWith(false, false), "user:a")).toBe(false);
+  expect(canProveLater(approvalWith(false), "user:b")).toBe(false);
 });

@@ -1,4 +1,4 @@
-// The words of the API's enums, as the CLI and the filters have them.
+// The names of the API's enum values in the CLI and in filters.
 import type { Approval } from "../../gen/palyra/v1/approvals_pb";
 import { ApprovalScope, ApprovalState, ApprovalSubjectType, GrantMatch } from "../../gen/palyra/v1/approvals_pb";
 import type { Tone } from "../../ui/Badge";
@@ -35,8 +35,8 @@ export const matches: Readonly<Record<string, GrantMatch>> = {
   tool: GrantMatch.TOOL,
 };
 
-/** The word of an enum's value; "" for none. */
-export function word<T extends number>(table: Readonly<Record<string, T>>, value: T): string {
+/** Returns the name of an enum value, or "". */
+export function nameOf<T extends number>(table: Readonly<Record<string, T>>, value: T): string {
   return Object.keys(table).find((name) => table[name] === value) ?? "";
 }
 
@@ -50,7 +50,7 @@ export const stateTones: Readonly<Record<string, Tone>> = {
   cancelled: "plain",
 };
 
-/** The command line or the file: what is shown first. */
+/** Returns the headline of an approval: the command line or the file. */
 export function headline(approval: Approval): string {
   const prompt = approval.prompt;
   if (prompt === undefined) return approval.subjectId;

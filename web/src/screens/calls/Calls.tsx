@@ -4,12 +4,11 @@ import { useCan } from "../../api/whoami";
 import type { Call, CallStep } from "../../gen/palyra/v1/gateway_pb";
 import { CallState, GatewayService } from "../../gen/palyra/v1/gateway_pb";
 import { AttestationService } from "../../gen/palyra/v1/attestation_pb";
-import { hasScreen } from "../../routes";
 import { RunLink } from "../../shell/RunLink";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { Checkbox } from "../../ui/Field";
@@ -20,24 +19,24 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { base64 } from "../../verify/bytes";
-import { argumentsOf, standing } from "./words";
+import { argumentsOf, callStatus } from "./words";
 
-/** Every call of a tool: proposed, decided, run and attested. */
+/** The calls of tools, from the proposal to the attestation. */
 export default function Calls() {
   const id = useParam("id");
-  return id === "" ? <All /> : <One key={id} id={id} />;
+  return id === "" ? <CallsPage /> : <CallPage key={id} id={id} />;
 }
 
-function All() {
+function CallsPage() {
   const [open, setOpen] = useQueryParam("open", "no");
   return (
-    <Screen title="Calls" command={palyra("calls", "list", ...(open === "yes" ? ["--open"] : []))} fill actions={<Checkbox label="Only what is under way" checked={open === "yes"} onChange={(event) => setOpen(event.target.checked ? "yes" : "no")} />}>
+    <Screen title="Calls" command={palyra("calls", "list", ...(open === "yes" ? ["--open"] : []))} fill actions={<Checkbox label="Only active calls" checked={open === "yes"} onChange={(event) => setOpen(event.target.checked ? "yes" : "no")} />}>
       <CallList run="" open={open === "yes"} />
     </Screen>
   );
 }
 
-/** The calls of a run, or of all. */
+/** The calls of a run, or all calls. */
 export function CallList({ run, open }: { run: string; open: boolean }) {
   const query = useInfiniteQuery({
     queryKey: ["calls", run, open],
@@ -48,7 +47,7 @@ export function CallList({ run, open }: { run: string; open: boolean }) {
   const rows = query.data?.pages.flatMap((page) => page.calls) ?? [];
   if (query.isPending) return <Loading what="calls" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
-  if (rows.length === 0) return <EmptyState title={open ? "No call is under way" : "No call yet"}>An agent proposes one by MCP, by its hooks, in a run, or with palyra call.</EmptyState>;
+  if (rows.length === 0) return <EmptyState title={open ? "No active calls" : "No calls yet"}>Agents propose calls over MCP, with hooks, in a run, or with palyra call.</EmptyState>;
   return (
     <Table
       label="Calls"
@@ -57,20 +56,20 @@ export function CallList({ run, open }: { run: string; open: boolean }) {
       rowHeight={60}
       href={(call) => `/calls/${call.proposalId}`}
       columns={[
-        { id: "call", label: "Call", className: "grow", cell: (call) => <Named call={call} /> },
-        { id: "who", label: "Who", className: "w-40 max-md:hidden", cell: (call) => <Untrusted text={call.principal} line={40} /> },
-        { id: "state", label: "State", className: "w-36", cell: (call) => <Badge tone={standing(call).tone}>{standing(call).word}</Badge> },
+        { id: "call", label: "Call", className: "grow", cell: (call) => <CallCell call={call} /> },
+        { id: "who", label: "Principal", className: "w-40 max-md:hidden", cell: (call) => <Untrusted text={call.principal} line={40} /> },
+        { id: "state", label: "State", className: "w-36", cell: (call) => <Badge tone={callStatus(call).tone}>{callStatus(call).word}</Badge> },
         { id: "at", label: "When", className: "w-24 text-right max-sm:hidden", cell: (call) => <Time at={call.proposedAt} /> },
       ]}
       onEnd={() => {
         if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
       }}
-      end={query.hasNextPage ? "More follow." : "No more."}
+      end={query.hasNextPage ? "Scroll for more." : "End of the list."}
     />
   );
 }
 
-function Named({ call }: { call: Call }) {
+function CallCell({ call }: { call: Call }) {
   return (
     <>
       <span className="block truncate">
@@ -83,7 +82,7 @@ function Named({ call }: { call: Call }) {
   );
 }
 
-function One({ id }: { id: string }) {
+function CallPage({ id }: { id: string }) {
   const query = useQuery({ queryKey: ["call", id], queryFn: ({ signal }) => client(GatewayService).getCall({ proposalId: id }, { signal }) });
   const call = query.data?.call;
   return (
@@ -94,9 +93,9 @@ function One({ id }: { id: string }) {
         <>
           <ScreenLink to="/calls">All calls</ScreenLink>
           {call !== undefined && call.state !== CallState.ENDED && (
-            <Act label="Cancel" title="Cancel this call?" does="Cancel the call" said="The call is cancelled." look="bad" needs="run.cancel" reason="Reason (the requester reads it)" keys={["calls", "call"]} run={(reason) => client(GatewayService).cancelCall({ proposalId: id, reason })}>
-              <p>What runs is killed in its sandbox. What it has done so far stays done, and is attested.</p>
-            </Act>
+            <ActionButton label="Cancel" title="Cancel this call?" confirmLabel="Cancel the call" announcement="The call is cancelled." variant="bad" needs="run.cancel" reason="Reason (displayed to the requester)" keys={["calls", "call"]} run={(reason) => client(GatewayService).cancelCall({ proposalId: id, reason })}>
+              <p>A running program is killed in its sandbox. Effects so far remain and are attested.</p>
+            </ActionButton>
           )}
         </>
       }
@@ -106,11 +105,11 @@ function One({ id }: { id: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : call === undefined ? (
-        <EmptyState title="There is no such call" />
+        <EmptyState title="Call not found" />
       ) : (
         <>
           {call.message !== "" && (
-            <Notice tone={standing(call).tone === "bad" ? "bad" : "plain"}>
+            <Notice tone={callStatus(call).tone === "bad" ? "bad" : "plain"}>
               <p>
                 <Untrusted text={call.message} />
               </p>
@@ -124,7 +123,7 @@ function One({ id }: { id: string }) {
           )}
           <KeyValue
             rows={[
-              ["State", <Badge tone={standing(call).tone}>{standing(call).word}</Badge>],
+              ["State", <Badge tone={callStatus(call).tone}>{callStatus(call).word}</Badge>],
               ["Principal", <Untrusted text={call.principal} />],
               ["On behalf of", call.onBehalfOf !== "" && <Untrusted text={call.onBehalfOf} />],
               ["Proposed", <Time at={call.proposedAt} full />],
@@ -155,12 +154,12 @@ function Decision({ id }: { id: string }) {
   return (
     <span className="inline-flex flex-wrap items-center gap-3">
       <Id id={id} keep={26} />
-      {useCan("policy.explain") && hasScreen("/policies") && <ScreenLink to={`/policies?tab=explain&id=${id}`}>Explain it</ScreenLink>}
+      {useCan("policy.explain") && <ScreenLink to={`/policies?tab=explain&id=${id}`}>Explain</ScreenLink>}
     </span>
   );
 }
 
-/** What happened to a call, in the order of the journal. */
+/** The events of a call, in the order of the journal. */
 export function Timeline({ steps }: { steps: readonly CallStep[] }) {
   return (
     <ol className="flex flex-col border-l-2 border-line">
@@ -185,7 +184,7 @@ export function Timeline({ steps }: { steps: readonly CallStep[] }) {
   );
 }
 
-/** The signed statement of what ran, as it is kept; the payload is laid out beside its signatures. */
+/** The attestation of a call: its payload, and the command that verifies its signatures. */
 function Attestation({ id }: { id: string }) {
   const query = useQuery({ queryKey: ["attestation", id], staleTime: Infinity, queryFn: ({ signal }) => client(AttestationService).getAttestation({ id }, { signal }) });
   return (
@@ -197,7 +196,7 @@ function Attestation({ id }: { id: string }) {
       ) : (
         <>
           <p className="text-quiet">
-            Signed, and in the journal as event {String(query.data.journalSeq)}. Verify it without trusting this page: <code className="font-mono">{palyra("attest", "verify", id)}</code>
+            Signed, and recorded as event {String(query.data.journalSeq)} of the journal. Verify it independently of this page: <code className="font-mono">{palyra("attest", "verify", id)}</code>
           </p>
           <Json bytes={payloadOf(query.data.envelopeJson)} />
         </>
@@ -206,13 +205,13 @@ function Attestation({ id }: { id: string }) {
   );
 }
 
-// The payload of a DSSE envelope, or the envelope where it has none that can be read.
+// Returns the payload of a DSSE envelope, or the envelope itself if the payload cannot be decoded.
 function payloadOf(envelope: Uint8Array): Uint8Array {
   try {
     const parsed: unknown = JSON.parse(new TextDecoder().decode(envelope));
     if (typeof parsed === "object" && parsed !== null && "payload" in parsed && typeof parsed.payload === "string") return base64(parsed.payload) ?? envelope;
   } catch {
-    // It is shown as it came.
+    // Display the envelope unchanged.
   }
   return envelope;
 }

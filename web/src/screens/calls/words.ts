@@ -1,15 +1,15 @@
-// The words of a call's states and outcomes, with their tones.
+// The display words and tones of call states and outcomes.
 import { CallState } from "../../gen/palyra/v1/gateway_pb";
 import type { Call } from "../../gen/palyra/v1/gateway_pb";
 import type { Tone } from "../../ui/Badge";
 
-/** How a call stands: its outcome once it has ended, else its state. */
-export function standing(call: Call): { word: string; tone: Tone } {
+/** Returns the outcome of an ended call, or the state of any other. */
+export function callStatus(call: Call): { word: string; tone: Tone } {
   switch (call.state) {
     case CallState.PROPOSED:
       return { word: "proposed", tone: "plain" };
     case CallState.WAITING:
-      return { word: "waits for people", tone: "accent" };
+      return { word: "pending approval", tone: "accent" };
     case CallState.RUNNING:
       return { word: "running", tone: "accent" };
     case CallState.ENDED:
@@ -19,14 +19,14 @@ export function standing(call: Call): { word: string; tone: Tone } {
   }
 }
 
-/** Good for what did what it should, bad for what was refused or failed. */
+/** Returns the tone of an outcome: good for success, bad for a refusal or failure. */
 export function outcomeTone(outcome: string): Tone {
   if (outcome === "ok" || outcome === "succeeded" || outcome === "completed") return "good";
   if (outcome === "cancelled" || outcome === "unreported") return "warn";
   return "bad";
 }
 
-/** The arguments on one line: what a list shows of them. */
+/** Returns the arguments as one line, for lists. */
 export function argumentsOf(call: Call): string {
   return new TextDecoder().decode(call.argumentsJson);
 }

@@ -5,7 +5,7 @@ import { ChangeSetState, WorkspaceService } from "../../gen/palyra/v1/workspace_
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { DiffText } from "../../ui/DiffText";
@@ -16,14 +16,14 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** What calls changed in workspaces: each commit with its files, and the way back. */
+/** The changes that calls committed to workspaces, with their files and undo. */
 export default function Changes() {
   const id = useParam("id");
   const [workspace, setWorkspace] = useQueryParam("workspace");
   const spaces = useQuery({ queryKey: ["workspaces"], queryFn: ({ signal }) => client(WorkspaceService).listWorkspaces({}, { signal }) });
   const names = spaces.data?.workspaces.map((space) => space.name) ?? [];
   const chosen = workspace === "" ? (names[0] ?? "") : workspace;
-  if (id !== "" && chosen !== "") return <One key={id} workspace={chosen} id={id} />;
+  if (id !== "" && chosen !== "") return <ChangePage key={id} workspace={chosen} id={id} />;
   return (
     <Screen
       title="Changes"
@@ -31,26 +31,26 @@ export default function Changes() {
       fill
       actions={names.length > 1 && <Select label="Workspace" value={chosen} options={names.map((name) => ({ value: name, label: name }))} onChange={(event) => setWorkspace(event.target.value)} />}
     >
-      {spaces.isPending ? <Loading what="workspaces" /> : spaces.isError ? <ErrorState error={spaces.error} retry={() => void spaces.refetch()} /> : chosen === "" ? <EmptyState title="No workspace is declared">Declare one with palyra workspace add, or in the configuration.</EmptyState> : <All workspace={chosen} />}
+      {spaces.isPending ? <Loading what="workspaces" /> : spaces.isError ? <ErrorState error={spaces.error} retry={() => void spaces.refetch()} /> : chosen === "" ? <EmptyState title="No workspace is declared">Add one with palyra workspace add or in the configuration.</EmptyState> : <ChangesTable workspace={chosen} />}
     </Screen>
   );
 }
 
-function All({ workspace }: { workspace: string }) {
+function ChangesTable({ workspace }: { workspace: string }) {
   const query = useQuery({ queryKey: ["changes", workspace], queryFn: ({ signal }) => client(WorkspaceService).listChangeSets({ workspace }, { signal }) });
   if (query.isPending) return <Loading what="changes" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
-  if (query.data.changeSets.length === 0) return <EmptyState title="No call has changed anything here" />;
+  if (query.data.changeSets.length === 0) return <EmptyState title="No changes in this workspace" />;
   return (
     <Table
       label="Changes"
       rows={query.data.changeSets}
       rowKey={(set) => set.changeSetId}
       href={(set) => `/changes/${encodeURIComponent(set.changeSetId)}?workspace=${encodeURIComponent(workspace)}`}
-      dim={(set) => set.state === ChangeSetState.UNDONE}
+      isDimmed={(set) => set.state === ChangeSetState.UNDONE}
       columns={[
         { id: "what", label: "Change", className: "grow", cell: (set) => <span>{countsOf(set)}</span> },
-        { id: "who", label: "Who", className: "w-44 max-sm:hidden", cell: (set) => <Untrusted text={set.principal} line={40} /> },
+        { id: "who", label: "Principal", className: "w-44 max-sm:hidden", cell: (set) => <Untrusted text={set.principal} line={40} /> },
         { id: "state", label: "State", className: "w-24", cell: (set) => <State set={set} /> },
         { id: "at", label: "When", className: "w-24 text-right", cell: (set) => <Time at={set.committedAt} /> },
       ]}
@@ -67,7 +67,7 @@ function State({ set }: { set: ChangeSet }) {
   return set.state === ChangeSetState.UNDONE ? <Badge tone="warn">undone</Badge> : <Badge tone="good">committed</Badge>;
 }
 
-function One({ workspace, id }: { workspace: string; id: string }) {
+function ChangePage({ workspace, id }: { workspace: string; id: string }) {
   const query = useInfiniteQuery({
     queryKey: ["changes", workspace, id],
     queryFn: ({ pageParam, signal }) => client(WorkspaceService).getChangeSet({ workspace, changeSetId: id, pageSize: 200, pageToken: pageParam }, { signal }),
@@ -85,20 +85,20 @@ function One({ workspace, id }: { workspace: string; id: string }) {
         <>
           <ScreenLink to={`/changes?workspace=${encodeURIComponent(workspace)}`}>All changes</ScreenLink>
           {set !== undefined && (
-            <Act
+            <ActionButton
               label="Undo"
-              title="Take this change back?"
-              does="Undo the change"
-              said="The change is undone."
-              look="bad"
+              title="Undo this change?"
+              confirmLabel="Undo the change"
+              announcement="The change is undone."
+              variant="bad"
               needs="workspace.undo"
-              off={set.undoable ? undefined : "It cannot be taken back any more: files have changed since, or what was there is not kept."}
+              disabledReason={set.undoable ? undefined : "The change cannot be undone: files have changed since, or the earlier contents are no longer stored."}
               reason="Reason (kept in the journal)"
               keys={["changes"]}
               run={(reason) => client(WorkspaceService).undoChangeSet({ workspace, changeSetId: id, reason })}
             >
-              <p>{countsOf(set)}: each file becomes what it was before. A file that somebody changed since stays, and nothing is undone then.</p>
-            </Act>
+              <p>{countsOf(set)}: each file gets its earlier contents. If any file has changed since, nothing is undone.</p>
+            </ActionButton>
           )}
         </>
       }
@@ -108,7 +108,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : set === undefined ? (
-        <EmptyState title="There is no such change" />
+        <EmptyState title="Change not found" />
       ) : (
         <>
           <KeyValue
@@ -116,10 +116,10 @@ function One({ workspace, id }: { workspace: string; id: string }) {
               ["State", <State set={set} />],
               ["Files", countsOf(set)],
               ["Workspace", <Untrusted text={workspace} />],
-              ["Who", <Untrusted text={set.principal} />],
+              ["Principal", <Untrusted text={set.principal} />],
               ["When", <Time at={set.committedAt} full />],
               ["Call", set.proposalId !== "" && <ScreenLink to={`/calls/${set.proposalId}`}>{set.proposalId}</ScreenLink>],
-              ["Takes back", set.undoes !== "" && <ScreenLink to={`/changes/${encodeURIComponent(set.undoes)}?workspace=${encodeURIComponent(workspace)}`}>{set.undoes}</ScreenLink>],
+              ["Undoes", set.undoes !== "" && <ScreenLink to={`/changes/${encodeURIComponent(set.undoes)}?workspace=${encodeURIComponent(workspace)}`}>{set.undoes}</ScreenLink>],
               ["Protected paths", set.protected.length > 0 && <Untrusted text={set.protected.join(", ")} />],
               ["Digest", set.root !== "" && <Id id={set.root} />],
             ]}
@@ -141,7 +141,7 @@ function One({ workspace, id }: { workspace: string; id: string }) {
             </Section>
           )}
           {first !== undefined && first.restrictedFiles > 0 && (
-            <Notice>The content of {first.restrictedFiles} files is left out: policy does not let you read them (fs.read).</Notice>
+            <Notice>The content of {first.restrictedFiles} files is omitted: policy does not allow you to read them (fs.read).</Notice>
           )}
         </>
       )}

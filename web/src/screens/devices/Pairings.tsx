@@ -11,7 +11,7 @@ import { Screen } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
 import { useLiveEvents } from "../../live/context";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Copy, Id } from "../../ui/Copy";
@@ -21,16 +21,16 @@ import { KeyValue } from "../../ui/KeyValue";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { addressProblem, draw, onlyHere, pairingLink } from "./pairing";
+import { addressProblem, renderQrCode, isLoopback, pairingLink } from "./pairing";
 
 const mostGuesses = 5;
 
-/** The pairing codes that have not ended, and how another machine gets in. */
+/** The active pairings, and the dialog that creates a code for another machine. */
 export default function Pairings() {
-  const [making, setMaking] = useState(false);
+  const [isCreating, setIsCreating] = useState(false);
   const query = useQuery({ queryKey: ["pairings"], queryFn: ({ signal }) => client(PairingService).listPairings({}, { signal }) });
   const queries = useQueryClient();
-  // A machine that knows the secret makes an ask; its answer makes a device.
+  // The use of a code creates an approval, and its answer creates a device.
   useLiveEvents((event) => {
     if (event.kind === "approval" || event.kind === "member" || event.kind === "reset") void queries.invalidateQueries({ queryKey: ["pairings"] });
   });
@@ -41,7 +41,7 @@ export default function Pairings() {
       actions={
         <>
           <ScreenLink to="/devices">All devices</ScreenLink>
-          <Button size="small" look="primary" needs="device.pair" onClick={() => setMaking(true)}>
+          <Button size="small" variant="primary" needs="device.pair" onClick={() => setIsCreating(true)}>
             Pair a device
           </Button>
         </>
@@ -52,23 +52,23 @@ export default function Pairings() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : query.data.pairings.length === 0 ? (
-        <EmptyState title="No code is open">A code lets one other machine ask for a certificate. It works once, and somebody has to allow the machine.</EmptyState>
+        <EmptyState title="No pairings">A code allows another machine to request a certificate. It works once, and a member must approve the machine.</EmptyState>
       ) : (
         <ul className="flex flex-col gap-3">
           {query.data.pairings.map((pairing) => (
             <li key={pairing.pairingId} className="rounded-lg border border-line bg-panel p-3">
-              <One pairing={pairing} />
+              <PairingItem pairing={pairing} />
             </li>
           ))}
         </ul>
       )}
-      {making && <Make onClose={() => setMaking(false)} />}
+      {isCreating && <CreateCodeDialog onClose={() => setIsCreating(false)} />}
     </Screen>
   );
 }
 
-function One({ pairing }: { pairing: Pairing }) {
-  const asked = pairing.state === PairingState.ASKED;
+function PairingItem({ pairing }: { pairing: Pairing }) {
+  const isRequested = pairing.state === PairingState.ASKED;
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-center justify-between gap-2">
@@ -77,16 +77,16 @@ function One({ pairing }: { pairing: Pairing }) {
           <Badge>{pairing.codeKind === PairingKind.QR ? "QR" : "PIN"}</Badge>
           <State pairing={pairing} />
         </span>
-        <Act label="Cancel" title="End this pairing?" does="End the pairing" said="The pairing is ended." look="bad" needs="device.pair" keys={["pairings"]} run={() => client(PairingService).cancelPairing({ pairingId: pairing.pairingId })}>
-          <p>Its code takes no more guesses, and if a machine used it already, the ask about it is withdrawn. A device that has its certificate keeps it.</p>
-        </Act>
+        <ActionButton label="End" title="End this pairing?" confirmLabel="End the pairing" announcement="The pairing is ended." variant="bad" needs="device.pair" keys={["pairings"]} run={() => client(PairingService).cancelPairing({ pairingId: pairing.pairingId })}>
+          <p>The code allows no more attempts, and if a machine already used it, the approval is withdrawn. A device that has its certificate keeps it.</p>
+        </ActionButton>
       </div>
-      {asked && (
+      {isRequested && (
         <Notice tone="warn">
           <p>
-            A machine knew the secret and asks to be let in. It has to show the same six digits: <Comparison digits={pairing.comparison} />. If they differ, deny it: somebody is in the middle.
+            A machine used the code and requests a certificate. It must display the same six digits: <Comparison digits={pairing.comparison} />. If they differ, deny the request: the connection is intercepted.
           </p>
-          {pairing.approvalId !== "" && <ScreenLink to={`/approvals/${pairing.approvalId}`}>Go to the ask</ScreenLink>}
+          {pairing.approvalId !== "" && <ScreenLink to={`/approvals/${pairing.approvalId}`}>Go to the approval</ScreenLink>}
         </Notice>
       )}
       <KeyValue
@@ -94,9 +94,9 @@ function One({ pairing }: { pairing: Pairing }) {
           ["For", <Untrusted text={pairing.newMember ? `${pairing.member} (new)` : pairing.member} />],
           ["Roles", <Untrusted text={pairing.roles.join(", ")} />],
           ["Acts for", pairing.owner !== "" && <Untrusted text={pairing.owner} />],
-          ["Made by", <Untrusted text={pairing.madeBy} />],
-          ["Made", <Time at={pairing.createdAt} />],
-          ["Guesses", pairing.state === PairingState.OPEN && `${pairing.guesses} of ${mostGuesses}`],
+          ["Created by", <Untrusted text={pairing.madeBy} />],
+          ["Created", <Time at={pairing.createdAt} />],
+          ["Attempts", pairing.state === PairingState.OPEN && `${pairing.guesses} of ${mostGuesses}`],
           ["Machine", pairing.deviceName !== "" && <Untrusted text={pairing.deviceName} />],
           ["From", pairing.address !== "" && <Untrusted text={pairing.address} className="font-mono" />],
           ["Key", pairing.keySha256 !== "" && <Id id={pairing.keySha256} />],
@@ -113,7 +113,7 @@ function Comparison({ digits }: { digits: string }) {
 function State({ pairing }: { pairing: Pairing }) {
   switch (pairing.state) {
     case PairingState.OPEN:
-      if (pairing.guesses >= mostGuesses) return <Badge tone="bad">no guess left</Badge>;
+      if (pairing.guesses >= mostGuesses) return <Badge tone="bad">no attempts left</Badge>;
       return (
         <>
           <Badge tone="accent">open</Badge>
@@ -121,49 +121,49 @@ function State({ pairing }: { pairing: Pairing }) {
         </>
       );
     case PairingState.ASKED:
-      return <Badge tone="warn">waits for a yes</Badge>;
+      return <Badge tone="warn">pending approval</Badge>;
     default:
-      return <Badge tone="good">has its certificate</Badge>;
+      return <Badge tone="good">certificate issued</Badge>;
   }
 }
 
 const minute = 60_000;
 
-function Make({ onClose }: { onClose: () => void }) {
+function CreateCodeDialog({ onClose }: { onClose: () => void }) {
   const [kind, setKind] = useState("qr");
-  const [whose, setWhose] = useState("mine");
+  const [memberKind, setMemberKind] = useState("mine");
   const [member, setMember] = useState("");
   const [roles, setRoles] = useState("operator");
   const [owner, setOwner] = useState("");
   const [ttl, setTtl] = useState("10");
-  const [loss, setLoss] = useState(false);
+  const [acceptsLoss, setAcceptsLoss] = useState(false);
   const suggested = useAddress();
-  const [typed, setTyped] = useState<string | undefined>(undefined);
-  const address = typed ?? suggested;
+  const [input, setInput] = useState<string | undefined>(undefined);
+  const address = input ?? suggested;
   const queries = useQueryClient();
-  const make = useMutation({
+  const create = useMutation({
     mutationFn: () =>
       client(PairingService).createPairingCode({
         kind: kind === "qr" ? PairingKind.QR : PairingKind.PIN,
-        member: whose === "mine" ? "" : member.trim(),
-        newMember: whose === "new",
-        roles: whose === "new" ? roles.split(/[\s,]+/).filter(Boolean) : [],
-        owner: whose === "new" ? owner.trim() : "",
+        member: memberKind === "mine" ? "" : member.trim(),
+        newMember: memberKind === "new",
+        roles: memberKind === "new" ? roles.split(/[\s,]+/).filter(Boolean) : [],
+        owner: memberKind === "new" ? owner.trim() : "",
         ttl: durationFromMs(Number(ttl) * minute),
-        acceptLoss: loss,
+        acceptLoss: acceptsLoss,
       }),
     onSuccess: () => queries.invalidateQueries({ queryKey: ["pairings"] }),
   });
-  if (make.data?.pairing !== undefined) return <Made made={make.data} pairing={make.data.pairing} address={address} onClose={onClose} />;
-  const off = make.isPending ? "On its way." : (addressProblem(address) ?? (whose !== "mine" && member.trim() === "" ? "Name the member." : undefined));
-  const losing = make.isError && failure(make.error).reason === "LOSS_NOT_ACCEPTED";
+  if (create.data?.pairing !== undefined) return <CodeDialog response={create.data} pairing={create.data.pairing} address={address} onClose={onClose} />;
+  const disabledReason = create.isPending ? "In progress." : (addressProblem(address) ?? (memberKind !== "mine" && member.trim() === "" ? "Enter the member." : undefined));
+  const needsLossConsent = create.isError && failure(create.error).reason === "LOSS_NOT_ACCEPTED";
   return (
-    <Dialog open onClose={onClose} title="Pair a device" description="The other machine makes its own key. You will be asked to allow it.">
+    <Dialog open onClose={onClose} title="Pair a device" description="The other machine creates its own key. Its request requires your approval.">
       <form
         className="flex flex-col gap-3"
         onSubmit={(event) => {
           event.preventDefault();
-          if (off === undefined) make.mutate();
+          if (disabledReason === undefined) create.mutate();
         }}
       >
         <Select
@@ -171,42 +171,42 @@ function Make({ onClose }: { onClose: () => void }) {
           value={kind}
           onChange={(event) => setKind(event.target.value)}
           options={[
-            { value: "qr", label: "QR code, or a link with the same" },
-            { value: "pin", label: "PIN of eight digits, typed there" },
+            { value: "qr", label: "QR code, and an equivalent link" },
+            { value: "pin", label: "PIN of eight digits to type" },
           ]}
         />
         <TextField
-          label="Where the other machine reaches the gateway"
+          label="The gateway's address for the other machine"
           className="font-mono"
           placeholder="192.0.2.7:7443"
-          hint={address !== "" && onlyHere(address) ? "This is the gateway's own machine alone. For another one, name the address by which it is reached; listen.api has to be it, with listen.allow_remote." : addressProblem(address)}
+          hint={address !== "" && isLoopback(address) ? "This address is reachable only from the gateway's machine. For another machine, enter the gateway's address as in listen.api, with listen.allow_remote." : addressProblem(address)}
           value={address}
-          onChange={(event) => setTyped(event.target.value.trim())}
+          onChange={(event) => setInput(event.target.value.trim())}
         />
         <Select
-          label="Whose device"
-          value={whose}
-          onChange={(event) => setWhose(event.target.value)}
+          label="Owner of the device"
+          value={memberKind}
+          onChange={(event) => setMemberKind(event.target.value)}
           options={[
-            { value: "mine", label: "Yours" },
-            { value: "other", label: "Another member's" },
-            { value: "new", label: "A new member's" },
+            { value: "mine", label: "You" },
+            { value: "other", label: "Another member" },
+            { value: "new", label: "A new member" },
           ]}
         />
-        {whose !== "mine" && <TextField label={whose === "new" ? "Name of the new member" : "Member"} value={member} onChange={(event) => setMember(event.target.value)} />}
-        {whose === "new" && (
+        {memberKind !== "mine" && <TextField label={memberKind === "new" ? "Name of the new member" : "Member"} value={member} onChange={(event) => setMember(event.target.value)} />}
+        {memberKind === "new" && (
           <>
             <TextField label="Roles" hint="Separated by spaces: operator, developer, auditor, admin, owner; agent for an agent." value={roles} onChange={(event) => setRoles(event.target.value)} />
-            <TextField label="Acts for" hint="For an agent: the user for whom it acts. Empty for a user." value={owner} onChange={(event) => setOwner(event.target.value)} />
+            <TextField label="Acts for" hint="For an agent: the user for whom it acts. Leave it empty for a user." value={owner} onChange={(event) => setOwner(event.target.value)} />
           </>
         )}
-        <Select label="It works for" value={ttl} onChange={(event) => setTtl(event.target.value)} options={["2", "10", "30", "60"].map((minutes) => ({ value: minutes, label: `${minutes} minutes` }))} />
-        {make.isError && <ErrorState error={make.error} />}
-        {losing && <Checkbox label="Go on all the same" checked={loss} onChange={(event) => setLoss(event.target.checked)} />}
+        <Select label="Valid for" value={ttl} onChange={(event) => setTtl(event.target.value)} options={["2", "10", "30", "60"].map((minutes) => ({ value: minutes, label: `${minutes} minutes` }))} />
+        {create.isError && <ErrorState error={create.error} />}
+        {needsLossConsent && <Checkbox label="Continue anyway" checked={acceptsLoss} onChange={(event) => setAcceptsLoss(event.target.checked)} />}
         <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>Leave it</Button>
-          <Button type="submit" look="primary" needs="device.pair" off={off}>
-            Make the code
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" variant="primary" needs="device.pair" disabledReason={disabledReason}>
+            Create the code
           </Button>
         </div>
       </form>
@@ -214,40 +214,40 @@ function Make({ onClose }: { onClose: () => void }) {
   );
 }
 
-// Where the API listens, for those who may read the settings; others know it themselves.
+// Returns the address of the API; "" if the caller may not read the settings.
 function useAddress(): string {
   const can = useCan("config.read");
   const query = useQuery({ queryKey: ["settings"], enabled: can, queryFn: ({ signal }) => client(ConsoleService).getSettings({}, { signal }) });
   const toml = query.data?.settings.find((setting) => setting.key === "listen.api")?.toml ?? "";
   const listens = /^"([^"\\]*)"$/.exec(toml)?.[1] ?? "";
-  // A gateway that listens on every address is reached by the name that the page came by.
+  // For a gateway that listens on all addresses, use the host name of this page.
   return listens.replace(/^(?:0\.0\.0\.0|\[::\])?(?=:\d+$)/, location.hostname);
 }
 
-/** The code, once: the gateway keeps no secret of it. */
-function Made({ made, pairing, address, onClose }: { made: CreatePairingCodeResponse; pairing: Pairing; address: string; onClose: () => void }) {
+/** The code with its secret, which the gateway returns only once. */
+function CodeDialog({ response, pairing, address, onClose }: { response: CreatePairingCodeResponse; pairing: Pairing; address: string; onClose: () => void }) {
   const ca = useWhoami()?.caFingerprint ?? "";
   const qr = pairing.codeKind === PairingKind.QR;
-  const link = qr ? pairingLink(address, ca, pairing.pairingId, made.secret) : "";
+  const link = qr ? pairingLink(address, ca, pairing.pairingId, response.secret) : "";
   const command = palyra("pair", ...(qr ? [link] : [address, "--code", pairing.pairingId]));
   return (
-    <Dialog open onClose={onClose} title={qr ? "Scan this, or run the command there" : "Type this there"}>
+    <Dialog open onClose={onClose} title={qr ? "Scan this code, or run the command on the other machine" : "Type this PIN on the other machine"}>
       <div className="flex flex-col gap-3">
-        <Notice tone="warn">It is shown here alone, and works once. Whoever has it can ask to be let in.</Notice>
-        {qr ? <Code text={link} /> : <p className="text-center font-mono text-3xl tracking-widest">{`${made.secret.slice(0, 4)} ${made.secret.slice(4)}`}</p>}
+        <Notice tone="warn">The code is shown only here and works once. Anyone who has it can request access.</Notice>
+        {qr ? <QrCodeImage text={link} /> : <p className="text-center font-mono text-3xl tracking-widest">{`${response.secret.slice(0, 4)} ${response.secret.slice(4)}`}</p>}
         <KeyValue
           rows={[
             ["Pairing", <code className="font-mono">{pairing.pairingId}</code>],
             ["For", <Untrusted text={pairing.newMember ? `${pairing.member} (new)` : pairing.member} />],
-            ["Works for", <Countdown until={pairing.expiresAt} loud />],
+            ["Valid for", <Countdown until={pairing.expiresAt} announce />],
           ]}
         />
-        <p>Run there:</p>
+        <p>Run on the other machine:</p>
         <code className="rounded border border-line bg-panel p-3 font-mono text-sm break-all">{command}</code>
-        <p>Then that machine shows six digits. Compare them with those of the ask that comes here, and allow it only if they are the same.</p>
+        <p>That machine then shows six digits. Compare them with those of the approval, and allow it only if they are equal.</p>
         <div className="flex flex-wrap justify-end gap-2">
           <Copy text={command} label="Copy the command" />
-          <Button look="primary" onClick={onClose}>
+          <Button variant="primary" onClick={onClose}>
             Done
           </Button>
         </div>
@@ -256,9 +256,9 @@ function Made({ made, pairing, address, onClose }: { made: CreatePairingCodeResp
   );
 }
 
-// Four light modules around it, which readers need; dark on light in both themes, for the same reason.
-function Code({ text }: { text: string }) {
-  const { size, path } = useMemo(() => draw(text), [text]);
+// Scanners require a margin of four light modules, and dark modules on a light background in both themes.
+function QrCodeImage({ text }: { text: string }) {
+  const { size, path } = useMemo(() => renderQrCode(text), [text]);
   return (
     <svg role="img" aria-label="QR code of the link below" viewBox={`-4 -4 ${size + 8} ${size + 8}`} shapeRendering="crispEdges" className="mx-auto w-full max-w-80">
       <rect x={-4} y={-4} width={size + 8} height={size + 8} fill="#fff" />

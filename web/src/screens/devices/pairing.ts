@@ -1,9 +1,9 @@
-// What a QR code of a pairing says, and its picture.
+// The link of a pairing, and its QR code.
 import qrcode from "qrcode-generator";
 
 /**
- * The link of a pairing code, as `palyra pair` takes it: where the gateway is, the SHA-256
- * of its CA, the code's id and its token. ca is "sha256:" and hex.
+ * Returns the link of a pairing code for `palyra pair`: the gateway's address, the SHA-256 of
+ * its CA, the code's id and its token. ca is "sha256:" and hex.
  */
 export function pairingLink(address: string, ca: string, code: string, token: string): string {
   const query = new URLSearchParams([
@@ -20,25 +20,25 @@ function base64url(hex: string): string {
   return btoa(bytes.join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** What is wrong with an address, or undefined: it is HOST:PORT. */
+/** Returns the problem with a HOST:PORT address, or undefined. */
 export function addressProblem(address: string): string | undefined {
   const match = /^(?:\[[0-9a-fA-F:.%]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(address);
-  return match !== null && Number(match[1]) >= 1 && Number(match[1]) <= 65535 ? undefined : "Write HOST:PORT, such as 192.0.2.7:7443.";
+  return match !== null && Number(match[1]) >= 1 && Number(match[1]) <= 65535 ? undefined : "Use HOST:PORT, such as 192.0.2.7:7443.";
 }
 
-/** Whether an address is of this machine alone. */
-export function onlyHere(address: string): boolean {
+/** Whether an address is a loopback address. */
+export function isLoopback(address: string): boolean {
   return /^(?:(?:[A-Za-z0-9-]+\.)*localhost|127\.[0-9.]+|\[::1\]):/.test(address);
 }
 
-/** A QR code: how many modules a side has, and the dark ones as the path of an SVG. */
-export interface Picture {
+/** A QR code: the number of modules per side, and the dark modules as an SVG path. */
+export interface QrCode {
   size: number;
   path: string;
 }
 
-/** Draws a text as a QR code (ISO/IEC 18004), of the level L as the command line does. */
-export function draw(text: string): Picture {
+/** Renders a text as a QR code (ISO/IEC 18004) of level L, like the command line. */
+export function renderQrCode(text: string): QrCode {
   const code = qrcode(0, "L");
   code.addData(text, "Byte");
   code.make();

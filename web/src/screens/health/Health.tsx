@@ -5,16 +5,16 @@ import type { GetStatusResponse } from "../../gen/palyra/v1/status_pb";
 import { StatusService } from "../../gen/palyra/v1/status_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { KeyValue } from "../../ui/KeyValue";
-import { ErrorState, Loading, Notice, Points } from "../../ui/State";
+import { ErrorState, Loading, Notice, PointList } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { Exams } from "./Exams";
+import { Checks } from "./Checks";
 
-/** How the gateway is: what works, what does not, and the one switch that stops everything. */
+/** The health of the gateway: status, problems, checks and the freeze. */
 export default function Health() {
   const query = useQuery({ queryKey: ["status"], queryFn: ({ signal }) => client(StatusService).getStatus({}, { signal }) });
   const status = query.data;
@@ -25,24 +25,24 @@ export default function Health() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : (
-        <Found status={query.data} />
+        <StatusDetail status={query.data} />
       )}
     </Screen>
   );
 }
 
-function Found({ status }: { status: GetStatusResponse }) {
+function StatusDetail({ status }: { status: GetStatusResponse }) {
   return (
     <>
       {status.freeze?.frozen === true && (
         <Notice tone="bad">
-          Frozen by <Untrusted text={status.freeze.by} />, <Time at={status.freeze.at} />: <Untrusted text={status.freeze.reason || "no reason given"} />. Nothing runs until it is thawed.
+          Frozen by <Untrusted text={status.freeze.by} />, <Time at={status.freeze.at} />: <Untrusted text={status.freeze.reason || "no reason given"} />. No tool runs until the gateway is thawed.
         </Notice>
       )}
-      <Points tone="bad" title="What keeps it from working" texts={status.problems} />
-      <Points tone="warn" title="What works less than it could" texts={status.degraded} />
-      <Points tone="plain" title="Notices" texts={status.notices} />
-      <Exams />
+      <PointList tone="bad" title="Problems" texts={status.problems} />
+      <PointList tone="warn" title="Degraded" texts={status.degraded} />
+      <PointList tone="plain" title="Notices" texts={status.notices} />
+      <Checks />
       <Section title="The gateway">
         <KeyValue
           rows={[
@@ -50,10 +50,10 @@ function Found({ status }: { status: GetStatusResponse }) {
             ["Version", status.version],
             ["Id", <Id id={status.gatewayId} keep={26} />],
             ["Started", <Time at={status.startedAt} full />],
-            ["Waiting asks", String(status.pendingApprovals)],
-            ["Grants in force", String(status.liveGrants)],
-            ["Calls under way", String(status.callsInFlight)],
-            ["Runs under way", String(status.activeRuns)],
+            ["Pending approvals", String(status.pendingApprovals)],
+            ["Active grants", String(status.liveGrants)],
+            ["Active calls", String(status.callsInFlight)],
+            ["Active runs", String(status.activeRuns)],
             ["Policy version", <Id id={status.policyVersion} />],
             ["Snapshot", <Id id={status.snapshotDigest} />],
             ["Journal", `${status.journalSize.toLocaleString()} events, checkpoint at ${status.lastCheckpointSize.toLocaleString()}`],
@@ -67,11 +67,11 @@ function Found({ status }: { status: GetStatusResponse }) {
               ["State", <Badge tone={status.sandbox.available ? "good" : "bad"}>{status.sandbox.available ? "available" : "unavailable"}</Badge>],
               ["Backend", status.sandbox.backend],
               ["Tier", status.sandbox.tier],
-              ["Limits by", status.sandbox.limitsBy],
+              ["Limits enforced by", status.sandbox.limitsBy],
               ["Layers", status.sandbox.layers.join(", ")],
               ["Missing", status.sandbox.missingLayers.join(", ")],
               ["Problem", status.sandbox.problem],
-              ["What to do", status.sandbox.remedy],
+              ["Remedy", status.sandbox.remedy],
             ]}
           />
         </Section>
@@ -84,14 +84,14 @@ function Found({ status }: { status: GetStatusResponse }) {
               ["Backend", status.vault.backend],
               ["Key", status.vault.keyId],
               ["Keys", status.vault.summary !== status.vault.backend && status.vault.summary],
-              ["What to do", status.vault.remedy],
+              ["Remedy", status.vault.remedy],
             ]}
           />
         </Section>
       )}
       {status.models.length > 0 && (
         <Section title="Models">
-          <Rows rows={status.models.map((model) => ({ key: model.name, good: model.available, name: `${model.name}: ${model.provider} ${model.model}`, problem: [model.problem, model.remedy].filter(Boolean).join(" ") }))} />
+          <AvailabilityList rows={status.models.map((model) => ({ key: model.name, good: model.available, name: `${model.name}: ${model.provider} ${model.model}`, problem: [model.problem, model.remedy].filter(Boolean).join(" ") }))} />
         </Section>
       )}
       {status.workspaces.length > 0 && (
@@ -111,7 +111,7 @@ function Found({ status }: { status: GetStatusResponse }) {
   );
 }
 
-function Rows({ rows }: { rows: readonly { key: string; good: boolean; name: string; problem: ReactNode }[] }) {
+function AvailabilityList({ rows }: { rows: readonly { key: string; good: boolean; name: string; problem: ReactNode }[] }) {
   return (
     <ul className="flex flex-col gap-1">
       {rows.map((row) => (
@@ -128,24 +128,24 @@ function Rows({ rows }: { rows: readonly { key: string; good: boolean; name: str
 function Freeze({ frozen }: { frozen: boolean }) {
   if (frozen) {
     return (
-      <Act label="Thaw" title="Let calls run again?" does="Thaw the gateway" said="The gateway is thawed." needs="gateway.thaw" keys={["status", "whoami"]} run={() => client(StatusService).thaw({})}>
-        <p>Calls are decided and run again. Where two people have to agree, this asks the second one.</p>
-      </Act>
+      <ActionButton label="Thaw" title="Thaw the gateway?" confirmLabel="Thaw the gateway" announcement="The gateway is thawed." needs="gateway.thaw" keys={["status", "whoami"]} run={() => client(StatusService).thaw({})}>
+        <p>Calls are decided and run again. If two approvers are required, this asks the second one.</p>
+      </ActionButton>
     );
   }
   return (
-    <Act
+    <ActionButton
       label="Freeze"
-      title="Stop everything?"
-      does="Freeze the gateway"
-      said="The gateway is frozen."
-      look="bad"
+      title="Freeze the gateway?"
+      confirmLabel="Freeze the gateway"
+      announcement="The gateway is frozen."
+      variant="bad"
       needs="gateway.freeze"
       reason="Reason (kept in the journal)"
       keys={["status", "whoami"]}
       run={(reason) => client(StatusService).freeze({ reason })}
     >
-      <p>Nothing is dispatched from now on, sandboxes that run are killed, and grants let nothing through, until somebody thaws it. It survives a restart.</p>
-    </Act>
+      <p>No call is dispatched, running sandboxes are killed, and grants allow nothing until the gateway is thawed. The freeze survives a restart.</p>
+    </ActionButton>
   );
 }

@@ -10,29 +10,29 @@ import { EventDetail } from "./EventDetail";
 import { Events } from "./Events";
 import { facets, listCommand } from "./filter";
 
-/** The record: what happened, in the order in which it was sealed. */
+/** The journal: its events, or one event. */
 export default function Journal() {
   const seq = useParam("seq");
-  return /^[1-9]\d{0,15}$/.test(seq) ? <EventDetail key={seq} seq={BigInt(seq)} /> : <All />;
+  return /^[1-9]\d{0,15}$/.test(seq) ? <EventDetail key={seq} seq={BigInt(seq)} /> : <JournalPage />;
 }
 
 function ExportJournal() {
   return (
     <Export
-      what="journal"
+      noun="journal"
       needs="journal.export"
-      says="All events, whatever the filter shows, with the checkpoint that signs them. The verifiers read NDJSON; each form has the same lines."
+      description="All events regardless of the filter, with the checkpoint that signs them. The verifiers read NDJSON; all formats have the same records."
       command={(form) => palyra("journal", "export", `journal.${form}`, ...(form === "ndjson" ? [] : ["--format", form]))}
       read={(form, signal) => client(JournalService).exportJournal({ format: exportForms[form].format }, { signal })}
     />
   );
 }
 
-function All() {
+function JournalPage() {
   const [line, setLine] = useQueryParam("q");
   return (
     <Screen title="Journal" command={listCommand(parseFilter(line, facets))} actions={<ExportJournal />}>
-      <Events line={line} onLine={setLine} />
+      <Events line={line} onLineChange={setLine} />
     </Screen>
   );
 }

@@ -2,16 +2,16 @@ import { timestampMs } from "@bufbuild/protobuf/wkt";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
 import { parseFilter } from "../../ui/filter";
-import { crowded, eventFilter, facets, listCommand, moment } from "./filter";
+import { multiValuedFacets, eventFilter, facets, listCommand, parseMoment } from "./filter";
 
-test("times are ago, or dates", () => {
-  expect(moment("2h", 10_000_000)).toBe(2_800_000);
-  expect(moment("2026-01-31T12:00:00Z", 0)).toBe(Date.UTC(2026, 0, 31, 12));
-  expect(moment("yesterday", 0)).toBeUndefined();
-  expect(moment("12", 0)).toBeUndefined();
+test("moment accepts ages and dates", () => {
+  expect(parseMoment("2h", 10_000_000)).toBe(2_800_000);
+  expect(parseMoment("2026-01-31T12:00:00Z", 0)).toBe(Date.UTC(2026, 0, 31, 12));
+  expect(parseMoment("yesterday", 0)).toBeUndefined();
+  expect(parseMoment("12", 0)).toBeUndefined();
 });
 
-test("a line is what the gateway is asked for, and a command", () => {
+test("a filter becomes a request and a command", () => {
   const filter = parseFilter("code:PAL-D actor:user:bob since:1m", facets);
   expect(filter.problems).toEqual([]);
   const asked = eventFilter(filter, 120_000);
@@ -21,8 +21,8 @@ test("a line is what the gateway is asked for, and a command", () => {
   expect(listCommand(filter)).toBe("palyra journal list --last 200 --code PAL-D --actor user:bob --since 1m");
 });
 
-test("what the gateway cannot do is said", () => {
+test("unsupported terms are reported", () => {
   expect(parseFilter("-code:PAL-D", facets).problems).toHaveLength(1);
   expect(parseFilter("since:soon", facets).problems).toHaveLength(1);
-  expect(crowded(parseFilter("code:PAL-D,PAL-A run:x", facets))).toEqual(["code"]);
+  expect(multiValuedFacets(parseFilter("code:PAL-D,PAL-A run:x", facets))).toEqual(["code"]);
 });

@@ -5,11 +5,10 @@ import { useWhoami } from "../../api/whoami";
 import type { Member } from "../../gen/palyra/v1/access_pb";
 import { AccessService } from "../../gen/palyra/v1/access_pb";
 import { AccessReviewService, ToolAccessVerdict } from "../../gen/palyra/v1/access_review_pb";
-import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Checkbox } from "../../ui/Field";
 import { KeyValue } from "../../ui/KeyValue";
@@ -18,17 +17,17 @@ import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** Users and agents: who they are, what they may do, and the changes that one can make. */
+/** The users and agents, with their access and actions. */
 export default function Members() {
   const name = useParam("member");
-  return name === "" ? <All /> : <One key={name} name={name} />;
+  return name === "" ? <MembersPage /> : <MemberPage key={name} name={name} />;
 }
 
-function All() {
+function MembersPage() {
   const [removed, setRemoved] = useQueryParam("removed", "no");
   const query = useMembers(removed === "yes");
   return (
-    <Screen title="Members" command={palyra("members", "list", ...(removed === "yes" ? ["--all"] : []))} fill actions={<Checkbox label="Also those that were removed" checked={removed === "yes"} onChange={(event) => setRemoved(event.target.checked ? "yes" : "no")} />}>
+    <Screen title="Members" command={palyra("members", "list", ...(removed === "yes" ? ["--all"] : []))} fill actions={<Checkbox label="Include removed members" checked={removed === "yes"} onChange={(event) => setRemoved(event.target.checked ? "yes" : "no")} />}>
       {query.isPending ? (
         <Loading what="members" />
       ) : query.isError ? (
@@ -39,7 +38,7 @@ function All() {
           rows={query.data.members}
           rowKey={(member) => member.principal}
           href={(member) => `/members/${encodeURIComponent(member.principal)}`}
-          dim={(member) => member.removedAt !== undefined || member.disabled}
+          isDimmed={(member) => member.removedAt !== undefined || member.disabled}
           columns={[
             { id: "name", label: "Member", className: "grow", cell: (member) => <Untrusted text={member.principal} line={80} /> },
             { id: "roles", label: "Roles", className: "w-48 max-sm:hidden", cell: (member) => <Untrusted text={member.roles.join(", ")} line={60} /> },
@@ -64,7 +63,7 @@ function State({ member }: { member: Member }) {
   return member.decides ? <Badge tone="accent">may decide</Badge> : <Badge tone="good">active</Badge>;
 }
 
-function One({ name }: { name: string }) {
+function MemberPage({ name }: { name: string }) {
   const query = useMembers(true);
   const member = query.data?.members.find((m) => m.principal === name);
   return (
@@ -74,7 +73,7 @@ function One({ name }: { name: string }) {
       actions={
         <>
           <ScreenLink to="/members">All members</ScreenLink>
-          {member !== undefined && member.removedAt === undefined && <Acts member={member} />}
+          {member !== undefined && member.removedAt === undefined && <MemberActions member={member} />}
         </>
       }
     >
@@ -83,7 +82,7 @@ function One({ name }: { name: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : member === undefined ? (
-        <EmptyState title="There is no such member" />
+        <EmptyState title="Member not found" />
       ) : (
         <>
           <KeyValue
@@ -93,52 +92,52 @@ function One({ name }: { name: string }) {
               ["Acts for", member.owner !== "" && <ScreenLink to={`/members/${encodeURIComponent(member.owner)}`}>{member.owner}</ScreenLink>],
               ["Added", <Time at={member.createdAt} full />],
               ["Removed", member.removedAt !== undefined && <Time at={member.removedAt} full />],
-              ["In the hands of", member.inHandsOf.length > 0 && <Untrusted text={`${member.inHandsOf.join(", ")}: who made or changed it. Until somebody else confirms it, its votes do not count as another person's.`} />],
+              ["Controlled by", member.inHandsOf.length > 0 && <Untrusted text={`${member.inHandsOf.join(", ")}, who added or changed this member. Its votes do not count as those of a separate person until another member confirms it.`} />],
               ["Logs in as", member.loginSubject !== "" && <Untrusted text={`${member.loginSubject} at ${member.loginIssuer}`} />],
             ]}
           />
-          {member.removedAt === undefined && <May name={name} />}
+          {member.removedAt === undefined && <MemberAccess name={name} />}
         </>
       )}
     </Screen>
   );
 }
 
-function Acts({ member }: { member: Member }) {
+function MemberActions({ member }: { member: Member }) {
   const me = useWhoami();
-  const [loss, setLoss] = useState(false);
-  const self = me?.principal === member.principal;
-  const accept = <Checkbox label="Also where the gateway loses somebody who can do what only they can" checked={loss} onChange={(event) => setLoss(event.target.checked)} />;
+  const [acceptsLoss, setAcceptsLoss] = useState(false);
+  const isSelf = me?.principal === member.principal;
+  const lossCheckbox = <Checkbox label="Continue even if the gateway loses the only member with a required capability" checked={acceptsLoss} onChange={(event) => setAcceptsLoss(event.target.checked)} />;
   const name = member.principal;
   return (
     <>
       {member.disabled ? (
-        <Act label="Enable" title="Let this member act again?" does="Enable the member" said="The member is enabled." needs="access.write" reason="Reason (kept in the journal)" keys={["members"]} run={(reason) => client(AccessService).enableMember({ member: name, reason, acceptLoss: loss })}>
-          {accept}
-        </Act>
+        <ActionButton label="Enable" title="Enable this member?" confirmLabel="Enable the member" announcement="The member is enabled." needs="access.write" reason="Reason (kept in the journal)" keys={["members"]} run={(reason) => client(AccessService).enableMember({ member: name, reason, acceptLoss: acceptsLoss })}>
+          {lossCheckbox}
+        </ActionButton>
       ) : (
-        <Act label="Disable" title="Keep this member from acting?" does="Disable the member" said="The member is disabled." needs="access.write" off={self ? "You cannot disable yourself." : undefined} reason="Reason (kept in the journal)" keys={["members"]} run={(reason) => client(AccessService).disableMember({ member: name, reason, acceptLoss: loss })}>
-          <p>Its calls that wait are cancelled, its grants are suspended, and its devices are refused until it is enabled.</p>
-          {accept}
-        </Act>
+        <ActionButton label="Disable" title="Disable this member?" confirmLabel="Disable the member" announcement="The member is disabled." needs="access.write" disabledReason={isSelf ? "You cannot disable yourself." : undefined} reason="Reason (kept in the journal)" keys={["members"]} run={(reason) => client(AccessService).disableMember({ member: name, reason, acceptLoss: acceptsLoss })}>
+          <p>Its pending calls are cancelled, its grants are suspended, and its devices are refused until it is enabled.</p>
+          {lossCheckbox}
+        </ActionButton>
       )}
       {member.inHandsOf.length > 0 && (
-        <Act label="Confirm" title="Say that this member is who it is said to be?" does="Confirm the member" said="The member is confirmed." needs="access.write" keys={["members"]} run={() => client(AccessService).confirmMember({ member: name })}>
-          <p>From then on its votes count beside those of the member that made it. Confirm it only if you know, by another way, that it is another person.</p>
-        </Act>
+        <ActionButton label="Confirm" title="Confirm that this member is a separate person?" confirmLabel="Confirm the member" announcement="The member is confirmed." needs="access.write" keys={["members"]} run={() => client(AccessService).confirmMember({ member: name })}>
+          <p>Its votes then count in addition to those of the member who added it. Confirm it only if you have verified over another channel that it is a separate person.</p>
+        </ActionButton>
       )}
-      <Act label="Remove" title="Remove this member for good?" does="Remove the member" said="The member is removed." look="bad" needs="access.write" off={self ? "You cannot remove yourself." : undefined} reason="Reason (kept in the journal)" keys={["members", "devices", "tokens"]} run={(reason) => client(AccessService).removeMember({ member: name, reason, acceptLoss: loss })}>
-        <p>Its devices, tokens, grants and logins end, its calls are cancelled, and its name is never given again. This cannot be undone.</p>
-        {accept}
-      </Act>
+      <ActionButton label="Remove" title="Remove this member permanently?" confirmLabel="Remove the member" announcement="The member is removed." variant="bad" needs="access.write" disabledReason={isSelf ? "You cannot remove yourself." : undefined} reason="Reason (kept in the journal)" keys={["members", "devices", "tokens"]} run={(reason) => client(AccessService).removeMember({ member: name, reason, acceptLoss: acceptsLoss })}>
+        <p>Its devices, tokens, grants and logins end, its calls are cancelled, and its name cannot be used again. This cannot be undone.</p>
+        {lossCheckbox}
+      </ActionButton>
     </>
   );
 }
 
-/** What policy lets a member do: tools, and the gateway's own methods. */
-function May({ name }: { name: string }) {
+/** The access of a member: tools, and permissions of the gateway. */
+function MemberAccess({ name }: { name: string }) {
   const query = useQuery({ queryKey: ["access", name], queryFn: ({ signal }) => client(AccessReviewService).showAccess({ principal: name }, { signal }) });
-  if (query.isPending) return <Loading what="what it may do" />;
+  if (query.isPending) return <Loading what="the access of the member" />;
   if (query.isError) return <ErrorState error={query.error} />;
   const { tools, permissions, notes } = query.data;
   return (
@@ -165,12 +164,12 @@ function May({ name }: { name: string }) {
           ))}
         </ul>
       </Section>
-      <Section title="The gateway's own permissions" actions={hasScreen("/access") && <ScreenLink to={`/access?who=${encodeURIComponent(name)}`}>Ask why</ScreenLink>}>
+      <Section title="Gateway permissions" actions={<ScreenLink to={`/access?who=${encodeURIComponent(name)}`}>Check access</ScreenLink>}>
         <ul className="flex flex-wrap gap-1.5">
           {permissions.map((permission) => (
             <li key={permission.permission}>
               <Badge tone={permission.allowed ? "good" : "plain"}>
-                {permission.allowed ? "may" : "may not"} {permission.permission}
+                {permission.permission}: {permission.allowed ? "allowed" : "denied"}
               </Badge>
             </li>
           ))}
@@ -185,7 +184,7 @@ function ToolVerdict({ verdict }: { verdict: ToolAccessVerdict }) {
     case ToolAccessVerdict.ALLOWED:
       return <Badge tone="good">allowed</Badge>;
     case ToolAccessVerdict.ASKED:
-      return <Badge tone="accent">asks</Badge>;
+      return <Badge tone="accent">requires approval</Badge>;
     default:
       return <Badge tone="bad">denied</Badge>;
   }

@@ -6,7 +6,7 @@ import { NotifyService } from "../../gen/palyra/v1/notify_pb";
 import { Screen } from "../../shell/Screen";
 import { ScreenLink, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import type { Tone } from "../../ui/Badge";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
@@ -18,7 +18,7 @@ import { Tabs } from "../../ui/Tabs";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** Where people are told of what happens, what arrived there, and who users of chats are. */
+/** Notification targets, their deliveries, and the mapping of Slack users to members. */
 export default function Notifications() {
   const [tab, setTab] = useQueryParam("tab", "targets");
   return (
@@ -30,7 +30,7 @@ export default function Notifications() {
         tabs={[
           { id: "targets", label: "Targets", content: <Targets /> },
           { id: "deliveries", label: "Deliveries", content: <Deliveries /> },
-          { id: "chat", label: "Users of Slack", content: <ChatUsers /> },
+          { id: "chat", label: "Slack users", content: <ChatUsers /> },
         ]}
       />
     </Screen>
@@ -45,7 +45,7 @@ function Targets() {
   const query = useTargets();
   if (query.isPending) return <Loading what="targets" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
-  if (query.data.targets.length === 0) return <EmptyState title="Nobody is told">Declare [[notify]] in palyra.toml: a webhook, Slack or email (docs/config.md).</EmptyState>;
+  if (query.data.targets.length === 0) return <EmptyState title="No notification targets">Configure [[notify]] in palyra.toml: a webhook, Slack or email (docs/reference/configuration.md).</EmptyState>;
   return (
     <ul className="flex flex-col gap-3">
       {query.data.targets.map((target) => (
@@ -70,29 +70,29 @@ function Target({ target }: { target: NotifyTarget }) {
         <span className="flex flex-wrap items-center gap-2">
           <Untrusted text={target.name} className="font-semibold" />
           <Badge>{target.type}</Badge>
-          {target.problem !== "" ? <Badge tone="bad">the last try failed</Badge> : target.queued > 0 ? <Badge tone="warn">{target.queued} wait</Badge> : <Badge tone="good">nothing waits</Badge>}
+          {target.problem !== "" ? <Badge tone="bad">last attempt failed</Badge> : target.queued > 0 ? <Badge tone="warn">{target.queued} queued</Badge> : <Badge tone="good">no queue</Badge>}
         </span>
-        <Button size="small" needs="notify.write" off={test.isPending ? "On its way." : undefined} onClick={() => test.mutate()}>
+        <Button size="small" needs="notify.write" disabledReason={test.isPending ? "In progress." : undefined} onClick={() => test.mutate()}>
           Send a test
         </Button>
       </div>
       <KeyValue
         rows={[
-          ["Where", <Untrusted text={target.where} className="font-mono" />],
-          ["Told of", <Untrusted text={target.events.join(", ") || "everything"} />],
-          ["From severity", target.minSeverity],
-          ["How much of a call", target.include],
+          ["Address", <Untrusted text={target.where} className="font-mono" />],
+          ["Events", <Untrusted text={target.events.join(", ") || "all"} />],
+          ["Minimum severity", target.minSeverity],
+          ["Call details", target.include],
           ["Connection", target.connection !== "" && <Untrusted text={target.connection} />],
           ["Problem", target.problem !== "" && <Untrusted text={target.problem} />],
         ]}
       />
       <div role="status">
-        {test.isPending && <p className="text-quiet">The notice is on its way…</p>}
+        {test.isPending && <p className="text-quiet">Sending the test…</p>}
         {test.isError && <ErrorState error={test.error} />}
         {delivery !== undefined && !test.isPending && (
           <p className="flex flex-wrap items-center gap-2">
             <State delivery={delivery} />
-            <Untrusted text={delivery.problem || "The test arrived."} />
+            <Untrusted text={delivery.problem || "The test was delivered."} />
           </p>
         )}
       </div>
@@ -128,8 +128,8 @@ function Deliveries() {
         <div className="w-48">
           <Select label="State" value={state} options={[{ value: "", label: "All" }, ...states.map((each) => ({ value: each, label: each }))]} onChange={(event) => setState(event.target.value)} />
         </div>
-        <Button onClick={() => void query.refetch()} off={query.isFetching ? "On its way." : undefined}>
-          Ask again
+        <Button onClick={() => void query.refetch()} disabledReason={query.isFetching ? "In progress." : undefined}>
+          Refresh
         </Button>
       </div>
       {query.isPending ? (
@@ -137,7 +137,7 @@ function Deliveries() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : rows.length === 0 ? (
-        <EmptyState title="No delivery is so" />
+        <EmptyState title="No matching deliveries" />
       ) : (
         <div className="flex h-[60vh] min-h-72 flex-col">
           <Table
@@ -146,16 +146,16 @@ function Deliveries() {
             rowKey={(delivery) => delivery.deliveryId}
             rowHeight={60}
             columns={[
-              { id: "what", label: "Notice", className: "grow", cell: (delivery) => <Told delivery={delivery} /> },
+              { id: "what", label: "Notification", className: "grow", cell: (delivery) => <DeliveryCell delivery={delivery} /> },
               { id: "target", label: "Target", className: "w-32 max-sm:hidden", cell: (delivery) => <Untrusted text={delivery.target} line={30} /> },
-              { id: "tries", label: "Tries", className: "w-14 text-right max-md:hidden", cell: (delivery) => delivery.attempts },
+              { id: "tries", label: "Attempts", className: "w-14 text-right max-md:hidden", cell: (delivery) => delivery.attempts },
               { id: "at", label: "When", className: "w-24 max-sm:hidden", cell: (delivery) => <Time at={delivery.endedAt ?? delivery.queuedAt} /> },
               { id: "state", label: "State", className: "w-28", cell: (delivery) => <State delivery={delivery} /> },
             ]}
             onEnd={() => {
               if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
             }}
-            end={query.hasNextPage ? "More follow." : "No more."}
+            end={query.hasNextPage ? "Scroll for more." : "End of the list."}
           />
         </div>
       )}
@@ -163,13 +163,13 @@ function Deliveries() {
   );
 }
 
-function Told({ delivery }: { delivery: Delivery }) {
+function DeliveryCell({ delivery }: { delivery: Delivery }) {
   return (
     <>
       <span className="flex items-baseline gap-2 truncate">
         <Untrusted text={delivery.notice.replaceAll("_", " ")} line={60} />
         {delivery.severity !== "" && <span className="text-sm text-quiet">{delivery.severity}</span>}
-        {delivery.approvalId !== "" && <ScreenLink to={`/approvals/${delivery.approvalId}`}>the ask</ScreenLink>}
+        {delivery.approvalId !== "" && <ScreenLink to={`/approvals/${delivery.approvalId}`}>approval</ScreenLink>}
       </span>
       <span className="block truncate text-sm text-quiet">
         <Untrusted text={delivery.problem || delivery.deliveryId} line={160} />
@@ -188,7 +188,7 @@ function ChatUsers() {
         <MapUser />
       </div>
       {query.data.users.length === 0 ? (
-        <EmptyState title="No user of Slack is known">Whoever is not named here decides nothing there.</EmptyState>
+        <EmptyState title="No Slack users">Only mapped users can answer approvals in Slack.</EmptyState>
       ) : (
         <ul className="flex flex-col gap-2">
           {query.data.users.map((user) => (
@@ -199,18 +199,18 @@ function ChatUsers() {
                 </code>{" "}
                 is <Untrusted text={user.member} className="font-semibold" />
                 <span className="block text-sm text-quiet">
-                  said by <Untrusted text={user.mappedBy} />, <Time at={user.mappedAt} />
-                  {user.consentedAt === undefined ? "; does not vote before the member consents" : "; votes as the member"}
+                  mapped by <Untrusted text={user.mappedBy} />, <Time at={user.mappedAt} />
+                  {user.consentedAt === undefined ? "; cannot vote until the member consents" : "; votes as the member"}
                 </span>
               </span>
               {user.consentedAt === undefined && (
-                <Act label="Consent" title="Let this user vote in your name?" does="Consent" said="The user votes in your name." needs="access.consent" keys={["notify"]} run={() => client(NotifyService).consentToChatUser({ team: user.team, user: user.user })}>
-                  <p>Only the member can say so. Whoever has that account in Slack then answers approvals as you.</p>
-                </Act>
+                <ActionButton label="Consent" title="Allow this user to vote in your name?" confirmLabel="Consent" announcement="The user can vote in your name." needs="access.consent" keys={["notify"]} run={() => client(NotifyService).consentToChatUser({ team: user.team, user: user.user })}>
+                  <p>Only the member can consent. The holder of the Slack account then answers approvals as you.</p>
+                </ActionButton>
               )}
-              <Act label="Forget" title="Forget who this user is?" does="Forget the user" said="The user is forgotten." look="bad" needs="notify.write" keys={["notify"]} run={() => client(NotifyService).unmapChatUser({ team: user.team, user: user.user })}>
-                <p>Their votes on what is still open count no more, and they decide nothing by chat.</p>
-              </Act>
+              <ActionButton label="Unmap" title="Remove this mapping?" confirmLabel="Unmap the user" announcement="The mapping is removed." variant="bad" needs="notify.write" keys={["notify"]} run={() => client(NotifyService).unmapChatUser({ team: user.team, user: user.user })}>
+                <p>Votes of the user on pending approvals no longer count, and the user can no longer answer in Slack.</p>
+              </ActionButton>
             </li>
           ))}
         </ul>
@@ -224,19 +224,19 @@ function MapUser() {
   const [user, setUser] = useState("");
   const [member, setMember] = useState("");
   return (
-    <Act
-      label="Say who a user is"
-      title="Which member is a user of Slack?"
-      does="Say that they are the same"
-      said="The gateway knows the user, or waits for a second person."
+    <ActionButton
+      label="Map a user"
+      title="Map a Slack user to a member"
+      confirmLabel="Map the user"
+      announcement="The user is mapped, or a second approval is pending."
       needs="notify.write"
       keys={["notify", "approvals"]}
       run={() => client(NotifyService).mapChatUser({ team: team.trim(), user: user.trim(), member: member.trim() })}
     >
-      <p>Where there is a second owner or admin, it takes their yes. Ids are those of Slack, never names: a name can be taken by somebody else.</p>
+      <p>If another owner or admin exists, their approval is required. Use Slack ids and not names, because names can be reassigned.</p>
       <TextField label="Team" placeholder="T012AB3CD" className="font-mono" required pattern="T[A-Z0-9]{2,30}" value={team} onChange={(event) => setTeam(event.target.value)} />
       <TextField label="User" placeholder="U012AB3CD" className="font-mono" required pattern="[UW][A-Z0-9]{2,30}" value={user} onChange={(event) => setUser(event.target.value)} />
       <TextField label="Member" placeholder="user:ann" className="font-mono" required value={member} onChange={(event) => setMember(event.target.value)} />
-    </Act>
+    </ActionButton>
   );
 }

@@ -2,28 +2,28 @@ import { useQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
 import type { Passkey } from "../../gen/palyra/v1/presence_pb";
 import { PresenceService } from "../../gen/palyra/v1/presence_pb";
-import { ms } from "../../text/time";
+import { toMillis } from "../../text/time";
 
-/** The passkeys of the caller; with everybody, of all members (which takes access.read). */
-export function usePasskeys(everybody = false, enabled = true) {
+/** Queries the passkeys of the caller, or of all members, which requires access.read. */
+export function usePasskeys(allMembers = false, enabled = true) {
   return useQuery({
-    queryKey: ["passkeys", everybody ? "all" : "own"],
-    queryFn: async ({ signal }) => (await client(PresenceService).listPasskeys({ member: everybody ? "*" : "" }, { signal })).passkeys,
+    queryKey: ["passkeys", allMembers ? "all" : "own"],
+    queryFn: async ({ signal }) => (await client(PresenceService).listPasskeys({ member: allMembers ? "*" : "" }, { signal })).passkeys,
     enabled,
   });
 }
 
 const week = 7 * 86_400_000;
 
-/** Those that were enrolled in the last 7 days, the newest first: people look whether they know them. */
+/** Returns the passkeys enrolled in the last 7 days, newest first. */
 export function recent(passkeys: readonly Passkey[], now: number): Passkey[] {
-  return passkeys.filter((p) => (ms(p.enrolledAt) ?? 0) > now - week).sort((a, b) => (ms(b.enrolledAt) ?? 0) - (ms(a.enrolledAt) ?? 0));
+  return passkeys.filter((p) => (toMillis(p.enrolledAt) ?? 0) > now - week).sort((a, b) => (toMillis(b.enrolledAt) ?? 0) - (toMillis(a.enrolledAt) ?? 0));
 }
 
-/** What stands for a passkey in a command of palyrad. */
+/** Returns the command that confirms a passkey on the gateway's host. */
 export function confirmCommand(passkeyId: string): string {
   return `palyrad presence passkey confirm ${passkeyId}`;
 }
 
-/** What a name has to be; the gateway says so, too. */
-export const goodName = /^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$/;
+/** The format of names, as in the gateway. */
+export const namePattern = /^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$/;

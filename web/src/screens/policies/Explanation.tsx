@@ -1,17 +1,15 @@
 import type { ExplainedConjunct, ExplainedPolicy, ExplainPolicyResponse, PolicyFlip } from "../../gen/palyra/v1/policy_pb";
-import { hasScreen } from "../../routes";
 import { Section } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
 import { sentence } from "../../text/sentence";
 import { Badge } from "../../ui/Badge";
-import { Id } from "../../ui/Copy";
 import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
-import { Notice, Points } from "../../ui/State";
+import { Notice, PointList } from "../../ui/State";
 import { Untrusted } from "../../ui/Untrusted";
 import { verdictTone } from "./words";
 
-/** Why a call is decided as it is: the verdict, what would turn it, and every policy with the values of its conditions. */
+/** The explanation of a decision: the verdict, the changes that would alter it, and the policies with the values of their conditions. */
 export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; inForce?: string }) {
   return (
     <div className="flex flex-col gap-4">
@@ -19,7 +17,7 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
         <div className="flex flex-wrap items-center gap-2">
           <Badge tone={verdictTone(of.verdict)}>{of.verdict}</Badge>
           {of.decision !== "" && <Badge tone={verdictTone(of.decision)}>the call was {of.decision}</Badge>}
-          {inForce !== "" && <Badge tone={verdictTone(inForce)}>{inForce === of.verdict ? "as in force" : `in force: ${inForce}`}</Badge>}
+          {inForce !== "" && <Badge tone={verdictTone(inForce)}>{inForce === of.verdict ? "same as active" : `active: ${inForce}`}</Badge>}
           {of.reason !== "" && <code className="font-mono text-sm">{of.reason}</code>}
         </div>
         {[of.summary, of.message, of.remedy]
@@ -30,8 +28,8 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
             </p>
           ))}
       </Notice>
-      <Points tone="warn" title="To know" texts={of.notes} />
-      <Points tone="bad" title="Errors; any of them denies" texts={of.errors} />
+      <PointList tone="warn" title="Notes" texts={of.notes} />
+      <PointList tone="bad" title="Errors (each denies the call)" texts={of.errors} />
       <KeyValue
         rows={[
           ["Tool", <Untrusted text={of.tool} />],
@@ -39,12 +37,12 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
           ["File", of.path !== "" && <Untrusted text={of.path} className="font-mono" />],
           ["Missing", of.missing !== "" && <Untrusted text={of.missing} />],
           ["Nearest permit", of.nearestPermit !== "" && <Untrusted text={of.nearestPermit} className="font-mono" />],
-          ["Call", of.proposalId !== "" && (hasScreen("/calls") ? <ScreenLink to={`/calls/${of.proposalId}`}>{of.proposalId}</ScreenLink> : <Id id={of.proposalId} keep={26} />)],
+          ["Call", of.proposalId !== "" && <ScreenLink to={`/calls/${of.proposalId}`}>{of.proposalId}</ScreenLink>],
           ["Policy version", of.policyVersion !== "" && <ScreenLink to={`/policies?version=${of.policyVersion}`}>{of.policyVersion.slice(0, 19)}</ScreenLink>],
         ]}
       />
       {of.flips.length > 0 && (
-        <Section title="What would turn it">
+        <Section title="Changes that would alter the verdict">
           <ol className="flex list-decimal flex-col gap-2 pl-5">
             {of.flips.map((flip, i) => (
               <li key={i}>
@@ -62,11 +60,11 @@ export function Explanation({ of, inForce = "" }: { of: ExplainPolicyResponse; i
             </li>
           ))}
         </ul>
-        {of.policies.length === 0 && <p className="text-quiet">No policy is in scope: what nothing permits is denied.</p>}
+        {of.policies.length === 0 && <p className="text-quiet">No policy is in scope. A call that no policy permits is denied.</p>}
       </Section>
       {of.contextJson.length > 0 && (
         <details>
-          <summary className="cursor-pointer font-semibold">The facts that policy read</summary>
+          <summary className="cursor-pointer font-semibold">Facts</summary>
           <div className="mt-2">
             <Json bytes={of.contextJson} />
           </div>
@@ -90,9 +88,9 @@ function Flip({ flip }: { flip: PolicyFlip }) {
             <Untrusted text={step.path} className="font-mono" />
             {(step.was !== "" || step.becomes !== "") && (
               <>
-                <Untrusted text={step.was || "(nothing)"} className="font-mono text-quiet" />
+                <Untrusted text={step.was || "(none)"} className="font-mono text-quiet" />
                 <span aria-label="becomes">→</span>
-                <Untrusted text={step.becomes || "(nothing)"} className="font-mono" />
+                <Untrusted text={step.becomes || "(none)"} className="font-mono" />
               </>
             )}
             {step.file !== "" && <Untrusted text={`${step.file}:${step.line}`} className="font-mono text-quiet" />}
@@ -113,7 +111,7 @@ function Policy({ policy }: { policy: ExplainedPolicy }) {
           <Untrusted text={policy.policyId} className="font-mono font-semibold" />
           <Untrusted text={place} className="font-mono text-sm text-quiet" />
           <Badge tone={policy.outcome === "error" ? "bad" : "plain"}>{policy.outcome.replaceAll("_", " ")}</Badge>
-          {policy.determining && <Badge tone="accent">decided</Badge>}
+          {policy.determining && <Badge tone="accent">determining</Badge>}
         </span>
       </summary>
       {policy.reason !== "" && (
@@ -121,12 +119,12 @@ function Policy({ policy }: { policy: ExplainedPolicy }) {
           <Untrusted text={sentence(policy.reason)} /> {policy.remedy !== "" && <Untrusted text={policy.remedy} />}
         </p>
       )}
-      {policy.conjuncts.length === 0 ? <p className="mt-1 text-sm text-quiet">It has no conditions: its scope is enough.</p> : <Conjuncts conjuncts={policy.conjuncts} label={`Conditions of ${policy.policyId}`} />}
+      {policy.conjuncts.length === 0 ? <p className="mt-1 text-sm text-quiet">No conditions: only the scope applies.</p> : <Conjuncts conjuncts={policy.conjuncts} label={`Conditions of ${policy.policyId}`} />}
     </details>
   );
 }
 
-// A tree by nested lists, which every reader can walk: what holds, what does not, and the values.
+// The conditions as nested lists, for screen readers, with outcomes and values.
 function Conjuncts({ conjuncts, label }: { conjuncts: readonly ExplainedConjunct[]; label?: string }) {
   return (
     <ul aria-label={label} className="mt-1 flex flex-col gap-1.5 border-l-2 border-line pl-3">
@@ -167,6 +165,6 @@ function Outcome({ outcome }: { outcome: string }) {
     case "error":
       return <Badge tone="bad">error</Badge>;
     default:
-      return <Badge>not reached</Badge>;
+      return <Badge>not evaluated</Badge>;
   }
 }

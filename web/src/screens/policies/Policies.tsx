@@ -1,6 +1,5 @@
 import { Screen } from "../../shell/Screen";
 import { ScreenLink, useQueryParam } from "../../shell/router";
-import { hasScreen } from "../../routes";
 import { palyra } from "../../text/cli";
 import { Tabs } from "../../ui/Tabs";
 import { useDrafts } from "./drafts";
@@ -8,24 +7,24 @@ import { Explain } from "./Explain";
 import { Sources } from "./Sources";
 import { Tests } from "./Tests";
 import { Versions } from "./Versions";
-import { Write } from "./Write";
+import { PolicyEditor } from "./PolicyEditor";
 
-/** The policies: what decides, what decided, why, and what would. */
+/** The policies: active set, versions, editor, tests and explanations. */
 export default function Policies() {
   const [tab, setTab] = useQueryParam("tab", "sources");
   const [version] = useQueryParam("version");
   const [id] = useQueryParam("id");
   const { draft } = useDrafts();
   return (
-    <Screen title="Policies" command={command(tab, version, id, draft.name)} actions={hasScreen("/members") && <ScreenLink to="/members">What a member may do</ScreenLink>}>
+    <Screen title="Policies" command={command(tab, version, id, draft.name)} actions={<ScreenLink to="/members">Access by member</ScreenLink>}>
       <Tabs
         label="Policies"
         value={tab}
         onChange={setTab}
         tabs={[
-          { id: "sources", label: version === "" ? "In force" : "Version", content: <Sources /> },
+          { id: "sources", label: version === "" ? "Active" : "Version", content: <Sources /> },
           { id: "versions", label: "Versions", content: <Versions /> },
-          { id: "write", label: "Write and simulate", content: <Write /> },
+          { id: "write", label: "Write and simulate", content: <PolicyEditor /> },
           { id: "tests", label: "Tests", content: <Tests draft={draft} /> },
           { id: "explain", label: "Explain", content: <Explain /> },
         ]}

@@ -4,22 +4,22 @@ import type { PolicySource } from "../../gen/palyra/v1/policy_pb";
 import { PolicyService } from "../../gen/palyra/v1/policy_pb";
 import { Section } from "../../shell/Screen";
 import { ScreenLink, useQueryParam } from "../../shell/router";
-import { counted } from "../../text/count";
-import { Act } from "../../ui/Act";
+import { formatCount } from "../../text/count";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Copy, Id } from "../../ui/Copy";
 import { KeyValue } from "../../ui/KeyValue";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
-import { Activate } from "./Versions";
+import { ActivateButton } from "./Versions";
 
-/** The set in force, or a kept version. */
+/** Queries the active policy set, or a stored version. */
 export function usePolicy(version: string) {
   return useQuery({ queryKey: ["policies", "set", version], queryFn: ({ signal }) => client(PolicyService).getPolicy({ version }, { signal }) });
 }
 
-/** The operator's own files of those in force: what is kept of a version is without the built-in ones. */
+/** Queries the operator's files of the active set; a stored version excludes the built-in files. */
 export function useOwnSources() {
   const inForce = usePolicy("");
   const version = inForce.data?.version ?? "";
@@ -30,7 +30,7 @@ export function useOwnSources() {
   });
 }
 
-/** What decides, or decided: where it comes from, and its files. */
+/** The active policy set or a version, with its origin and files. */
 export function Sources() {
   const [version] = useQueryParam("version");
   const query = usePolicy(version);
@@ -39,19 +39,19 @@ export function Sources() {
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
   const set = query.data;
   const directory = set.directory;
-  const builtin = (source: PolicySource) => version === "" && own.data !== undefined && !own.data.some((each) => each.name === source.name);
+  const isBuiltin = (source: PolicySource) => version === "" && own.data !== undefined && !own.data.some((each) => each.name === source.name);
   return (
     <div className="flex flex-col gap-4">
       {version !== "" && (
         <Notice tone="warn">
           <div className="flex flex-wrap items-center gap-3">
-            <span>This is a version that was kept, not necessarily the one in force.</span>
-            <ScreenLink to="/policies">What is in force</ScreenLink>
-            <Activate version={set.version} />
+            <span>This is a stored version, which may not be active.</span>
+            <ScreenLink to="/policies">Active policies</ScreenLink>
+            <ActivateButton version={set.version} />
           </div>
         </Notice>
       )}
-      {set.activated && version === "" && <Notice tone="warn">An operator activated this version: the policy directory does not count until it is reloaded.</Notice>}
+      {set.activated && version === "" && <Notice tone="warn">An operator activated this version: the policy directory is not used until it is reloaded.</Notice>}
       {directory !== undefined && directory.problem !== "" && (
         <Notice tone="bad">
           <Untrusted text={directory.problem} />
@@ -64,17 +64,17 @@ export function Sources() {
           ["Snapshot", set.snapshotDigest !== "" && <Id id={set.snapshotDigest} keep={19} />],
           ["Schema", set.schemaDigest !== "" && <Id id={set.schemaDigest} keep={19} />],
           ["Directory", directory !== undefined && directory.path !== "" && <Untrusted text={directory.path} className="font-mono" />],
-          ["In it", directory !== undefined && `${counted(directory.files, "file")}; ${counted(directory.policies, "policy", "policies")} in force beside the built-in ones${directory.inForce ? "" : "; its files are not those in force"}`],
+          ["Contents", directory !== undefined && `${formatCount(directory.files, "file")}; ${formatCount(directory.policies, "policy", "policies")} active in addition to the built-in ones${directory.inForce ? "" : "; its files differ from the active set"}`],
         ]}
       />
-      <Section title="Files" actions={version === "" && <Reload />}>
+      <Section title="Files" actions={version === "" && <ReloadButton />}>
         {set.sources.length === 0 ? (
-          <EmptyState title="No file of the operator">The built-in policies alone decided.</EmptyState>
+          <EmptyState title="No operator files">Only the built-in policies decided.</EmptyState>
         ) : (
           <ul className="flex flex-col gap-2">
             {set.sources.map((source, i) => (
               <li key={i}>
-                <File source={source} builtin={builtin(source)} />
+                <SourceFile source={source} builtin={isBuiltin(source)} />
               </li>
             ))}
           </ul>
@@ -82,7 +82,7 @@ export function Sources() {
       </Section>
       {set.schema !== "" && (
         <details>
-          <summary className="cursor-pointer font-semibold">The schema that policies are written against</summary>
+          <summary className="cursor-pointer font-semibold">Policy schema</summary>
           <Untrusted block text={set.schema} className="mt-2" />
         </details>
       )}
@@ -90,16 +90,16 @@ export function Sources() {
   );
 }
 
-function File({ source, builtin }: { source: PolicySource; builtin: boolean }) {
+function SourceFile({ source, builtin }: { source: PolicySource; builtin: boolean }) {
   return (
     <details className="rounded-lg border border-line bg-panel px-3 py-2">
       <summary className="cursor-pointer">
-        <Untrusted text={source.name} className="font-mono font-semibold" /> {builtin && <Badge>built in</Badge>} <span className="text-sm text-quiet">{counted(source.text.split("\n").length, "line")}</span>
+        <Untrusted text={source.name} className="font-mono font-semibold" /> {builtin && <Badge>built in</Badge>} <span className="text-sm text-quiet">{formatCount(source.text.split("\n").length, "line")}</span>
       </summary>
       <div className="mt-2 flex flex-col gap-2">
         <div className="flex flex-wrap items-center gap-3">
           <Copy text={source.text} label="Copy the text" name={`Copy the text of ${source.name}`} />
-          {!builtin && <ScreenLink to={`/policies?tab=write&file=${encodeURIComponent(source.name)}`}>Change it in the editor</ScreenLink>}
+          {!builtin && <ScreenLink to={`/policies?tab=write&file=${encodeURIComponent(source.name)}`}>Edit</ScreenLink>}
         </div>
         <Untrusted block text={source.text} />
       </div>
@@ -107,18 +107,18 @@ function File({ source, builtin }: { source: PolicySource; builtin: boolean }) {
   );
 }
 
-function Reload() {
+function ReloadButton() {
   return (
-    <Act
+    <ActionButton
       label="Reload the directory"
-      title="Read the policy directory again?"
-      does="Reload the directory"
-      said="The directory was read; what it holds is in force, or waits for a second person."
+      title="Reload the policy directory?"
+      confirmLabel="Reload the directory"
+      announcement="The directory is reloaded and active, or a second approval is pending."
       needs="policy.activate"
       keys={["policies", "policy", "status", "approvals"]}
       run={() => client(PolicyService).reloadPolicy({})}
     >
-      <p>Its tests run first. A set that does not load, or whose tests fail, changes nothing. Where changes take two people, this asks the second one.</p>
-    </Act>
+      <p>Its tests run first. A set that does not load or fails its tests changes nothing. If changes require two people, this asks the second one.</p>
+    </ActionButton>
   );
 }

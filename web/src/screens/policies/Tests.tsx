@@ -4,7 +4,7 @@ import { client } from "../../api/transport";
 import type { PolicyCoverage, TestPolicyResponse } from "../../gen/palyra/v1/policy_pb";
 import { PolicyService } from "../../gen/palyra/v1/policy_pb";
 import { Section } from "../../shell/Screen";
-import { plain } from "../../text/visible";
+import { visibleText } from "../../text/visible";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Checkbox, TextArea, TextField } from "../../ui/Field";
@@ -16,45 +16,45 @@ import type { Draft } from "./words";
 import { verdictTone, withSource } from "./words";
 
 const example = `tests:
-  - name: make is asked about
+  - name: make requires approval
     call: {tool: process.run, args: {argv: [make]}, facts: {exec: {basename: make}}}
     expect: {verdict: ask}
 `;
 
-/** Runs test cases against what is in force, or would be with the draft, and says what they cover. */
+/** Runs test cases against the active policies, optionally with the draft, and displays their coverage. */
 export function Tests({ draft }: { draft: Draft }) {
   const [name, setName] = useState("console.test.yaml");
   const [text, setText] = useState("");
-  const [drafted, setDrafted] = useState(draft.text !== "");
+  const [usesDraft, setUsesDraft] = useState(draft.text !== "");
   const own = useOwnSources();
-  const sources = drafted && draft.text !== "" && own.data !== undefined ? withSource(own.data, draft.name, draft.text) : [];
+  const sources = usesDraft && draft.text !== "" && own.data !== undefined ? withSource(own.data, draft.name, draft.text) : [];
   const run = useMutation({ mutationFn: () => client(PolicyService).testPolicy({ sources, tests: [{ name: name.trim(), text }] }) });
-  const wrong = text.trim() === "" ? "Write or paste cases." : name.trim() === "" ? "Name the file." : run.isPending ? "On its way." : undefined;
+  const disabledReason = text.trim() === "" ? "Enter test cases." : name.trim() === "" ? "Enter a file name." : run.isPending ? "In progress." : undefined;
   return (
     <div className="flex flex-col gap-4">
       <form
         className="flex flex-col gap-3"
         onSubmit={(event) => {
           event.preventDefault();
-          if (wrong === undefined) run.mutate();
+          if (disabledReason === undefined) run.mutate();
         }}
       >
         <TextField label="Name of the test file" value={name} onChange={(event) => setName(event.target.value)} className="font-mono" />
-        <TextArea label="Cases, as YAML" hint="Each is a described call and the verdict that it should get. Nothing runs and nobody is asked. docs/policy.md describes them." placeholder={example} rows={12} value={text} onChange={(event) => setText(event.target.value)} className="font-mono text-sm" />
-        {draft.text !== "" && <Checkbox label={`With ${plain(draft.name)} as it stands in the editor`} checked={drafted} onChange={(event) => setDrafted(event.target.checked)} />}
+        <TextArea label="Cases, as YAML" hint="A case describes a call and its expected verdict. No tool runs and no approval is requested. See docs/policy.md." placeholder={example} rows={12} value={text} onChange={(event) => setText(event.target.value)} className="font-mono text-sm" />
+        {draft.text !== "" && <Checkbox label={`With ${visibleText(draft.name)} from the editor`} checked={usesDraft} onChange={(event) => setUsesDraft(event.target.checked)} />}
         <div>
-          <Button type="submit" look="primary" needs="policy.test" off={wrong}>
+          <Button type="submit" variant="primary" needs="policy.test" disabledReason={disabledReason}>
             Run the tests
           </Button>
         </div>
       </form>
       {run.isError && <ErrorState error={run.error} />}
-      {run.data !== undefined && <Ran of={run.data} />}
+      {run.data !== undefined && <TestResults of={run.data} />}
     </div>
   );
 }
 
-function Ran({ of }: { of: TestPolicyResponse }) {
+function TestResults({ of }: { of: TestPolicyResponse }) {
   return (
     <>
       <div role="status" className="flex flex-wrap gap-2">
@@ -84,7 +84,7 @@ function Ran({ of }: { of: TestPolicyResponse }) {
           <ul className="flex flex-col gap-1">
             {of.coverage.map((policy) => (
               <li key={policy.policyId}>
-                <Covered policy={policy} />
+                <CoverageItem policy={policy} />
               </li>
             ))}
           </ul>
@@ -94,12 +94,12 @@ function Ran({ of }: { of: TestPolicyResponse }) {
   );
 }
 
-function Covered({ policy }: { policy: PolicyCoverage }) {
+function CoverageItem({ policy }: { policy: PolicyCoverage }) {
   return (
     <details>
       <summary className="cursor-pointer">
         <span className="inline-flex flex-wrap items-baseline gap-2">
-          <Badge tone={policy.determined > 0 ? "good" : "warn"}>{policy.determined > 0 ? `decided ${policy.determined}` : policy.applied > 0 ? `applied to ${policy.applied}` : "never in scope"}</Badge>
+          <Badge tone={policy.determined > 0 ? "good" : "warn"}>{policy.determined > 0 ? `determined ${policy.determined}` : policy.applied > 0 ? `applied to ${policy.applied}` : "never in scope"}</Badge>
           <Untrusted text={policy.policyId} className="font-mono" />
         </span>
       </summary>

@@ -2,14 +2,14 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
 import type { PolicyVersion } from "../../gen/palyra/v1/policy_pb";
 import { PolicyService } from "../../gen/palyra/v1/policy_pb";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** The sets that were in force, and how one comes back. */
+/** The earlier policy sets, and their activation. */
 export function Versions() {
   const query = useInfiniteQuery({
     queryKey: ["policies", "versions"],
@@ -20,7 +20,7 @@ export function Versions() {
   if (query.isPending) return <Loading what="versions" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
   const rows = query.data.pages.flatMap((page) => page.versions);
-  if (rows.length === 0) return <EmptyState title="No version yet" />;
+  if (rows.length === 0) return <EmptyState title="No versions yet" />;
   return (
     <div className="flex h-[60vh] min-h-72 flex-col">
       <Table
@@ -30,47 +30,47 @@ export function Versions() {
         rowHeight={60}
         href={(version) => `/policies?version=${version.version}`}
         columns={[
-          { id: "version", label: "Version", className: "grow", cell: (version) => <Named version={version} /> },
+          { id: "version", label: "Version", className: "grow", cell: (version) => <VersionCell version={version} /> },
           { id: "policies", label: "Policies", className: "w-20 text-right max-sm:hidden", cell: (version) => version.policies },
           { id: "by", label: "Loaded by", className: "w-36 max-md:hidden", cell: (version) => <Untrusted text={version.loadedBy} line={30} /> },
           { id: "at", label: "First loaded", className: "w-28 max-sm:hidden", cell: (version) => <Time at={version.firstLoadedAt} /> },
-          { id: "act", label: "", className: "w-28 text-right", cell: (version) => (version.inForce ? <Badge tone="good">in force</Badge> : <Activate version={version.version} />) },
+          { id: "act", label: "", className: "w-28 text-right", cell: (version) => (version.inForce ? <Badge tone="good">active</Badge> : <ActivateButton version={version.version} />) },
         ]}
         onEnd={() => {
           if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
         }}
-        end={query.hasNextPage ? "More follow." : "No more."}
+        end={query.hasNextPage ? "Scroll for more." : "End of the list."}
       />
     </div>
   );
 }
 
-function Named({ version }: { version: PolicyVersion }) {
+function VersionCell({ version }: { version: PolicyVersion }) {
   return (
     <>
       <span className="block truncate font-mono">{version.version.slice(0, 26)}…</span>
       <span className="block truncate text-sm text-quiet">
-        <Untrusted text={version.files.join(", ") || "built-in policies alone"} line={160} />
+        <Untrusted text={version.files.join(", ") || "built-in policies only"} line={160} />
       </span>
     </>
   );
 }
 
-/** The act that puts a kept version in force. */
-export function Activate({ version }: { version: string }) {
+/** The action that activates a stored version. */
+export function ActivateButton({ version }: { version: string }) {
   return (
-    <Act
+    <ActionButton
       label="Activate"
-      title="Put this version in force?"
-      does="Activate the version"
-      said="The version is in force, or waits for a second person where two have to agree."
+      title="Activate this version?"
+      confirmLabel="Activate the version"
+      announcement="The version is active, or a second approval is pending."
       needs="policy.activate"
       keys={["policies", "policy", "status", "approvals"]}
       run={() => client(PolicyService).activatePolicy({ version })}
     >
       <p>
-        <code className="font-mono break-all">{version}</code> decides every call from then on. It stays over a restart, and the policy directory does not count, until somebody reloads it. Where changes take two people, this asks the second one.
+        <code className="font-mono break-all">{version}</code> then decides every call, also after a restart. The policy directory is not used until it is reloaded. If changes require two people, this asks the second one.
       </p>
-    </Act>
+    </ActionButton>
   );
 }

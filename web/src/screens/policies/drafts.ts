@@ -1,30 +1,30 @@
-// The drafts of policies that this browser keeps for its member, from the first letter on.
+// The policy drafts of a member in this browser.
 import { useSyncExternalStore } from "react";
-import { keptDrafts } from "../../api/session";
-import { watched } from "../../ui/watched";
+import { draftsKey } from "../../api/session";
+import { createNotifier } from "../../ui/notifier";
 import type { Draft } from "./words";
 
-export interface KeptDraft extends Draft {
+export interface StoredDraft extends Draft {
   id: string;
-  /** When it was written last, in milliseconds. */
+  /** The time of the last change, in milliseconds. */
   at: number;
 }
 
-const most = 50;
-// Which draft a tab has open. Another tab has its own.
+const maxDrafts = 50;
+// The session storage key of the open draft, which is per tab.
 const openKey = "palyra.draft";
 
 const blank: Draft = { name: "50-new.cedar", text: "" };
 
-/** The drafts with one written: changed, new, or gone where nothing is left of it. */
-export function written(drafts: readonly KeptDraft[], id: string, draft: Draft, at: number): KeptDraft[] {
+/** Returns the drafts after a change of one: updated, added, or removed if it is empty. */
+export function updateDrafts(drafts: readonly StoredDraft[], id: string, draft: Draft, at: number): StoredDraft[] {
   const others = drafts.filter((kept) => kept.id !== id);
   if (draft.text.trim() === "" && draft.name === blank.name) return others;
-  return [{ ...draft, id, at }, ...others].slice(0, most);
+  return [{ ...draft, id, at }, ...others].slice(0, maxDrafts);
 }
 
-/** What a text in storage has of drafts; what cannot be read is not there. */
-export function readDrafts(raw: string | null): KeptDraft[] {
+/** Parses the stored drafts and ignores invalid ones. */
+export function readDrafts(raw: string | null): StoredDraft[] {
   try {
     const list: unknown = JSON.parse(raw ?? "[]");
     return Array.isArray(list) ? list.filter(isDraft) : [];
@@ -33,59 +33,59 @@ export function readDrafts(raw: string | null): KeptDraft[] {
   }
 }
 
-function isDraft(value: unknown): value is KeptDraft {
-  const draft = value as Partial<KeptDraft> | null;
+function isDraft(value: unknown): value is StoredDraft {
+  const draft = value as Partial<StoredDraft> | null;
   return typeof draft?.id === "string" && typeof draft.name === "string" && typeof draft.text === "string" && typeof draft.at === "number";
 }
 
-const { tell, watch } = watched();
-let cache: { raw: string | null; drafts: readonly KeptDraft[] } = { raw: null, drafts: [] };
-let failed = false;
+const { notify, watch } = createNotifier();
+let cache: { raw: string | null; drafts: readonly StoredDraft[] } = { raw: null, drafts: [] };
+let hasFailed = false;
 
-function read(): readonly KeptDraft[] {
-  const raw = localStorage.getItem(keptDrafts());
+function read(): readonly StoredDraft[] {
+  const raw = localStorage.getItem(draftsKey());
   if (raw !== cache.raw) cache = { raw, drafts: readDrafts(raw) };
   return cache.drafts;
 }
 
-function write(drafts: readonly KeptDraft[]): void {
+function write(drafts: readonly StoredDraft[]): void {
   try {
-    localStorage.setItem(keptDrafts(), JSON.stringify(drafts));
-    failed = false;
+    localStorage.setItem(draftsKey(), JSON.stringify(drafts));
+    hasFailed = false;
   } catch {
-    failed = true;
+    hasFailed = true;
   }
-  tell();
+  notify();
 }
 
-/** Begins a draft, which the editor of this tab shows from then on. */
-export function beginDraft(draft: Draft): void {
+/** Starts a draft and opens it in the editor of this tab. */
+export function startDraft(draft: Draft): void {
   const id = crypto.randomUUID();
   sessionStorage.setItem(openKey, id);
-  write(written(read(), id, draft, Date.now()));
+  write(updateDrafts(read(), id, draft, Date.now()));
 }
 
-/** The draft of this tab's editor, with those beside it. */
+/** Returns the open draft of this tab, and all drafts. */
 export function useDrafts() {
   const drafts = useSyncExternalStore(watch, read);
   const open = useSyncExternalStore(watch, () => sessionStorage.getItem(openKey) ?? "");
-  const full = useSyncExternalStore(watch, () => failed);
+  const isFull = useSyncExternalStore(watch, () => hasFailed);
   const draft = drafts.find((kept) => kept.id === open);
   return {
     drafts,
     open,
     draft: draft ?? blank,
-    /** True where the browser has no room for what was written. */
-    full,
+    /** Whether the last change could not be stored because the storage is full. */
+    isFull,
     write: (next: Draft) => {
       const id = open === "" || draft === undefined ? crypto.randomUUID() : open;
       sessionStorage.setItem(openKey, id);
-      write(written(drafts, id, next, Date.now()));
+      write(updateDrafts(drafts, id, next, Date.now()));
     },
-    begin: beginDraft,
+    start: startDraft,
     show: (id: string) => {
       sessionStorage.setItem(openKey, id);
-      tell();
+      notify();
     },
     discard: (id: string) => write(drafts.filter((kept) => kept.id !== id)),
   };

@@ -1,17 +1,17 @@
-// What the screens of policies reckon out: carets, which files are the operator's, the call that a form describes.
+// Helpers of the policy screens: carets, positions, sources and call descriptions.
 import { create } from "@bufbuild/protobuf";
 import type { CallDescription, PolicyFinding, PolicySource } from "../../gen/palyra/v1/policy_pb";
 import { CallDescriptionSchema } from "../../gen/palyra/v1/policy_pb";
 import type { Tone } from "../../ui/Badge";
 
-/** The line below a source line that points at a column, from 1 on; tabs stay tabs so that it stands where it should. */
+/** Returns the line with a caret below a column of a source line, counted from 1. Tabs are kept for the alignment. */
 export function caret(sourceLine: string, column: number): string {
   if (column < 1) return "";
   const before = Array.from(sourceLine).slice(0, column - 1);
   return `${before.map((character) => (character === "\t" ? "\t" : " ")).join("")}^`;
 }
 
-/** Where in a text a line begins, from 1 on: to put the cursor there. */
+/** Returns the offset of a line and column, both counted from 1, in a text. */
 export function offsetOf(text: string, line: number, column: number): number {
   const lines = text.split("\n");
   const row = Math.min(Math.max(line, 1), lines.length);
@@ -19,8 +19,8 @@ export function offsetOf(text: string, line: number, column: number): number {
   return before + Math.min(Math.max(column - 1, 0), lines[row - 1]?.length ?? 0);
 }
 
-/** The worst finding of each line of a file: "error" or "warning". */
-export function marks(findings: readonly PolicyFinding[], file: string): Map<number, string> {
+/** Returns the highest severity of each line of a file: "error" or "warning". */
+export function severityByLine(findings: readonly PolicyFinding[], file: string): Map<number, string> {
   const worst = new Map<number, string>();
   for (const finding of findings) {
     if (finding.file === file && worst.get(finding.line) !== "error") worst.set(finding.line, finding.severity);
@@ -28,13 +28,13 @@ export function marks(findings: readonly PolicyFinding[], file: string): Map<num
   return worst;
 }
 
-/** The operator's files with one put in place of the one of its name, or added. */
+/** Returns the operator's files with one file replaced by name, or added. */
 export function withSource(sources: readonly PolicySource[], name: string, text: string): { name: string; text: string }[] {
   const others = sources.filter((source) => source.name !== name).map((source) => ({ name: source.name, text: source.text }));
   return [...others, { name, text }].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Good for allow, accent for ask, bad for deny. */
+/** Returns the tone of a verdict or decision. */
 export function verdictTone(verdict: string): Tone {
   switch (verdict) {
     case "allow":
@@ -50,33 +50,33 @@ export function verdictTone(verdict: string): Tone {
   }
 }
 
-/** A file as it stands in the editor. */
+/** A policy file in the editor. */
 export interface Draft {
   name: string;
   text: string;
-  /** The call that it was begun for, to simulate. */
-  call?: Described;
+  /** The call to simulate, if the draft was started for one. */
+  call?: CallForm;
 }
 
-/** What a form says of a call. */
-export interface Described {
+/** The fields of the form that describes a call. */
+export interface CallForm {
   tool: string;
   principal: string;
   input: string;
   facts: string;
 }
 
-/** The call that a form describes, or what is wrong with it. */
-export function describe(form: Described): { call: CallDescription } | { wrong: string } {
-  if (form.tool.trim() === "") return { wrong: "Name a tool." };
+/** Converts the form to a call, or returns its problem. */
+export function parseCall(form: CallForm): { call: CallDescription } | { problem: string } {
+  if (form.tool.trim() === "") return { problem: "Enter a tool." };
   const input = object(form.input);
-  if (input === undefined) return { wrong: "The input is not a JSON object." };
+  if (input === undefined) return { problem: "The input is not a JSON object." };
   const facts = object(form.facts);
-  if (facts === undefined) return { wrong: "The facts are not a JSON object." };
+  if (facts === undefined) return { problem: "The facts are not a JSON object." };
   return { call: create(CallDescriptionSchema, { tool: form.tool.trim(), principal: form.principal.trim(), inputJson: input, factsJson: facts }) };
 }
 
-// The bytes of a JSON object; none for a blank text, undefined for what is no object.
+// Returns the bytes of a JSON object: empty for a blank text, undefined for other values.
 function object(text: string): Uint8Array<ArrayBuffer> | undefined {
   if (text.trim() === "") return new Uint8Array();
   try {

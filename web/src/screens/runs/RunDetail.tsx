@@ -6,9 +6,9 @@ import { GatewayService, RunState } from "../../gen/palyra/v1/gateway_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { counted } from "../../text/count";
-import { durationMs, length } from "../../text/time";
-import { Act } from "../../ui/Act";
+import { formatCount } from "../../text/count";
+import { durationMillis, formatDuration } from "../../text/time";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Json } from "../../ui/Json";
@@ -17,11 +17,11 @@ import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import type { Row } from "./tape";
-import { Talk } from "./Talk";
-import { extend, outputOf, resultOf, stepsOf } from "./tape";
+import { MessageForm } from "./MessageForm";
+import { appendEvents, outputOf, resultOf, stepsOf } from "./tape";
 import { stateOf } from "./words";
 
-/** One run: what was said, and a timeline of each call, as it happens. */
+/** A run with its live timeline of messages and calls. */
 export function RunDetail({ id }: { id: string }) {
   const query = useQuery({ queryKey: ["run", id], queryFn: ({ signal }) => client(GatewayService).getRun({ runId: id }, { signal }) });
   const run = query.data?.run;
@@ -33,9 +33,9 @@ export function RunDetail({ id }: { id: string }) {
         <>
           <ScreenLink to="/runs">All runs</ScreenLink>
           {run?.state === RunState.RUNNING && (
-            <Act label="Cancel" title="Cancel this run?" does="Cancel the run" said="The run is cancelled." look="bad" needs="run.cancel" reason="Reason (kept in the journal)" keys={["runs", "run"]} run={(reason) => client(GatewayService).cancelRun({ runId: id, reason })}>
-              <p>Its calls that run are killed, and those that wait are cancelled.</p>
-            </Act>
+            <ActionButton label="Cancel" title="Cancel this run?" confirmLabel="Cancel the run" announcement="The run is cancelled." variant="bad" needs="run.cancel" reason="Reason (kept in the journal)" keys={["runs", "run"]} run={(reason) => client(GatewayService).cancelRun({ runId: id, reason })}>
+              <p>Running calls are killed, and pending calls are cancelled.</p>
+            </ActionButton>
           )}
         </>
       }
@@ -45,7 +45,7 @@ export function RunDetail({ id }: { id: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : run === undefined ? (
-        <EmptyState title="There is no such run" />
+        <EmptyState title="Run not found" />
       ) : (
         <>
           {run.detail !== "" && (
@@ -56,47 +56,47 @@ export function RunDetail({ id }: { id: string }) {
           <KeyValue
             rows={[
               ["State", <Badge tone={stateOf(run.state).tone}>{stateOf(run.state).word}</Badge>],
-              ["Who", <Untrusted text={run.principal} />],
+              ["Principal", <Untrusted text={run.principal} />],
               ["Model", <Untrusted text={run.model} />],
               ["Workspace", run.workspace !== "" && <Untrusted text={run.workspace} />],
               ["Started", <Time at={run.startedAt} full />],
               ["Ended", run.endedAt !== undefined && <Time at={run.endedAt} full />],
-              ["Used", run.usage !== undefined && `${counted(run.usage.calls, "call")}, ${counted(run.usage.turns, "turn")}, ${counted(run.usage.inputTokens + run.usage.outputTokens, "token")}, ${length(durationMs(run.usage.wallClock))}`],
-              ["At most", run.budget !== undefined && `${counted(run.budget.calls, "call")}, ${counted(run.budget.tokens, "token")}, ${length(durationMs(run.budget.wallClock))}`],
+              ["Used", run.usage !== undefined && `${formatCount(run.usage.calls, "call")}, ${formatCount(run.usage.turns, "turn")}, ${formatCount(run.usage.inputTokens + run.usage.outputTokens, "token")}, ${formatDuration(durationMillis(run.usage.wallClock))}`],
+              ["Budget", run.budget !== undefined && `${formatCount(run.budget.calls, "call")}, ${formatCount(run.budget.tokens, "token")}, ${formatDuration(durationMillis(run.budget.wallClock))}`],
             ]}
           />
           <Tape id={id} />
-          {run.state === RunState.RUNNING && <Talk id={id} interactive={run.interactive} />}
+          {run.state === RunState.RUNNING && <MessageForm id={id} interactive={run.interactive} />}
         </>
       )}
     </Screen>
   );
 }
 
-// So many rows of a tape are laid out; a run can have thousands.
-const shown = 200;
+// The number of rows that are rendered at first; a run can have thousands.
+const initialRows = 200;
 
 function Tape({ id }: { id: string }) {
-  const { rows, error, paused, setPaused, held } = useTape(id);
-  const [most, setMost] = useState(shown);
-  const left = Math.max(0, rows.length - most);
+  const { rows, error, paused, setPaused, queued } = useTape(id);
+  const [limit, setLimit] = useState(initialRows);
+  const hiddenRows = Math.max(0, rows.length - limit);
   return (
     <Section
       title="Timeline"
       actions={
         <Button size="small" aria-pressed={paused} onClick={() => setPaused(!paused)}>
-          {paused ? `Go on (${held} new)` : "Pause"}
+          {paused ? `Resume (${queued} new)` : "Pause"}
         </Button>
       }
     >
       {error !== undefined && <ErrorState error={error} />}
-      {left > 0 && (
-        <Button size="small" onClick={() => setMost(most + shown)}>
-          Show {Math.min(shown, left)} of {left} that came before
+      {hiddenRows > 0 && (
+        <Button size="small" onClick={() => setLimit(limit + initialRows)}>
+          Show {Math.min(initialRows, hiddenRows)} of {hiddenRows} earlier events
         </Button>
       )}
       <ol className="flex flex-col gap-2">
-        {rows.slice(left).map((row) => (
+        {rows.slice(hiddenRows).map((row) => (
           <li key={row.key}>
             <TapeRow row={row} />
           </li>
@@ -108,11 +108,11 @@ function Tape({ id }: { id: string }) {
 
 function TapeRow({ row }: { row: Row }) {
   if (row.kind === "call") return <CallRow row={row} />;
-  const who = { said: "Model", user: "You", turn: "Model", retry: "The model is asked again", start: "Asked for", end: "End" }[row.kind];
+  const author = { model: "Model", user: "You", turn: "Model", retry: "Model request retried", start: "Task", end: "End" }[row.kind];
   return (
     <div className={row.kind === "user" || row.kind === "start" ? "rounded-lg border border-line bg-panel px-3 py-2" : "px-3 py-1"}>
       <p className="flex gap-2 text-sm text-quiet">
-        <span className="font-semibold">{who}</span>
+        <span className="font-semibold">{author}</span>
         <Time at={row.at} />
       </p>
       <p className="whitespace-pre-wrap">
@@ -133,13 +133,13 @@ function CallRow({ row }: { row: Row }) {
           <Untrusted text={row.text || "call"} line={80} className="font-semibold" />
         </ScreenLink>
         {stepsOf(row).map((step, i) => (
-          // The steps of one call have no other identity than their place.
+          // The index is the only identity of a step.
           <Badge key={i} tone={step.tone}>
             {step.approval === undefined || step.approval === "" ? step.word : <ScreenLink to={`/approvals/${step.approval}`}>{step.word}</ScreenLink>}
           </Badge>
         ))}
         {(output !== "" || result.length > 0) && (
-          <Button size="small" look="bare" aria-expanded={open} onClick={() => setOpen(!open)}>
+          <Button size="small" variant="bare" aria-expanded={open} onClick={() => setOpen(!open)}>
             {open ? "Hide the result" : "Show the result"}
           </Button>
         )}
@@ -150,22 +150,22 @@ function CallRow({ row }: { row: Row }) {
   );
 }
 
-/** Follows a run's tape, and goes on where it stopped when the stream breaks. */
+/** Follows the tape of a run, and resumes after the last event if the stream breaks. */
 function useTape(id: string) {
   const [rows, setRows] = useState<readonly Row[]>([]);
-  const [held, setHeld] = useState<readonly RunEvent[]>([]);
+  const [held, setQueued] = useState<readonly RunEvent[]>([]);
   const [paused, setPaused] = useState(false);
   const [error, setError] = useState<unknown>(undefined);
   useEffect(() => {
     const stop = new AbortController();
     let after = 0n;
-    let waits: RunEvent[] = [];
+    let received: RunEvent[] = [];
     let frame = 0;
     const flush = () => {
       frame = 0;
-      const events = waits;
-      waits = [];
-      setHeld((now) => [...now, ...events]);
+      const events = received;
+      received = [];
+      setQueued((now) => [...now, ...events]);
     };
     const follow = async () => {
       for (let tries = 0; !stop.signal.aborted; tries++) {
@@ -175,8 +175,8 @@ function useTape(id: string) {
             after = event.sequence;
             tries = 0;
             setError(undefined);
-            waits.push(event);
-            // One picture for all events of a frame.
+            received.push(event);
+            // Render all events of a frame together.
             if (frame === 0) frame = requestAnimationFrame(flush);
           }
           return;
@@ -192,10 +192,10 @@ function useTape(id: string) {
       cancelAnimationFrame(frame);
     };
   }, [id]);
-  const ready = !paused && held.length > 0;
-  if (ready) {
-    setRows(extend(rows, held));
-    setHeld([]);
+  const canApply = !paused && held.length > 0;
+  if (canApply) {
+    setRows(appendEvents(rows, held));
+    setQueued([]);
   }
-  return { rows, error, paused, setPaused, held: held.length };
+  return { rows, error, paused, setPaused, queued: held.length };
 }

@@ -20,14 +20,14 @@ import { Untrusted } from "../../ui/Untrusted";
 import { RunDetail } from "./RunDetail";
 import { stateOf } from "./words";
 
-/** Runs of the gateway's own model loop. */
+/** The runs of the gateway's model loop. */
 export default function Runs() {
   const id = useParam("id");
-  return id === "" ? <All /> : <RunDetail key={id} id={id} />;
+  return id === "" ? <RunsPage /> : <RunDetail key={id} id={id} />;
 }
 
-function All() {
-  const [starting, setStarting] = useState(false);
+function RunsPage() {
+  const [isStarting, setIsStarting] = useState(false);
   const models = useFeature("models");
   const query = useInfiniteQuery({
     queryKey: ["runs"],
@@ -42,7 +42,7 @@ function All() {
       command={palyra("runs", "list")}
       fill
       actions={
-        <Button size="small" look="primary" needs="run.start" off={models ? undefined : "This gateway has no model: name one in its configuration."} onClick={() => setStarting(true)}>
+        <Button size="small" variant="primary" needs="run.start" disabledReason={models ? undefined : "This gateway has no model: configure one under [[models]]."} onClick={() => setIsStarting(true)}>
           Start a run
         </Button>
       }
@@ -52,7 +52,7 @@ function All() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : rows.length === 0 ? (
-        <EmptyState title="No run yet">A run is a model that works with the tools of this gateway. Agents of your own are under Calls.</EmptyState>
+        <EmptyState title="No runs yet">In a run, a model uses the tools of this gateway. Calls of your own agents are under Calls.</EmptyState>
       ) : (
         <Table
           label="Runs"
@@ -61,7 +61,7 @@ function All() {
           rowHeight={60}
           href={(run) => `/runs/${run.runId}`}
           columns={[
-            { id: "what", label: "Run", className: "grow", cell: (run) => <Named run={run} /> },
+            { id: "what", label: "Run", className: "grow", cell: (run) => <RunCell run={run} /> },
             { id: "calls", label: "Calls", className: "w-16 text-right max-sm:hidden", cell: (run) => run.usage?.calls ?? 0 },
             { id: "state", label: "State", className: "w-28", cell: (run) => <Badge tone={stateOf(run.state).tone}>{stateOf(run.state).word}</Badge> },
             { id: "at", label: "Started", className: "w-24 text-right", cell: (run) => <Time at={run.startedAt} /> },
@@ -69,15 +69,15 @@ function All() {
           onEnd={() => {
             if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
           }}
-          end={query.hasNextPage ? "More follow." : "No more."}
+          end={query.hasNextPage ? "Scroll for more." : "End of the list."}
         />
       )}
-      {starting && <Start onClose={() => setStarting(false)} />}
+      {isStarting && <StartDialog onClose={() => setIsStarting(false)} />}
     </Screen>
   );
 }
 
-function Named({ run }: { run: Run }) {
+function RunCell({ run }: { run: Run }) {
   return (
     <>
       <span className="block truncate">
@@ -91,7 +91,7 @@ function Named({ run }: { run: Run }) {
   );
 }
 
-function Start({ onClose }: { onClose: () => void }) {
+function StartDialog({ onClose }: { onClose: () => void }) {
   const [message, setMessage] = useState("");
   const [model, setModel] = useState("");
   const [interactive, setInteractive] = useState(false);
@@ -99,7 +99,7 @@ function Start({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
   const status = useQuery({ queryKey: ["status"], queryFn: ({ signal }) => client(StatusService).getStatus({}, { signal }) });
   const start = useMutation({
-    // Asked again after a lost answer, the same key starts nothing twice.
+    // The idempotency key prevents a second run if the request is repeated after a lost response.
     mutationFn: (key: string) => client(GatewayService).startRun({ message, model, interactive, idempotencyKey: key }),
     onSuccess: ({ run }) => {
       void queries.invalidateQueries({ queryKey: ["runs"] });
@@ -117,13 +117,13 @@ function Start({ onClose }: { onClose: () => void }) {
           if (message.trim() !== "" && !start.isPending) start.mutate(key);
         }}
       >
-        <TextArea label="What should it do?" rows={5} value={message} onChange={(event) => setMessage(event.target.value)} />
-        <Select label="Model" value={model} onChange={(event) => setModel(event.target.value)} options={[{ value: "", label: "The default" }, ...models.map((m) => ({ value: m.name, label: m.available ? m.name : `${m.name} (unavailable)` }))]} />
-        <Checkbox label="It waits for what you say next, instead of ending with its turn" checked={interactive} onChange={(event) => setInteractive(event.target.checked)} />
+        <TextArea label="Task" rows={5} value={message} onChange={(event) => setMessage(event.target.value)} />
+        <Select label="Model" value={model} onChange={(event) => setModel(event.target.value)} options={[{ value: "", label: "Default" }, ...models.map((m) => ({ value: m.name, label: m.available ? m.name : `${m.name} (unavailable)` }))]} />
+        <Checkbox label="Wait for further messages after the model's turn" checked={interactive} onChange={(event) => setInteractive(event.target.checked)} />
         {start.isError && <ErrorState error={start.error} />}
         <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>Leave it</Button>
-          <Button type="submit" look="primary" off={message.trim() === "" ? "Say what it should do." : start.isPending ? "On its way." : undefined}>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" variant="primary" disabledReason={message.trim() === "" ? "Enter a task." : start.isPending ? "In progress." : undefined}>
             Start the run
           </Button>
         </div>

@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import type { RunEvent } from "../../gen/palyra/v1/gateway_pb";
 import { RunEventSchema } from "../../gen/palyra/v1/gateway_pb";
-import { extend, outputOf, resultOf, stepsOf } from "./tape";
+import { appendEvents, outputOf, resultOf, stepsOf } from "./tape";
 
 let sequence = 0n;
 const event = (value: RunEvent["event"], proposalId = ""): RunEvent => {
@@ -11,18 +11,18 @@ const event = (value: RunEvent["event"], proposalId = ""): RunEvent => {
 };
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-test("what a model says is one text, until something else happens", () => {
-  const rows = extend([], [event({ case: "modelDelta", value: { text: "I wi" } as never }), event({ case: "modelDelta", value: { text: "ll look." } as never }), event({ case: "proposed", value: { tool: "fs.read" } as never }, "P1"), event({ case: "modelDelta", value: { text: "Done." } as never })]);
+test("consecutive model deltas are joined", () => {
+  const rows = appendEvents([], [event({ case: "modelDelta", value: { text: "I wi" } as never }), event({ case: "modelDelta", value: { text: "ll look." } as never }), event({ case: "proposed", value: { tool: "fs.read" } as never }, "P1"), event({ case: "modelDelta", value: { text: "Done." } as never })]);
   expect(rows.map((row) => [row.kind, row.text])).toEqual([
-    ["said", "I will look."],
+    ["model", "I will look."],
     ["call", "fs.read"],
-    ["said", "Done."],
+    ["model", "Done."],
   ]);
 });
 
-test("calls that run side by side keep their own events", () => {
-  const first = extend([], [event({ case: "proposed", value: { tool: "a" } as never }, "P1"), event({ case: "proposed", value: { tool: "b" } as never }, "P2")]);
-  const rows = extend(first, [
+test("concurrent calls keep their own events", () => {
+  const first = appendEvents([], [event({ case: "proposed", value: { tool: "a" } as never }, "P1"), event({ case: "proposed", value: { tool: "b" } as never }, "P2")]);
+  const rows = appendEvents(first, [
     event({ case: "output", value: { data: bytes("from b") } as never }, "P2"),
     event({ case: "output", value: { data: bytes("from a") } as never }, "P1"),
     event({ case: "result", value: { outcome: "", reason: "", more: true, resultJson: bytes('{"x"') } as never }, "P1"),

@@ -1,38 +1,38 @@
-// A run's tape as rows: what the model said joined to one text, and each call by itself.
+// The tape of a run as rows: consecutive model text is joined, and each call has its own row.
 import type { RunEvent } from "../../gen/palyra/v1/gateway_pb";
 
 /** One row of a run's timeline. */
 export interface Row {
   key: string;
   at: RunEvent["at"];
-  kind: "said" | "user" | "turn" | "retry" | "call" | "start" | "end";
-  /** What was said, or the tool's name. */
+  kind: "model" | "user" | "turn" | "retry" | "call" | "start" | "end";
+  /** The message, or the name of the tool. */
   text: string;
-  /** Of a call: its proposal, and the events of it so far. */
+  /** The proposal of a call, and its events so far. */
   proposal: string;
   events: readonly RunEvent[];
 }
 
-/** Adds events to rows, which are in the order of their first event. Events come once each. */
-export function extend(rows: readonly Row[], events: readonly RunEvent[]): Row[] {
+/** Adds events to rows, which are ordered by their first event. Each event MUST be added only once. */
+export function appendEvents(rows: readonly Row[], events: readonly RunEvent[]): Row[] {
   const next = [...rows];
-  for (const event of events) add(next, event);
+  for (const event of events) appendEvent(next, event);
   return next;
 }
 
-function add(rows: Row[], event: RunEvent) {
+function appendEvent(rows: Row[], event: RunEvent) {
   const row = (kind: Row["kind"], text: string): Row => ({ key: String(event.sequence), at: event.at, kind, text, proposal: "", events: [event] });
   switch (event.event.case) {
     case "modelDelta": {
       const last = rows.at(-1);
       const text = event.event.value.text;
-      if (last?.kind === "said") rows[rows.length - 1] = { ...last, text: last.text + text };
-      else rows.push(row("said", text));
+      if (last?.kind === "model") rows[rows.length - 1] = { ...last, text: last.text + text };
+      else rows.push(row("model", text));
       return;
     }
     case "modelTurn":
-      // Its text was said by deltas; a provider that does not stream says it here alone.
-      if (event.event.value.text !== "" && rows.at(-1)?.kind !== "said") rows.push(row("said", event.event.value.text));
+      // Providers that stream have sent the text as deltas; others send it only here.
+      if (event.event.value.text !== "" && rows.at(-1)?.kind !== "model") rows.push(row("model", event.event.value.text));
       return;
     case "userMessage":
       rows.push(row("user", event.event.value.text));
@@ -61,14 +61,14 @@ function add(rows: Row[], event: RunEvent) {
   }
 }
 
-/** What a call's events say in one word each, in order. */
+/** Returns the steps of a call, one word per event. */
 export function stepsOf(row: Row): { word: string; tone: "plain" | "accent" | "good" | "bad"; approval?: string }[] {
   return row.events.flatMap((event): { word: string; tone: "plain" | "accent" | "good" | "bad"; approval?: string }[] => {
     switch (event.event.case) {
       case "proposed":
         return [{ word: "proposed", tone: "plain" }];
       case "approvalRequested":
-        return [{ word: "asked", tone: "accent", approval: event.event.value.approval?.approvalId ?? "" }];
+        return [{ word: "approval requested", tone: "accent", approval: event.event.value.approval?.approvalId ?? "" }];
       case "approvalResolved":
         return [{ word: "answered", tone: "plain", approval: event.event.value.approvalId }];
       case "decision":
@@ -85,12 +85,12 @@ export function stepsOf(row: Row): { word: string; tone: "plain" | "accent" | "g
 
 const decoder = new TextDecoder();
 
-/** The output of a call so far: both streams in the order in which they came. */
+/** Returns the output of a call so far: both streams, in order of arrival. */
 export function outputOf(row: Row): string {
   return row.events.map((event) => (event.event.case === "output" ? decoder.decode(event.event.value.data) : "")).join("");
 }
 
-/** The result of a call, its chunks joined. */
+/** Returns the joined result of a call. */
 export function resultOf(row: Row): Uint8Array {
   const parts = row.events.flatMap((event) => (event.event.case === "result" ? [event.event.value.resultJson] : []));
   const all = new Uint8Array(parts.reduce((n, part) => n + part.length, 0));

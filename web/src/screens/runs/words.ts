@@ -1,4 +1,4 @@
-// The words of a run's states, with their tones.
+// The display words and tones of run states.
 import { RunState } from "../../gen/palyra/v1/gateway_pb";
 import type { Tone } from "../../ui/Badge";
 
@@ -12,7 +12,7 @@ const words: Readonly<Partial<Record<RunState, { word: string; tone: Tone }>>> =
   [RunState.INTERRUPTED]: { word: "interrupted", tone: "warn" },
 };
 
-/** The word of a state; one that this page does not know yet is "unknown". */
+/** Returns the word of a state, or "unknown" for an unsupported one. */
 export function stateOf(state: RunState): { word: string; tone: Tone } {
   return words[state] ?? unknown;
 }

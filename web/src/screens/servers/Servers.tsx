@@ -5,27 +5,27 @@ import { McpService } from "../../gen/palyra/v1/mcp_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam } from "../../shell/router";
 import { palyra, quote } from "../../text/cli";
-import { layOut } from "../../text/json";
-import { Act } from "../../ui/Act";
+import { indentJson } from "../../text/json";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import type { DiffFile } from "../../ui/Diff";
 import { Diff } from "../../ui/Diff";
 import { Json } from "../../ui/Json";
 import { KeyValue } from "../../ui/KeyValue";
-import { differences } from "../../ui/lines";
+import { diffLines } from "../../ui/lines";
 import { EmptyState, ErrorState, Loading, Notice } from "../../ui/State";
 import { Table } from "../../ui/Table";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** The upstream MCP servers: what each is, what it offers, and changes that wait for a yes. */
+/** The upstream MCP servers: status, definitions, and changes that require approval. */
 export default function Servers() {
   const name = useParam("name");
-  return name === "" ? <All /> : <One key={name} name={name} />;
+  return name === "" ? <ServersPage /> : <ServerPage key={name} name={name} />;
 }
 
-function All() {
+function ServersPage() {
   const query = useQuery({ queryKey: ["upstreams"], queryFn: ({ signal }) => client(McpService).listUpstreams({}, { signal }) });
   return (
     <Screen title="MCP servers" command={palyra("mcp", "list")} fill>
@@ -34,8 +34,8 @@ function All() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : query.data.upstreams.length === 0 ? (
-        <EmptyState title="No MCP server is behind this gateway">
-          Add one with <code className="font-mono">palyra mcp add</code>, or move those of your agents with <code className="font-mono">palyra mcp import</code>.
+        <EmptyState title="No MCP servers">
+          Add one with <code className="font-mono">palyra mcp add</code>, or move the servers of your agents with <code className="font-mono">palyra mcp import</code>.
         </EmptyState>
       ) : (
         <Table
@@ -45,9 +45,9 @@ function All() {
           rowHeight={60}
           href={(upstream) => `/servers/${upstream.server?.name ?? ""}`}
           columns={[
-            { id: "name", label: "Server", className: "grow", cell: (upstream) => <Named upstream={upstream} /> },
+            { id: "name", label: "Server", className: "grow", cell: (upstream) => <ServerCell upstream={upstream} /> },
             { id: "tools", label: "Tools", className: "w-20 text-right max-sm:hidden", cell: (upstream) => upstream.tools },
-            { id: "calls", label: "Under way", className: "w-20 text-right max-md:hidden", cell: (upstream) => upstream.calls },
+            { id: "calls", label: "Active calls", className: "w-20 text-right max-md:hidden", cell: (upstream) => upstream.calls },
             { id: "state", label: "State", className: "w-36", cell: (upstream) => <State upstream={upstream} /> },
           ]}
         />
@@ -56,7 +56,7 @@ function All() {
   );
 }
 
-function Named({ upstream }: { upstream: Upstream }) {
+function ServerCell({ upstream }: { upstream: Upstream }) {
   return (
     <>
       <span className="block truncate">
@@ -76,13 +76,13 @@ function placeOf(upstream: Upstream): string {
 }
 
 function State({ upstream }: { upstream: Upstream }) {
-  if (upstream.problem !== "") return <Badge tone="bad">does not work</Badge>;
+  if (upstream.problem !== "") return <Badge tone="bad">failed</Badge>;
   if (upstream.pending > 0) return <Badge tone="warn">{upstream.pending} changed</Badge>;
   if (upstream.suspended > 0) return <Badge tone="warn">{upstream.suspended} suspended</Badge>;
-  return <Badge tone="good">works</Badge>;
+  return <Badge tone="good">connected</Badge>;
 }
 
-function One({ name }: { name: string }) {
+function ServerPage({ name }: { name: string }) {
   const query = useQuery({ queryKey: ["upstreams", name], queryFn: ({ signal }) => client(McpService).getUpstream({ name }, { signal }) });
   return (
     <Screen
@@ -91,23 +91,23 @@ function One({ name }: { name: string }) {
       actions={
         <>
           <ScreenLink to="/servers">All servers</ScreenLink>
-          <Act label="Ask it again" title="Ask the server what it offers?" does="Ask the server" said="The server was asked." needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).refreshUpstream({ name })}>
-            <p>It is started, or dialled, and what it says is compared with what was approved.</p>
-          </Act>
-          <Act label="Remove" title="Remove this server?" does="Remove the server" said="The server is removed." look="bad" needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).removeUpstream({ name })}>
-            <p>Its tools are gone from the catalog at once, and its programs are stopped. The journal keeps what was called.</p>
-          </Act>
+          <ActionButton label="Refresh" title="Refresh this server?" confirmLabel="Refresh the server" announcement="The server is refreshed." needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).refreshUpstream({ name })}>
+            <p>The gateway reconnects to the server and compares its definitions with the approved ones.</p>
+          </ActionButton>
+          <ActionButton label="Remove" title="Remove this server?" confirmLabel="Remove the server" announcement="The server is removed." variant="bad" needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).removeUpstream({ name })}>
+            <p>Its tools are removed from the catalog, and its programs are stopped. The journal keeps its calls.</p>
+          </ActionButton>
         </>
       }
     >
-      {query.isPending ? <Loading what="the server" /> : query.isError ? <ErrorState error={query.error} retry={() => void query.refetch()} /> : <Found found={query.data} />}
+      {query.isPending ? <Loading what="the server" /> : query.isError ? <ErrorState error={query.error} retry={() => void query.refetch()} /> : <ServerDetail response={query.data} />}
     </Screen>
   );
 }
 
-function Found({ found }: { found: GetUpstreamResponse }) {
-  const upstream = found.upstream;
-  if (upstream === undefined) return <EmptyState title="There is no such server" />;
+function ServerDetail({ response }: { response: GetUpstreamResponse }) {
+  const upstream = response.upstream;
+  if (upstream === undefined) return <EmptyState title="Server not found" />;
   const server = upstream.server;
   return (
     <>
@@ -116,19 +116,19 @@ function Found({ found }: { found: GetUpstreamResponse }) {
           <Untrusted text={upstream.problem} /> <Untrusted text={upstream.remedy} />
         </Notice>
       )}
-      {/* A server that changes again ends what was begun about the change before. */}
-      {found.changes.length > 0 && <Changes key={upstream.pendingDigest} upstream={upstream} changes={found.changes} />}
+      {/* A further change of the server resets the pending approval. */}
+      {response.changes.length > 0 && <Changes key={upstream.pendingDigest} upstream={upstream} changes={response.changes} />}
       <KeyValue
         rows={[
           ["State", <State upstream={upstream} />],
-          ["Runs", <Untrusted text={placeOf(upstream)} className="font-mono" />],
-          ["Is", upstream.implementation !== "" && <Untrusted text={upstream.implementation} />],
+          ["Command or URL", <Untrusted text={placeOf(upstream)} className="font-mono" />],
+          ["Implementation", upstream.implementation !== "" && <Untrusted text={upstream.implementation} />],
           ["Protocol", upstream.protocol],
-          ["Workspace", server !== undefined && server.workspace !== "" && `${server.workspace}${server.write ? ", may write" : ", reads only"}`],
-          ["Reaches", server?.hosts.join(", ")],
+          ["Workspace", server !== undefined && server.workspace !== "" && `${server.workspace}${server.write ? ", read and write" : ", read only"}`],
+          ["Network", server?.hosts.join(", ")],
           ["Secrets", server?.secrets.join(", ")],
           ["Shared", server?.shared === true && "one program for all members"],
-          ["Trusted", server?.trusted === true && "its annotations count for policy"],
+          ["Trusted", server?.trusted === true && "policy uses its annotations"],
           ["Added", <Time at={upstream.addedAt} full />],
           ["Added by", <Untrusted text={upstream.addedBy} />],
           ["Approved", upstream.approvedAt !== undefined && <Time at={upstream.approvedAt} full />],
@@ -136,12 +136,12 @@ function Found({ found }: { found: GetUpstreamResponse }) {
           ["Definitions", upstream.digest !== "" && <Id id={upstream.digest} />],
         ]}
       />
-      <Section title="What it offers">
-        {found.definitions.length === 0 ? (
-          <EmptyState title="Nothing that is approved yet" />
+      <Section title="Definitions">
+        {response.definitions.length === 0 ? (
+          <EmptyState title="No approved definitions yet" />
         ) : (
           <ul className="flex flex-col gap-1">
-            {found.definitions.map((definition) => (
+            {response.definitions.map((definition) => (
               <li key={`${definition.kind} ${definition.name}`}>
                 <details>
                   <summary className="cursor-pointer">
@@ -159,32 +159,32 @@ function Found({ found }: { found: GetUpstreamResponse }) {
 }
 
 function diffOf(change: UpstreamChange): DiffFile {
-  const lines = (bytes: Uint8Array) => (bytes.length === 0 ? [] : layOut(new TextDecoder().decode(bytes)).split("\n"));
+  const lines = (bytes: Uint8Array) => (bytes.length === 0 ? [] : indentJson(new TextDecoder().decode(bytes)).split("\n"));
   const kind = change.wasJson.length === 0 ? "create" : change.isJson.length === 0 ? "delete" : "modify";
-  return { kind, path: change.name, oldPath: "", oldMode: "", newMode: "", binary: false, hunks: [differences(lines(change.wasJson), lines(change.isJson))] };
+  return { kind, path: change.name, oldPath: "", oldMode: "", newMode: "", binary: false, hunks: [diffLines(lines(change.wasJson), lines(change.isJson))] };
 }
 
-function Whole({ title, bytes }: { title: string; bytes: Uint8Array }) {
+function Definition({ title, bytes }: { title: string; bytes: Uint8Array }) {
   return (
     <details>
-      <summary className="cursor-pointer text-sm">{title}, whole</summary>
+      <summary className="cursor-pointer text-sm">{title}</summary>
       <Json bytes={bytes} />
     </details>
   );
 }
 
-/** What the server says otherwise than was approved, side by side; those tools are suspended until somebody says yes. */
+/** The differences from the approved definitions; the changed tools are suspended until they are approved. */
 function Changes({ upstream, changes }: { upstream: Upstream; changes: readonly UpstreamChange[] }) {
   const name = upstream.server?.name ?? "";
   return (
     <Section
-      title="Changes that wait for a yes"
+      title="Changes that require approval"
       actions={
-        <Act label="Approve" title="Approve what the server says now?" does="Approve the definitions" said="The definitions are approved." needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).approveUpstream({ name, pendingDigest: upstream.pendingDigest })}>
+        <ActionButton label="Approve" title="Approve the current definitions?" confirmLabel="Approve the definitions" announcement="The definitions are approved." needs="upstream.write" keys={["upstreams", "tools"]} run={() => client(McpService).approveUpstream({ name, pendingDigest: upstream.pendingDigest })}>
           <p>
-            You approve exactly what is shown here, by its digest <code className="font-mono break-all">{upstream.pendingDigest}</code>. A model reads these descriptions as if you had written them.
+            You approve exactly the displayed definitions, with the digest <code className="font-mono break-all">{upstream.pendingDigest}</code>. Models trust these descriptions as if you had written them.
           </p>
-        </Act>
+        </ActionButton>
       }
     >
       <ul className="flex flex-col gap-3">
@@ -197,8 +197,8 @@ function Changes({ upstream, changes }: { upstream: Upstream; changes: readonly 
             </p>
             <Diff files={[diffOf(change)]} />
             <div className="mt-2 grid gap-3 lg:grid-cols-2">
-              {change.wasJson.length > 0 && <Whole title="As it was approved" bytes={change.wasJson} />}
-              {change.isJson.length > 0 && <Whole title="As it is now" bytes={change.isJson} />}
+              {change.wasJson.length > 0 && <Definition title="Approved definition" bytes={change.wasJson} />}
+              {change.isJson.length > 0 && <Definition title="Current definition" bytes={change.isJson} />}
             </div>
           </li>
         ))}

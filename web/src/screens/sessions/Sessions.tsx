@@ -4,11 +4,10 @@ import type { ConsoleSession } from "../../gen/palyra/v1/console_pb";
 import { ConsoleService } from "../../gen/palyra/v1/console_pb";
 import type { Session } from "../../gen/palyra/v1/sessions_pb";
 import { SessionService, SessionState } from "../../gen/palyra/v1/sessions_pb";
-import { hasScreen } from "../../routes";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam, useQueryParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { Checkbox } from "../../ui/Field";
@@ -19,35 +18,35 @@ import { Tabs } from "../../ui/Tabs";
 import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** Who is in the console, and the sessions by which the gateway counts what callers do. */
+/** The sessions of callers, and the sessions of the console. */
 export default function Sessions() {
   const id = useParam("id");
-  return id === "" ? <All /> : <One key={id} id={id} />;
+  return id === "" ? <SessionsPage /> : <SessionPage key={id} id={id} />;
 }
 
-function All() {
+function SessionsPage() {
   const [tab, setTab] = useQueryParam("tab", "gateway");
   const [all, setAll] = useQueryParam("all", "no");
   return (
     <Screen
       title="Sessions"
       command={tab === "console" ? palyra("console", "sessions") : palyra("sessions", "list", ...(all === "yes" ? ["--all"] : []))}
-      actions={tab === "gateway" && <Checkbox label="Also those that ended" checked={all === "yes"} onChange={(event) => setAll(event.target.checked ? "yes" : "no")} />}
+      actions={tab === "gateway" && <Checkbox label="Include ended sessions" checked={all === "yes"} onChange={(event) => setAll(event.target.checked ? "yes" : "no")} />}
     >
       <Tabs
         label="Sessions"
         value={tab}
         onChange={setTab}
         tabs={[
-          { id: "gateway", label: "Of callers", content: <Callers all={all === "yes"} /> },
-          { id: "console", label: "Of this console", content: <Consoles /> },
+          { id: "gateway", label: "Callers", content: <CallerSessions all={all === "yes"} /> },
+          { id: "console", label: "Console", content: <ConsoleSessions /> },
         ]}
       />
     </Screen>
   );
 }
 
-function Callers({ all }: { all: boolean }) {
+function CallerSessions({ all }: { all: boolean }) {
   const query = useInfiniteQuery({
     queryKey: ["sessions", all],
     queryFn: ({ pageParam, signal }) => client(SessionService).listSessions({ all, pageSize: 100, pageToken: pageParam }, { signal }),
@@ -57,7 +56,7 @@ function Callers({ all }: { all: boolean }) {
   if (query.isPending) return <Loading what="sessions" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
   const rows = query.data.pages.flatMap((page) => page.sessions);
-  if (rows.length === 0) return <EmptyState title="No session is open">One begins with the first call of a caller.</EmptyState>;
+  if (rows.length === 0) return <EmptyState title="No open sessions">A session starts with the first call of a caller.</EmptyState>;
   return (
     <div className="flex h-[65vh] min-h-72 flex-col">
       <Table
@@ -66,23 +65,23 @@ function Callers({ all }: { all: boolean }) {
         rowKey={(session) => session.sessionId}
         rowHeight={60}
         href={(session) => `/sessions/${session.sessionId}`}
-        dim={(session) => session.state !== SessionState.OPEN}
+        isDimmed={(session) => session.state !== SessionState.OPEN}
         columns={[
-          { id: "who", label: "Who", className: "grow", cell: (session) => <Named session={session} /> },
-          { id: "calls", label: "Calls", className: "w-24 text-right", cell: (session) => counted(session) },
+          { id: "who", label: "Caller", className: "grow", cell: (session) => <SessionCell session={session} /> },
+          { id: "calls", label: "Calls", className: "w-24 text-right", cell: (session) => formatCalls(session) },
           { id: "last", label: "Last used", className: "w-28 max-sm:hidden", cell: (session) => <Time at={session.lastAt} /> },
           { id: "state", label: "State", className: "w-20", cell: (session) => <State session={session} /> },
         ]}
         onEnd={() => {
           if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
         }}
-        end={query.hasNextPage ? "More follow." : "No more."}
+        end={query.hasNextPage ? "Scroll for more." : "End of the list."}
       />
     </div>
   );
 }
 
-function Named({ session }: { session: Session }) {
+function SessionCell({ session }: { session: Session }) {
   return (
     <>
       <span className="block truncate">
@@ -95,7 +94,7 @@ function Named({ session }: { session: Session }) {
   );
 }
 
-function counted(session: Session): string {
+function formatCalls(session: Session): string {
   return session.limit > 0n ? `${session.calls.toLocaleString()} of ${session.limit.toLocaleString()}` : session.calls.toLocaleString();
 }
 
@@ -110,7 +109,7 @@ function State({ session }: { session: Session }) {
   }
 }
 
-function One({ id }: { id: string }) {
+function SessionPage({ id }: { id: string }) {
   const query = useQuery({ queryKey: ["sessions", "one", id], queryFn: ({ signal }) => client(SessionService).getSession({ sessionId: id }, { signal }) });
   const session = query.data?.session;
   const facts = query.data?.facts;
@@ -122,9 +121,9 @@ function One({ id }: { id: string }) {
         <>
           <ScreenLink to="/sessions">All sessions</ScreenLink>
           {session !== undefined && session.state !== SessionState.ENDED && (
-            <Act label="End" title="End this session?" does="End the session" said="The session is ended." look="bad" needs="run.cancel" reason="Reason (kept in the journal)" keys={["sessions"]} run={(reason) => client(SessionService).endSession({ sessionId: id, reason })}>
-              <p>The next call of its caller begins another, in which taint, budget and everything else that policy reads of the past start anew. Calls under way end in this one.</p>
-            </Act>
+            <ActionButton label="End" title="End this session?" confirmLabel="End the session" announcement="The session is ended." variant="bad" needs="run.cancel" reason="Reason (kept in the journal)" keys={["sessions"]} run={(reason) => client(SessionService).endSession({ sessionId: id, reason })}>
+              <p>The next call of the caller starts a new session, in which taint, budgets and the other facts for policy are reset. Active calls finish in this session.</p>
+            </ActionButton>
           )}
         </>
       }
@@ -134,10 +133,10 @@ function One({ id }: { id: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : session === undefined ? (
-        <EmptyState title="There is no such session" />
+        <EmptyState title="Session not found" />
       ) : (
         <>
-          {facts?.tainted === true && <Notice tone="warn">It is tainted: its caller has read what strangers can write.</Notice>}
+          {facts?.tainted === true && <Notice tone="warn">This session is tainted: its caller has read content from untrusted sources.</Notice>}
           <KeyValue
             rows={[
               ["State", <State session={session} />],
@@ -145,22 +144,22 @@ function One({ id }: { id: string }) {
               ["Principal", <Untrusted text={session.principal} />],
               ["On behalf of", session.onBehalfOf !== "" && <Untrusted text={session.onBehalfOf} />],
               ["Client", <Untrusted text={session.client} />],
-              ["Device", session.deviceId !== "" && (hasScreen("/devices") ? <ScreenLink to={`/devices/${session.deviceId}`}>{session.deviceId}</ScreenLink> : <Id id={session.deviceId} keep={26} />)],
-              ["Began", <Time at={session.startedAt} full />],
+              ["Device", session.deviceId !== "" && <ScreenLink to={`/devices/${session.deviceId}`}>{session.deviceId}</ScreenLink>],
+              ["Started", <Time at={session.startedAt} full />],
               ["Last used", <Time at={session.lastAt} full />],
               ["Ended", session.endedAt !== undefined && <Time at={session.endedAt} full />],
               ["Ended by", session.endedBy !== "" && <Untrusted text={session.endedBy} />],
               ["Reason", session.endReason !== "" && <Untrusted text={session.endReason} />],
-              ["Calls", counted(session)],
+              ["Calls", formatCalls(session)],
               ["Calls of runs", session.runCalls > 0n && session.runCalls.toLocaleString()],
             ]}
           />
           {facts !== undefined && (
-            <Section title="What policy reads of it">
+            <Section title="Facts for policy">
               <KeyValue
                 rows={[
                   ["Tainted", facts.tainted ? "yes" : "no"],
-                  ["Calls under way", facts.inFlight.toLocaleString()],
+                  ["Active calls", facts.inFlight.toLocaleString()],
                   ["Bytes sent out", facts.bytesOut.toLocaleString()],
                   ["Tools used", <Untrusted text={facts.toolsUsed.join(", ") || "none"} />],
                   ["Secrets read", <Untrusted text={facts.secretsRead.join(", ") || "none"} />],
@@ -174,7 +173,7 @@ function One({ id }: { id: string }) {
   );
 }
 
-function Consoles() {
+function ConsoleSessions() {
   const query = useQuery({ queryKey: ["sessions", "console"], queryFn: ({ signal }) => client(ConsoleService).listConsoleSessions({}, { signal }) });
   if (query.isPending) return <Loading what="sessions" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
@@ -185,14 +184,14 @@ function Consoles() {
           <div className="min-w-0 flex-1">
             <p className="flex flex-wrap items-center gap-2">
               <Untrusted text={session.principal} className="font-semibold" />
-              {session.current && <Badge tone="accent">this one</Badge>}
+              {session.current && <Badge tone="accent">current</Badge>}
               <Badge>{session.loginId === "" ? "identity provider" : "login link"}</Badge>
               <span className="text-sm">
-                <Countdown until={session.endsAt} over="ended" />
+                <Countdown until={session.endsAt} expiredLabel="ended" />
               </span>
             </p>
             <p className="text-sm text-quiet">
-              Began <Time at={session.createdAt} />, last used <Time at={session.lastUsedAt} />, from <Untrusted text={session.address} />
+              Started <Time at={session.createdAt} />, last used <Time at={session.lastUsedAt} />, from <Untrusted text={session.address} />
             </p>
             <p className="text-sm text-quiet">
               <Untrusted text={session.userAgent} className="font-mono" />
@@ -207,18 +206,18 @@ function Consoles() {
 
 function Revoke({ session }: { session: ConsoleSession }) {
   return (
-    <Act
+    <ActionButton
       label="End"
-      title={session.current ? "End the session that you are in?" : "End this session?"}
-      does="End the session"
-      said="The session is ended."
-      look="bad"
+      title={session.current ? "End your current session?" : "End this session?"}
+      confirmLabel="End the session"
+      announcement="The session is ended."
+      variant="bad"
       keys={["sessions"]}
       run={() => client(ConsoleService).revokeConsoleSession({ sessionId: session.sessionId })}
     >
       <p>
-        What is open in it ends at once, in all its tabs. {session.current ? "You will have to log in again." : "Its browser has to log in again."} Whoever holds the device that made the login can make another: revoke the device to keep them out.
+        The session ends in all its tabs. {session.current ? "You must log in again." : "Its browser must log in again."} The holder of the device that created the login can log in again: revoke the device to prevent that.
       </p>
-    </Act>
+    </ActionButton>
   );
 }

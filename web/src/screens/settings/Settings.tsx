@@ -9,9 +9,9 @@ import { Badge } from "../../ui/Badge";
 import { Checkbox, TextField } from "../../ui/Field";
 import { EmptyState, ErrorState, Loading } from "../../ui/State";
 import { Untrusted } from "../../ui/Untrusted";
-import { grouped } from "./settings";
+import { filterSettings } from "./settings";
 
-/** The settings in force, with where each comes from. They are changed in the file, and never here. */
+/** The current settings and their sources. They can be changed only in the configuration file. */
 export default function Settings() {
   const [words, setWords] = useQueryParam("q");
   const [changed, setChanged] = useQueryParam("changed", "no");
@@ -22,7 +22,7 @@ export default function Settings() {
         <div className="min-w-56 flex-1">
           <TextField label="Filter" type="search" placeholder="listen api" value={words} onChange={(event) => setWords(event.target.value)} />
         </div>
-        <Checkbox label="Only what differs from the default" checked={changed === "yes"} onChange={(event) => setChanged(event.target.checked ? "yes" : "no")} />
+        <Checkbox label="Only changed settings" checked={changed === "yes"} onChange={(event) => setChanged(event.target.checked ? "yes" : "no")} />
       </div>
       {query.isPending ? (
         <Loading what="settings" />
@@ -31,15 +31,15 @@ export default function Settings() {
       ) : (
         <>
           <p className="text-quiet">
-            {query.data.file === "" ? "No file was read." : "The file is "}
+            {query.data.file === "" ? "No configuration file." : "Configuration file: "}
             {query.data.file !== "" && (
               <>
                 <Untrusted text={query.data.file} className="font-mono" />.
               </>
             )}{" "}
-            Secrets are in files and in the vault, and none is shown here.
+            Secrets are stored in files and in the vault, and are not displayed.
           </p>
-          <Groups groups={grouped(query.data.settings, words, changed === "yes")} file={query.data.file} />
+          <Groups groups={filterSettings(query.data.settings, words, changed === "yes")} file={query.data.file} />
         </>
       )}
     </Screen>
@@ -47,7 +47,7 @@ export default function Settings() {
 }
 
 function Groups({ groups, file }: { groups: [string, Setting[]][]; file: string }) {
-  if (groups.length === 0) return <EmptyState title="No setting is so">Change the filter.</EmptyState>;
+  if (groups.length === 0) return <EmptyState title="No matching settings">Change the filter.</EmptyState>;
   return groups.map(([table, settings]) => (
     <Section key={table} title={table === "" ? "Top level" : table}>
       <div className="overflow-x-auto" tabIndex={0} role="region" aria-label={`Settings of ${table === "" ? "the top level" : table}`}>
@@ -61,8 +61,8 @@ function Groups({ groups, file }: { groups: [string, Setting[]][]; file: string 
                 Value
               </th>
               <th scope="col" className="py-1 font-normal">
-                From
-              </th>
+                Source
+                </th>
             </tr>
           </thead>
           <tbody className="max-sm:block">
@@ -84,7 +84,7 @@ function Groups({ groups, file }: { groups: [string, Setting[]][]; file: string 
   ));
 }
 
-// Of the one file that was read the line says enough.
+// For the configuration file, the line number is sufficient.
 function Origin({ setting, file }: { setting: Setting; file: string }) {
   const place = file !== "" && setting.origin.startsWith(`${file}:`) ? `line ${setting.origin.slice(file.length + 1)}` : setting.origin;
   return (

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { SettingSchema } from "../../gen/palyra/v1/console_pb";
-import { grouped } from "./settings";
+import { filterSettings } from "./settings";
 
 const settings = [
   create(SettingSchema, { key: "listen.api", toml: '"127.0.0.1:7443"', source: "default" }),
@@ -9,9 +9,9 @@ const settings = [
   create(SettingSchema, { key: "policy.dir", toml: '"/etc/palyra"', source: "env" }),
   create(SettingSchema, { key: "profile", toml: '"dev"', source: "default" }),
 ];
-const keys = (words: string, changed = false) => grouped(settings, words, changed).map(([table, group]) => [table, ...group.map((s) => s.key)]);
+const keys = (words: string, changed = false) => filterSettings(settings, words, changed).map(([table, group]) => [table, ...group.map((s) => s.key)]);
 
-test("settings come by table", () => {
+test("settings are grouped by table", () => {
   expect(keys("")).toEqual([
     ["listen", "listen.api", "listen.console"],
     ["policy", "policy.dir"],
@@ -19,12 +19,12 @@ test("settings come by table", () => {
   ]);
 });
 
-test("every word has to be in the key or the value", () => {
+test("all words must match the key or the value", () => {
   expect(keys("LISTEN 7443")).toEqual([["listen", "listen.api"]]);
   expect(keys("listen etc")).toEqual([]);
 });
 
-test("what differs from the default", () => {
+test("settings can be limited to changed ones", () => {
   expect(keys("", true)).toEqual([
     ["listen", "listen.console"],
     ["policy", "policy.dir"],

@@ -11,76 +11,76 @@ import { Id } from "../../ui/Copy";
 import { Dialog } from "../../ui/Dialog";
 import { Checkbox } from "../../ui/Field";
 import { KeyValue } from "../../ui/KeyValue";
-import { ErrorState, Notice, Words } from "../../ui/State";
+import { ErrorState, Notice, CommandText } from "../../ui/State";
 import { Untrusted } from "../../ui/Untrusted";
-import { Asks, Found, ToolsOf } from "./Manifest";
+import { PermissionList, AuditFindings, ToolList } from "./Manifest";
 import { stage } from "./stage";
-import { bounds, placeOf } from "./words";
+import { describeLimits, versionAddress } from "./words";
 
-/** Installs a package: it is chosen, brought to the gateway, looked at, and agreed to. */
+/** The installation of a package: select, upload, inspect and confirm. */
 export function Install() {
   const [open, setOpen] = useState(false);
   const close = () => setOpen(false);
   return (
     <>
-      <Button size="small" look="primary" needs="skill.write" onClick={() => setOpen(true)}>
+      <Button size="small" variant="primary" needs="skill.write" onClick={() => setOpen(true)}>
         Install a skill
       </Button>
       <Dialog open={open} onClose={close} title="Install a skill" wide>
-        <Steps close={close} />
+        <InstallForm close={close} />
       </Dialog>
     </>
   );
 }
 
-function Steps({ close }: { close: () => void }) {
-  const [brought, setBrought] = useState(0);
-  const [compared, setCompared] = useState(false);
+function InstallForm({ close }: { close: () => void }) {
+  const [uploadedBytes, setUploadedBytes] = useState(0);
+  const [hasComparedKey, setHasComparedKey] = useState(false);
   const queries = useQueryClient();
   const go = useGo();
-  const abort = useLeaving();
-  const bring = useMutation({
+  const abort = useAbortableOperation();
+  const upload = useMutation({
     mutationFn: async (file: File) => {
       const { signal } = abort();
-      setBrought(0);
-      setCompared(false);
-      const digest = await stage(file, (part) => client(SkillService).stageSkill(part, { signal }), setBrought);
+      setUploadedBytes(0);
+      setHasComparedKey(false);
+      const digest = await stage(file, (part) => client(SkillService).stageSkill(part, { signal }), setUploadedBytes);
       return client(SkillService).inspectSkill({ digest }, { signal });
     },
   });
   const install = useMutation({
-    // What is installed is what is shown, by its digest.
+    // The digest guarantees that the inspected package is installed.
     mutationFn: ({ digest }: InspectSkillResponse) => client(SkillService).installSkill({ digest }, { signal: abort().signal }),
     onSuccess: async ({ skill }) => {
       await Promise.all(["skills", "publishers", "tools", "approvals"].map((key) => queries.invalidateQueries({ queryKey: [key] })));
       announce("The skill is installed.");
       close();
-      if (skill !== undefined) go(placeOf(skill));
+      if (skill !== undefined) go(versionAddress(skill));
     },
   });
-  const seen = bring.data;
+  const inspection = upload.data;
   return (
     <div className="flex flex-col gap-3">
-      <Choose
-        off={install.isPending}
+      <PackageField
+        isDisabled={install.isPending}
         onFile={(file) => {
           install.reset();
-          bring.mutate(file);
+          upload.mutate(file);
         }}
       />
-      <div role="status">{bring.isPending && <p>The gateway has {brought.toLocaleString()} bytes of it…</p>}</div>
-      {bring.isError && <ErrorState error={bring.error} />}
-      {seen !== undefined && <Seen seen={seen} />}
-      {seen?.problem === "" && seen.newPublisher && (
-        <Checkbox label="I compared the id of the key with what the publisher told me over another way" checked={compared} onChange={(event) => setCompared(event.target.checked)} />
+      <div role="status">{upload.isPending && <p>{uploadedBytes.toLocaleString()} bytes uploaded…</p>}</div>
+      {upload.isError && <ErrorState error={upload.error} />}
+      {inspection !== undefined && <Inspection inspection={inspection} />}
+      {inspection?.problem === "" && inspection.newPublisher && (
+        <Checkbox label="I compared the id of the key with the publisher over another channel" checked={hasComparedKey} onChange={(event) => setHasComparedKey(event.target.checked)} />
       )}
-      {install.isPending && <Notice>The gateway installs it. Where changes take two people, it asks the second one. You may leave this page: the skill is installed once they approve. The inbox has the request, and there you can withdraw it.</Notice>}
+      {install.isPending && <Notice>The gateway is installing the skill. If changes require two people, it asks the second one. You can leave this page: the skill is installed after the approval. You can withdraw the request in the approvals.</Notice>}
       {install.isError && <ErrorState error={install.error} />}
       <div className="flex flex-wrap justify-end gap-2">
-        <Button onClick={close}>Leave it</Button>
-        {seen?.problem === "" && (
-          <Button look="primary" needs="skill.write" off={install.isPending ? "On its way." : seen.newPublisher && !compared ? "Compare the key first." : undefined} onClick={() => install.mutate(seen)}>
-            {seen.newPublisher ? "Trust the key and install this" : "Install this"}
+        <Button onClick={close}>Cancel</Button>
+        {inspection?.problem === "" && (
+          <Button variant="primary" needs="skill.write" disabledReason={install.isPending ? "In progress." : inspection.newPublisher && !hasComparedKey ? "Compare the key first." : undefined} onClick={() => install.mutate(inspection)}>
+            {inspection.newPublisher ? "Trust the key and install" : "Install"}
           </Button>
         )}
       </div>
@@ -88,8 +88,8 @@ function Steps({ close }: { close: () => void }) {
   );
 }
 
-/** Gives a signal to what is begun; it ends what was begun before, and when the dialog is left. */
-function useLeaving(): () => AbortController {
+/** Returns a function that aborts the previous operation and starts a new signal. Closing the dialog aborts it too. */
+function useAbortableOperation(): () => AbortController {
   const last = useRef<AbortController>(undefined);
   useEffect(() => () => last.current?.abort(), []);
   return () => {
@@ -99,7 +99,7 @@ function useLeaving(): () => AbortController {
   };
 }
 
-function Choose({ off, onFile }: { off: boolean; onFile: (file: File) => void }) {
+function PackageField({ isDisabled, onFile }: { isDisabled: boolean; onFile: (file: File) => void }) {
   const id = useId();
   return (
     <div>
@@ -111,8 +111,8 @@ function Choose({ off, onFile }: { off: boolean; onFile: (file: File) => void })
         type="file"
         accept=".palyra-skill"
         aria-describedby={`${id}-hint`}
-        disabled={off}
-        // A file that was changed since can be chosen again.
+        disabled={isDisabled}
+        // Allow the same file to be selected again after a change.
         onClick={(event) => {
           event.currentTarget.value = "";
         }}
@@ -123,30 +123,30 @@ function Choose({ off, onFile }: { off: boolean; onFile: (file: File) => void })
         }}
       />
       <p id={`${id}-hint`} className="mt-1 text-sm text-quiet">
-        A file that ends in .palyra-skill. The gateway reads and verifies it; nothing of it runs before you say yes.
+        A file that ends in .palyra-skill. The gateway verifies it; its code does not run before you confirm the installation.
       </p>
     </div>
   );
 }
 
-/** What an installation would be about. */
-function Seen({ seen }: { seen: InspectSkillResponse }) {
-  const { manifest, replaces, gains } = seen;
+/** The inspected package: manifest, problems and new permissions. */
+function Inspection({ inspection }: { inspection: InspectSkillResponse }) {
+  const { manifest, replaces, gains } = inspection;
   return (
     <>
-      {seen.problem !== "" && (
+      {inspection.problem !== "" && (
         <Notice tone="bad">
-          <p className="font-semibold">It cannot be installed</p>
+          <p className="font-semibold">The package cannot be installed</p>
           <p>
-            <Untrusted text={sentence(seen.problem)} /> <Words text={seen.remedy} />
+            <Untrusted text={sentence(inspection.problem)} /> <CommandText text={inspection.remedy} />
           </p>
         </Notice>
       )}
-      {seen.problem === "" && seen.newPublisher && (
+      {inspection.problem === "" && inspection.newPublisher && (
         <Notice tone="warn">
-          <p className="font-semibold">The publisher is new here</p>
+          <p className="font-semibold">New publisher</p>
           <p>
-            To install it pins the key below for <Untrusted text={manifest?.publisher ?? ""} className="font-mono" />, and what another key signs under this name is refused from then on. Ask the publisher for its id over another way than the package took.
+            The installation pins the key below for <Untrusted text={manifest?.publisher ?? ""} className="font-mono" />. Packages of this publisher signed with other keys are then refused. Compare the key id with the publisher over another channel.
           </p>
         </Notice>
       )}
@@ -156,24 +156,24 @@ function Seen({ seen }: { seen: InspectSkillResponse }) {
           ["Name", manifest !== undefined && <Untrusted text={manifest.name} />],
           ["Description", manifest !== undefined && manifest.description !== "" && <Untrusted text={manifest.description} />],
           ["Publisher", manifest !== undefined && <Untrusted text={manifest.publisher} className="font-mono" />],
-          ["Signed by", seen.keyId !== "" && <Id id={seen.keyId} keep={60} />],
+          ["Signed by", inspection.keyId !== "" && <Id id={inspection.keyId} keep={60} />],
           ["License", manifest !== undefined && manifest.license !== "" && <Untrusted text={manifest.license} />],
           ["Homepage", manifest !== undefined && manifest.homepage !== "" && <Untrusted text={manifest.homepage} />],
-          ["Holds itself to", bounds(manifest?.quotas).join(", ")],
-          ["Package", <Id id={seen.digest} />],
+          ["Limits", describeLimits(manifest?.quotas).join(", ")],
+          ["Package", <Id id={inspection.digest} />],
           ["Replaces", replaces !== undefined && <Untrusted text={`version ${replaces.version}`} />],
         ]}
       />
       {replaces !== undefined &&
         (gains.length === 0 ? (
-          <Notice tone="good">It asks for nothing beyond what runs now.</Notice>
+          <Notice tone="good">No permissions beyond the current version.</Notice>
         ) : (
           <Notice tone="warn">
-            <Asks title="Beyond what runs now it asks for" texts={gains} />
+            <PermissionList title="Permissions beyond the current version" texts={gains} />
           </Notice>
         ))}
-      {manifest !== undefined && <ToolsOf manifest={manifest} />}
-      <Found findings={seen.findings} />
+      {manifest !== undefined && <ToolList manifest={manifest} />}
+      <AuditFindings findings={inspection.findings} />
     </>
   );
 }

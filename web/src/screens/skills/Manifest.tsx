@@ -1,20 +1,20 @@
 import type { SkillFinding, SkillManifest, SkillTool } from "../../gen/palyra/v1/skill_pb";
 import { Section } from "../../shell/Screen";
-import { plain } from "../../text/visible";
+import { visibleText } from "../../text/visible";
 import { Badge } from "../../ui/Badge";
 import { Json } from "../../ui/Json";
-import { Notice, Words } from "../../ui/State";
+import { Notice, CommandText } from "../../ui/State";
 import { Untrusted } from "../../ui/Untrusted";
-import { asksFor, worstFirst } from "./words";
+import { describePermissions, errorsFirst } from "./words";
 
-/** The tools of a skill, with what each asks for. */
-export function ToolsOf({ manifest }: { manifest: SkillManifest }) {
+/** The tools of a skill with their permissions. */
+export function ToolList({ manifest }: { manifest: SkillManifest }) {
   return (
     <Section title="Tools">
       <ul aria-label="Tools" className="flex flex-col gap-3">
         {manifest.tools.map((tool) => (
-          <li key={tool.id} aria-label={plain(tool.name)} className="flex flex-col gap-2 rounded-lg border border-line p-3">
-            <OneTool tool={tool} />
+          <li key={tool.id} aria-label={visibleText(tool.name)} className="flex flex-col gap-2 rounded-lg border border-line p-3">
+            <ToolDetail tool={tool} />
           </li>
         ))}
       </ul>
@@ -22,8 +22,8 @@ export function ToolsOf({ manifest }: { manifest: SkillManifest }) {
   );
 }
 
-function OneTool({ tool }: { tool: SkillTool }) {
-  const asks = asksFor(tool.capabilities);
+function ToolDetail({ tool }: { tool: SkillTool }) {
+  const permissions = describePermissions(tool.capabilities);
   return (
     <>
       <p className="flex flex-wrap items-baseline gap-x-3 gap-y-1">
@@ -35,7 +35,7 @@ function OneTool({ tool }: { tool: SkillTool }) {
       <p className="whitespace-pre-wrap">
         <Untrusted text={tool.description} />
       </p>
-      {asks.length === 0 ? <p className="text-sm text-quiet">It asks for nothing beside its input.</p> : <Asks title="It asks for" texts={asks} />}
+      {permissions.length === 0 ? <p className="text-sm text-quiet">No permissions.</p> : <PermissionList title="Permissions" texts={permissions} />}
       <Schema title="Input schema" bytes={tool.inputSchemaJson} />
       <Schema title="Output schema" bytes={tool.outputSchemaJson} />
     </>
@@ -52,8 +52,8 @@ function Schema({ title, bytes }: { title: string; bytes: Uint8Array }) {
   );
 }
 
-/** What is asked for, each on a line. Its names are the publisher's. */
-export function Asks({ title, texts }: { title: string; texts: readonly string[] }) {
+/** A list of permissions. Names in it are chosen by the publisher and untrusted. */
+export function PermissionList({ title, texts }: { title: string; texts: readonly string[] }) {
   return (
     <div>
       <p className="text-sm font-medium">{title}</p>
@@ -68,16 +68,16 @@ export function Asks({ title, texts }: { title: string; texts: readonly string[]
   );
 }
 
-/** What an audit found, the errors first. */
-export function Found({ findings }: { findings: readonly SkillFinding[] }) {
+/** The findings of the audit, errors first. */
+export function AuditFindings({ findings }: { findings: readonly SkillFinding[] }) {
   return (
-    <Section title="What an audit found">
+    <Section title="Audit findings">
       {findings.length === 0 ? (
-        <p className="text-quiet">Nothing.</p>
+        <p className="text-quiet">None.</p>
       ) : (
         <ul aria-label="Findings" className="flex flex-col gap-2">
-          {worstFirst(findings).map((finding, i) => (
-            // Two findings can be the same in all they say.
+          {errorsFirst(findings).map((finding, i) => (
+            // Findings can be identical, so the index is the key.
             <li key={i}>
               <Notice tone={finding.severity === "error" ? "bad" : "warn"}>
                 <div className="flex flex-wrap items-baseline gap-2">
@@ -90,7 +90,7 @@ export function Found({ findings }: { findings: readonly SkillFinding[] }) {
                 </p>
                 {finding.remedy !== "" && (
                   <p>
-                    <Words text={finding.remedy} />
+                    <CommandText text={finding.remedy} />
                   </p>
                 )}
               </Notice>

@@ -12,16 +12,16 @@ import { Install } from "./Install";
 import { useSkills } from "./list";
 import { Publishers } from "./Publishers";
 import { Version } from "./Version";
-import { asksInShort, mostFuel, placeOf, standing, versionName } from "./words";
+import { permissionKinds, maxFuel, versionAddress, versionStatus, versionName } from "./words";
 
-/** Skills: what is installed, by whom it was signed, and what may run. */
+/** The installed skills and the trusted publishers. */
 export default function Skills() {
   const name = useParam("name");
   const [version] = useQueryParam("version");
-  return name === "" ? <All /> : <Version key={`${name}@${version}`} name={name} version={version} />;
+  return name === "" ? <SkillsPage /> : <Version key={`${name}@${version}`} name={name} version={version} />;
 }
 
-function All() {
+function SkillsPage() {
   const [tab, setTab] = useQueryParam("tab", "installed");
   return (
     <Screen title="Skills" command={tab === "publishers" ? palyra("skills", "trust", "list") : palyra("skills", "list")} actions={<Install />}>
@@ -30,7 +30,7 @@ function All() {
         value={tab}
         onChange={setTab}
         tabs={[
-          { id: "installed", label: "Installed", content: <Installed /> },
+          { id: "installed", label: "Installed", content: <InstalledSkills /> },
           { id: "publishers", label: "Publishers", content: <Publishers /> },
         ]}
       />
@@ -38,7 +38,7 @@ function All() {
   );
 }
 
-function Installed() {
+function InstalledSkills() {
   const query = useSkills();
   if (query.isPending) return <Loading what="skills" />;
   if (query.isError) return <ErrorState error={query.error} retry={() => void query.refetch()} />;
@@ -57,20 +57,20 @@ function Installed() {
         rows={skills}
         rowKey={versionName}
         rowHeight={60}
-        href={placeOf}
-        dim={(skill) => !skill.current}
+        href={versionAddress}
+        isDimmed={(skill) => !skill.current}
         columns={[
-          { id: "skill", label: "Skill", className: "grow", cell: (skill) => <Named skill={skill} /> },
+          { id: "skill", label: "Skill", className: "grow", cell: (skill) => <SkillCell skill={skill} /> },
           { id: "version", label: "Version", className: "w-28", cell: (skill) => <Untrusted text={skill.version} line={20} /> },
-          { id: "fuel", label: "Fuel of a call", className: "w-32 text-right tabular-nums max-md:hidden", cell: (skill) => mostFuel(skill.manifest).toLocaleString() },
-          { id: "status", label: "Status", className: "w-28", cell: (skill) => <Standing skill={skill} /> },
+          { id: "fuel", label: "Fuel per call", className: "w-32 text-right tabular-nums max-md:hidden", cell: (skill) => maxFuel(skill.manifest).toLocaleString() },
+          { id: "status", label: "Status", className: "w-28", cell: (skill) => <StatusBadge skill={skill} /> },
         ]}
       />
     </div>
   );
 }
 
-function Named({ skill }: { skill: Skill }) {
+function SkillCell({ skill }: { skill: Skill }) {
   return (
     <>
       <span className="block truncate">
@@ -78,13 +78,13 @@ function Named({ skill }: { skill: Skill }) {
       </span>
       <Meta>
         <Untrusted text={skill.publisher} line={64} />
-        {`asks for ${asksInShort(skill.manifest)}`}
+        {`permissions: ${permissionKinds(skill.manifest)}`}
       </Meta>
     </>
   );
 }
 
-function Standing({ skill }: { skill: Skill }) {
-  const { word, tone } = standing(skill);
+function StatusBadge({ skill }: { skill: Skill }) {
+  const { word, tone } = versionStatus(skill);
   return <Badge tone={tone}>{word}</Badge>;
 }

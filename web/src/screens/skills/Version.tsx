@@ -6,18 +6,18 @@ import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useGo } from "../../shell/router";
 import { palyra } from "../../text/cli";
 import { sentence } from "../../text/sentence";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Id } from "../../ui/Copy";
 import { KeyValue } from "../../ui/KeyValue";
-import { EmptyState, ErrorState, Loading, Notice, Words } from "../../ui/State";
+import { EmptyState, ErrorState, Loading, Notice, CommandText } from "../../ui/State";
 import { Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 import { useSkills } from "./list";
-import { Found, ToolsOf } from "./Manifest";
-import { bounds, placeOf, standing, versionName } from "./words";
+import { AuditFindings, ToolList } from "./Manifest";
+import { describeLimits, versionAddress, versionStatus, versionName } from "./words";
 
-/** One version of a skill, the current one where the version is "". */
+/** A version of a skill; "" is the current version. */
 export function Version({ name, version }: { name: string; version: string }) {
   const query = useQuery({ queryKey: ["skills", name, version], queryFn: ({ signal }) => client(SkillService).getSkill({ skill: name, version }, { signal }) });
   const skill = query.data?.skill;
@@ -28,25 +28,25 @@ export function Version({ name, version }: { name: string; version: string }) {
       actions={
         <>
           <ScreenLink to="/skills">All skills</ScreenLink>
-          {skill !== undefined && <Acts skill={skill} />}
+          {skill !== undefined && <VersionActions skill={skill} />}
         </>
       }
     >
-      {query.isPending ? <Loading what="the skill" /> : query.isError ? <ErrorState error={query.error} retry={() => void query.refetch()} /> : skill === undefined ? <EmptyState title="There is no such skill" /> : <Whole found={query.data} skill={skill} />}
+      {query.isPending ? <Loading what="the skill" /> : query.isError ? <ErrorState error={query.error} retry={() => void query.refetch()} /> : skill === undefined ? <EmptyState title="Skill not found" /> : <VersionDetail response={query.data} skill={skill} />}
     </Screen>
   );
 }
 
-function Whole({ found, skill }: { found: GetSkillResponse; skill: Skill }) {
+function VersionDetail({ response, skill }: { response: GetSkillResponse; skill: Skill }) {
   const { manifest } = skill;
-  const { word, tone } = standing(skill);
+  const { word, tone } = versionStatus(skill);
   return (
     <>
-      {found.problem !== "" && (
+      {response.problem !== "" && (
         <Notice tone={skill.problem === "" ? "warn" : "bad"}>
-          <p className="font-semibold">Its tools cannot be called</p>
+          <p className="font-semibold">The tools of this version cannot be called</p>
           <p>
-            <Untrusted text={sentence(found.problem)} /> <Words text={found.remedy} />
+            <Untrusted text={sentence(response.problem)} /> <CommandText text={response.remedy} />
           </p>
         </Notice>
       )}
@@ -58,23 +58,23 @@ function Whole({ found, skill }: { found: GetSkillResponse; skill: Skill }) {
       <KeyValue
         rows={[
           ["Status", <Badge tone={tone}>{word}</Badge>],
-          ["Why", skill.why !== "" && <Untrusted text={skill.why} />],
+          ["Reason", skill.why !== "" && <Untrusted text={skill.why} />],
           ["Name", manifest !== undefined && <Untrusted text={manifest.name} />],
           ["Version", <Untrusted text={skill.version} />],
           ["Publisher", <Untrusted text={skill.publisher} />],
           ["Signed by", <Id id={skill.keyId} keep={60} />],
           ["License", manifest !== undefined && manifest.license !== "" && <Untrusted text={manifest.license} />],
           ["Homepage", manifest !== undefined && manifest.homepage !== "" && <Untrusted text={manifest.homepage} />],
-          ["Holds itself to", bounds(manifest?.quotas).join(", ")],
+          ["Limits", describeLimits(manifest?.quotas).join(", ")],
           ["Package", <Id id={skill.digest} />],
           ["Installed", <Time at={skill.installedAt} full />],
           ["Installed by", <Untrusted text={skill.installedBy} />],
           ["Status since", <Time at={skill.changedAt} full />],
-          ["Status by", skill.changedBy !== "" && <Untrusted text={skill.changedBy} />],
+          ["Status set by", skill.changedBy !== "" && <Untrusted text={skill.changedBy} />],
         ]}
       />
-      {manifest !== undefined && manifest.tools.length > 0 && <ToolsOf manifest={manifest} />}
-      {(skill.problem === "" || found.findings.length > 0) && <Found findings={found.findings} />}
+      {manifest !== undefined && manifest.tools.length > 0 && <ToolList manifest={manifest} />}
+      {(skill.problem === "" || response.findings.length > 0) && <AuditFindings findings={response.findings} />}
       <Versions of={skill} />
     </>
   );
@@ -88,18 +88,18 @@ function Versions({ of }: { of: Skill }) {
       title="Versions"
       actions={
         all.length > 1 && (
-          <Act label="Remove all versions" title="Remove this skill?" does="Remove the skill" said="The skill is removed." look="bad" needs="skill.write" keys={["skills", "tools"]} run={remove}>
-            <p>All {all.length} versions go, and with them what the skill stored for its users. That cannot be undone. The journal keeps what was called.</p>
-          </Act>
+          <ActionButton label="Remove all versions" title="Remove this skill?" confirmLabel="Remove the skill" announcement="The skill is removed." variant="bad" needs="skill.write" keys={["skills", "tools"]} run={remove}>
+            <p>This removes all {all.length} versions and the data that the skill stored for its users. This cannot be undone. The journal keeps its calls.</p>
+          </ActionButton>
         )
       }
     >
       <ul aria-label="Versions" className="flex flex-col gap-1">
         {all.map((each) => {
-          const { word, tone } = standing(each);
+          const { word, tone } = versionStatus(each);
           return (
             <li key={each.version} className="flex flex-wrap items-center gap-3">
-              <ScreenLink to={placeOf(each)} className="w-28 font-mono text-accent underline">
+              <ScreenLink to={versionAddress(each)} className="w-28 font-mono text-accent underline">
                 {each.version}
               </ScreenLink>
               <Badge tone={tone}>{word}</Badge>
@@ -112,7 +112,7 @@ function Versions({ of }: { of: Skill }) {
   );
 }
 
-/** Removes a version, or all of them where it is "", and leaves the view of what is gone. */
+/** Returns a function that removes a version, or all versions for "", and opens the list. */
 function useRemove(skill: string, version: string): () => Promise<void> {
   const go = useGo();
   return async () => {
@@ -121,7 +121,7 @@ function useRemove(skill: string, version: string): () => Promise<void> {
   };
 }
 
-function Acts({ skill }: { skill: Skill }) {
+function VersionActions({ skill }: { skill: Skill }) {
   const remove = useRemove(skill.skill, skill.version);
   const set = (status: SkillStatus) => (reason: string) => client(SkillService).setSkillStatus({ skill: skill.skill, version: skill.version, status, reason });
   const reason = "Reason (kept in the journal)";
@@ -130,23 +130,23 @@ function Acts({ skill }: { skill: Skill }) {
   return (
     <>
       {(skill.status !== SkillStatus.ACTIVE || !skill.current || skill.problem !== "") && (
-        <Act label="Enable" title="Let its tools be called?" does="Enable the version" said="The version is enabled." needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.ACTIVE)}>
-          <p>{name} becomes the current version: the tools of its other versions cannot be called then. Where changes take two people, this asks the second one, and waits for them.</p>
-        </Act>
+        <ActionButton label="Enable" title="Enable this version?" confirmLabel="Enable the version" announcement="The version is enabled." needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.ACTIVE)}>
+          <p>{name} becomes the current version: the tools of its other versions can then not be called. If changes require two people, this waits for the second one.</p>
+        </ActionButton>
       )}
       {skill.status !== SkillStatus.QUARANTINED && (
-        <Act label="Quarantine" title="Keep it from being called, because something may be wrong?" does="Quarantine the version" said="The version is quarantined." look="bad" needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.QUARANTINED)}>
-          <p>No tool of {name} runs from then on, also for calls that wait for people now. What it stored stays.</p>
-        </Act>
+        <ActionButton label="Quarantine" title="Quarantine this version?" confirmLabel="Quarantine the version" announcement="The version is quarantined." variant="bad" needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.QUARANTINED)}>
+          <p>This blocks the tools of {name} because of a suspicion, also for calls that wait for approval. Its stored data is kept.</p>
+        </ActionButton>
       )}
       {skill.status !== SkillStatus.DISABLED && (
-        <Act label="Disable" title="Keep it from being called?" does="Disable the version" said="The version is disabled." needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.DISABLED)}>
-          <p>No tool of {name} runs until it is enabled again, also for calls that wait for people now. What it stored stays.</p>
-        </Act>
+        <ActionButton label="Disable" title="Disable this version?" confirmLabel="Disable the version" announcement="The version is disabled." needs="skill.write" reason={reason} keys={keys} run={set(SkillStatus.DISABLED)}>
+          <p>This blocks the tools of {name} until it is enabled, also for calls that wait for approval. Its stored data is kept.</p>
+        </ActionButton>
       )}
-      <Act label="Remove" title="Remove this version?" does="Remove the version" said="The version is removed." look="bad" needs="skill.write" keys={keys} run={remove}>
-        <p>{name} goes, and with the last version of a skill what it stored for its users. That cannot be undone. The journal keeps what was called.</p>
-      </Act>
+      <ActionButton label="Remove" title="Remove this version?" confirmLabel="Remove the version" announcement="The version is removed." variant="bad" needs="skill.write" keys={keys} run={remove}>
+        <p>This removes {name}, and with the last version the data that the skill stored for its users. This cannot be undone. The journal keeps its calls.</p>
+      </ActionButton>
     </>
   );
 }

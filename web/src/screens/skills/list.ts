@@ -1,9 +1,9 @@
-// What is installed, for more than one part of the screen.
+// The query of the installed skills.
 import { useQuery } from "@tanstack/react-query";
 import { client } from "../../api/transport";
 import { SkillService } from "../../gen/palyra/v1/skill_pb";
 
-/** All versions of all skills, as the gateway has them. */
+/** Queries all versions of all skills. */
 export function useSkills() {
   return useQuery({ queryKey: ["skills"], queryFn: ({ signal }) => client(SkillService).listSkills({}, { signal }) });
 }

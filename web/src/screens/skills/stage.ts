@@ -1,10 +1,10 @@
-// How a package gets to the gateway: by its digest, part after part.
+// The upload of a package in parts, identified by its digest.
 import { hex } from "../../verify/bytes";
 import { Sha256 } from "../../verify/sha256";
 
-/** What one request has room for, and what a package has at most, in bytes. */
+/** The maximum sizes of a part and of a package, in bytes. */
 export const partSize = 1 << 20;
-export const mostBytes = 64 << 20;
+export const maxBytes = 64 << 20;
 
 export interface Part {
   digest: string;
@@ -14,21 +14,21 @@ export interface Part {
 }
 
 /**
- * Brings a package to the gateway and returns its digest. send brings one part and
- * answers how much is there; told hears that, too. What the gateway has of it already,
- * from an attempt before, is not sent again.
+ * Uploads a package and returns its digest. send uploads one part and returns the number of
+ * bytes that the gateway has, which is also passed to onProgress. Bytes from an earlier attempt
+ * are not sent again.
  */
-export async function stage(file: Blob, send: (part: Part) => Promise<{ received: bigint }>, told: (received: number) => void): Promise<string> {
-  if (file.size === 0) throw new Error("the file is empty: choose one that ends in .palyra-skill");
-  if (file.size > mostBytes) throw new Error(`the file has ${file.size.toLocaleString()} bytes, and a package has at most ${mostBytes.toLocaleString()}`);
+export async function stage(file: Blob, send: (part: Part) => Promise<{ received: bigint }>, onProgress: (received: number) => void): Promise<string> {
+  if (file.size === 0) throw new Error("the file is empty: select a file that ends in .palyra-skill");
+  if (file.size > maxBytes) throw new Error(`the file has ${file.size.toLocaleString()} bytes: the limit is ${maxBytes.toLocaleString()}`);
   const digest = await digestOf(file);
   for (let offset = 0; offset < file.size; ) {
     const data = await read(file, offset);
-    const { received } = await send({ digest, size: BigInt(file.size), offset: BigInt(offset), data });
-    const there = Number(received);
-    if (there <= offset || there > file.size) throw new Error(`the gateway says that it has ${there.toLocaleString()} bytes of ${file.size.toLocaleString()} after those from ${offset.toLocaleString()} on were sent`);
-    told(there);
-    offset = there;
+    const response = await send({ digest, size: BigInt(file.size), offset: BigInt(offset), data });
+    const received = Number(response.received);
+    if (received <= offset || received > file.size) throw new Error(`the gateway reports ${received.toLocaleString()} of ${file.size.toLocaleString()} bytes after the part at offset ${offset.toLocaleString()}`);
+    onProgress(received);
+    offset = received;
   }
   return digest;
 }

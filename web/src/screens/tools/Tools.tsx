@@ -19,12 +19,12 @@ interface Row {
   hidden?: HiddenTool;
 }
 
-/** Whether agents run the tool themselves, and ask about it by their hooks. */
-function proposedByHooks(tool: Tool): boolean {
+/** Whether agents execute the tool themselves and propose calls with their hooks. */
+function isExternal(tool: Tool): boolean {
   return tool.executor === "external";
 }
 
-/** The catalog as policy lets this member see it, and what it keeps back with the reason. */
+/** The catalog of tools for this member, including denied tools with the reason. */
 export default function Tools() {
   const name = useParam("name");
   const query = useQuery({ queryKey: ["tools"], queryFn: ({ signal }) => client(GatewayService).listTools({}, { signal }) });
@@ -38,18 +38,18 @@ export default function Tools() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : name === "" ? (
-        <All rows={rows.filter((row) => proposedByHooks(row.tool) === (agents === "yes"))} />
+        <ToolTable rows={rows.filter((row) => isExternal(row.tool) === (agents === "yes"))} />
       ) : one === undefined ? (
-        <EmptyState title="There is no such tool for you" />
+        <EmptyState title="Tool not found, or not visible to you" />
       ) : (
-        <One row={one} />
+        <ToolDetail row={one} />
       )}
     </Screen>
   );
 }
 
-function All({ rows }: { rows: readonly Row[] }) {
-  if (rows.length === 0) return <EmptyState title="Policy shows you no tool" />;
+function ToolTable({ rows }: { rows: readonly Row[] }) {
+  if (rows.length === 0) return <EmptyState title="No tools are visible to you" />;
   return (
     <Table
       label="Tools"
@@ -57,9 +57,9 @@ function All({ rows }: { rows: readonly Row[] }) {
       rowKey={(row) => row.tool.name}
       rowHeight={60}
       href={(row) => `/tools/${encodeURIComponent(row.tool.name)}`}
-      dim={(row) => row.hidden !== undefined}
+      isDimmed={(row) => row.hidden !== undefined}
       columns={[
-        { id: "tool", label: "Tool", className: "grow", cell: (row) => <Named tool={row.tool} /> },
+        { id: "tool", label: "Tool", className: "grow", cell: (row) => <ToolCell tool={row.tool} /> },
         { id: "runs", label: "Executor", className: "w-52 max-md:hidden", cell: (row) => <code className="font-mono text-sm">{row.tool.executor}</code> },
         { id: "policy", label: "Policy", className: "w-28", cell: (row) => <Verdict row={row} /> },
       ]}
@@ -67,7 +67,7 @@ function All({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-function Named({ tool }: { tool: Tool }) {
+function ToolCell({ tool }: { tool: Tool }) {
   return (
     <>
       <span className="block truncate">
@@ -82,10 +82,10 @@ function Named({ tool }: { tool: Tool }) {
 
 function Verdict({ row }: { row: Row }) {
   if (row.hidden !== undefined) return <Badge tone="bad">denied</Badge>;
-  return row.tool.mayAsk ? <Badge tone="accent">may ask</Badge> : <Badge tone="good">allowed</Badge>;
+  return row.tool.mayAsk ? <Badge tone="accent">may require approval</Badge> : <Badge tone="good">allowed</Badge>;
 }
 
-function One({ row }: { row: Row }) {
+function ToolDetail({ row }: { row: Row }) {
   const { tool, hidden } = row;
   return (
     <>
@@ -99,7 +99,7 @@ function One({ row }: { row: Row }) {
               <Untrusted text={hidden.remedy} />
             </p>
           )}
-          <Policies determining={hidden.determining} />
+          <DeterminingPolicies determining={hidden.determining} />
         </Notice>
       )}
       <p className="whitespace-pre-wrap">
@@ -110,8 +110,8 @@ function One({ row }: { row: Row }) {
           ["Policy", <Verdict row={row} />],
           ["Executor", <code className="font-mono text-sm">{tool.executor}</code>],
           ["Capabilities", tool.capabilities.join(", ")],
-          ["Sensitive", tool.sensitive ? "yes: a person is asked, unless policy waives it" : "no"],
-          ["Says of itself", [tool.readOnly && "reads only", tool.destructive && "destroys"].filter(Boolean).join(", ")],
+          ["Sensitive", tool.sensitive ? "yes: requires approval unless policy waives it" : "no"],
+          ["Annotations", [tool.readOnly && "read only", tool.destructive && "destructive"].filter(Boolean).join(", ")],
           ["Definition", <Id id={tool.definitionDigest} />],
         ]}
       />
@@ -122,8 +122,8 @@ function One({ row }: { row: Row }) {
   );
 }
 
-/** The policies that determined an answer. */
-export function Policies({ determining }: { determining: readonly Determining[] }) {
+/** The policies that determined a verdict. */
+export function DeterminingPolicies({ determining }: { determining: readonly Determining[] }) {
   if (determining.length === 0) return null;
   return (
     <ul className="mt-1 flex flex-col gap-1 text-sm">

@@ -6,7 +6,7 @@ import { VaultService } from "../../gen/palyra/v1/vault_pb";
 import { Screen, Section } from "../../shell/Screen";
 import { ScreenLink, useParam } from "../../shell/router";
 import { palyra } from "../../text/cli";
-import { Act } from "../../ui/Act";
+import { ActionButton } from "../../ui/ActionButton";
 import { Badge } from "../../ui/Badge";
 import { Button } from "../../ui/Button";
 import { Copy } from "../../ui/Copy";
@@ -17,13 +17,13 @@ import { Table } from "../../ui/Table";
 import { Countdown, Time } from "../../ui/Time";
 import { Untrusted } from "../../ui/Untrusted";
 
-/** The vault: what is known of each secret. A value is shown only where somebody asks, and each such look is recorded. */
+/** The secrets of the vault. A value is displayed only on request, and each request is recorded. */
 export default function Vault() {
   const ref = useParam("ref");
-  return ref === "" ? <All /> : <One key={ref} name={ref} />;
+  return ref === "" ? <VaultPage /> : <SecretPage key={ref} name={ref} />;
 }
 
-function All() {
+function VaultPage() {
   const status = useQuery({ queryKey: ["vault", "status"], queryFn: ({ signal }) => client(VaultService).getVaultStatus({}, { signal }) });
   const query = useInfiniteQuery({
     queryKey: ["vault", "list"],
@@ -53,8 +53,8 @@ function All() {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : rows.length === 0 ? (
-        <EmptyState title="There is no secret that you may see">
-          Put one in with <code className="font-mono">{palyra("vault", "put", "global/NAME")}</code>
+        <EmptyState title="No secrets are visible to you">
+          Add one with <code className="font-mono">{palyra("vault", "put", "global/NAME")}</code>
         </EmptyState>
       ) : (
         <Table
@@ -64,14 +64,14 @@ function All() {
           href={(secret) => `/vault/${encodeURIComponent(secret.ref)}`}
           columns={[
             { id: "ref", label: "Secret", className: "grow", cell: (secret) => <Untrusted text={secret.ref} line={120} /> },
-            { id: "hosts", label: "Goes to", className: "w-64 max-md:hidden", cell: (secret) => <Untrusted text={secret.hosts.join(", ") || "nowhere by itself"} line={60} /> },
+            { id: "hosts", label: "Hosts", className: "w-64 max-md:hidden", cell: (secret) => <Untrusted text={secret.hosts.join(", ") || "none"} line={60} /> },
             { id: "used", label: "Last used", className: "w-28 max-sm:hidden", cell: (secret) => <Time at={secret.lastUsedAt} /> },
             { id: "version", label: "Version", className: "w-20 text-right", cell: (secret) => (secret.problem !== "" ? <Badge tone="bad">damaged</Badge> : secret.ended !== "" ? <Badge tone="bad">ended</Badge> : secret.version) },
           ]}
           onEnd={() => {
             if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage();
           }}
-          end={query.hasNextPage ? "More follow." : "No more."}
+          end={query.hasNextPage ? "Scroll for more." : "End of the list."}
         />
       )}
       {status.data !== undefined && status.data.leases.length > 0 && <Leases leases={status.data.leases} />}
@@ -81,7 +81,7 @@ function All() {
 
 function Leases({ leases }: { leases: readonly SecretLease[] }) {
   return (
-    <Section title="In use now">
+    <Section title="Active leases">
       <ul className="flex flex-col gap-1 text-sm">
         {leases.map((lease) => (
           <li key={lease.leaseId} className="flex flex-wrap gap-2">
@@ -94,7 +94,7 @@ function Leases({ leases }: { leases: readonly SecretLease[] }) {
   );
 }
 
-function One({ name }: { name: string }) {
+function SecretPage({ name }: { name: string }) {
   const query = useQuery({ queryKey: ["vault", "secret", name], queryFn: ({ signal }) => client(VaultService).getSecret({ ref: name }, { signal }) });
   const secret = query.data?.secret;
   return (
@@ -104,13 +104,13 @@ function One({ name }: { name: string }) {
       actions={
         <>
           <ScreenLink to="/vault">All secrets</ScreenLink>
-          {secret !== undefined && <Reveal secret={secret} />}
+          {secret !== undefined && <RevealButton secret={secret} />}
           {secret !== undefined && (
-            <Act label="Remove" title="Remove this secret?" does="Remove the secret" said="The secret is removed." look="bad" needs="vault.delete" keys={["vault"]} run={() => client(VaultService).removeSecret({ ref: secret.ref })}>
+            <ActionButton label="Remove" title="Remove this secret?" confirmLabel="Remove the secret" announcement="The secret is removed." variant="bad" needs="vault.delete" keys={["vault"]} run={() => client(VaultService).removeSecret({ ref: secret.ref })}>
               <p>
-                <Untrusted text={secret.ref} /> goes with all its versions. Calls that it was lent to lose it. This cannot be undone.
+                This removes <Untrusted text={secret.ref} /> with all its versions. Calls that use it lose access. This cannot be undone.
               </p>
-            </Act>
+            </ActionButton>
           )}
         </>
       }
@@ -120,7 +120,7 @@ function One({ name }: { name: string }) {
       ) : query.isError ? (
         <ErrorState error={query.error} retry={() => void query.refetch()} />
       ) : secret === undefined ? (
-        <EmptyState title="There is no such secret" />
+        <EmptyState title="Secret not found" />
       ) : (
         <>
           {secret.problem !== "" && (
@@ -137,11 +137,11 @@ function One({ name }: { name: string }) {
             rows={[
               ["Holder", secret.holder !== "" && <Untrusted text={secret.holder} />],
               ["Note", secret.note !== "" && <Untrusted text={secret.note} />],
-              ["Goes to hosts", secret.hosts.length > 0 && <Untrusted text={secret.hosts.join(", ")} />],
-              ["In the header", secret.header],
-              ["As the variable", secret.env],
-              ["As the file", secret.file],
-              ["Made", <Time at={secret.createdAt} full />],
+              ["Hosts", secret.hosts.length > 0 && <Untrusted text={secret.hosts.join(", ")} />],
+              ["Header", secret.header],
+              ["Environment variable", secret.env],
+              ["File", secret.file],
+              ["Created", <Time at={secret.createdAt} full />],
               ["Changed", <Time at={secret.updatedAt} full />],
               ["Last used", <Time at={secret.lastUsedAt} full />],
               ["Expires", secret.expiresAt !== undefined && <Time at={secret.expiresAt} full />],
@@ -164,8 +164,8 @@ function One({ name }: { name: string }) {
   );
 }
 
-/** Shows a value once it was asked for. It is in no cache and gone with the dialog. */
-function Reveal({ secret }: { secret: Secret }) {
+/** A dialog that displays a value on request. The value is not cached and is discarded with the dialog. */
+function RevealButton({ secret }: { secret: Secret }) {
   const [open, setOpen] = useState(false);
   const reveal = useMutation({ gcTime: 0, mutationFn: () => client(VaultService).revealSecret({ ref: secret.ref }) });
   const close = () => {
@@ -180,15 +180,15 @@ function Reveal({ secret }: { secret: Secret }) {
       </Button>
       <Dialog open={open} onClose={close} title="Reveal the value?">
         <div className="flex flex-col gap-3">
-          <p>That you look at it is kept in the journal, with your name and this version.</p>
+          <p>The journal records your request with your name and this version.</p>
           {reveal.isError && <ErrorState error={reveal.error} />}
           {value !== undefined && <Untrusted block text={value} />}
           <div className="flex justify-end gap-2">
             {value !== undefined && <Copy text={value} label="Copy the value" />}
             <Button onClick={close}>Close</Button>
             {value === undefined && (
-              <Button look="primary" off={reveal.isPending ? "On its way." : undefined} onClick={() => reveal.mutate()}>
-                Reveal it
+              <Button variant="primary" disabledReason={reveal.isPending ? "In progress." : undefined} onClick={() => reveal.mutate()}>
+                Reveal value
               </Button>
             )}
           </div>

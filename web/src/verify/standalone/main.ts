@@ -1,7 +1,7 @@
-// The verifier in one file: opens from disk, asks no network, verifies an exported journal.
-import { plain } from "../../text/visible";
-import { check, failureOf, pinProblem, pinsOf, proves } from "../check";
-import { because } from "../fault";
+// The single-file verifier: opens from disk, uses no network, and verifies an exported journal.
+import { visibleText } from "../../text/visible";
+import { verifyJournal, failureOf, pinProblem, pinsOf, describeProof } from "../check";
+import { messageOf } from "../fault";
 import Verify from "../worker?worker&inline";
 
 function element(id: string): HTMLElement {
@@ -20,7 +20,7 @@ function show(tone: string, ...lines: readonly string[]): void {
   result.replaceChildren(
     ...lines.map((line) => {
       const p = document.createElement("p");
-      p.textContent = plain(line);
+      p.textContent = visibleText(line);
       return p;
     }),
   );
@@ -33,7 +33,7 @@ async function* pieces(blob: Blob): AsyncGenerator<Uint8Array> {
 
 let running = false;
 
-async function verify(given: File): Promise<void> {
+async function verify(exportFile: File): Promise<void> {
   if (running) return;
   const text = pin.value.trim();
   const problem = text === "" ? undefined : pinProblem(text);
@@ -45,30 +45,30 @@ async function verify(given: File): Promise<void> {
   try {
     const rate = (events: number, seconds: number) => `${events.toLocaleString("en")} events in ${seconds.toFixed(1)} s`;
     let speed = "";
-    const outcome = await check(pieces(given), () => new Verify(), pinsOf(text), undefined, ({ events, seconds }) => {
+    const outcome = await verifyJournal(pieces(exportFile), () => new Verify(), pinsOf(text), undefined, ({ events, seconds }) => {
       speed = rate(events, seconds);
-      show("", `Verifying ${given.name}: ${speed}`);
+      show("", `Verifying ${exportFile.name}: ${speed}`);
     });
     const { summary } = outcome;
     show(
       outcome.originProven ? "good" : "warn",
-      proves(outcome),
-      `File: ${given.name}, ${speed}`,
+      describeProof(outcome),
+      `File: ${exportFile.name}, ${speed}`,
       `Gateway: ${summary.gateway}`,
-      `Events: ${summary.events} (${summary.after + 1} to ${summary.last}), ${summary.checkpoints} checkpoints, ${summary.erased} erased payloads, key replaced ${summary.rotations} times`,
+      `Events: ${summary.events} (${summary.after + 1} to ${summary.last}), ${summary.checkpoints} checkpoints, ${summary.erased} erased payloads, ${summary.rotations} key rotations`,
       `Attestations: ${summary.attestations} verified, ${summary.erasedAttestations} erased`,
       `Signed up to: ${summary.signed.size}`,
       `Key: ${summary.key}`,
-      `CA: ${outcome.ca ?? "none is named"}`,
-      "Not compared here: attestations with the events beside them, and votes with their passkeys. `palyra journal verify FILE` does it.",
+      `CA: ${outcome.ca ?? "none"}`,
+      "Not checked here: attestations against their events, and votes against their passkeys. Use `palyra journal verify FILE` for these checks.",
     );
   } catch (thrown) {
     const failure = failureOf(thrown);
-    if (failure === undefined) show("bad", `It could not be verified: ${because(thrown)}`);
+    if (failure === undefined) show("bad", `Verification failed: ${messageOf(thrown)}`);
     else
       show(
         "bad",
-        `${given.name} does not verify.${failure.seq === undefined ? "" : ` The first bad event is ${failure.seq}.`}`,
+        `${exportFile.name} is not valid.${failure.seq === undefined ? "" : ` The first invalid event is ${failure.seq}.`}`,
         failure.what,
         ...(failure.line === undefined ? [] : [`Line ${failure.line} of the export.`]),
       );

@@ -72,18 +72,18 @@ func apply(value any, s step) (any, error) {
 			return nil, false, nil
 		})
 	}
-	return nil, errors.New("there is no such step")
+	return nil, errors.New("the step is unknown")
 }
 
-var errNothing = errors.New("there is nothing at this place")
+var errNothing = errors.New("the place does not exist")
 
-// parse reads a JSON Pointer.
+// parse parses a JSON Pointer.
 func parse(pointer string) ([]string, error) {
 	if pointer == "" {
 		return nil, nil
 	}
 	if !strings.HasPrefix(pointer, "/") {
-		return nil, errors.New("a JSON Pointer begins with /")
+		return nil, errors.New("a JSON Pointer must begin with /")
 	}
 	parts := strings.Split(pointer[1:], "/")
 	for i, p := range parts {
@@ -114,7 +114,7 @@ func get(value any, path []string) (any, error) {
 	return value, nil
 }
 
-// index reads the index of an element, at most so large.
+// index parses the index of an element, up to most.
 func index(name string, most int) (int, error) {
 	i, err := strconv.Atoi(name)
 	if err != nil || i < 0 || i > most || strconv.Itoa(i) != name {
@@ -123,8 +123,8 @@ func index(name string, most int) (int, error) {
 	return i, nil
 }
 
-// edit puts what change gives at a place, or takes it away. The value is not changed where
-// somebody else may see it: each level on the way is a copy.
+// edit replaces the value at a place by the result of change, or removes it. Each level on the
+// path is copied, so that the original value does not change.
 func edit(value any, path []string, change func(old any, there bool) (any, bool, error)) (any, error) {
 	if len(path) == 0 {
 		out, _, err := change(value, true)
@@ -161,7 +161,7 @@ func edit(value any, path []string, change func(old any, there bool) (any, bool,
 }
 
 func editList(in []any, name string, within func(any, bool) (any, bool, error)) (any, error) {
-	if name == "-" { // behind the last element
+	if name == "-" { // append after the last element
 		name = strconv.Itoa(len(in))
 	}
 	i, err := index(name, len(in))
@@ -193,5 +193,5 @@ func count(value any) (any, error) {
 	case []any:
 		return len(in), nil
 	}
-	return nil, errors.New("it is neither an object nor an array")
+	return nil, errors.New("the value is neither an object nor an array")
 }

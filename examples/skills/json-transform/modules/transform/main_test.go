@@ -13,10 +13,10 @@ func TestServe(t *testing.T) {
 		`{"value": {"x/y": {"~": 7}}, "steps": [{"do": "get", "at": "/x~1y/~0"}]}`:                                           `{"value":7}`,
 		`{"value": [1, 2], "steps": [{"do": "count"}]}`:                                                                      `{"value":2}`,
 		`{"value": 12345678901234567890, "steps": []}`:                                                                       `{"value":12345678901234567890}`,
-		`{"value": {"a": 1}, "steps": [{"do": "get", "at": "/b"}]}`:                                                          "there is nothing at this place",
-		`{"value": {"a": 1}, "steps": [{"do": "set", "at": "/b/c", "value": 1}]}`:                                            "there is nothing at this place",
-		`{"value": [1], "steps": [{"do": "remove", "at": "/1"}]}`:                                                            "there is nothing at this place",
-		`{"value": [1], "steps": [{"do": "get", "at": "0"}]}`:                                                                "begins with /",
+		`{"value": {"a": 1}, "steps": [{"do": "get", "at": "/b"}]}`:                                                          "the place does not exist",
+		`{"value": {"a": 1}, "steps": [{"do": "set", "at": "/b/c", "value": 1}]}`:                                            "the place does not exist",
+		`{"value": [1], "steps": [{"do": "remove", "at": "/1"}]}`:                                                            "the place does not exist",
+		`{"value": [1], "steps": [{"do": "get", "at": "0"}]}`:                                                                "must begin with /",
 		`nothing`: "reading the input",
 	} {
 		var out strings.Builder

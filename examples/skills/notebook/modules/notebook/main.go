@@ -1,5 +1,5 @@
-// Command notebook is three tools in one module: its name, which is its only argument,
-// says which of them is called. What it keeps is in the storage of the skill.
+// Command notebook contains three tools in one module: its name, which is its only argument,
+// selects the tool. The notes are in the storage of the skill.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"example.org/skills/host"
 )
 
-// prefix begins the keys of notes.
+// prefix is the prefix of the keys of notes.
 const prefix = "note/"
 
 type input struct {
@@ -22,13 +22,13 @@ type input struct {
 	Text  string `json:"text"`
 }
 
-// note is what is kept.
+// note is a stored note.
 type note struct {
 	Text    string    `json:"text"`
 	Written time.Time `json:"written"`
 }
 
-// store is what keeps notes: the storage of the skill, and in tests a map.
+// store stores notes: the storage of the skill, or a map in tests.
 type store interface {
 	Get(key string) ([]byte, error)
 	Put(key string, value []byte) error
@@ -62,7 +62,7 @@ func serve(tool string, kept store, now time.Time, from io.Reader, to io.Writer)
 	case "remove":
 		out, err = map[string]string{"removed": in.Title}, kept.Delete(prefix+in.Title)
 	default:
-		err = fmt.Errorf("there is no tool %q", tool)
+		err = fmt.Errorf("the tool %q does not exist", tool)
 	}
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func read(kept store, title string) (any, error) {
 	}
 	text, err := kept.Get(prefix + title)
 	if errors.Is(err, host.ErrNoKey) {
-		return nil, fmt.Errorf("there is no note %q", title)
+		return nil, fmt.Errorf("the note %q does not exist", title)
 	}
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"example.org/skills/host"
 )
 
-// book is a store in memory.
+// book is an in-memory store.
 type book map[string]string
 
 func (b book) Get(key string) ([]byte, error) {
@@ -39,8 +39,8 @@ func TestNotebook(t *testing.T) {
 		{"read", `{}`, `{"titles":["bread","milk"]}`},
 		{"read", `{"title": "milk"}`, `{"text":"two litres","written":"2026-01-02T03:04:05Z"}`},
 		{"remove", `{"title": "milk"}`, `{"removed":"milk"}`},
-		{"read", `{"title": "milk"}`, `there is no note "milk"`},
-		{"burn", `{}`, `there is no tool "burn"`},
+		{"read", `{"title": "milk"}`, `the note "milk" does not exist`},
+		{"burn", `{}`, `the tool "burn" does not exist`},
 	} {
 		var out strings.Builder
 		err := serve(c.tool, kept, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), strings.NewReader(c.in), &out)

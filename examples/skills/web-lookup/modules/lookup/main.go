@@ -1,6 +1,5 @@
-// Command lookup asks the one host that it was granted, with the token that it was
-// granted. It never sees the token: it writes its placeholder, and Palyra puts the value
-// in its place on the way.
+// Command lookup sends requests to its granted host, with its granted token. It never receives
+// the token: it writes the placeholder, which Palyra replaces by the value.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 // secret is the name of the token in skill.toml.
 const secret = "global/lookup"
 
-// placeholder is what stands for its value in a request.
+// placeholder stands for the secret's value in a request.
 const placeholder = "palyra-sec-global~lookup"
 
 type input struct {
@@ -47,7 +46,7 @@ func serve(from io.Reader, to io.Writer) error {
 	}
 	hosts := host.Names(host.KindHTTP)
 	if len(hosts) == 0 {
-		return errors.New("no host was granted: ask the operator to grant this skill its http")
+		return errors.New("no host was granted: ask the operator to grant this skill its http capability")
 	}
 	grant, err := host.HTTP(hosts[0])
 	if err != nil {
@@ -59,13 +58,13 @@ func serve(from io.Reader, to io.Writer) error {
 	}
 	response, err := grant.Request(request)
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", hosts[0], err)
+		return fmt.Errorf("requesting %s: %w", hosts[0], err)
 	}
 	return json.NewEncoder(to).Encode(resultOf(response))
 }
 
-// address is the URL of a path at the host of a rule. A rule without a port, or with that
-// of https, is one of https.
+// address returns the URL of a path on the host of a rule. A rule without a port, or with port
+// 443, means https.
 func address(rule, path string) string {
 	return "https://" + strings.TrimSuffix(rule, ":443") + path
 }

@@ -1,5 +1,5 @@
-// Package args gives the arguments of a tool a Cedar form: the type that follows
-// from its JSON Schema, and the values along that type.
+// Package args converts the arguments of a tool to Cedar: it derives a type from the tool's
+// JSON Schema, and values of that type.
 package args
 
 import (
@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Kind is the Cedar form of a place in a tool's input.
+// Kind is the Cedar form of a position in a tool's input.
 type Kind int
 
 // The kinds.
@@ -25,11 +25,10 @@ const (
 	KindRecord
 )
 
-// Type is how the JSON at one place of a tool's input becomes a Cedar
-// value.
+// Type defines how the JSON at one position of a tool's input becomes a Cedar value.
 type Type struct {
 	Kind Kind
-	// Choices are the texts that a string has to be one of, nil for any.
+	// Choices are the allowed texts of a string, nil for any.
 	Choices []string
 	// elem is the type of a set's elements.
 	elem *Type
@@ -43,8 +42,8 @@ type Field struct {
 	Required bool
 }
 
-// Opaque is a place in a tool's input that policies see only as text, or, when
-// Path ends in "/*", not at all but in context.args_rest.
+// Opaque is a position in a tool's input that policies can read only as text or, if Path ends
+// in "/*", only through context.args_rest.
 type Opaque struct {
 	Tool string `json:"tool"`
 	// Path is a JSON Pointer (RFC 6901) into the arguments.
@@ -69,24 +68,23 @@ type jsonSchema struct {
 	PrefixItems json.RawMessage            `json:"prefixItems"`
 }
 
-// maxArgDepth bounds nested objects; what lies deeper is opaque.
+// maxArgDepth bounds nested objects; deeper objects are opaque.
 const maxArgDepth = 16
 
-// argTyper types the input of one tool and collects what it cannot type.
+// argTyper types the input of one tool and collects the positions that it cannot type.
 type argTyper struct {
 	tool   string
 	opaque []Opaque
 }
 
-// TypeOf returns the Cedar form of a tool's input. The input of a tool
-// is always a record; what the table of typed constructs does not hold is
-// opaque and listed.
+// TypeOf returns the Cedar form of a tool's input. The input of a tool is always a record;
+// constructs outside the table of typed constructs are opaque and listed.
 func TypeOf(d tool.Descriptor) (*Type, []Opaque, error) {
 	var s jsonSchema
 	if len(d.InputSchema) == 0 {
 		d.InputSchema = json.RawMessage(`{"type":"object"}`)
 	}
-	text, err := d.CheckedSchema() // what is not checked has no type
+	text, err := d.CheckedSchema() // an unchecked input has no type
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,7 +171,7 @@ func (t *argTyper) set(s jsonSchema, path string) *Type {
 	}
 	var items jsonSchema
 	if len(s.Items) == 0 || json.Unmarshal(s.Items, &items) != nil {
-		return t.note(path, "the array does not say what its items are")
+		return t.note(path, "the array does not declare its items")
 	}
 	kind, ok := scalarKinds[items.jsonType()]
 	if !ok {
@@ -184,8 +182,8 @@ func (t *argTyper) set(s jsonSchema, path string) *Type {
 
 var scalarKinds = map[string]Kind{"string": KindString, "integer": KindLong, "boolean": KindBool}
 
-// jsonType returns the one JSON type that every value of the schema has, or
-// "" when there is none: the type keyword, else what enum or const imply.
+// jsonType returns the single JSON type of all values of the schema, or "": the type keyword,
+// else the type implied by enum or const.
 func (s jsonSchema) jsonType() string {
 	if len(s.Type) > 0 {
 		var one string
@@ -228,7 +226,7 @@ func literalType(v json.RawMessage) string {
 	}
 }
 
-// choices are the texts that an enumeration lists.
+// choices returns the texts of an enumeration.
 func (s jsonSchema) choices() []string {
 	var out []string
 	for _, v := range s.Enum {
@@ -240,16 +238,8 @@ func (s jsonSchema) choices() []string {
 	return out
 }
 
-// attributeName refuses names that Cedar's JSON form reserves.
+// attributeName rejects names that Cedar's JSON form reserves.
 func attributeName(name string) bool { return !strings.HasPrefix(name, "__") }
-
-// pointerToken escapes a name for a JSON Pointer (RFC 6901 section 3).
-func pointerToken(name string) string {
-	if !strings.ContainsAny(name, "~/") {
-		return name
-	}
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
 
 // schemaType returns the type that the Cedar schema declares for t.
 func (t *Type) schemaType() schema.Type {

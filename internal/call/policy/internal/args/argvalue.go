@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,7 +16,7 @@ import (
 
 func cedarString[T ~string](s T) types.String { return types.String(s) }
 
-// pointer is a path into the arguments, made into text only when it is needed.
+// pointer is a path into the arguments, converted to text only when needed.
 type pointer struct {
 	up   *pointer
 	name string
@@ -32,21 +33,20 @@ func (p *pointer) String() string {
 	return p.up.String() + "/" + pointerToken(p.name)
 }
 
-// argReader turns arguments into a Cedar record along an argType. What the
-// type does not declare is kept by its JSON Pointer.
+// argReader converts arguments to a Cedar record by a Type. Undeclared members are kept by
+// their JSON Pointers.
 type argReader struct {
 	dec  *jsontext.Decoder
 	rest map[string]jsontext.Value
 	// incomplete is set when a required property is missing.
 	incomplete bool
-	// values is false for a reader that makes no values of what it reads.
+	// values is false for a reader that only checks.
 	values bool
 }
 
-// Values returns context.args and context.args_rest. The second is
-// the canonical JSON of an object from JSON Pointer to value, or "" when
-// everything was declared. They are complete when they have all that the type
-// requires.
+// Values returns context.args and context.args_rest. The second is the canonical JSON of an
+// object from JSON Pointer to value, or "" if everything was declared. The arguments are
+// complete if they have all members that the type requires.
 func Values(t *Type, args []byte) (values types.Record, rest types.String, complete bool, err error) {
 	value, rest, complete, err := read(t, args, true)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *argReader) record(t *Type, at *pointer) (types.Value, error) {
 	if r.values {
 		fields = make(types.RecordMap, len(t.Fields))
 	}
-	required := 0 // of those that are there, each once: the decoder sees to that
+	required := 0 // present required members, each once: the decoder rejects duplicates
 	for r.dec.PeekKind() != '}' {
 		declared, err := r.member(t, at, fields)
 		if err != nil {
@@ -216,8 +216,7 @@ func (r *argReader) record(t *Type, at *pointer) (types.Value, error) {
 	return types.NewRecord(fields), nil
 }
 
-// member reads one member, and returns how it is declared; the zero field when it is
-// not.
+// member reads one member and returns its declared field; the zero field if it is undeclared.
 func (r *argReader) member(t *Type, at *pointer, fields types.RecordMap) (Field, error) {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
@@ -256,4 +255,12 @@ func (r *argReader) open(kind jsontext.Kind, at *pointer) error {
 
 func argError(at *pointer, err error) error {
 	return fmt.Errorf("arguments at %s: %w", at, err)
+}
+
+// pointerToken escapes a name for a JSON Pointer (RFC 6901 section 3).
+func pointerToken(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

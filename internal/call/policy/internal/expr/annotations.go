@@ -11,14 +11,14 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// annotations are the data for people that a policy carries.
+// annotations are the annotations of a policy for people.
 type annotations struct {
 	Reason, Remedy string
 	Severity       string
-	// Timeout is 0 when there is none.
+	// Timeout is 0 if not set.
 	Timeout time.Duration
 	Waives  string
-	// AskReason is the question that the requester answers before people are asked.
+	// AskReason is the question for the requester before approvers are asked.
 	AskReason string
 }
 
@@ -33,8 +33,8 @@ const maxAnnotation = 500
 // maxAskReason bounds the question of an @ask_reason, in bytes.
 const maxAskReason = 120
 
-// readAnnotations fills c.id and c.notes, and finds what is unknown or
-// malformed: an annotation that nobody reads is a rule that nobody keeps.
+// readAnnotations fills c.id and c.notes, and finds unknown and malformed annotations: a
+// misspelt annotation would be silently ignored.
 func (c *Policy) readAnnotations() []finding.Finding {
 	var findings []finding.Finding
 	for _, a := range c.AST.Annotations {
@@ -74,7 +74,7 @@ func (c *Policy) readAnnotation(name, value string) (problem, help string) {
 		c.ID = value
 	case "ask_reason":
 		if len(value) > maxAskReason {
-			return fmt.Sprintf("the question is longer than %d bytes: it stands in one sentence of an error", maxAskReason), ""
+			return fmt.Sprintf("the question is longer than %d bytes: it is part of an error message", maxAskReason), ""
 		}
 		c.Notes.AskReason = value
 	case "reason":
@@ -94,14 +94,14 @@ func (c *Policy) readAnnotation(name, value string) (problem, help string) {
 		c.Notes.Timeout = d
 	case "waives":
 		if !waivesForm.MatchString(value) {
-			return `say what is waived and why: @waives("approval: <why>")`, ""
+			return `name the waived requirement and the reason: @waives("approval: <why>")`, ""
 		}
 		c.Notes.Waives = value
 	}
 	return "", ""
 }
 
-// plainText refuses what would not show as written.
+// plainText returns the problem of a text that would not display as written.
 func plainText(value string) string {
 	switch {
 	case strings.TrimSpace(value) == "":
@@ -116,7 +116,7 @@ func plainText(value string) string {
 	return ""
 }
 
-// checkTimeout clamps a timeout into the bounds and says so.
+// checkTimeout clamps a timeout to the bounds and reports it.
 func (c *Policy) checkTimeout() []finding.Finding {
 	d := c.Notes.Timeout
 	if d == 0 || (d >= MinTimeout && d <= MaxTimeout) {
@@ -124,7 +124,7 @@ func (c *Policy) checkTimeout() []finding.Finding {
 	}
 	c.Notes.Timeout = min(max(d, MinTimeout), MaxTimeout)
 	return []finding.Finding{c.At(c.AnnotationToken("timeout"), finding.SeverityWarning, finding.CodeAnnotation,
-		"@timeout: %s is outside 30s to 24h; %s counts", d, c.Notes.Timeout)}
+		"@timeout: %s is outside 30s to 24h; using %s", d, c.Notes.Timeout)}
 }
 
 // AnnotationToken returns the token of an annotation's name.

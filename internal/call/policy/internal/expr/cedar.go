@@ -1,6 +1,6 @@
-// Package expr is policies as they are written: tokens and the expressions laid
-// along them, so that whatever is said of an expression has its place; their
-// annotations; and what an expression comes to when not everything is known.
+// Package expr parses policies into tokens and expressions, which are aligned with the tokens
+// so that every expression has a position. It reads annotations, and evaluates expressions of
+// which only some inputs are known.
 package expr
 
 import (
@@ -10,9 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
 )
 
-// This file and that of package schema alone name cedar-go's x/exp packages:
-// they are outside its promise of compatibility, so a change of theirs is felt
-// there and nowhere else.
+// Only this file and package schema import cedar-go's x/exp packages. These are outside its
+// promise of compatibility, so their changes affect only these places.
 
 type (
 	// AST is the syntax tree of a policy.
@@ -96,7 +95,7 @@ type (
 	// ScopeNode is the scope of a principal, action or resource.
 	ScopeNode = ast.IsScopeNode
 
-	// Env is what an expression is evaluated with.
+	// Env is the environment for evaluating an expression.
 	Env = eval.Env
 )
 

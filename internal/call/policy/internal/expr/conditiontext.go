@@ -1,19 +1,15 @@
 package expr
 
 import (
-	"slices"
 	"strings"
-	"unicode"
-
-	"palyra/internal/core/text"
 )
 
 // maxCondition is the longest text of a condition, in characters.
 const maxCondition = 300
 
-// ConditionText returns the policy's clauses in its own words, on one line and
-// without comments: of each clause the conjuncts that keep admits, all with
-// nil. A clause of which nothing is left is left out.
+// ConditionText returns the source text of the policy's clauses on one line and without
+// comments. Of each clause it includes the conjuncts that keep admits (all if nil) and omits
+// empty clauses.
 func (c *Policy) ConditionText(keep func([]Token) bool) string {
 	var clauses []string
 	for _, start := range c.clauseStarts() {
@@ -42,23 +38,8 @@ func clauseBody(tokens []Token) []Token {
 	return nil
 }
 
-// nesting is 1 for an opening bracket, -1 for a closing one, else 0.
-func nesting(t Token) int {
-	if t.Kind != tokPunct {
-		return 0
-	}
-	switch t.Text {
-	case "(", "{", "[":
-		return 1
-	case ")", "}", "]":
-		return -1
-	}
-	return 0
-}
-
-// conjuncts cuts an expression at the && that are not inside anything else.
-// One with an || or an if outside of brackets is no conjunction: those bind
-// weaker.
+// conjuncts splits an expression at each top-level &&. An expression with a top-level || or if
+// is not a conjunction, because those bind weaker.
 func conjuncts(body []Token) [][]Token {
 	var parts [][]Token
 	depth, start := 0, 0
@@ -76,8 +57,7 @@ func conjuncts(body []Token) [][]Token {
 	return append(parts, body[start:])
 }
 
-// ReadsApproval reports whether an expression has context.approval, in either
-// way to write it.
+// ReadsApproval reports whether an expression contains context.approval, in either notation.
 func ReadsApproval(part []Token) bool {
 	for i := range part {
 		rest := part[i:]
@@ -91,7 +71,7 @@ func ReadsApproval(part []Token) bool {
 	return false
 }
 
-// sourceOf writes tokens as they stood, with one space where there was any.
+// sourceOf returns the source text of tokens, with each white space replaced by one space.
 func sourceOf(tokens []Token) string {
 	var b strings.Builder
 	for i, t := range tokens {
@@ -102,20 +82,3 @@ func sourceOf(tokens []Token) string {
 	}
 	return b.String()
 }
-
-// Clip keeps a text to one line and maxCondition characters.
-func Clip(text string) string {
-	runes := []rune(text)
-	if len(runes) > maxCondition {
-		runes = append(runes[:maxCondition-3], []rune("...")...)
-	}
-	for i, r := range runes {
-		if unicode.IsControl(r) {
-			runes[i] = ' ' // a string may run over lines
-		}
-	}
-	return string(slices.Clip(runes))
-}
-
-// ClipText bounds a text in bytes.
-func ClipText(s string) string { return text.Ellipsis(s, 400) }

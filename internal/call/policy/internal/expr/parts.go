@@ -10,7 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// SplitTree cuts a conjunction. "x has a.b" is one conjunct.
+// SplitTree splits a conjunction. "x has a.b" is one conjunct.
 func SplitTree(t *Tree) []*Tree {
 	if _, ok := t.Node.(NodeAnd); ok && !dottedHas(t) {
 		return append(SplitTree(t.Kids[0]), SplitTree(t.Kids[1])...)
@@ -18,11 +18,11 @@ func SplitTree(t *Tree) []*Tree {
 	return []*Tree{t}
 }
 
-// dottedHas reports whether a conjunction was written "x has a.b", whose
-// second half has no text of its own.
+// dottedHas reports whether a conjunction was written as "x has a.b", whose second half has no
+// text of its own.
 func dottedHas(t *Tree) bool { return t.To > 0 && t.Kids[1].To == 0 }
 
-// PartsOf returns the operands of what combines conditions, nil for others.
+// PartsOf returns the operands of a logical operation, nil for other expressions.
 func PartsOf(t *Tree) []*Tree {
 	switch t.Node.(type) {
 	case NodeOr:
@@ -69,8 +69,8 @@ func Reads(t *Tree) [][]string {
 	return list
 }
 
-// Constants returns the values of an expression's parts that read nothing, and
-// the elements of those that are sets.
+// Constants returns the values of the constant parts of an expression, and the elements of
+// constant sets.
 func (t *Tree) Constants() []types.Value {
 	var out []types.Value
 	t.Walk(func(k *Tree) bool {
@@ -100,7 +100,7 @@ func (t *Tree) hasVariable() (has bool) {
 	return has
 }
 
-// Constants are the values that a policy's conditions name.
+// Constants returns the values that a policy's conditions contain.
 func (c *Policy) Constants() []types.Value {
 	var out []types.Value
 	for _, cond := range c.Conditions() {
@@ -117,7 +117,7 @@ func sortedValues(list []types.Value) []types.Value {
 	return list
 }
 
-// PatternParts takes a pattern apart, into what types.NewPattern makes one of.
+// PatternParts splits a pattern into the arguments of types.NewPattern.
 func PatternParts(pattern types.Pattern) []any {
 	text, err := json.Marshal(pattern)
 	var parts []json.RawMessage
@@ -136,8 +136,7 @@ func PatternParts(pattern types.Pattern) []any {
 	return out
 }
 
-// TextOf returns an expression in the policy's own words, on one line and
-// without comments.
+// TextOf returns the source text of an expression, on one line and without comments.
 func (c *Policy) TextOf(t *Tree) string {
 	if t.To == 0 {
 		return t.At.Text
@@ -156,7 +155,7 @@ func (c *Policy) PlaceOf(t *Tree) (line, column int) {
 	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[last+1:])
 }
 
-// ElementsOf returns the expressions of which the value of another is made.
+// ElementsOf returns the expressions that the value of another one is built from.
 func ElementsOf(t *Tree) []*Tree {
 	switch t.Node.(type) {
 	case NodeSet, NodeRecord:
@@ -167,13 +166,13 @@ func ElementsOf(t *Tree) []*Tree {
 	return nil
 }
 
-// Literal is a text that stands in a policy.
+// Literal is a text literal in a policy.
 type Literal struct {
 	Text string
 	At   Token
 }
 
-// Literals returns the texts that an expression is, or has as elements.
+// Literals returns the text literals that an expression is, or has as elements.
 func Literals(t *Tree) []Literal {
 	if v, ok := t.Node.(NodeValue); ok {
 		if text, ok := v.Value.(types.String); ok {

@@ -6,13 +6,6 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// AnyEntity is the key of a scope that names nothing.
-var AnyEntity = types.EntityUID{}
-
-// IsKey is the key of a scope that names a type. No entity has this id: the
-// language's strings hold no NUL.
-func IsKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
-
 // ScopeKey returns the one entity that the request's must be or lie below.
 func ScopeKey(scope ScopeNode) types.EntityUID {
 	switch s := scope.(type) {

@@ -3,7 +3,6 @@ package expr
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +21,7 @@ const (
 	maxNesting      = 100
 )
 
-// Source is one source, in lines, for findings.
+// Source is one source, split into lines for findings.
 type Source struct {
 	Name  string
 	Text  string
@@ -41,7 +40,7 @@ func (s *Source) line(n int) string {
 	return s.lines[n-1]
 }
 
-// Finding makes a finding at a place in s.
+// Finding creates a finding at a position in s.
 func (s *Source) Finding(sev finding.Severity, code string, line, column int, format string, args ...any) finding.Finding {
 	return finding.Finding{
 		Severity: sev, Code: code, File: s.Name, Line: line, Column: column,
@@ -49,12 +48,12 @@ func (s *Source) Finding(sev finding.Severity, code string, line, column int, fo
 	}
 }
 
-// Policy is one policy with its text and its places in it.
+// Policy is one policy with its text and positions.
 type Policy struct {
 	ID     string
 	Source *Source
-	// Tokens are those of the policy, from its first annotation to its ';'; nil
-	// once nobody needs findings any more.
+	// Tokens are the tokens of the policy, from its first annotation to its ';'; nil once
+	// findings are not needed any more.
 	Tokens []Token
 	// Head is the word permit or forbid.
 	Head Token
@@ -67,27 +66,24 @@ type Policy struct {
 	Notes  annotations
 	// Builtin marks the embedded defaults.
 	Builtin bool
-	// laid are the conditions with their places; see conditions.
+	// laid are the conditions with their positions; see Conditions.
 	laid []Condition
 }
 
-// Permits reports whether it is a permit.
-func (c *Policy) Permits() bool { return c.Cedar.Effect() == cedar.Permit }
-
-// At makes a finding at one of the policy's tokens.
+// At creates a finding at one of the policy's tokens.
 func (c *Policy) At(t Token, sev finding.Severity, code, format string, args ...any) finding.Finding {
 	f := c.Source.Finding(sev, code, t.line, t.column, format, args...)
 	f.PolicyID = c.ID
 	return f
 }
 
-// Start makes a finding at the policy's effect keyword.
+// Start creates a finding at the policy's effect keyword.
 func (c *Policy) Start(sev finding.Severity, code, format string, args ...any) finding.Finding {
 	return c.At(c.Head, sev, code, format, args...)
 }
 
-// Parse splits a source into policies and parses each, so that one
-// broken policy does not hide the next one's mistakes.
+// Parse splits a source into policies and parses each separately, so that one broken policy
+// does not hide the mistakes of the next.
 func Parse(name, text string, builtin bool) (policies []*Policy, findings []finding.Finding) {
 	s := NewSourceText(name, text)
 	if len(text) > maxSourceSize {
@@ -149,8 +145,7 @@ func parsePolicy(s *Source, tokens []Token, fallbackID string) (*Policy, []findi
 	return c, findings
 }
 
-// Find returns the first token after the annotations with that text, as a
-// word or as a string.
+// Find returns the first token after the annotations with that text, as a word or as a string.
 func (c *Policy) Find(name string) Token {
 	started := false
 	for _, t := range c.Tokens {
@@ -199,9 +194,8 @@ var parsePlace = lazyregexp.New(`at <input>:(\d+):(\d+)(?: "(?:[^"\\]|\\.)*")?: 
 
 var policyWords = []string{"permit", "forbid", "principal", "action", "resource", "when", "unless", "context"}
 
-// syntaxFinding places a parse error. cedar-go names the token after the one
-// that it did not like, unless it only looked ahead; the text of the message
-// tells which.
+// syntaxFinding locates a parse error. cedar-go names the token after the rejected one, unless
+// it only looked ahead; the text of the message distinguishes the cases.
 func syntaxFinding(s *Source, tokens []Token, err error) finding.Finding {
 	message := strings.TrimPrefix(err.Error(), "parser error: ")
 	m := parsePlace.FindStringSubmatch(message)
@@ -227,7 +221,7 @@ func syntaxFinding(s *Source, tokens []Token, err error) finding.Finding {
 	return f
 }
 
-// tokenAt finds a token by the place that it has within its policy's text.
+// tokenAt finds a token by its position within its policy's text.
 func tokenAt(tokens []Token, line, column string) int {
 	l, _ := strconv.Atoi(line)
 	c, _ := strconv.Atoi(column)
@@ -248,8 +242,7 @@ func endedEarly(detail string) bool {
 	return strings.HasPrefix(detail, "exact got  want ") || strings.HasPrefix(detail, "invalid primary")
 }
 
-// looksAhead tells the messages that cedar-go writes before it takes the
-// token.
+// looksAhead reports whether cedar-go writes the message before it consumes the token.
 func looksAhead(detail string) bool { return strings.HasPrefix(detail, "got ") }
 
 var exactMessage = lazyregexp.New(`^(?:exact )?got .*? want (.+)$`)
@@ -268,28 +261,11 @@ func syntaxText(detail string) string {
 	}
 }
 
-// Mentions reports whether a condition reads a place.
-func (c *Policy) Mentions(place ...string) bool {
-	return c.anywhere(func(t *Tree) bool { return slices.Equal(t.Chain(), place) })
-}
-
-// ReadsText reports whether a condition reads a place and a condition has the
-// text, such as in a comparison of the two.
+// ReadsText reports whether a condition reads a place and a condition contains the text, such
+// as in a comparison of the two.
 func (c *Policy) ReadsText(text string, place ...string) bool {
 	return c.Mentions(place...) && c.anywhere(func(t *Tree) bool {
 		v, ok := t.Node.(NodeValue)
 		return ok && v.Value.Equal(types.String(text))
 	})
-}
-
-// anywhere reports whether a part of a condition is such a one.
-func (c *Policy) anywhere(is func(*Tree) bool) bool {
-	found := false
-	for _, cond := range c.Conditions() {
-		cond.Body.Walk(func(t *Tree) bool {
-			found = found || is(t)
-			return !found
-		})
-	}
-	return found
 }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// tokenKind is the sort of a token of Cedar's policy language.
+// tokenKind is the kind of a token of Cedar's policy language.
 type tokenKind int
 
 // The kinds of tokens.
@@ -17,8 +17,8 @@ const (
 	tokPunct
 )
 
-// Token is one token with its place. cedar-go gives no positions below that
-// of a policy, so findings are located in tokens of our own.
+// Token is one token with its position. cedar-go reports positions of whole policies only, so
+// findings are located by these tokens.
 type Token struct {
 	Kind tokenKind
 	Text string
@@ -27,11 +27,11 @@ type Token struct {
 	Offset, line, column int
 }
 
-// End is the offset behind it, in bytes.
+// End is the offset after it, in bytes.
 func (t Token) End() int { return t.Offset + len(t.Text) }
 
-// Unquoted returns the text of a string literal without its quotes. Escapes
-// are left alone: they do not occur in names that are looked for.
+// Unquoted returns the text of a string literal without its quotes. Escapes are not decoded:
+// they do not occur in the names that are searched.
 func (t Token) Unquoted() string {
 	if t.Kind != TokString || len(t.Text) < 2 {
 		return t.Text
@@ -39,14 +39,14 @@ func (t Token) Unquoted() string {
 	return t.Text[1 : len(t.Text)-1]
 }
 
-// lexError is a place where a text is not made of tokens.
+// lexError is a position at which the text does not form a token.
 type lexError struct {
 	line, column int
 	message      string
 }
 
-// lexer splits a policy text into tokens. It accepts a little more than
-// cedar-go does, which then says what is wrong.
+// lexer splits a policy text into tokens. It accepts slightly more than cedar-go does, which
+// then reports the error.
 type lexer struct {
 	text         string
 	at           int
@@ -55,10 +55,10 @@ type lexer struct {
 	errors       []lexError
 }
 
-// byteOrderMark is what some editors put before the text of a file.
+// byteOrderMark is written by some editors at the start of a file.
 const byteOrderMark = "\ufeff"
 
-// Tokenize splits a policy text, and says where it is not made of tokens.
+// Tokenize splits a policy text into tokens and returns the errors.
 func Tokenize(text string) ([]Token, []lexError) {
 	l := &lexer{text: text, line: 1, column: 1}
 	if strings.HasPrefix(text, byteOrderMark) {
@@ -135,7 +135,7 @@ func (l *lexer) punct(rest string) {
 	case r == utf8.RuneError && size == 1:
 		l.fail("invalid UTF-8")
 	case r == '?' && name > 0:
-		l.fail(fmt.Sprintf("this is a template of Cedar, and the gateway takes none: name a principal or a resource instead of %s", rest[:size+name]))
+		l.fail(fmt.Sprintf("Cedar templates are not supported: name a principal or a resource instead of %s", rest[:size+name]))
 		size += name
 	default:
 		l.fail(fmt.Sprintf("unexpected character %q", r))

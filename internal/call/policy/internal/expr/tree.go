@@ -6,16 +6,15 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// Tree is one expression with the token that stands for it: the operator of
-// an operation, the name of an attribute, the first token of a literal.
-// cedar-go parses without positions, so the syntax tree is laid along the
-// policy's own tokens.
+// Tree is one expression with its main token: the operator of an operation, the name of an
+// attribute, the first token of a literal. cedar-go parses without positions, so the syntax
+// tree is aligned with the policy's own tokens.
 type Tree struct {
 	Node Node
 	At   Token
 	Kids []*Tree
-	// From and to are where its text stands in the source, in bytes; both are
-	// 0 for what has no text of its own.
+	// From and To delimit its text in the source, in bytes; both are 0 for an expression
+	// without its own text.
 	From, To int
 }
 
@@ -25,7 +24,7 @@ type Condition struct {
 	Body *Tree
 }
 
-// Conditions lays the policy's clauses along its tokens.
+// Conditions aligns the policy's clauses with its tokens.
 func (c *Policy) Conditions() []Condition {
 	if c.laid != nil || len(c.AST.Conditions) == 0 {
 		return c.laid
@@ -60,9 +59,9 @@ func (c *Policy) clauseStarts() []int {
 	return starts
 }
 
-// layer walks a syntax tree and the tokens side by side. Brackets, commas,
-// dots and colons carry no node and are passed over. When the two disagree,
-// which no known policy makes them do, the rest gets the last known place.
+// layer walks a syntax tree and the tokens in parallel. Brackets, commas, dots and colons carry
+// no node and are skipped. If the two disagree, which does not happen for any known policy, the
+// rest gets the last known position.
 type layer struct {
 	tokens   []Token
 	at       int
@@ -70,19 +69,7 @@ type layer struct {
 	lost     bool
 }
 
-func silent(t Token) bool {
-	if t.Kind != tokPunct {
-		return false
-	}
-	switch t.Text {
-	case "(", ")", "[", "]", "{", "}", ",", ".", ":":
-		return true
-	}
-	return false
-}
-
-// take moves to the next token that is not silent and returns it, if ok says
-// that it is the one wanted.
+// take moves to the next token that is not silent, and returns it if ok accepts it.
 func (l *layer) take(ok func(Token) bool) Token {
 	for !l.lost && l.at < len(l.tokens) {
 		t := l.tokens[l.at]
@@ -104,7 +91,7 @@ func (l *layer) word(text string) Token {
 	return l.take(func(t Token) bool { return t.Text == text })
 }
 
-// name takes an attribute's name, as a word or as a string.
+// name takes the name of an attribute, as a word or as a string.
 func (l *layer) name(name types.String) Token {
 	return l.take(func(t Token) bool {
 		return t.Kind == TokString || t.Kind == TokIdent && t.Text == string(name)
@@ -120,8 +107,7 @@ func (l *layer) lay(n Node) *Tree {
 	return t
 }
 
-// extent returns where the text stands that was taken from a token on, with
-// the brackets that belong to it.
+// extent returns the byte range of the text taken since a token, including matching brackets.
 func (l *layer) extent(first int) (from, to int) {
 	for first < l.at-1 && silent(l.tokens[first]) {
 		first++
@@ -201,8 +187,8 @@ func (l *layer) ifThenElse(n NodeIf) *Tree {
 	return &Tree{Node: n, At: at, Kids: []*Tree{cond, then, l.lay(n.Else)}}
 }
 
-// and also reads "x has a.b", which cedar-go turns into "x has a && x.a has
-// b": there, a dot follows where an operator would.
+// and also handles "x has a.b", which cedar-go converts to "x has a && x.a has b": there, a dot
+// follows instead of an operator.
 func (l *layer) and(n NodeAnd) *Tree {
 	left := l.lay(n.Left)
 	if has, ok := n.Right.(NodeHas); ok && l.dotFollows() {
@@ -215,11 +201,6 @@ func (l *layer) and(n NodeAnd) *Tree {
 
 func (l *layer) dotFollows() bool {
 	return !l.lost && l.at < len(l.tokens) && l.tokens[l.at].Text == "."
-}
-
-// synthetic gives a whole expression one place.
-func synthetic(n Node, at Token) *Tree {
-	return (&layer{fallback: at, lost: true}).lay(n)
 }
 
 func (l *layer) is(t types.EntityType) Token {
@@ -301,7 +282,7 @@ func (l *layer) record(n NodeRecord) *Tree {
 	return out
 }
 
-// operation lays what has one or two operands around a word or sign.
+// operation aligns an operation with one or two operands and its word or sign.
 func (l *layer) operation(n Node) *Tree {
 	word, operands := operandsOf(n)
 	out := &Tree{Node: n}
@@ -315,71 +296,4 @@ func (l *layer) operation(n Node) *Tree {
 		out.At = l.word(word)
 	}
 	return out
-}
-
-func operandsOf(n Node) (word string, operands []Node) {
-	pair := func(word string, b nodeBinary) (string, []Node) { return word, []Node{b.Left, b.Right} }
-	switch n := n.(type) {
-	case NodeOr:
-		return pair("||", n.BinaryNode)
-	case NodeLess:
-		return pair("<", n.BinaryNode)
-	case NodeLessEqual:
-		return pair("<=", n.BinaryNode)
-	case NodeGreater:
-		return pair(">", n.BinaryNode)
-	case NodeGreaterEqual:
-		return pair(">=", n.BinaryNode)
-	case NodeEqual:
-		return pair("==", n.BinaryNode)
-	case NodeNotEqual:
-		return pair("!=", n.BinaryNode)
-	case nodeIn:
-		return pair("in", n.BinaryNode)
-	case NodeAdd:
-		return pair("+", n.BinaryNode)
-	case NodeSub:
-		return pair("-", n.BinaryNode)
-	case NodeMult:
-		return pair("*", n.BinaryNode)
-	case NodeContains:
-		return pair("contains", n.BinaryNode)
-	case NodeContainsAll:
-		return pair("containsAll", n.BinaryNode)
-	case NodeContainsAny:
-		return pair("containsAny", n.BinaryNode)
-	case nodeHasTag:
-		return pair("hasTag", n.BinaryNode)
-	case nodeGetTag:
-		return pair("getTag", n.BinaryNode)
-	case NodeIsEmpty:
-		return "isEmpty", []Node{n.Arg}
-	default:
-		return "", nil
-	}
-}
-
-// Walk visits a tree in the order of the source, parents first, while visit
-// says so.
-func (t *Tree) Walk(visit func(*Tree) bool) {
-	if !visit(t) {
-		return
-	}
-	for _, k := range t.Kids {
-		k.Walk(visit)
-	}
-}
-
-// Chain returns variable and attributes of an access such as
-// context.args.path, or nil when t is no such chain.
-func (t *Tree) Chain() []string {
-	switch n := t.Node.(type) {
-	case NodeVariable:
-		return []string{string(n.Name)}
-	case NodeAccess:
-		if up := t.Kids[0].Chain(); up != nil {
-			return append(up, string(n.Value))
-		}
-	}
-	return nil
 }

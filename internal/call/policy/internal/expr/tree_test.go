@@ -37,7 +37,7 @@ var laid = []struct{ text, at string }{
 	{`1 - 2 * 3 - -4 == 0`, "=="},
 }
 
-func TestTreesAreLaid(t *testing.T) {
+func TestTreePositions(t *testing.T) {
 	t.Parallel()
 	for _, c := range laid {
 		for _, policy := range []string{

@@ -2,7 +2,7 @@ package expr
 
 import "github.com/cedar-policy/cedar-go/types"
 
-// Truth is a condition's value when not everything is known.
+// Truth is the value of a condition with partly unknown inputs.
 type Truth int
 
 // The values.
@@ -30,17 +30,17 @@ func (t Truth) not() Truth {
 	}
 }
 
-// Partial is a request of which only some places are known.
+// Partial is a request with partly known values.
 type Partial struct {
 	Env Env
-	// Known reports whether the value behind variable and attributes is the
-	// one in env; what it denies could be anything.
+	// Known reports whether env has the value of a variable and its attributes; other values
+	// are unknown.
 	Known func(chain []string) bool
-	// assume, unless nil, settles an expression whose value is not known.
+	// Assume, unless nil, decides an expression whose value is unknown.
 	Assume func(*Tree) Truth
 }
 
-// Prefixes returns a known function for places below any of the given ones.
+// Prefixes returns a Known function for places below any of the given ones.
 func Prefixes(list ...[]string) func([]string) bool {
 	return func(chain []string) bool {
 		for _, p := range list {
@@ -61,8 +61,8 @@ func equalStrings(a, b []string) bool {
 	return true
 }
 
-// truth evaluates a condition in three values. It is never wrong about yes
-// and no, and says maybe for what may also be an error.
+// truth evaluates a condition in three values. Yes and no are always correct; maybe includes a
+// possible error.
 func (v *Partial) truth(t *Tree) Truth {
 	switch t.Node.(type) {
 	case NodeAnd:
@@ -100,7 +100,7 @@ func (v *Partial) truth(t *Tree) Truth {
 	}
 }
 
-// unlessError weakens an answer that holds only if t does not err.
+// unlessError weakens an answer that holds only if t does not fail.
 func (v *Partial) unlessError(t *Tree, answer Truth) Truth {
 	if canErr(t) {
 		return Maybe
@@ -175,8 +175,8 @@ func (v *Partial) Applies(c *Policy) Truth {
 	return all
 }
 
-// canErr reports whether a validated expression can still fail: arithmetic
-// and times overflow, and an entity that is named may not exist.
+// canErr reports whether a validated expression can still fail: arithmetic and times overflow,
+// and a named entity may not exist.
 func canErr(t *Tree) bool {
 	found := false
 	t.Walk(func(t *Tree) bool {
@@ -186,7 +186,7 @@ func canErr(t *Tree) bool {
 	return found
 }
 
-// RiskOf says how a node can fail at run time, or "".
+// RiskOf describes how a node can fail at run time, or returns "".
 func RiskOf(t *Tree) string {
 	switch n := t.Node.(type) {
 	case NodeAdd, NodeSub, NodeMult:

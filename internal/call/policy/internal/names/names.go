@@ -1,5 +1,5 @@
-// Package names has the names of the vocabulary beside facts: types of entities,
-// the sets and actions that the code itself speaks of.
+// Package names defines the names of the vocabulary other than facts: entity types, and the
+// sets and actions that the code refers to.
 package names
 
 import (
@@ -32,13 +32,13 @@ const (
 	TypeGateway      types.EntityType = "Gateway"
 )
 
-// UpstreamActions are the groups in UpstreamGroup: names of tools that the gateway makes
-// for each upstream server.
+// UpstreamActions are the groups in UpstreamGroup: names of tools that the gateway creates for
+// each upstream server.
 var UpstreamActions = []string{
 	"mcp.complete", "mcp.elicit", "mcp.get_prompt", "mcp.list_resources", "mcp.list_roots", "mcp.read_resource", "mcp.sample", "mcp.start", "mcp.subscribe",
 }
 
-// PrincipalTypes are the types of those who act.
+// PrincipalTypes are the types of principals.
 var PrincipalTypes = []types.EntityType{TypeUser, TypeAgent, typeDevice, typeNode, typeService}
 
 var typeOfKind = map[access.Kind]types.EntityType{
@@ -50,35 +50,34 @@ var typeOfKind = map[access.Kind]types.EntityType{
 }
 
 const (
-	// ToolGroup is the action that all tool.execute/<tool> are in.
+	// ToolGroup is the group of all actions tool.execute/<tool>.
 	ToolGroup = "tool.execute"
-	// CommitAction is what a change set is decided under.
+	// CommitAction is the action of a change set.
 	CommitAction = "workspace.commit"
-	// InjectAction is what it is decided under that a program gets a secret as it is.
+	// InjectAction is the action of passing a secret to a program in plain text.
 	InjectAction = "secret.inject"
-	// SkillAction is what it is decided under that a skill runs at all.
+	// SkillAction is the action of running a skill at all.
 	SkillAction = "skill.execute"
-	// UpstreamGroup is the group of what an upstream server is asked beside its tools:
-	// "<server>/mcp.elicit" is in "mcp.elicit" and in this.
+	// UpstreamGroup is the group of requests of an upstream server other than tool calls:
+	// "<server>/mcp.elicit" is in "mcp.elicit" and in this group.
 	UpstreamGroup = "mcp.*"
-	// ToolPrefix begins the action of one tool.
+	// ToolPrefix is the prefix of the action of one tool.
 	ToolPrefix = ToolGroup + "/"
-	// UnknownTool stands for every tool without a pin. It cannot be a tool's
-	// name.
+	// UnknownTool stands for every tool without a pin. It is not a valid tool name.
 	UnknownTool = "(unknown)"
-	// SetAllowed is the member of a set entity that holds what is allowed.
+	// SetAllowed is the member of a set entity for allowed entities.
 	SetAllowed = "allowed"
-	// SetActive is the member of a set entity that holds what is active.
+	// SetActive is the member of a set entity for active entities.
 	SetActive = "active"
-	// GatewayID is the id of the resource of actions that have no other.
+	// GatewayID is the id of the resource of actions without another resource.
 	GatewayID = "palyra"
 	// AnyRole is the role under which every vote is listed.
 	AnyRole = "*"
-	// Nobody is the id of the owner of an agent that is not registered.
+	// Nobody is the owner id of an unregistered agent.
 	Nobody = "(nobody)"
 )
 
-// UID is the entity of a principal.
+// UID returns the entity of a principal.
 func UID(p access.Principal) types.EntityUID {
 	return types.NewEntityUID(typeOfKind[p.Kind], types.String(p.Name))
 }

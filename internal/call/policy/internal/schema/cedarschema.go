@@ -1,6 +1,6 @@
-// Package schema makes Cedar schemas. Beside package expr it is the only one that
-// names cedar-go's x/exp packages, which are outside its promise of
-// compatibility: a change of theirs is felt there and nowhere else.
+// Package schema builds Cedar schemas. Only it and package expr import cedar-go's x/exp
+// packages. These are outside its promise of compatibility, so their changes affect only these
+// places.
 package schema
 
 import (

@@ -1,5 +1,5 @@
-// Package desktoptest is a desktop for tests: a server of
-// org.freedesktop.Notifications that behaves as its specification says.
+// Package desktoptest is a desktop for tests: a server that implements the specification of
+// org.freedesktop.Notifications.
 package desktoptest
 
 import (
@@ -16,7 +16,7 @@ const (
 	path = "/org/freedesktop/Notifications"
 )
 
-// Notification is one as a client sent it, with the id that it got.
+// Notification is a received notification, with its assigned id.
 type Notification struct {
 	ID, Replaces     uint32
 	App, Icon        string
@@ -26,11 +26,10 @@ type Notification struct {
 	ExpireAfterMilli int32
 }
 
-// Server shows notifications to nobody.
+// Server records notifications.
 type Server struct {
 	conn *dbus.Conn
-	// Sent has every notification and every removal (with the id alone) as it
-	// comes.
+	// Sent receives every notification and every removal (with the id alone).
 	Sent chan Notification
 
 	mu     sync.Mutex
@@ -40,7 +39,7 @@ type Server struct {
 	closed sync.Once
 }
 
-// Serve answers at a bus with these capabilities until Close.
+// Serve serves on a bus with these capabilities until Close.
 func Serve(address string, capabilities ...string) (*Server, error) {
 	conn, err := dbus.Connect(address)
 	if err != nil {
@@ -57,7 +56,7 @@ func Serve(address string, capabilities ...string) (*Server, error) {
 	return s, nil
 }
 
-// Mute is a server that takes every call and answers none.
+// Mute returns a server that accepts every call and never answers.
 func Mute(address string) (*Server, error) {
 	s, err := Serve(address)
 	if err == nil {
@@ -70,11 +69,13 @@ func Mute(address string) (*Server, error) {
 func (s *Server) Close() {
 	s.closed.Do(func() {
 		close(s.mute)
+		// The bus answers this once the name is free; it notices a closed connection only later.
+		_, _ = s.conn.ReleaseName(name)
 		_ = s.conn.Close()
 	})
 }
 
-// Shown is what a person sees now, oldest first.
+// Shown returns the current notifications, oldest first.
 func (s *Server) Shown() []Notification {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,24 +86,24 @@ func (s *Server) Shown() []Notification {
 	return list
 }
 
-// Dismiss is a person who closes all that is shown.
+// Dismiss closes all notifications like a user.
 func (s *Server) Dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.shown)
 }
 
-// methods are what clients can call.
+// methods are the methods for clients.
 type methods struct {
 	s            *Server
 	capabilities []string
 }
 
-// GetCapabilities is of the specification.
+// GetCapabilities is specified by org.freedesktop.Notifications.
 func (m methods) GetCapabilities() ([]string, *dbus.Error) { return m.capabilities, nil }
 
-// Notify is of the specification: an id that is shown is replaced, and any other is
-// a new one.
+// Notify is specified by org.freedesktop.Notifications: an existing id is replaced, any other is
+// new.
 func (m methods) Notify(app string, replaces uint32, icon, title, body string, actions []string, hints map[string]dbus.Variant, expire int32) (uint32, *dbus.Error) {
 	s := m.s
 	s.mu.Lock()
@@ -118,7 +119,7 @@ func (m methods) Notify(app string, replaces uint32, icon, title, body string, a
 	return id, nil
 }
 
-// CloseNotification is of the specification.
+// CloseNotification is specified by org.freedesktop.Notifications.
 func (m methods) CloseNotification(id uint32) *dbus.Error {
 	s := m.s
 	s.mu.Lock()
@@ -134,10 +135,10 @@ func (m methods) CloseNotification(id uint32) *dbus.Error {
 	return nil
 }
 
-// silent answers nothing before the server is closed.
+// silent does not answer before the server is closed.
 type silent struct{ s *Server }
 
-// GetCapabilities waits.
+// GetCapabilities blocks.
 func (m silent) GetCapabilities() ([]string, *dbus.Error) {
 	m.s.Sent <- Notification{}
 	<-m.s.mute

@@ -1,5 +1,4 @@
-// Package installtest has programs that stand in for agents and for palyra-hook in
-// tests, and behave.
+// Package installtest has well-behaved substitutes for agents and for palyra-hook in tests.
 package installtest
 
 import (
@@ -16,16 +15,16 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Codex is a Codex that behaves: its app-server lists the hooks of its directory, with
-// hashes of its own, and trusts those whose hash stands in its configuration. LANG, of the
-// few variables that reach it, says how it misbehaves: "fake-distrusts", "fake-ends".
+// Codex acts as Codex: its app-server lists the hooks of its directory, with its own hashes, and
+// trusts those whose hash is in its configuration. LANG, one of the few variables that it receives,
+// selects a misbehaviour: "fake-distrusts", "fake-ends".
 func Codex() {
 	mode := strings.TrimPrefix(os.Getenv("LANG"), "fake-")
 	if len(os.Args) != 2 || os.Args[1] != "app-server" {
 		fmt.Fprintln(os.Stderr, "usage: codex app-server")
 		os.Exit(2)
 	}
-	// Like the real one, it leaves things in its directory.
+	// Like the real program, it creates files in its directory.
 	_ = os.WriteFile(filepath.Join(os.Getenv("CODEX_HOME"), "logs.sqlite"), []byte("log"), 0o600)
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -73,7 +72,7 @@ func codexHooks(mode string) []map[string]any {
 	return list
 }
 
-// Hook is a palyra-hook that denies writes to settings of agents and lets all else pass.
+// Hook is a palyra-hook that denies writes to settings of agents and allows all other calls.
 func Hook() {
 	text, _ := io.ReadAll(os.Stdin)
 	if strings.Contains(string(text), ".claude/settings.json") || strings.Contains(string(text), ".codex/config.toml") {

@@ -1,3 +1,3 @@
-// Package scope asks systemd for a scope: a unit with control groups of its own
-// around a process that runs already. It speaks as much of D-Bus as that takes.
+// Package scope requests a scope from systemd: a unit with separate control groups around a
+// running process. It implements only the required part of D-Bus.
 package scope

@@ -16,10 +16,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// patience bounds the whole conversation.
+// patience is the timeout of the whole conversation.
 const patience = 5 * time.Second
 
-// systemd's manager on a bus.
+// The names of systemd's manager on a bus.
 const (
 	busName, busPath = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 	manager          = "org.freedesktop.systemd1"
@@ -27,30 +27,30 @@ const (
 	managerInterface = manager + ".Manager"
 )
 
-// Ask moves the calling process into a scope of its own that is delegated to it,
-// below a slice ("" leaves the choice to systemd). It asks the system's manager for
-// root, and the user's for others, and returns when the process is there.
+// Ask moves the calling process into its own delegated scope below a slice; "" leaves the choice
+// to systemd. It calls the system manager for root, and the user manager for others, and returns
+// after the move.
 func Ask(ctx context.Context, slice string) error {
 	if os.Geteuid() != 0 {
 		slice = ""
 	}
 	err := askAt(ctx, busOfUser(), slice)
 	if err != nil {
-		return fmt.Errorf("asking systemd for a scope: %w", err)
+		return fmt.Errorf("requesting a scope from systemd: %w", err)
 	}
 	return nil
 }
 
-// Reachable says why Ask would find no systemd, nil when there is one. It asks the bus
-// alone, and changes nothing.
+// Reachable returns an error if Ask would not find systemd. It queries only the bus and changes
+// nothing.
 func Reachable(ctx context.Context) error {
 	if err := reachableAt(ctx, busOfUser()); err != nil {
-		return fmt.Errorf("looking for systemd: %w", err)
+		return fmt.Errorf("searching for systemd: %w", err)
 	}
 	return nil
 }
 
-// busOfUser is where the manager is that Ask asks.
+// busOfUser returns the address of the bus with the manager for Ask.
 func busOfUser() string {
 	if os.Geteuid() == 0 {
 		return systemBus()
@@ -87,12 +87,12 @@ func reachableAt(ctx context.Context, address string) error {
 		return err
 	}
 	if owned := (decoder{bytes: answer.body}); owned.word() == 0 {
-		return errors.New("no systemd is on the bus")
+		return errors.New("systemd is not on the bus")
 	}
 	return nil
 }
 
-// greet is connect, and the call that has to be a connection's first.
+// greet connects and makes the first required call of a connection.
 func greet(ctx context.Context, address string) (*bus, error) {
 	b, err := connect(ctx, address)
 	if err != nil {
@@ -129,7 +129,7 @@ func askAt(ctx context.Context, address, slice string) error {
 	return b.awaitJob(job.text())
 }
 
-// order is the body of StartTransientUnit.
+// order returns the body of StartTransientUnit.
 func order(slice string) []byte {
 	var e encoder
 	pid := os.Getpid()
@@ -159,13 +159,13 @@ type bus struct {
 	conn   net.Conn
 	from   *bufio.Reader
 	serial uint32
-	// missed are signals that came while an answer was awaited.
+	// missed are signals that were received while waiting for an answer.
 	missed []message
 }
 
 // connect opens the first address that answers and authenticates as this user.
 func connect(ctx context.Context, addresses string) (*bus, error) {
-	err := errors.New("there is no address of a bus")
+	err := errors.New("the bus has no address")
 	for address := range strings.SplitSeq(addresses, ";") {
 		var conn net.Conn
 		if conn, err = dial(ctx, address); err != nil {
@@ -196,7 +196,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 		deadline, _ := ctx.Deadline()
 		return conn, conn.SetDeadline(deadline)
 	}
-	return nil, fmt.Errorf("the bus address %q is of no known kind (%t)", address, ok)
+	return nil, fmt.Errorf("the bus address %q has an unsupported kind (%t)", address, ok)
 }
 
 func (b *bus) close() { _ = b.conn.Close() }
@@ -206,24 +206,24 @@ func (b *bus) authenticate() error {
 	if _, err := b.conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
 		return err
 	}
-	line, err := b.from.ReadSlice('\n') // at most what fits the buffer
+	line, err := b.from.ReadSlice('\n') // at most the size of the buffer
 	if err != nil {
 		return err
 	}
 	if !bytes.HasPrefix(line, []byte("OK ")) {
-		return fmt.Errorf("the bus refuses this user: %s", said(string(bytes.TrimSpace(line))))
+		return fmt.Errorf("the bus refuses this user: %s", quoted(string(bytes.TrimSpace(line))))
 	}
 	_, err = b.conn.Write([]byte("BEGIN\r\n"))
 	return err
 }
 
-// said is a text of the bus as an error has it. The address is one of the
-// environment, so that the bus may be anybody's: what it says decides nothing but
-// whether palyrad looks again where it is, and is bounded.
-func said(content string) string { return text.Ellipsis(strconv.QuoteToGraphic(content), mostSaid) }
+// quoted formats a text of the bus for an error. The address comes from the environment, so the bus
+// is untrusted: its answers only decide whether palyrad checks its own group again, and their
+// length is limited.
+func quoted(content string) string { return text.Ellipsis(strconv.QuoteToGraphic(content), maxQuoted) }
 
-// The most of a text, in bytes, and of the signals that come before an answer.
-const mostSaid, mostMissed = 200, 1000
+// Limits of the length of a text, in bytes, and of the number of signals before an answer.
+const maxQuoted, mostMissed = 200, 1000
 
 // call is a method call.
 type call struct {
@@ -250,14 +250,14 @@ func (b *bus) call(c call) (message, error) {
 		case m.answers != b.serial:
 		case m.kind == failure:
 			what := decoder{bytes: m.body}
-			return m, fmt.Errorf("%s: %s", said(m.name), said(what.text()))
+			return m, fmt.Errorf("%s: %s", quoted(m.name), quoted(what.text()))
 		default:
 			return m, nil
 		}
 	}
 }
 
-// awaitJob waits until systemd has done a job.
+// awaitJob waits until systemd has completed a job.
 func (b *bus) awaitJob(job string) error {
 	for {
 		var m message
@@ -278,7 +278,7 @@ func (b *bus) awaitJob(job string) error {
 			continue
 		}
 		if result != "done" {
-			return fmt.Errorf("the job for %s ended with %s", said(unit), said(result))
+			return fmt.Errorf("the job for %s ended with %s", quoted(unit), quoted(result))
 		}
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// realBus is a bus of the machine's own kind, for this test alone.
+// realBus is a real message bus for this test only.
 func realBus(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("dbus-daemon")
@@ -38,16 +38,16 @@ func realBus(t *testing.T) string {
 	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
 }
 
-// A real bus takes what we say: it refuses for want of a systemd, and not for the
-// form of a message, for which it would hang up.
+// A real bus accepts the messages: it refuses because systemd is missing, and not because of a
+// malformed message, after which it would close the connection.
 func TestRealBus(t *testing.T) {
 	t.Parallel()
 	err := askAt(t.Context(), realBus(t), "user-0.slice")
 	if err == nil || !strings.Contains(err.Error(), "ServiceUnknown") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
-	// The body of the order is well-formed, too: the bus itself is asked to start
-	// a scope, knows no such method, and does not hang up.
+	// The body of the order is well-formed as well: the bus itself is asked to start a scope,
+	// reports an unknown method, and keeps the connection.
 	b := must.Get(connect(t.Context(), realBus(t)))(t)
 	defer b.close()
 	must.Get(b.call(call{busName, busPath, busName, "Hello", "", nil}))(t)
@@ -57,27 +57,26 @@ func TestRealBus(t *testing.T) {
 			t.Errorf("the bus says: %v", err)
 		}
 	}
-	// Control: a body that is not what its signature says.
+	// Control: a body that does not match its signature.
 	_, err = b.call(call{busName, busPath, busName, "StartTransientUnit", "ssa(sv)a(sa(sv))", order("user-0.slice")[:40]})
 	if err == nil || strings.Contains(err.Error(), "UnknownMethod") {
 		t.Errorf("control: the bus says of half a message: %v", err)
 	}
 }
 
-// Whether there is a systemd can be asked without asking it for anything. A bus of
-// the machine's own kind, which has none, is the control.
+// Reachable finds systemd without changing anything. A real bus without systemd is the control.
 func TestReachable(t *testing.T) {
 	t.Parallel()
 	must.Check(t, reachableAt(t.Context(), fakeSystemd(t, mustNotBeAsked)))
 	if err := reachableAt(t.Context(), "unix:path="+filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("there is a systemd where there is no bus")
 	}
-	if err := reachableAt(t.Context(), realBus(t)); err == nil || !strings.Contains(err.Error(), "no systemd is on the bus") {
+	if err := reachableAt(t.Context(), realBus(t)); err == nil || !strings.Contains(err.Error(), "systemd is not on the bus") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
 }
 
-// mustNotBeAsked is the result of a job that nobody may begin.
+// mustNotBeAsked is the result of a job that must not be started.
 const mustNotBeAsked = "nobody may ask for a job"
 
 // fakeSystemd answers every call, and ends the job with a result.
@@ -110,7 +109,7 @@ func fakeSystemd(t *testing.T, result string) string {
 				body.word(1)
 			}
 			if m.member == "StartTransientUnit" {
-				// Another's job ends first, and ours before its answer is out.
+				// Another job ends first, and the requested one before its answer was sent.
 				_, _ = conn.Write(removed("/job/6", "failed"))
 				_, _ = conn.Write(removed("/job/7", result))
 				body.text("/job/7")
@@ -171,7 +170,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Whatever a bus sends, reading it ends.
+// For any bytes from a bus, reading ends.
 func FuzzRead(f *testing.F) {
 	f.Add(answer(3, []byte("x")))
 	f.Add(removed("/job/7", "done"))
@@ -188,8 +187,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A bus may be anybody's. It cannot fill the memory or the log, nor write what a
-// terminal would act on.
+// A bus is untrusted. It cannot fill the memory or the log, nor send control characters to a
+// terminal.
 func TestHostileBus(t *testing.T) {
 	t.Parallel()
 	var text encoder
@@ -223,7 +222,7 @@ func TestHostileBus(t *testing.T) {
 			_, err = b.call(call{busName, busPath, busName, "Hello", "", nil})
 		}
 		switch {
-		case err == nil || len(err.Error()) > 2*mostSaid || strings.ContainsAny(err.Error(), "\x1b\n"):
+		case err == nil || len(err.Error()) > 2*maxQuoted || strings.ContainsAny(err.Error(), "\x1b\n"):
 			t.Errorf("%s: %.300q", name, err)
 		case errors.Is(err, io.EOF) || len(b.missed) > mostMissed:
 			t.Errorf("%s: all of it was read, and %d signals are kept: %v", name, len(b.missed), err)

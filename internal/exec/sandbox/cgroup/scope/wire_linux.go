@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// The wire format is that of the D-Bus specification, little-endian.
+// The wire format of the D-Bus specification, little-endian.
 
-// Kinds of messages.
+// Message types.
 const (
 	request = 1
 	reply   = 2
@@ -17,16 +17,16 @@ const (
 	signal  = 4
 )
 
-// Fields of a header.
+// Header fields.
 const (
 	fieldPath, fieldInterface, fieldMember, fieldError = 1, 2, 3, 4
 	fieldAnswers, fieldDestination, fieldSignature     = 5, 6, 8
 	fixedHeader, mostMessage                           = 16, 1 << 20
 )
 
-var errMalformed = errors.New("the bus sent a message that cannot be read")
+var errMalformed = errors.New("the bus sent a malformed message")
 
-// message is one that was received. name is that of an error.
+// message is a received message. name is the name of an error.
 type message struct {
 	kind            byte
 	serial, answers uint32
@@ -56,7 +56,7 @@ func (e *encoder) signature(s string) {
 	e.bytes = append(append(append(e.bytes, byte(len(s))), s...), 0)
 }
 
-// array writes elements that begin at a multiple of align.
+// array writes elements that are aligned to a multiple of align.
 func (e *encoder) array(align int, elements func()) {
 	e.word(0)
 	at := len(e.bytes) - 4
@@ -116,7 +116,7 @@ func read(from *bufio.Reader) (message, error) {
 	return m, m.read(rest[:fields])
 }
 
-// read takes what is needed from the fields of a header.
+// read reads the required header fields.
 func (m *message) read(fields []byte) error {
 	for d := (decoder{bytes: fields}); d.at < len(fields) && !d.failed; {
 		d.align(8)
@@ -145,7 +145,7 @@ func (m *message) read(fields []byte) error {
 	return nil
 }
 
-// decoder reads values; after a failure it reads zeros.
+// decoder reads values; after a failure it returns zeros.
 type decoder struct {
 	bytes  []byte
 	at     int

@@ -17,11 +17,11 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// User is the ordinary user of a test that is root. It belongs to no account.
+// User is the ordinary user of a test that runs as root. It belongs to no account.
 const User = 31337
 
-// Again prepares a process that is this binary once more, from where every
-// user can start it. It finds order, as JSON, in a variable.
+// Again prepares a process of this test binary, copied to a place where every user can start it.
+// The process finds order, as JSON, in a variable.
 func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	t.Helper()
 	needs.Programs(t) // it runs sandboxes
@@ -31,8 +31,8 @@ func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	dir := Dir(t)
 	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
 	OpenPath(t, name)
-	// A process that is forked meanwhile would hold the binary open for writing,
-	// so that it could not be started (ETXTBSY, execve(2)).
+	// A process that is forked meanwhile would hold the binary open for writing, so that it could
+	// not be started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(name, binary, 0o600)
 	syscall.ForkLock.RUnlock()
@@ -46,8 +46,8 @@ func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	return cmd
 }
 
-// Demote makes a process that of an ordinary user: this test's, or User, who
-// gets the trees.
+// Demote makes a process run as an ordinary user: the user of this test, or User, who becomes the
+// owner of the trees.
 func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -59,7 +59,7 @@ func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
 	}
 }
 
-// GiveAway gives a tree to User, who may pass the directories above it.
+// GiveAway gives a tree to User and lets User enter the directories above it.
 func GiveAway(t testing.TB, root string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {
@@ -68,22 +68,22 @@ func GiveAway(t testing.TB, root string) {
 	OpenPath(t, root)
 }
 
-// Answer runs such a process and decodes what it prints, which is JSON.
+// Answer runs such a process and decodes its JSON output.
 func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
 	t.Helper()
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v: %s", err, &said)
+		t.Fatalf("%v: %s", err, &stderr)
 	}
 	if err := json.Unmarshal(out, answer); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
 
-// Undumpable makes this process one that cannot be dumped, as palyrad is
-// (cmd/palyrad). The returned function reports whether it still is one.
+// Undumpable makes this process undumpable, like palyrad (cmd/palyrad). The returned function
+// checks that it still is.
 func Undumpable() (still func() error, err error) {
 	return func() error {
 		is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)

@@ -8,13 +8,13 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/author"
 )
 
-// Author tries with a runner whom git names inside, and that nothing else of the
-// operator's configuration of git is there. The workspaces of its runs are made by
-// workspace.
+// Author tests with a runner that git uses the given author inside, and that no other part of the
+// operator's git configuration is visible. workspace creates the workspaces of its runs.
 func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	home, chain := Home(t)
@@ -22,10 +22,10 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		"[credential]\n\thelper = canary\n[core]\n\thooksPath = /canary\n[alias]\n\tst = !canary\n"
 	WriteFile(t, filepath.Join(home, ".gitconfig"), settings, 0o644)
 	who := author.Of(home)
-	if want := (sandbox.Author{Name: `Ada "A" Lovelace]`, Email: "ada@example.org"}); who != want {
+	if want := (command.Author{Name: `Ada "A" Lovelace]`, Email: "ada@example.org"}); who != want {
 		t.Fatalf("the author is %+v, want %+v", who, want)
 	}
-	spec := func(a sandbox.Author, script string) sandbox.Spec {
+	spec := func(a command.Author, script string) sandbox.Spec {
 		s := Shell(t, workspace(t), script)
 		s.Workspace, s.Author = sandbox.ReadOnly, a
 		return s
@@ -39,8 +39,8 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		if got := Output(t, r, spec(who, begin+commit)); got != named+" "+named+"\n" {
 			t.Errorf("git says %q", got)
 		}
-		// Control: without one git does not commit.
-		if report := Run(t, r, spec(sandbox.Author{}, begin+commit)); report.ExitCode == nil || *report.ExitCode == 0 {
+		// Control: without an author git does not commit.
+		if report := Run(t, r, spec(command.Author{}, begin+commit)); report.ExitCode == nil || *report.ExitCode == 0 {
 			t.Errorf("without an author it ended with %s: %s", Ending(report), report.Stdout.Head)
 		}
 	})
@@ -54,8 +54,8 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		if got := Output(t, r, spec(who, script+home+" git config --list || true")); strings.Contains(got, "canary") || strings.Count(got, "\n") != 4 && strings.Count(got, "\n") != 2 {
 			t.Errorf("git has %q", got)
 		}
-		s := spec(who, script+home+" git config --list") // the control: a home that is shown
-		s.Toolchains = []sandbox.Toolchain{{Name: "all", Bins: chain.Bins, Dirs: []string{home}}}
+		s := spec(who, script+home+" git config --list") // the control: a visible home
+		s.Toolchains = []command.Toolchain{{Name: "all", Bins: chain.Bins, Dirs: []string{home}}}
 		if got := Output(t, r, s); strings.Count(got, "canary") != 3 {
 			t.Errorf("where the home is shown, git has %q", got)
 		}
@@ -64,7 +64,7 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		if got := Output(t, r, spec(who, "git config --system user.name Eve; cd && git config user.name")); got != who.Name+"\n" {
 			t.Errorf("git says %q", got)
 		}
-		// Control: what is the program's own can be changed, for this run.
+		// Control: the program can change its own settings for this run.
 		if got := Output(t, r, spec(who, "git config --global user.name Eve; cd && git config user.name")); got != "Eve\n" {
 			t.Errorf("of its own, git says %q", got)
 		}

@@ -1,4 +1,3 @@
-// Package jailtest is the set-up that tests of Linux sandboxes share:
-// palyra-init as built for the run, workspaces, specs, and daemons of ordinary
-// users.
+// Package jailtest provides the common fixtures for tests of Linux sandboxes: palyra-init as
+// built for the test run, workspaces, specs, and daemons of ordinary users.
 package jailtest

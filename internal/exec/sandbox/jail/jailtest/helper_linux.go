@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// helperPath, when set, names a palyra-init that was built before: whoever is
-// started again by a test has no Go at hand.
+// helperPath, if set, names a prebuilt palyra-init, because a restarted test process has no Go
+// toolchain.
 const helperPath = "TEST_PALYRA_HELPER"
 
 var helper = sync.OnceValues(func() ([]byte, error) {
@@ -20,10 +20,10 @@ var helper = sync.OnceValues(func() ([]byte, error) {
 	return Build("palyra/cmd/palyra-init")
 })
 
-// Helper is palyra-init as built for this test run.
+// Helper returns palyra-init as built for this test run.
 func Helper() ([]byte, error) { return helper() }
 
-// Build is a program that is built as those that run inside are.
+// Build builds a program like the programs that run inside.
 func Build(folder string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "palyra-build-")
 	if err != nil {
@@ -39,8 +39,7 @@ func Build(folder string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// Main runs the tests once program holds palyra-init, and returns the exit
-// code.
+// Main runs the tests after program was set to palyra-init, and returns the exit code.
 func Main(m *testing.M, program *[]byte) int {
 	var err error
 	if *program, err = Helper(); err != nil {

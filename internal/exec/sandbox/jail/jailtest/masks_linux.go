@@ -9,14 +9,14 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// telling are entries of /proc that tell of the host and its keys, or hold its
-// memory. Not every kernel has all of them.
+// telling are entries of /proc that disclose information about the host and its keys, or contain
+// its memory. Not every kernel has all of them.
 var telling = []string{
 	"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules",
 }
 
-// Masks checks that a program finds /dev/null in place of what tells of the
-// host. bare is a runner without the layer.
+// Masks checks that a program finds /dev/null instead of entries that disclose the host. bare is
+// a runner without the layer.
 func Masks(t *testing.T, r, bare sandbox.Runner) {
 	t.Helper()
 	script := "for f in " + strings.Join(telling, " ") + "; do if [ -e $f ] && [ ! -c $f ]; then echo $f; fi; done"

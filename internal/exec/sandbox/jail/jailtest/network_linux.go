@@ -18,26 +18,26 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Grant lets a program reach some hosts.
+// Grant returns a reach of some hosts.
 func Grant(t testing.TB, hosts ...string) *egress.Reach {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(hosts))(t)
 	return &egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
-// World is what lies outside of sandboxes. Every address leads to one server on
-// loopback, which repeats each line, so that nothing leaves the machine.
+// World simulates the network outside of sandboxes. Every address leads to one echo server on
+// loopback, so that nothing leaves the machine.
 type World struct {
 	Names  map[string][]netip.Addr
 	server net.Listener
-	// clients are those of the server.
+	// clients tracks the connections of the server.
 	clients sync.WaitGroup
 
 	mu      sync.Mutex
 	dialled []string
 }
 
-// NewWorld has some names, each with addresses.
+// NewWorld returns a World with some names, each with addresses.
 func NewWorld(t testing.TB, names map[string][]string) *World {
 	t.Helper()
 	w := &World{Names: map[string][]netip.Addr{}}
@@ -72,13 +72,13 @@ func (w *World) serve() {
 	}
 }
 
-// Port is where the server listens on 127.0.0.1.
+// Port is the server's port on 127.0.0.1.
 func (w *World) Port() string {
 	_, port, _ := net.SplitHostPort(w.server.Addr().String())
 	return port
 }
 
-// Outward is the world as sandboxes get it.
+// Outward returns the network configuration for sandboxes.
 func (w *World) Outward() proxy.Outward {
 	return proxy.Outward{
 		Resolver:   w,
@@ -100,15 +100,15 @@ func (w *World) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// Dialled are the addresses that were connected to so far, sorted.
+// Dialled returns the dialed addresses so far, sorted.
 func (w *World) Dialled() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(slices.Values(w.dialled))
 }
 
-// asking connects to each target, says hello and prints what came of it: the
-// line that came back or the error by name, and the time in milliseconds.
+// asking connects to each target, sends hello and prints the result: the returned line or the
+// name of the error, and the time in milliseconds.
 const asking = `import errno, socket, sys, time
 for target in sys.argv[1:]:
     host, _, port = target.rpartition(":")
@@ -122,19 +122,19 @@ for target in sys.argv[1:]:
     print(target, got, int(1000 * (time.monotonic() - start)), flush=True)
 `
 
-// Ask is a spec for a program that tries to reach targets, in that order.
+// Ask returns a spec for a program that tries to reach targets, in that order.
 func Ask(t testing.TB, root string, targets ...string) sandbox.Spec {
 	t.Helper()
 	return Spec(t, root, append([]string{"python3", "-c", asking}, targets...)...)
 }
 
-// Asked is what came of one target.
+// Asked is the result for one target.
 type Asked struct {
 	Target, Got string
 	Millis      int
 }
 
-// ReadAsked reads what Ask has printed.
+// ReadAsked parses the output of Ask.
 func ReadAsked(t testing.TB, out []byte) []Asked {
 	t.Helper()
 	var list []Asked
@@ -149,9 +149,8 @@ func ReadAsked(t testing.TB, out []byte) []Asked {
 	return list
 }
 
-// Authorities checks that with inspected hosts a program finds the file of trusted
-// authorities by its variables, cannot change the file, and may set the variables
-// to another one.
+// Authorities checks the trusted authorities of programs with inspected hosts: a program finds
+// the file by its variables, cannot change the file, and may set the variables to another file.
 func Authorities(t *testing.T, r sandbox.Runner) {
 	t.Helper()
 	s := Shell(t, Workspace(t), `grep -c BEGIN "$SSL_CERT_FILE"; ! echo x >> "$SSL_CERT_FILE"; echo "$CURL_CA_BUNDLE"`)

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"palyra/internal/core/must"
+	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 )
 
-// Dir returns an empty directory whose path holds no link.
+// Dir returns an empty directory whose path contains no link.
 func Dir(t testing.TB) string {
 	t.Helper()
 	return must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 }
 
-// Workspace returns a directory as a careful owner has it: 0700.
+// Workspace returns a directory of mode 0700, as a careful owner would have it.
 func Workspace(t testing.TB) string {
 	t.Helper()
 	root := filepath.Join(Dir(t), "work")
@@ -26,7 +27,7 @@ func Workspace(t testing.TB) string {
 	return root
 }
 
-// OpenPath lets others pass the temporary directories above a path.
+// OpenPath lets other users enter the temporary directories above a path.
 func OpenPath(t testing.TB, name string) {
 	t.Helper()
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
@@ -43,28 +44,28 @@ func WriteFile(t testing.TB, name, content string, mode os.FileMode) {
 	must.Do(t, os.Chmod(name, mode))
 }
 
-// Spec is a spec for a program found as the product finds it.
+// Spec returns a spec for a program that is resolved like in production.
 func Spec(t testing.TB, root string, argv ...string) sandbox.Spec {
 	t.Helper()
 	name := argv[0]
 	if strings.HasPrefix(name, "./") {
 		name = filepath.Join(root, name)
 	}
-	p := must.Get(sandbox.ResolveExecutable(name, sandbox.SearchPath()))(t)
+	p := must.Get(command.ResolveExecutable(name, command.SearchPath()))(t)
 	return sandbox.Spec{
 		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, WorkspaceName: "work", Workspace: sandbox.Direct,
-		Limits: sandbox.Limits{Wall: 2 * time.Minute}, // only a guard, also on a slow machine
+		Limits: sandbox.Limits{Wall: 2 * time.Minute}, // only a safeguard, sufficient for a slow machine
 	}
 }
 
-// Shell is a spec for a shell script. The guards, which refuse shells, belong to
-// process.run and are not asked here.
+// Shell returns a spec for a shell script. The guards of process.run, which refuse shells, do not
+// apply here.
 func Shell(t testing.TB, root, script string) sandbox.Spec {
 	t.Helper()
 	return Spec(t, root, "bash", "-c", script)
 }
 
-// Run runs a program that may end as it likes.
+// Run runs a program that may end in any way.
 func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
 	t.Helper()
 	report, err := r.Run(t.Context(), s)
@@ -77,7 +78,7 @@ func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
 	return report
 }
 
-// Output runs a program that must succeed, and returns what it printed.
+// Output runs a program that must succeed, and returns its output.
 func Output(t testing.TB, r sandbox.Runner, s sandbox.Spec) string {
 	t.Helper()
 	report := Run(t, r, s)
@@ -87,7 +88,7 @@ func Output(t testing.TB, r sandbox.Runner, s sandbox.Spec) string {
 	return string(report.Stdout.Head)
 }
 
-// Ending says how a run ended.
+// Ending describes how a run ended.
 func Ending(r sandbox.Report) string {
 	code := -1
 	if r.ExitCode != nil {

@@ -16,10 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/seccomp"
 )
 
-// childMode makes this test binary a program under a watching filter. It sends
-// the listener over descriptor 3, waits for a byte from there, makes the calls
-// that its arguments name, with a byte back after the first, and prints their
-// errnos as JSON.
+// childMode makes this test binary a program under a watching filter. It sends the listener over
+// descriptor 3, waits for a byte from there, makes the calls that its arguments name, with a byte
+// back after the first, and prints their errnos as JSON.
 const childMode = "TEST_PALYRA_NOTIFY"
 
 func TestMain(m *testing.M) {
@@ -58,7 +57,7 @@ func childMain(names []string) error {
 	return json.NewEncoder(os.Stdout).Encode(errnos)
 }
 
-// install puts this thread under the filter, as palyra-init does.
+// install installs the filter on this thread, as palyra-init does.
 func install() (int, error) {
 	raw, err := seccomp.Program(seccomp.Options{Watch: true})
 	if err != nil {
@@ -77,13 +76,13 @@ func install() (int, error) {
 	return int(fd), nil
 }
 
-// call is one that the child makes.
+// call is one call of the child.
 type call struct {
 	name string
 	nr   uintptr
 	args [3]uintptr
 	want unix.Errno
-	// reported are the arguments in the log, nil when the call is not in it.
+	// reported returns the arguments in the log, nil if the call is not in it.
 	reported []string
 }
 

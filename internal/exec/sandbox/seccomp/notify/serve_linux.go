@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// mostRecords is how many calls of a run are written down.
+	// mostRecords is the maximum number of recorded calls of a run.
 	mostRecords = 64
-	// pause is how long each further one waits for its answer, so that a
-	// flood costs the daemon a thousand calls a second and no more.
+	// pause is the delay of the answer to each further call, so that a flood costs the daemon at
+	// most a thousand calls a second.
 	pause = time.Millisecond
-	// mostName bounds the name of a program, in bytes.
+	// mostName is the maximum length of a program name, in bytes.
 	mostName = 256
 )
 
-// Log is what was denied: the first calls, and how many more there were.
+// Log contains the first denied calls, and the number of further ones.
 type Log struct {
 	Violations []tool.Violation
 	Missed     int
 }
 
-// Open makes a file of the descriptor that installing the filter returned, one
-// that the runtime can wait on.
+// Open converts the descriptor returned by installing the filter into a file that uses the
+// runtime's poller.
 func Open(fd int) (*os.File, error) {
 	unix.CloseOnExec(fd)
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -43,10 +43,9 @@ func Open(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "seccomp"), nil
 }
 
-// Serve answers until no process is under the filter any more, or until the
-// listener is closed; before Linux 5.9 only the latter ends it. The caller
-// closes the listener in any case: while it is open and nobody serves, callers
-// hang.
+// Serve answers until no process is under the filter any more, or until the listener is closed;
+// before Linux 5.9 only the latter ends it. The caller must close the listener in any case: while
+// it is open without a server, callers hang.
 func Serve(listener *os.File, table seccomp.Table) (Log, error) {
 	s := server{table: table}
 	if err := s.allocate(); err != nil {
@@ -59,7 +58,7 @@ func Serve(listener *os.File, table seccomp.Table) (Log, error) {
 	if err != nil {
 		return s.log, fmt.Errorf("waiting for the notifier of a filter: %w", err)
 	}
-	// One request at a time, so that closing is seen in the midst of a flood.
+	// One request at a time, so that closing takes effect during a flood.
 	for !s.over {
 		if conn.Read(s.step) != nil {
 			break // closed
@@ -73,7 +72,7 @@ type server struct {
 	table             seccomp.Table
 	request, response []byte
 	log               Log
-	// over is true when there is nobody left to answer.
+	// over is true if no caller is left to answer.
 	over   bool
 	failed error
 }
@@ -84,19 +83,19 @@ func (s *server) allocate() error {
 	return err
 }
 
-// step deals with one request, and returns false when there is none yet.
+// step handles one request, and returns false if no request is pending.
 func (s *server) step(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if _, err := unix.Poll(fds, 0); err != nil {
 		if err != unix.EINTR {
-			s.over, s.failed = true, fmt.Errorf("looking at the notifier of a filter: %w", err)
+			s.over, s.failed = true, fmt.Errorf("polling the notifier of a filter: %w", err)
 		}
 		return true
 	}
 	switch events := fds[0].Revents; {
 	case events&unix.POLLIN != 0:
 		s.one(int(fd))
-	case events != 0: // POLLHUP: the last process is gone
+	case events != 0: // POLLHUP: the last process has exited
 		s.over = true
 	default:
 		return false
@@ -104,7 +103,7 @@ func (s *server) step(fd uintptr) bool {
 	return true
 }
 
-// one answers one request. A caller that was killed meanwhile gives ENOENT.
+// one answers one request. A caller that was killed meanwhile results in ENOENT.
 func (s *server) one(fd int) {
 	r, err := receive(fd, s.request)
 	if err == nil {
@@ -117,8 +116,7 @@ func (s *server) one(fd int) {
 	}
 }
 
-// errno is never zero: a response with a zero errno would tell the caller that
-// its call succeeded.
+// errno is never zero: a response with a zero errno would report success to the caller.
 func (s *server) errno(r request) unix.Errno {
 	if errno := s.table.Errno(int(r.nr), r.args); errno != 0 {
 		return errno
@@ -151,9 +149,8 @@ func arguments(args [6]uint64) []string {
 	return list
 }
 
-// executable names the caller's program. In a mount namespace of its own the
-// kernel names it as it is seen there. The file may be the caller's own work,
-// and so its name may hold anything.
+// executable returns the path of the caller's program. The kernel resolves it in the caller's
+// mount namespace. The caller may have created the file, so its name may contain any characters.
 func executable(fd int, r request) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.pid))
 	if err != nil || !alive(fd, r.id) {

@@ -73,7 +73,7 @@ func (c *child) release(t *testing.T) {
 	must.Get(c.socket.Write([]byte{0}))(t)
 }
 
-// errnos waits for the child and returns what its calls came to.
+// errnos waits for the child and returns the results of its calls.
 func (c *child) errnos(t *testing.T) []unix.Errno {
 	t.Helper()
 	if err := c.cmd.Wait(); err != nil {
@@ -114,8 +114,8 @@ func wait(t *testing.T, done <-chan served) Log {
 	return Log{}
 }
 
-// The answers are those of the filter, the log holds what was watched and
-// nothing else, and Serve ends with the child.
+// The answers equal the filter's, the log contains only watched calls, and Serve ends with the
+// child.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -171,8 +171,8 @@ func TestFloodIsBoundedAndSlow(t *testing.T) {
 	}
 }
 
-// Signals, of which the runtime of Go sends many, neither break a call off nor
-// have it made and written down twice.
+// Signals, of which the Go runtime sends many, neither interrupt a call nor make it run and be
+// recorded twice.
 func TestSignalsDoNotRepeatCalls(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, slices.Repeat([]string{"mount"}, mostRecords)...)
@@ -203,9 +203,9 @@ func TestSignalsDoNotRepeatCalls(t *testing.T) {
 	}
 }
 
-// A call that waits when the last listener goes, as when the daemon is killed,
-// fails, and so do those after it.
-func TestNobodyAnswers(t *testing.T) {
+// A call that waits when the last listener is closed, as when the daemon is killed, fails, and so
+// do later ones.
+func TestListenerClosed(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, "mount", "mount", "getpid")
 	c.release(t)
@@ -227,7 +227,7 @@ func TestClosingEndsServe(t *testing.T) {
 	c := startChild(t, slices.Repeat([]string{"mount"}, 5000)...)
 	done := serve(c)
 	c.release(t)
-	if _, err := c.socket.Read(make([]byte, 1)); err != nil { // in the midst of the flood
+	if _, err := c.socket.Read(make([]byte, 1)); err != nil { // during the flood
 		t.Fatal(err)
 	}
 	c.listener.Close()
@@ -240,7 +240,7 @@ func TestClosingEndsServe(t *testing.T) {
 	}
 }
 
-func TestServeWantsAPollableFile(t *testing.T) {
+func TestServeNeedsAPollableFile(t *testing.T) {
 	t.Parallel()
 	f := must.Get(os.Open(os.DevNull))(t)
 	defer f.Close()
@@ -249,8 +249,8 @@ func TestServeWantsAPollableFile(t *testing.T) {
 	}
 }
 
-// unnamed is this binary in a memory file of that name. Without seals it would
-// be open for writing, and could not be started.
+// unnamed is this binary in a memory file of that name. Without seals it would be open for
+// writing, and could not be started.
 func unnamed(t *testing.T, name string) *os.File {
 	t.Helper()
 	text := must.Get(os.ReadFile("/proc/self/exe"))(t)
@@ -262,7 +262,7 @@ func unnamed(t *testing.T, name string) *os.File {
 	return f
 }
 
-// A program chooses its name, which is shown to people.
+// A program chooses its name, which is displayed to people.
 func TestNameOfTheCallerIsHarmless(t *testing.T) {
 	t.Parallel()
 	c := startProgram(t, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), unnamed(t, "a\x1b[2Jb").Fd()), "mount")
@@ -274,9 +274,8 @@ func TestNameOfTheCallerIsHarmless(t *testing.T) {
 	}
 }
 
-// A process id may be another's by the time it is looked at: a name counts only
-// while the call waits.
-func TestNameOfWhoeverWaits(t *testing.T) {
+// A process id may be reused at the time of the look-up: a name counts only while the call waits.
+func TestReusedProcessID(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, "mount")
 	nobody := request{id: 1 << 40, pid: uint32(os.Getpid())}
@@ -295,8 +294,8 @@ func TestNamesOfProgramsAreHarmless(t *testing.T) {
 	}
 }
 
-// A table that lets a call pass which the kernel asked about is another one
-// than the filter's; the caller must not take that for success.
+// If the table allows a call that the kernel reported, the table and the filter differ; the
+// caller must not get a success.
 func TestNoAnswerIsSuccess(t *testing.T) {
 	t.Parallel()
 	s := server{table: seccomp.NewTable(seccomp.Options{})}

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sizes is struct seccomp_notif_sizes of <linux/seccomp.h>: a kernel may know
-// longer structures than this program.
+// sizes is struct seccomp_notif_sizes of <linux/seccomp.h>: a kernel may support longer
+// structures than this program.
 type sizes struct {
 	request, response, data uint16
 }
 
-// request is struct seccomp_notif.
-// Its other fields are the flags, the architecture, which the filter has
-// checked, and the instruction pointer.
+// request is struct seccomp_notif. Its other fields are the flags, the architecture, which the
+// filter has checked, and the instruction pointer.
 type request struct {
 	id   uint64
 	pid  uint32
@@ -25,7 +24,7 @@ type request struct {
 	args [6]uint64
 }
 
-// The sizes of the structures that this program knows.
+// The sizes of the structures in this program.
 const (
 	requestSize  = 80
 	responseSize = 24
@@ -43,7 +42,7 @@ func structSizes() (sizes, error) {
 	return s, nil
 }
 
-// receive takes one request. The kernel wants the buffer to be zero.
+// receive reads one request. The kernel requires the buffer to be zero.
 func receive(fd int, buffer []byte) (request, error) {
 	clear(buffer)
 	if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, buffer); err != nil {
@@ -60,9 +59,9 @@ func receive(fd int, buffer []byte) (request, error) {
 	return r, nil
 }
 
-// answer makes the call of request id fail (struct seccomp_notif_resp). The
-// flags stay zero: SECCOMP_USER_NOTIF_FLAG_CONTINUE has no place here. ENOENT
-// means that the caller is gone.
+// answer makes the call of request id fail (struct seccomp_notif_resp). The flags stay zero:
+// SECCOMP_USER_NOTIF_FLAG_CONTINUE must never be set here. ENOENT means that the caller has
+// exited.
 func answer(fd int, buffer []byte, id uint64, errno unix.Errno) error {
 	clear(buffer)
 	binary.NativeEndian.PutUint64(buffer, id)
@@ -70,7 +69,7 @@ func answer(fd int, buffer []byte, id uint64, errno unix.Errno) error {
 	return ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, buffer)
 }
 
-// alive reports whether the caller still waits: only then is its pid its own.
+// alive reports whether the caller still waits: only then does its pid belong to it.
 func alive(fd int, id uint64) bool {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
 	return errno == 0

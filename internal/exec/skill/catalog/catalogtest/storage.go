@@ -1,5 +1,5 @@
-// Package catalogtest has the suite of catalog.Storage, and a storage in memory that passes
-// it.
+// Package catalogtest provides the conformance suite of catalog.Storage, and an in-memory storage
+// that passes it.
 package catalogtest
 
 import (
@@ -72,7 +72,7 @@ func (m *Memory) List(_ context.Context, s catalog.Space, prefix string) ([]stri
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.kept[s])), func(k string) bool { return !strings.HasPrefix(k, prefix) }), nil
 }
 
-// RunStorage is the suite.
+// RunStorage is the conformance suite of catalog.Storage.
 func RunStorage(t *testing.T, open func(t *testing.T) catalog.Storage) {
 	t.Helper()
 	mine := catalog.Space{Skill: "notes", User: "user:ann"}

@@ -1,5 +1,5 @@
-// Package registrytest has a registry.Store in memory, the conformance suite of such
-// stores, and packages of skills for tests.
+// Package registrytest provides an in-memory registry.Store, the conformance suite of such
+// stores, and skill packages for tests.
 package registrytest
 
 import (
@@ -12,15 +12,15 @@ import (
 	"palyra/internal/exec/skill/registry"
 )
 
-// Memory is a registry.Store in memory. Its writes are atomic, as the interface demands.
+// Memory is an in-memory registry.Store. Its writes are atomic, as the interface requires.
 type Memory struct {
 	journaltest.Memory
-	// Kept are the rows. Tests that change them do what somebody does who writes the
-	// store's file.
+	// Kept are the rows. Tests modify them to simulate an attacker who writes to the store's
+	// file.
 	Kept registry.Kept
 	// Forgotten are the skills whose storage was removed.
 	Forgotten []string
-	// Fail, when set, is asked before each write.
+	// Fail, unless nil, is called before each write and can return an error for it.
 	Fail func(registry.Change) error
 }
 

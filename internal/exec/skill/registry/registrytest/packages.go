@@ -13,7 +13,7 @@ import (
 	"palyra/internal/exec/skill/registry"
 )
 
-// Manifest is one of the skill notes that asks for nothing; With changes it.
+// Manifest is the manifest of a skill named notes that requests nothing; With modifies it.
 const Manifest = `format = "palyra-skill/v1"
 id = "notes"
 name = "Notes"
@@ -29,44 +29,44 @@ input_schema = '{"type": "object"}'
 [tools.capabilities]
 `
 
-// command is the smallest command of wasip1.
+// command is the smallest valid wasip1 command.
 const command = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x04\x01\x60\x00\x00" + // a type
-	"\x03\x02\x01\x00" + // a function of it
+	"\x03\x02\x01\x00" + // a function of that type
 	"\x05\x03\x01\x00\x01" + // a memory
 	"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00" +
 	"\x0a\x04\x01\x02\x00\x0b"
 
-// Key makes a publisher's key of a word.
+// Key derives a publisher's key from a word.
 func Key(word string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(word+" ", ed25519.SeedSize))[:ed25519.SeedSize])
 }
 
-// Public is the public half of a key.
+// Public returns the public half of a key.
 func Public(key ed25519.PrivateKey) ed25519.PublicKey {
-	public, _ := key.Public().(ed25519.PublicKey) // it is no other kind
+	public, _ := key.Public().(ed25519.PublicKey) // the assertion always succeeds
 	return public
 }
 
-// With is a manifest with pieces in place of others: old, new, old, new.
+// With returns a manifest after replacements: old, new, old, new.
 func With(t testing.TB, manifest string, pieces ...string) string {
 	t.Helper()
 	for n := 0; n < len(pieces); n += 2 {
 		if !strings.Contains(manifest, pieces[n]) {
-			t.Fatalf("the manifest has no %q", pieces[n])
+			t.Fatalf("the manifest does not contain %q", pieces[n])
 		}
 		manifest = strings.Replace(manifest, pieces[n], pieces[n+1], 1)
 	}
 	return manifest
 }
 
-// Package is the file of a skill with a manifest, signed by a key.
+// Package returns a package file with a manifest, signed by a key.
 func Package(t testing.TB, manifest string, key ed25519.PrivateKey) []byte {
 	t.Helper()
 	return Padded(t, manifest, key, 0)
 }
 
-// Padded is a Package whose module has so many bytes more.
+// Padded is like Package, with a module that is larger by the given number of bytes.
 func Padded(t testing.TB, manifest string, key ed25519.PrivateKey, bytes int) []byte {
 	t.Helper()
 	module := []byte(command)
@@ -81,7 +81,7 @@ func Padded(t testing.TB, manifest string, key ed25519.PrivateKey, bytes int) []
 	return must.Get(skill.Sign(p, key))(t)
 }
 
-// Stage brings a package, and returns its digest.
+// Stage uploads a package and returns its digest.
 func Stage(t testing.TB, r *registry.Registry, by access.Caller, data []byte) string {
 	t.Helper()
 	digest := canonical.Digest(data)

@@ -1,5 +1,5 @@
-// Package packagestest is a registry on loopback, with packages that a test says: npm's,
-// and an index of wheels.
+// Package packagestest provides a package registry on loopback for tests, both for npm and for
+// wheels.
 package packagestest
 
 import (
@@ -25,15 +25,15 @@ import (
 	"time"
 )
 
-// Registry serves packages. It may be changed while it serves.
+// Registry serves packages. Packages may be added while it serves.
 type Registry struct {
-	// URL is npm's registry, and Index that of wheels.
+	// URL is the npm registry, and Index the index of wheels.
 	URL, Index string
 
-	// Authorized, unless nil, says whose requests are answered, by their header
-	// Authorization; all others get 401.
+	// Authorized, unless nil, decides by the Authorization header which requests are answered;
+	// all others get 401.
 	Authorized func(authorization string) bool
-	// Certificate is its own, in PEM, of one that serves by TLS.
+	// Certificate is the registry's certificate in PEM, if it uses TLS.
 	Certificate []byte
 
 	mu       sync.Mutex
@@ -43,14 +43,14 @@ type Registry struct {
 	asked    []string
 }
 
-// New serves until the test ends.
+// New starts a registry that serves until the test ends.
 func New(t testing.TB) *Registry {
 	r, stop := Start()
 	t.Cleanup(stop)
 	return r
 }
 
-// Start serves until stop is called.
+// Start starts a registry that serves until stop is called.
 func Start() (r *Registry, stop func()) {
 	r = &Registry{npm: map[string]map[string]map[string]any{}, wheels: map[string]map[string][]byte{}, archives: map[string][]byte{}}
 	s := httptest.NewServer(http.HandlerFunc(r.serve))
@@ -58,7 +58,8 @@ func Start() (r *Registry, stop func()) {
 	return r, s.Close
 }
 
-// NewPrivate serves until the test ends, by TLS, those whom authorized says.
+// NewPrivate starts a registry with TLS that serves only authorized requests, until the test
+// ends.
 func NewPrivate(t testing.TB, authorized func(authorization string) bool) *Registry {
 	r := &Registry{npm: map[string]map[string]map[string]any{}, wheels: map[string]map[string][]byte{}, archives: map[string][]byte{}, Authorized: authorized}
 	s := httptest.NewTLSServer(http.HandlerFunc(r.serve))
@@ -68,9 +69,9 @@ func NewPrivate(t testing.TB, authorized func(authorization string) bool) *Regis
 	return r
 }
 
-// PutProbe publishes a version of @probe/server, the program mcp-probe of NodeServer, and
-// what it needs; both have scripts that an installation must not run. It is published as
-// wheels, too: probe-server of PythonServer.
+// PutProbe publishes a version of @probe/server, the program mcp-probe of NodeServer, and its
+// dependency. Both have scripts that an installation must not run. It also publishes the wheel
+// probe-server of PythonServer.
 func (r *Registry) PutProbe(version string) {
 	mark := map[string]string{"postinstall": "echo ran > ran-a-script"}
 	r.PutNPM("@probe/server", version, map[string]any{
@@ -81,7 +82,7 @@ func (r *Registry) PutProbe(version string) {
 	r.PutWheel("probe-server", version, []string{"probe-part>=1"}, map[string]string{"probe-server": "probe_server:main"}, map[string]string{"probe_server.py": PythonServer})
 }
 
-// Asked are the paths that were asked for, in order.
+// Asked returns the requested paths in order.
 func (r *Registry) Asked() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +92,7 @@ func (r *Registry) Asked() []string {
 // Host is host:port.
 func (r *Registry) Host() string { return r.URL[strings.Index(r.URL, "//")+2:] }
 
-// PutNPM publishes a version of a package. manifest is what package.json has beside
+// PutNPM publishes a version of a package. manifest holds the fields of package.json other than
 // name and version.
 func (r *Registry) PutNPM(name, version string, manifest map[string]any, files map[string]string) {
 	all := maps.Clone(manifest)
@@ -115,8 +116,8 @@ func (r *Registry) PutNPM(name, version string, manifest map[string]any, files m
 	r.npm[name][version], r.archives[path] = all, archive
 }
 
-// Replace has another archive answer for a version, whose digest stays as it is said: a
-// registry that was taken over.
+// Replace serves another archive for a version without changing its digest, like a compromised
+// registry.
 func (r *Registry) Replace(name, version string, files map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +208,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"name": strings.TrimPrefix(path, "/"), "dist-tags": map[string]string{"latest": newest}, "versions": versions})
 }
 
-// index answers as PEP 691 where that is asked for, else as PEP 503.
+// index answers as PEP 691 if the client accepts that, otherwise as PEP 503.
 func (r *Registry) index(w http.ResponseWriter, req *http.Request, rest string) {
 	name, file, _ := strings.Cut(strings.TrimSuffix(rest, "/"), "/")
 	wheels, is := r.wheels[name]

@@ -15,7 +15,7 @@ export const file_palyra_v1_access: GenFile = /*@__PURE__*/
   fileDesc("ChZwYWx5cmEvdjEvYWNjZXNzLnByb3RvEglwYWx5cmEudjEiqQIKBk1lbWJlchIRCglwcmluY2lwYWwYASABKAkSDQoFb3duZXIYAiABKAkSDQoFcm9sZXMYAyADKAkSEAoIZGlzYWJsZWQYBCABKAgSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJbm9fZGV2aWNlGAYgASgIEg8KB2RlY2lkZXMYByABKAgSLgoKcmVtb3ZlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLaW5faGFuZHNfb2YYCSADKAkSFgoOYXdhaXRzX2NvbnNlbnQYCiABKAgSFAoMbG9naW5faXNzdWVyGAwgASgJEhUKDWxvZ2luX3N1YmplY3QYDSABKAkinwIKBkRldmljZRIRCglkZXZpY2VfaWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEgwKBG5hbWUYAyABKAkSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASOgoWY2VydGlmaWNhdGVfZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKa2V5X3NoYTI1NhgHIAEoCRIxCg1sb2dpbl9lbmRzX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ+ChBBZGRNZW1iZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRINCgVyb2xlcxgDIAMoCRINCgVvd25lchgEIAEoCRIbChNjZXJ0aWZpY2F0ZV9yZXF1ZXN0GAUgASgMEhMKC2FjY2VwdF9sb3NzGAYgASgIIpEBChFBZGRNZW1iZXJSZXNwb25zZRIhCgZtZW1iZXIYASABKAsyES5wYWx5cmEudjEuTWVtYmVyEhEKCWRldmljZV9pZBgCIAEoCRIZChFjZXJ0aWZpY2F0ZV9jaGFpbhgDIAEoCRIWCg5jYV9jZXJ0aWZpY2F0ZRgEIAEoCRITCgtzZXJ2ZXJfbmFtZRgFIAEoCSJyChNVcGRhdGVNZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCRIRCglhZGRfcm9sZXMYAiADKAkSFAoMcmVtb3ZlX3JvbGVzGAMgAygJEg0KBW93bmVyGAQgASgJEhMKC2FjY2VwdF9sb3NzGAUgASgIIjkKFFVwZGF0ZU1lbWJlclJlc3BvbnNlEiEKBm1lbWJlchgBIAEoCzIRLnBhbHlyYS52MS5NZW1iZXIiSwoURGlzYWJsZU1lbWJlclJlcXVlc3QSDgoGbWVtYmVyGAEgASgJEg4KBnJlYXNvbhgCIAEoCRITCgthY2NlcHRfbG9zcxgDIAEoCCI6ChVEaXNhYmxlTWVtYmVyUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEucGFseXJhLnYxLk1lbWJlciJKChNFbmFibGVNZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCRIOCgZyZWFzb24YAiABKAkSEwoLYWNjZXB0X2xvc3MYAyABKAgiOQoURW5hYmxlTWVtYmVyUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEucGFseXJhLnYxLk1lbWJlciJKChNSZW1vdmVNZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCRIOCgZyZWFzb24YAiABKAkSEwoLYWNjZXB0X2xvc3MYAyABKAgiSgoUUmVtb3ZlTWVtYmVyUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEucGFseXJhLnYxLk1lbWJlchIPCgdyZXZva2VkGAIgAygJIiUKEkxpc3RNZW1iZXJzUmVxdWVzdBIPCgdyZW1vdmVkGAEgASgIIjkKE0xpc3RNZW1iZXJzUmVzcG9uc2USIgoHbWVtYmVycxgBIAMoCzIRLnBhbHlyYS52MS5NZW1iZXIiFAoSTGlzdERldmljZXNSZXF1ZXN0IjkKE0xpc3REZXZpY2VzUmVzcG9uc2USIgoHZGV2aWNlcxgBIAMoCzIRLnBhbHlyYS52MS5EZXZpY2UiNgoXUmVuZXdDZXJ0aWZpY2F0ZVJlcXVlc3QSGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgBIAEoDCJNChhSZW5ld0NlcnRpZmljYXRlUmVzcG9uc2USGQoRY2VydGlmaWNhdGVfY2hhaW4YASABKAkSFgoOY2FfY2VydGlmaWNhdGUYAiABKAkiTQoTUmV2b2tlRGV2aWNlUmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSDgoGcmVhc29uGAIgASgJEhMKC2FjY2VwdF9sb3NzGAMgASgIIjkKFFJldm9rZURldmljZVJlc3BvbnNlEiEKBmRldmljZRgBIAEoCzIRLnBhbHlyYS52MS5EZXZpY2UiNgoTUmVuYW1lRGV2aWNlUmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSDAoEbmFtZRgCIAEoCSI5ChRSZW5hbWVEZXZpY2VSZXNwb25zZRIhCgZkZXZpY2UYASABKAsyES5wYWx5cmEudjEuRGV2aWNlImgKEEFkZERldmljZVJlcXVlc3QSDgoGbWVtYmVyGAEgASgJEhsKE2NlcnRpZmljYXRlX3JlcXVlc3QYAiABKAwSEgoKcmV2b2tlX29sZBgDIAEoCBITCgthY2NlcHRfbG9zcxgEIAEoCCKPAQoRQWRkRGV2aWNlUmVzcG9uc2USIQoGZGV2aWNlGAEgASgLMhEucGFseXJhLnYxLkRldmljZRIZChFjZXJ0aWZpY2F0ZV9jaGFpbhgCIAEoCRIWCg5jYV9jZXJ0aWZpY2F0ZRgDIAEoCRITCgtzZXJ2ZXJfbmFtZRgEIAEoCRIPCgdyZXZva2VkGAUgAygJIiYKFENvbmZpcm1NZW1iZXJSZXF1ZXN0Eg4KBm1lbWJlchgBIAEoCSI6ChVDb25maXJtTWVtYmVyUmVzcG9uc2USIQoGbWVtYmVyGAEgASgLMhEucGFseXJhLnYxLk1lbWJlciI4ChVDb25zZW50VG9BZ2VudFJlcXVlc3QSDQoFYWdlbnQYASABKAkSEAoId2l0aGRyYXcYAiABKAgiOwoWQ29uc2VudFRvQWdlbnRSZXNwb25zZRIhCgZtZW1iZXIYASABKAsyES5wYWx5cmEudjEuTWVtYmVyMpwFCg1BY2Nlc3NTZXJ2aWNlEkYKCUFkZE1lbWJlchIbLnBhbHlyYS52MS5BZGRNZW1iZXJSZXF1ZXN0GhwucGFseXJhLnYxLkFkZE1lbWJlclJlc3BvbnNlElEKC0xpc3RNZW1iZXJzEh0ucGFseXJhLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBoeLnBhbHlyYS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgOQAgESTwoMVXBkYXRlTWVtYmVyEh4ucGFseXJhLnYxLlVwZGF0ZU1lbWJlclJlcXVlc3QaHy5wYWx5cmEudjEuVXBkYXRlTWVtYmVyUmVzcG9uc2USUgoNRGlzYWJsZU1lbWJlchIfLnBhbHlyYS52MS5EaXNhYmxlTWVtYmVyUmVxdWVzdBogLnBhbHlyYS52MS5EaXNhYmxlTWVtYmVyUmVzcG9uc2USTwoMRW5hYmxlTWVtYmVyEh4ucGFseXJhLnYxLkVuYWJsZU1lbWJlclJlcXVlc3QaHy5wYWx5cmEudjEuRW5hYmxlTWVtYmVyUmVzcG9uc2USTwoMUmVtb3ZlTWVtYmVyEh4ucGFseXJhLnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaHy5wYWx5cmEudjEuUmVtb3ZlTWVtYmVyUmVzcG9uc2USUgoNQ29uZmlybU1lbWJlchIfLnBhbHlyYS52MS5Db25maXJtTWVtYmVyUmVxdWVzdBogLnBhbHlyYS52MS5Db25maXJtTWVtYmVyUmVzcG9uc2USVQoOQ29uc2VudFRvQWdlbnQSIC5wYWx5cmEudjEuQ29uc2VudFRvQWdlbnRSZXF1ZXN0GiEucGFseXJhLnYxLkNvbnNlbnRUb0FnZW50UmVzcG9uc2UyqwMKD0lkZW50aXR5U2VydmljZRJRCgtMaXN0RGV2aWNlcxIdLnBhbHlyYS52MS5MaXN0RGV2aWNlc1JlcXVlc3QaHi5wYWx5cmEudjEuTGlzdERldmljZXNSZXNwb25zZSIDkAIBElsKEFJlbmV3Q2VydGlmaWNhdGUSIi5wYWx5cmEudjEuUmVuZXdDZXJ0aWZpY2F0ZVJlcXVlc3QaIy5wYWx5cmEudjEuUmVuZXdDZXJ0aWZpY2F0ZVJlc3BvbnNlEk8KDFJldm9rZURldmljZRIeLnBhbHlyYS52MS5SZXZva2VEZXZpY2VSZXF1ZXN0Gh8ucGFseXJhLnYxLlJldm9rZURldmljZVJlc3BvbnNlEk8KDFJlbmFtZURldmljZRIeLnBhbHlyYS52MS5SZW5hbWVEZXZpY2VSZXF1ZXN0Gh8ucGFseXJhLnYxLlJlbmFtZURldmljZVJlc3BvbnNlEkYKCUFkZERldmljZRIbLnBhbHlyYS52MS5BZGREZXZpY2VSZXF1ZXN0GhwucGFseXJhLnYxLkFkZERldmljZVJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
- * Member is a principal that the gateway knows.
+ * Member is a user or an agent of the gateway.
  *
  * @generated from message palyra.v1.Member
  */
@@ -46,45 +46,46 @@ export type Member = Message<"palyra.v1.Member"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * True when all devices of the member were revoked.
+   * True if all devices of the member were revoked.
    *
    * @generated from field: bool no_device = 6;
    */
   noDevice: boolean;
 
   /**
-   * True for a user who answers approvals: by role, not disabled, with a device.
-   * Who is the only one answers for their own calls, too.
+   * True for a user who answers approvals: by role, enabled, with a device. The only such user also
+   * answers for their own calls.
    *
    * @generated from field: bool decides = 7;
    */
   decides: boolean;
 
   /**
-   * When the member was removed; it is disabled then.
+   * When the member was removed; a removed member is also disabled.
    *
    * @generated from field: google.protobuf.Timestamp removed_at = 8;
    */
   removedAt?: Timestamp | undefined;
 
   /**
-   * Who made or changed the member, or made who did, since somebody else confirmed
-   * it. Where policy wants two people, they and the member count as one.
+   * The principals that created or changed the member, or that created such a principal, since
+   * another person confirmed the member. If policy requires two people, they and the member count
+   * as one.
    *
    * @generated from field: repeated string in_hands_of = 9;
    */
   inHandsOf: string[];
 
   /**
-   * True for an agent that may not act before its owner consents.
+   * True for an agent that may not act until its owner consents.
    *
    * @generated from field: bool awaits_consent = 10;
    */
   awaitsConsent: boolean;
 
   /**
-   * Who logs in as the member: the identity provider, and the person there. Empty for
-   * a member that was added.
+   * The identity provider, and the person there, that logs in as the member. Empty for a member
+   * that was added.
    *
    * @generated from field: string login_issuer = 12;
    */
@@ -104,7 +105,7 @@ export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
   messageDesc(file_palyra_v1_access, 0);
 
 /**
- * Device is a key and certificate of a member.
+ * Device is a key and a certificate of a member.
  *
  * @generated from message palyra.v1.Device
  */
@@ -140,14 +141,14 @@ export type Device = Message<"palyra.v1.Device"> & {
   revokedAt?: Timestamp | undefined;
 
   /**
-   * "sha256:" and hex, of the public key that was certified last.
+   * "sha256:" and hex, of the most recently certified public key.
    *
    * @generated from field: string key_sha256 = 7;
    */
   keySha256: string;
 
   /**
-   * When the session ends that the device is; absent for any other device.
+   * If the device is a login session, the end of the session; absent for other devices.
    *
    * @generated from field: google.protobuf.Timestamp login_ends_at = 10;
    */
@@ -187,7 +188,7 @@ export type AddMemberRequest = Message<"palyra.v1.AddMemberRequest"> & {
   roles: string[];
 
   /**
-   * For an agent: the user it acts for.
+   * For an agent: the user on whose behalf it acts.
    *
    * @generated from field: string owner = 4;
    */
@@ -201,7 +202,7 @@ export type AddMemberRequest = Message<"palyra.v1.AddMemberRequest"> & {
   certificateRequest: Uint8Array;
 
   /**
-   * Add the member although somebody loses the power to answer approvals.
+   * Add the member even if another member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 6;
    */
@@ -259,42 +260,42 @@ export const AddMemberResponseSchema: GenMessage<AddMemberResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_access, 3);
 
 /**
- * UpdateMemberRequest says what is to change.
+ * UpdateMemberRequest describes the change.
  *
  * @generated from message palyra.v1.UpdateMemberRequest
  */
 export type UpdateMemberRequest = Message<"palyra.v1.UpdateMemberRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
   member: string;
 
   /**
-   * Roles that the member gets; those that it holds already stay.
+   * Roles to add. Roles that the member already holds stay.
    *
    * @generated from field: repeated string add_roles = 2;
    */
   addRoles: string[];
 
   /**
-   * Roles that the member loses, if it holds them.
+   * Roles to remove, if the member holds them.
    *
    * @generated from field: repeated string remove_roles = 3;
    */
   removeRoles: string[];
 
   /**
-   * For an agent: the user it acts for from now on; empty leaves it.
+   * For an agent: the user on whose behalf it acts from now on; empty leaves it unchanged.
    *
    * @generated from field: string owner = 4;
    */
   owner: string;
 
   /**
-   * Change it although somebody loses the power to answer approvals.
+   * Apply the change even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 5;
    */
@@ -309,7 +310,7 @@ export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__P
   messageDesc(file_palyra_v1_access, 4);
 
 /**
- * UpdateMemberResponse is the member after.
+ * UpdateMemberResponse is the member after the change.
  *
  * @generated from message palyra.v1.UpdateMemberResponse
  */
@@ -334,22 +335,22 @@ export const UpdateMemberResponseSchema: GenMessage<UpdateMemberResponse> = /*@_
  */
 export type DisableMemberRequest = Message<"palyra.v1.DisableMemberRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
   member: string;
 
   /**
-   * Why, for the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * Go on although somebody loses the power to answer approvals.
+   * Apply the change even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 3;
    */
@@ -364,7 +365,7 @@ export const DisableMemberRequestSchema: GenMessage<DisableMemberRequest> = /*@_
   messageDesc(file_palyra_v1_access, 6);
 
 /**
- * DisableMemberResponse is the member after.
+ * DisableMemberResponse is the member after the change.
  *
  * @generated from message palyra.v1.DisableMemberResponse
  */
@@ -389,22 +390,22 @@ export const DisableMemberResponseSchema: GenMessage<DisableMemberResponse> = /*
  */
 export type EnableMemberRequest = Message<"palyra.v1.EnableMemberRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
   member: string;
 
   /**
-   * Why, for the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * Go on although somebody loses the power to answer approvals.
+   * Apply the change even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 3;
    */
@@ -419,7 +420,7 @@ export const EnableMemberRequestSchema: GenMessage<EnableMemberRequest> = /*@__P
   messageDesc(file_palyra_v1_access, 8);
 
 /**
- * EnableMemberResponse is the member after.
+ * EnableMemberResponse is the member after the change.
  *
  * @generated from message palyra.v1.EnableMemberResponse
  */
@@ -444,22 +445,22 @@ export const EnableMemberResponseSchema: GenMessage<EnableMemberResponse> = /*@_
  */
 export type RemoveMemberRequest = Message<"palyra.v1.RemoveMemberRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
   member: string;
 
   /**
-   * Why, for the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 2;
    */
   reason: string;
 
   /**
-   * Go on although somebody loses the power to answer approvals.
+   * Apply the change even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 3;
    */
@@ -474,7 +475,7 @@ export const RemoveMemberRequestSchema: GenMessage<RemoveMemberRequest> = /*@__P
   messageDesc(file_palyra_v1_access, 10);
 
 /**
- * RemoveMemberResponse is the member after.
+ * RemoveMemberResponse is the member after its removal.
  *
  * @generated from message palyra.v1.RemoveMemberResponse
  */
@@ -485,7 +486,7 @@ export type RemoveMemberResponse = Message<"palyra.v1.RemoveMemberResponse"> & {
   member?: Member | undefined;
 
   /**
-   * Its devices, which were revoked, by id.
+   * The ids of its devices, all of which were revoked.
    *
    * @generated from field: repeated string revoked = 2;
    */
@@ -500,13 +501,13 @@ export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@_
   messageDesc(file_palyra_v1_access, 11);
 
 /**
- * ListMembersRequest chooses members.
+ * ListMembersRequest selects members.
  *
  * @generated from message palyra.v1.ListMembersRequest
  */
 export type ListMembersRequest = Message<"palyra.v1.ListMembersRequest"> & {
   /**
-   * Also list those that were removed.
+   * Also list removed members.
    *
    * @generated from field: bool removed = 1;
    */
@@ -521,7 +522,7 @@ export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PUR
   messageDesc(file_palyra_v1_access, 12);
 
 /**
- * ListMembersResponse lists all members by principal.
+ * ListMembersResponse lists the selected members by principal.
  *
  * @generated from message palyra.v1.ListMembersResponse
  */
@@ -633,7 +634,7 @@ export type RevokeDeviceRequest = Message<"palyra.v1.RevokeDeviceRequest"> & {
   reason: string;
 
   /**
-   * Revoke it although somebody loses the power to answer approvals.
+   * Revoke the device even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 3;
    */
@@ -648,7 +649,7 @@ export const RevokeDeviceRequestSchema: GenMessage<RevokeDeviceRequest> = /*@__P
   messageDesc(file_palyra_v1_access, 18);
 
 /**
- * RevokeDeviceResponse is the device after.
+ * RevokeDeviceResponse is the device after its revocation.
  *
  * @generated from message palyra.v1.RevokeDeviceResponse
  */
@@ -667,7 +668,7 @@ export const RevokeDeviceResponseSchema: GenMessage<RevokeDeviceResponse> = /*@_
   messageDesc(file_palyra_v1_access, 19);
 
 /**
- * RenameDeviceRequest names a device, which must not be revoked.
+ * RenameDeviceRequest names a device that is not revoked.
  *
  * @generated from message palyra.v1.RenameDeviceRequest
  */
@@ -678,7 +679,7 @@ export type RenameDeviceRequest = Message<"palyra.v1.RenameDeviceRequest"> & {
   deviceId: string;
 
   /**
-   * 1 to 63 letters, digits, spaces, points, hyphens and underscores.
+   * 1 to 63 letters, digits, spaces, periods, hyphens and underscores.
    *
    * @generated from field: string name = 2;
    */
@@ -693,7 +694,7 @@ export const RenameDeviceRequestSchema: GenMessage<RenameDeviceRequest> = /*@__P
   messageDesc(file_palyra_v1_access, 20);
 
 /**
- * RenameDeviceResponse is the device after.
+ * RenameDeviceResponse is the device after the change.
  *
  * @generated from message palyra.v1.RenameDeviceResponse
  */
@@ -718,8 +719,8 @@ export const RenameDeviceResponseSchema: GenMessage<RenameDeviceResponse> = /*@_
  */
 export type AddDeviceRequest = Message<"palyra.v1.AddDeviceRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
@@ -733,14 +734,14 @@ export type AddDeviceRequest = Message<"palyra.v1.AddDeviceRequest"> & {
   certificateRequest: Uint8Array;
 
   /**
-   * Revoke the devices that the member has.
+   * Revoke the existing devices of the member.
    *
    * @generated from field: bool revoke_old = 3;
    */
   revokeOld: boolean;
 
   /**
-   * Add it although somebody loses the power to answer approvals.
+   * Add the device even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 4;
    */
@@ -785,7 +786,7 @@ export type AddDeviceResponse = Message<"palyra.v1.AddDeviceResponse"> & {
   serverName: string;
 
   /**
-   * The devices that were revoked, by id.
+   * The ids of the devices that were revoked.
    *
    * @generated from field: repeated string revoked = 5;
    */
@@ -806,8 +807,8 @@ export const AddDeviceResponseSchema: GenMessage<AddDeviceResponse> = /*@__PURE_
  */
 export type ConfirmMemberRequest = Message<"palyra.v1.ConfirmMemberRequest"> & {
   /**
-   * A user or an agent, such as "user:bob". A name alone is the user of that
-   * name, or the agent where there is no such user.
+   * A user or an agent, such as "user:bob". A name without a kind is the user of that name, or the
+   * agent if no such user exists.
    *
    * @generated from field: string member = 1;
    */
@@ -822,7 +823,7 @@ export const ConfirmMemberRequestSchema: GenMessage<ConfirmMemberRequest> = /*@_
   messageDesc(file_palyra_v1_access, 24);
 
 /**
- * ConfirmMemberResponse is the member after.
+ * ConfirmMemberResponse is the member after its confirmation.
  *
  * @generated from message palyra.v1.ConfirmMemberResponse
  */
@@ -854,7 +855,7 @@ export type ConsentToAgentRequest = Message<"palyra.v1.ConsentToAgentRequest"> &
   agent: string;
 
   /**
-   * Takes consent back: the agent waits again, and what it has open ends.
+   * Withdraw consent: the agent waits again, and its open streams and runs end.
    *
    * @generated from field: bool withdraw = 2;
    */
@@ -869,7 +870,7 @@ export const ConsentToAgentRequestSchema: GenMessage<ConsentToAgentRequest> = /*
   messageDesc(file_palyra_v1_access, 26);
 
 /**
- * ConsentToAgentResponse is the agent after.
+ * ConsentToAgentResponse is the agent after the change.
  *
  * @generated from message palyra.v1.ConsentToAgentResponse
  */
@@ -888,14 +889,24 @@ export const ConsentToAgentResponseSchema: GenMessage<ConsentToAgentResponse> = 
   messageDesc(file_palyra_v1_access, 27);
 
 /**
- * AccessService keeps the members: users, and agents that act for them.
+ * AccessService manages the members: users, and agents that act for them.
  *
  * @generated from service palyra.v1.AccessService
  */
 export const AccessService: GenService<{
   /**
-   * AddMember adds a user or an agent and signs the certificate of its first
-   * device. The private key stays with whoever made the request.
+   * AddMember adds a user or an agent and signs the certificate of its first device.
+   * `certificate_request` is a PKCS #10 request in DER; the private key stays with the client that
+   * created the request. To create one, run `openssl req -new -newkey ec -pkeyopt
+   * ec_paramgen_curve:P-256 -nodes -keyout key.pem -subj /CN=palyra -outform DER | base64 -w0`.
+   *
+   * The role owner or admin also requires `access.write_owner`. A new member can cost an existing
+   * one the power to answer approvals: with a second person who decides, the first can no longer
+   * answer for their own calls. Such a change is refused with `LOSS_NOT_ACCEPTED` unless
+   * `accept_loss` is true; the message names the loss and how to reverse it.
+   *
+   * Example: {"name":"bea","kind":"user","roles":["operator"],"certificate_request":
+   * "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
    *
    * @generated from rpc palyra.v1.AccessService.AddMember
    */
@@ -905,6 +916,10 @@ export const AccessService: GenService<{
     output: typeof AddMemberResponseSchema;
   },
   /**
+   * ListMembers lists the users and agents; with `removed`, also the removed ones.
+   *
+   * Example: {"removed":true}
+   *
    * @generated from rpc palyra.v1.AccessService.ListMembers
    */
   listMembers: {
@@ -913,8 +928,14 @@ export const AccessService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * UpdateMember gives and takes roles, and gives an agent another owner. Where
-   * something is taken, the streams and runs of the member end.
+   * UpdateMember adds and removes roles, and changes the owner of an agent, in one step. Adding a
+   * role that the member holds, or removing one that it does not hold, changes nothing. If the
+   * member, a role or the agent's owner is an owner or admin, the change also requires
+   * `access.write_owner`. If anything is removed, the open streams and runs of the member end with
+   * `UNAUTHENTICATED`. A change that leaves no owner who can act is refused with `LAST_OWNER`.
+   * `accept_loss` is as for AddMember.
+   *
+   * Example: {"member":"user:eve","add_roles":["developer"],"remove_roles":["auditor"]}
    *
    * @generated from rpc palyra.v1.AccessService.UpdateMember
    */
@@ -924,8 +945,12 @@ export const AccessService: GenService<{
     output: typeof UpdateMemberResponseSchema;
   },
   /**
-   * DisableMember keeps a member, and a user's agents, from acting until it is
-   * enabled. Its votes do not count meanwhile.
+   * DisableMember prevents a member, and the agents of a user, from acting until the member is
+   * enabled. Their streams and runs end, and their certificates are refused. Votes of the member do
+   * not count meanwhile, also in grants. The rules for owners, admins, the last owner and
+   * `accept_loss` are as for UpdateMember.
+   *
+   * Example: {"member":"user:eve","reason":"on leave"}
    *
    * @generated from rpc palyra.v1.AccessService.DisableMember
    */
@@ -935,6 +960,10 @@ export const AccessService: GenService<{
     output: typeof DisableMemberResponseSchema;
   },
   /**
+   * EnableMember allows a disabled member to act again.
+   *
+   * Example: {"member":"user:eve"}
+   *
    * @generated from rpc palyra.v1.AccessService.EnableMember
    */
   enableMember: {
@@ -943,8 +972,11 @@ export const AccessService: GenService<{
     output: typeof EnableMemberResponseSchema;
   },
   /**
-   * RemoveMember ends a member for good and revokes its devices. Its name is not
-   * free again.
+   * RemoveMember removes a member permanently, revokes its devices and returns them. The name of
+   * the member cannot be used again. A user who owns agents is refused until the agents have
+   * another owner or are removed. The other rules are as for DisableMember.
+   *
+   * Example: {"member":"user:eve","reason":"has left"}
    *
    * @generated from rpc palyra.v1.AccessService.RemoveMember
    */
@@ -954,8 +986,14 @@ export const AccessService: GenService<{
     output: typeof RemoveMemberResponseSchema;
   },
   /**
-   * ConfirmMember says that a member is who it is said to be, so that it counts as
-   * a person of its own for everybody in whose hands the caller is not.
+   * ConfirmMember confirms the identity of a member, so that it counts as a separate person. A
+   * principal that adds a member, changes its roles or gives it a device could act as that member;
+   * `in_hands_of` of ListMembers names these principals. If policy requires two people (`approvers
+   * >= 2`, `by_role`), such a principal and the member count as one. A confirmation applies to the
+   * principals that do not control the caller; members cannot confirm themselves. `palyrad members
+   * confirm` on the gateway's host applies to all principals.
+   *
+   * Example: {"member":"user:bea"}
    *
    * @generated from rpc palyra.v1.AccessService.ConfirmMember
    */
@@ -965,8 +1003,15 @@ export const AccessService: GenService<{
     output: typeof ConfirmMemberResponseSchema;
   },
   /**
-   * ConsentToAgent lets an agent act in the caller's name, or no longer. Only its
-   * owner says so, with a device.
+   * ConsentToAgent allows an agent to act in the caller's name, or withdraws that consent
+   * (`withdraw`). An agent that was added by another member than its owner, or was given to the
+   * owner, waits for consent (`awaits_consent` of ListMembers). It may have a device and tokens,
+   * but each of its requests is refused with `UNAUTHENTICATED`. Only the owner can consent, with
+   * the certificate of a device; a token, an admin and the gateway's host cannot. With `withdraw`,
+   * the open streams and runs of the agent end. An agent that does not belong to the caller is
+   * `NOT_FOUND`.
+   *
+   * Example: {"agent":"agent:helper"}
    *
    * @generated from rpc palyra.v1.AccessService.ConsentToAgent
    */
@@ -979,12 +1024,16 @@ export const AccessService: GenService<{
   serviceDesc(file_palyra_v1_access, 0);
 
 /**
- * IdentityService keeps the devices.
+ * IdentityService manages the devices of members.
  *
  * @generated from service palyra.v1.IdentityService
  */
 export const IdentityService: GenService<{
   /**
+   * ListDevices lists the devices with the expiry of their certificates.
+   *
+   * Example: {}
+   *
    * @generated from rpc palyra.v1.IdentityService.ListDevices
    */
   listDevices: {
@@ -993,7 +1042,16 @@ export const IdentityService: GenService<{
     output: typeof ListDevicesResponseSchema;
   },
   /**
-   * RenewCertificate issues a new certificate for the calling device.
+   * RenewCertificate issues a new certificate for the calling device. It is the only method that
+   * accepts an expired certificate, until 30 days after the expiry, if no newer key of the device
+   * has been used. All other methods refuse such a caller with `CERTIFICATE_EXPIRED`.
+   *
+   * The request is for a new key or for the current key of the device. Older keys work until five
+   * minutes after the first use of the new key, and are then refused with `KEY_REPLACED`. A key
+   * that has been replaced cannot renew anything and is not certified again.
+   *
+   * Example: {"certificate_request":
+   * "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
    *
    * @generated from rpc palyra.v1.IdentityService.RenewCertificate
    */
@@ -1003,7 +1061,10 @@ export const IdentityService: GenService<{
     output: typeof RenewCertificateResponseSchema;
   },
   /**
-   * RevokeDevice refuses a device from now on.
+   * RevokeDevice refuses a device from now on and ends its streams. It cannot be undone. If a
+   * member loses the power to answer approvals, `accept_loss` must be true, as for AddMember.
+   *
+   * Example: {"device_id":"01JZ8Q4T2M0000000000000000","reason":"the laptop was lost"}
    *
    * @generated from rpc palyra.v1.IdentityService.RevokeDevice
    */
@@ -1013,7 +1074,9 @@ export const IdentityService: GenService<{
     output: typeof RevokeDeviceResponseSchema;
   },
   /**
-   * RenameDevice gives a device another name, which is for people alone.
+   * RenameDevice changes the name of a device that is not revoked. The name is only for people.
+   *
+   * Example: {"device_id":"01JZ8Q4T2M0000000000000000","name":"old laptop"}
    *
    * @generated from rpc palyra.v1.IdentityService.RenameDevice
    */
@@ -1023,9 +1086,13 @@ export const IdentityService: GenService<{
     output: typeof RenameDeviceResponseSchema;
   },
   /**
-   * AddDevice gives a member whose credential is lost another device, and signs
-   * its certificate. Only the device of the gateway's own host may ask
-   * (`palyrad operator bundle`). The member and the owners are told.
+   * AddDevice gives another device to a member who has lost their credential, and signs its
+   * certificate. Only the device that palyrad keeps on its own host may call it, as `palyrad
+   * operator bundle` does. `revoke_old` revokes the existing devices of the member. The member and
+   * the owners see a notice in GetStatus for seven days.
+   *
+   * Example: {"member":"user:bea","revoke_old":true,"certificate_request":
+   * "MIHMMHMCAQAwETEPMA0GA1UEAwwGcGFseXJhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJY4ZGenM/Jc8emqXgY4soHLJeG2mwIS66Cr/f7jVSwIhVHuvsPjlBF3IylJoTTxJgAtSkBjnZ34+gdDShR3eW6AAMAoGCCqGSM49BAMCA0kAMEYCIQCE+p7DdGPUf3PCCTsvtdP3xOPZfGcA+POSxTYnCirYgAIhAJ/5H5zrvFIDxGbTxf3w9I3rn9J1Y2tvtXiPNiHPL+O2"}
    *
    * @generated from rpc palyra.v1.IdentityService.AddDevice
    */

@@ -23,8 +23,7 @@ export const file_palyra_v1_access_review: GenFile = /*@__PURE__*/
  */
 export type ExplainAccessRequest = Message<"palyra.v1.ExplainAccessRequest"> & {
   /**
-   * "user:bob" or "agent:coder"; "bob" is the user, or the agent where there is no
-   * such user.
+   * "user:bob" or "agent:coder". "bob" is the user, or the agent if no such user exists.
    *
    * @generated from field: string principal = 1;
    */
@@ -58,14 +57,14 @@ export type ExplainAccessResponse = Message<"palyra.v1.ExplainAccessResponse"> &
   principal: string;
 
   /**
-   * Empty for a method that needs none.
+   * Empty for a method that requires none.
    *
    * @generated from field: string permission = 2;
    */
   permission: string;
 
   /**
-   * The methods meant: the one that was named, or all that need the permission.
+   * The methods that the answer covers: the named one, or all that require the permission.
    *
    * @generated from field: repeated string methods = 3;
    */
@@ -77,28 +76,29 @@ export type ExplainAccessResponse = Message<"palyra.v1.ExplainAccessResponse"> &
   allowed: boolean;
 
   /**
-   * The reason of the refusal, empty when allowed.
+   * The reason code of the refusal; empty if allowed.
    *
    * @generated from field: string reason = 5;
    */
   reason: string;
 
   /**
-   * Why, in a sentence.
+   * The explanation, in one sentence.
    *
    * @generated from field: string message = 6;
    */
   message: string;
 
   /**
-   * What decided, for callers with policy.explain. None where simply nothing permits.
+   * The policies that decided, for callers with policy.explain. Empty if the denial has no cause
+   * other than a missing permit.
    *
    * @generated from field: repeated palyra.v1.Determining policies = 7;
    */
   policies: Determining[];
 
   /**
-   * What a person can do about a refusal; empty when allowed.
+   * The next step after a refusal; empty if allowed.
    *
    * @generated from field: string remedy = 8;
    */
@@ -112,7 +112,7 @@ export type ExplainAccessResponse = Message<"palyra.v1.ExplainAccessResponse"> &
   whoMay: string[];
 
   /**
-   * What else there is to know, such as that the member has no device.
+   * Further information, such as that the member has no device.
    *
    * @generated from field: repeated string notes = 10;
    */
@@ -124,7 +124,7 @@ export type ExplainAccessResponse = Message<"palyra.v1.ExplainAccessResponse"> &
   roles: string[];
 
   /**
-   * The policies that were asked: "sha256:<hex>".
+   * The version of the policies that were evaluated: "sha256:<hex>".
    *
    * @generated from field: string policy_version = 12;
    */
@@ -158,7 +158,7 @@ export const ShowAccessRequestSchema: GenMessage<ShowAccessRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_access_review, 2);
 
 /**
- * ShowAccessResponse is what a member may do.
+ * ShowAccessResponse is the access of a member.
  *
  * @generated from message palyra.v1.ShowAccessResponse
  */
@@ -174,7 +174,7 @@ export type ShowAccessResponse = Message<"palyra.v1.ShowAccessResponse"> & {
   roles: string[];
 
   /**
-   * The user for whom an agent acts.
+   * For an agent, the user on whose behalf it acts.
    *
    * @generated from field: string owner = 3;
    */
@@ -225,14 +225,14 @@ export type ToolAccess = Message<"palyra.v1.ToolAccess"> & {
   verdict: ToolAccessVerdict;
 
   /**
-   * What decides, for callers with policy.explain.
+   * The policies that decide, for callers with policy.explain.
    *
    * @generated from field: repeated palyra.v1.Determining policies = 3;
    */
   policies: Determining[];
 
   /**
-   * Why a call is denied, and the next step; empty otherwise.
+   * Why calls are denied, and the next step; empty otherwise.
    *
    * @generated from field: string message = 4;
    */
@@ -268,7 +268,7 @@ export type PermissionAccess = Message<"palyra.v1.PermissionAccess"> & {
   allowed: boolean;
 
   /**
-   * What decided, for callers with policy.explain.
+   * The policies that decided, for callers with policy.explain.
    *
    * @generated from field: repeated palyra.v1.Determining policies = 3;
    */
@@ -298,7 +298,7 @@ export const ListRolesRequestSchema: GenMessage<ListRolesRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_access_review, 6);
 
 /**
- * ListRolesResponse lists them, the built-in ones first.
+ * ListRolesResponse lists the roles, the built-in ones first.
  *
  * @generated from message palyra.v1.ListRolesResponse
  */
@@ -333,14 +333,14 @@ export type Role = Message<"palyra.v1.Role"> & {
   builtin: boolean;
 
   /**
-   * What somebody with this role alone may do; what everybody may is among it.
+   * The permissions of a member who holds only this role, including the permissions of all members.
    *
    * @generated from field: repeated string permissions = 3;
    */
   permissions: string[];
 
   /**
-   * Who holds it, disabled members too.
+   * The members who hold it, including disabled members.
    *
    * @generated from field: repeated string members = 4;
    */
@@ -355,7 +355,7 @@ export const RoleSchema: GenMessage<Role> = /*@__PURE__*/
   messageDesc(file_palyra_v1_access_review, 8);
 
 /**
- * Ceiling says whether one principal or channel is let in.
+ * Ceiling records whether one principal or channel is admitted.
  *
  * @generated from message palyra.v1.Ceiling
  */
@@ -373,7 +373,7 @@ export type Ceiling = Message<"palyra.v1.Ceiling"> & {
   allowed: boolean;
 
   /**
-   * Who set it; empty for what the configuration says.
+   * Who set it; empty for an entry of the configuration.
    *
    * @generated from field: string set_by = 3;
    */
@@ -398,7 +398,7 @@ export const CeilingSchema: GenMessage<Ceiling> = /*@__PURE__*/
   messageDesc(file_palyra_v1_access_review, 9);
 
 /**
- * ListCeilingsRequest asks for all.
+ * ListCeilingsRequest has no fields.
  *
  * @generated from message palyra.v1.ListCeilingsRequest
  */
@@ -413,7 +413,7 @@ export const ListCeilingsRequestSchema: GenMessage<ListCeilingsRequest> = /*@__P
   messageDesc(file_palyra_v1_access_review, 10);
 
 /**
- * ListCeilingsResponse has those of the configuration first.
+ * ListCeilingsResponse lists the entries of the configuration first.
  *
  * @generated from message palyra.v1.ListCeilingsResponse
  */
@@ -450,7 +450,7 @@ export type SetCeilingRequest = Message<"palyra.v1.SetCeilingRequest"> & {
   allowed: boolean;
 
   /**
-   * For the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 3;
    */
@@ -465,7 +465,7 @@ export const SetCeilingRequestSchema: GenMessage<SetCeilingRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_access_review, 12);
 
 /**
- * SetCeilingResponse is the ceiling as it is now.
+ * SetCeilingResponse is the ceiling after the change.
  *
  * @generated from message palyra.v1.SetCeilingResponse
  */
@@ -484,7 +484,7 @@ export const SetCeilingResponseSchema: GenMessage<SetCeilingResponse> = /*@__PUR
   messageDesc(file_palyra_v1_access_review, 13);
 
 /**
- * ToolAccessVerdict is what becomes of a member's calls of a tool.
+ * ToolAccessVerdict is the verdict on a member's calls of a tool.
  *
  * @generated from enum palyra.v1.ToolAccessVerdict
  */
@@ -495,14 +495,14 @@ export enum ToolAccessVerdict {
   UNSPECIFIED = 0,
 
   /**
-   * No call waits for a person. One may still be denied for what it does.
+   * No call waits for a person. A call may still be denied because of its arguments or effects.
    *
    * @generated from enum value: TOOL_ACCESS_VERDICT_ALLOWED = 1;
    */
   ALLOWED = 1,
 
   /**
-   * Calls may wait for a person, or be denied for what they do.
+   * Calls may wait for a person, or be denied because of their arguments or effects.
    *
    * @generated from enum value: TOOL_ACCESS_VERDICT_ASKED = 2;
    */
@@ -523,16 +523,25 @@ export const ToolAccessVerdictSchema: GenEnum<ToolAccessVerdict> = /*@__PURE__*/
   enumDesc(file_palyra_v1_access_review, 0);
 
 /**
- * AccessReviewService says who may do what, and by which policies. Everybody may
- * ask about themselves and the agents that they own; about others takes
- * access.read.
+ * AccessReviewService reports the permissions of members and the policies that determine them.
+ * Callers may ask about themselves and the agents that they own; other members require access.read.
  *
  * @generated from service palyra.v1.AccessReviewService
  */
 export const AccessReviewService: GenService<{
   /**
-   * Whether a member has a permission, or may use a method, by which policies, and
-   * what a person can do about it.
+   * ExplainAccess reports whether a member has a permission or may use a method, with the policies
+   * that decide it. `method` is a permission such as `approval.decide`, or a method as
+   * `DecideApproval` or `ApprovalsService/DecideApproval`. A refusal includes the next step
+   * (`remedy`) and, for callers with `access.read`, the other members who currently have the
+   * permission (`who_may`). `policies` is set for callers with `policy.explain`. A disabled member
+   * is denied.
+   *
+   * Callers may ask about themselves and the agents that they own. Other members require
+   * `access.read`; without it, the answer is the same for members that exist and members that do
+   * not.
+   *
+   * Example: {"principal":"user:bob","method":"approval.decide"}
    *
    * @generated from rpc palyra.v1.AccessReviewService.ExplainAccess
    */
@@ -542,7 +551,10 @@ export const AccessReviewService: GenService<{
     output: typeof ExplainAccessResponseSchema;
   },
   /**
-   * The permissions of a member, and the tools that it may call.
+   * ShowAccess lists the permissions of a member, and each tool of the gateway as allowed, asked or
+   * denied. The rules about other members are as for ExplainAccess.
+   *
+   * Example: {"principal":"agent:coder"}
    *
    * @generated from rpc palyra.v1.AccessReviewService.ShowAccess
    */
@@ -552,7 +564,10 @@ export const AccessReviewService: GenService<{
     output: typeof ShowAccessResponseSchema;
   },
   /**
-   * The roles, built in and declared, with what they may do.
+   * ListRoles lists the built-in and the declared roles, with the permissions of a member who holds
+   * only that role, and the members who hold it.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.AccessReviewService.ListRoles
    */
@@ -562,8 +577,11 @@ export const AccessReviewService: GenService<{
     output: typeof ListRolesResponseSchema;
   },
   /**
-   * Which principals and messaging channels are let in or kept out, whatever policies
-   * say.
+   * ListCeilings lists the principals and messaging channels that the gateway admits or excludes
+   * before it evaluates any policy. The entries of `allowed_principals` and `allowed_channels` come
+   * first, then the entries set by SetCeiling.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.AccessReviewService.ListCeilings
    */
@@ -573,7 +591,13 @@ export const AccessReviewService: GenService<{
     output: typeof ListCeilingsResponseSchema;
   },
   /**
-   * SetCeiling lets a principal or a channel in, or keeps it out.
+   * SetCeiling admits or excludes a principal (`user:bob`, `agent:coder`) or a messaging channel
+   * (`channel:ops`). The change applies at once and survives restarts. It cannot admit a name that
+   * the configuration excludes. To exclude a member who answers approvals, use DisableMember, which
+   * reports the loss. Admission requires a second person if there are two, as for EnableMember;
+   * exclusion does not.
+   *
+   * Example: {"name":"channel:ops","allowed":true}
    *
    * @generated from rpc palyra.v1.AccessReviewService.SetCeiling
    */

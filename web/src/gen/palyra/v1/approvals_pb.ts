@@ -128,52 +128,51 @@ export type Approval = Message<"palyra.v1.Approval"> & {
   severity: string;
 
   /**
-   * What still stands in the way of a yes.
+   * The conditions still missing for approval, as text.
    *
    * @generated from field: string missing = 22;
    */
   missing: string;
 
   /**
-   * True when nobody waits for the answer any more.
+   * True when no requester waits for the answer any more.
    *
    * @generated from field: bool run_gone = 23;
    */
   runGone: boolean;
 
   /**
-   * Whether what is missing is, among others, a proof that who votes is there
-   * (DecideApprovalRequest.presence).
+   * True if the missing conditions include a proof of presence (DecideApprovalRequest.presence).
    *
    * @generated from field: bool presence_wanted = 24;
    */
   presenceWanted: boolean;
 
   /**
-   * What still stands in the way, for programs; absent where nothing does, or where
-   * it cannot be put so.
+   * The missing conditions in a form for programs. Absent if none is missing, or if they cannot be
+   * expressed in this form.
    *
    * @generated from field: palyra.v1.ApprovalNeeds needs = 25;
    */
   needs?: ApprovalNeeds | undefined;
 
   /**
-   * What the caller of this request may do. Absent on streams and in events, which
-   * are for many.
+   * The actions that the caller of this request may take. Absent on streams and in events, which
+   * have many readers.
    *
    * @generated from field: palyra.v1.ApprovalStanding you = 26;
    */
   you?: ApprovalStanding | undefined;
 
   /**
-   * How the call was changed since it was asked about, the first change first.
+   * The changes of the call since the approval was requested, oldest first.
    *
    * @generated from field: repeated palyra.v1.ApprovalEdit edits = 27;
    */
   edits: ApprovalEdit[];
 
   /**
-   * Why it ended without being used, and who ended it: expired, cancelled, revoked.
+   * Why an unused approval ended, and who ended it: expired, cancelled, revoked.
    *
    * @generated from field: string ended_because = 28;
    */
@@ -193,7 +192,7 @@ export const ApprovalSchema: GenMessage<Approval> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 0);
 
 /**
- * ApprovalEdit is one change of the call, by somebody who may answer.
+ * ApprovalEdit is one change of the call by a person who may decide.
  *
  * @generated from message palyra.v1.ApprovalEdit
  */
@@ -219,7 +218,7 @@ export type ApprovalEdit = Message<"palyra.v1.ApprovalEdit"> & {
   reason: string;
 
   /**
-   * The call digests before and after.
+   * The call digests before and after the change.
    *
    * @generated from field: string was_digest = 5;
    */
@@ -239,49 +238,49 @@ export const ApprovalEditSchema: GenMessage<ApprovalEdit> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 1);
 
 /**
- * ApprovalNeeds is the fewest further people whose yes would allow the call: "1 of
- * 2, needs role security".
+ * ApprovalNeeds is the smallest number of further people whose approval would allow the call, such
+ * as "1 of 2, needs role security".
  *
  * @generated from message palyra.v1.ApprovalNeeds
  */
 export type ApprovalNeeds = Message<"palyra.v1.ApprovalNeeds"> & {
   /**
-   * People who said yes so far and count.
+   * Number of approvals so far that count.
    *
    * @generated from field: int32 have = 1;
    */
   have: number;
 
   /**
-   * People whose yes it takes in all, those who have given theirs among them.
+   * Number of approvals required in total, including those already given.
    *
    * @generated from field: int32 want = 2;
    */
   want: number;
 
   /**
-   * The role that those who are still needed must hold; empty for any.
+   * The role that the missing approvers must hold; empty for any.
    *
    * @generated from field: string role = 3;
    */
   role: string;
 
   /**
-   * The surfaces that their vote has to come from; empty for any.
+   * The surfaces that their votes must come from; empty for any.
    *
    * @generated from field: repeated string surfaces = 4;
    */
   surfaces: string[];
 
   /**
-   * Whether their vote has to prove that they are there.
+   * Whether their votes must carry a proof of presence.
    *
    * @generated from field: bool presence = 5;
    */
   presence: boolean;
 
   /**
-   * Whether their vote has to come from a paired device.
+   * Whether their votes must come from a paired device.
    *
    * @generated from field: bool paired = 6;
    */
@@ -296,21 +295,20 @@ export const ApprovalNeedsSchema: GenMessage<ApprovalNeeds> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 2);
 
 /**
- * ApprovalStanding says before the buttons what an answer of the caller would meet.
+ * ApprovalStanding is the result that an answer of the caller would have.
  *
  * @generated from message palyra.v1.ApprovalStanding
  */
 export type ApprovalStanding = Message<"palyra.v1.ApprovalStanding"> & {
   /**
-   * Whether a vote of the caller would be taken.
+   * Whether a vote of the caller would be accepted.
    *
    * @generated from field: bool may_decide = 1;
    */
   mayDecide: boolean;
 
   /**
-   * Why it would not: a code of the reason enum, a sentence, and the next step. With
-   * may_decide they are empty.
+   * Why it would be refused: a reason code, a sentence, and the next step. Empty with may_decide.
    *
    * @generated from field: string reason = 2;
    */
@@ -327,29 +325,28 @@ export type ApprovalStanding = Message<"palyra.v1.ApprovalStanding"> & {
   remedy: string;
 
   /**
-   * The permission that the caller lacks; empty where it is not for want of one.
+   * The permission that the caller lacks; empty if the refusal has another cause.
    *
    * @generated from field: string permission = 5;
    */
   permission: string;
 
   /**
-   * True when the call is the caller's own, or the caller has changed it, so that
-   * others answer.
+   * True if the call is the caller's own, or the caller has edited it, so that others must answer.
    *
    * @generated from field: bool own = 6;
    */
   own: boolean;
 
   /**
-   * True when the caller has voted.
+   * True if the caller has voted.
    *
    * @generated from field: bool voted = 7;
    */
   voted: boolean;
 
   /**
-   * Whether policy would let the caller answer with a proof of presence.
+   * Whether policy would accept the caller's answer with a proof of presence.
    *
    * @generated from field: bool with_presence = 8;
    */
@@ -364,7 +361,7 @@ export const ApprovalStandingSchema: GenMessage<ApprovalStanding> = /*@__PURE__*
   messageDesc(file_palyra_v1_approvals, 3);
 
 /**
- * ApprovalPrompt is what a person sees. Nothing in it is markup.
+ * ApprovalPrompt is the content that an approver sees. None of it is markup.
  *
  * @generated from message palyra.v1.ApprovalPrompt
  */
@@ -432,7 +429,7 @@ export type ApprovalPrompt = Message<"palyra.v1.ApprovalPrompt"> & {
   secrets: string[];
 
   /**
-   * The files that the approval covers as they were when it was asked.
+   * The files that the approval covers, as they were when it was requested.
    *
    * @generated from field: repeated palyra.v1.ApprovalOperand operands = 13;
    */
@@ -464,7 +461,7 @@ export type ApprovalPrompt = Message<"palyra.v1.ApprovalPrompt"> & {
   notes: string[];
 
   /**
-   * What would run the call: builtin, sandbox_tier_c_linux_bubblewrap, ...
+   * The executor of the call: builtin, sandbox_tier_c_linux_bubblewrap, ...
    *
    * @generated from field: string executor = 19;
    */
@@ -478,64 +475,62 @@ export type ApprovalPrompt = Message<"palyra.v1.ApprovalPrompt"> & {
   sandboxProfile: string;
 
   /**
-   * JSON Pointers (RFC 6901) to the arguments that are not shown.
+   * JSON Pointers (RFC 6901) to the redacted arguments.
    *
    * @generated from field: repeated string redacted = 21;
    */
   redacted: string[];
 
   /**
-   * Why a yes that stands can cover the very same call and nothing wider, such
-   * as "python3 runs whatever code it is given"; empty when it can be wider.
+   * Why a lasting approval can cover only the exact call, such as "python3 runs whatever code it is
+   * given"; empty if it can be wider.
    *
    * @generated from field: string exact_only = 22;
    */
   exactOnly: string;
 
   /**
-   * What comes first on a screen: the command line as somebody would type it, the
-   * file, or the address. It is in lists, too.
+   * The first line on a screen: the command line as a person would type it, the file, or the
+   * address. Also set in lists.
    *
    * @generated from field: string lead = 23;
    */
   lead: string;
 
   /**
-   * How often people were asked about the same by the same requester in the 7 days
-   * before this: the same tool and, where it has one, the same subject. At most
-   * 10,000 are counted.
+   * How often people were asked about the same subject by the same requester in the 7 days before
+   * this approval: the same tool and, if it has one, the same subject. At most 10,000 are counted.
    *
    * @generated from field: int64 asked_last_week = 24;
    */
   askedLastWeek: bigint;
 
   /**
-   * diff, taken apart. Not in lists.
+   * The diff in structured form. Not set in lists.
    *
    * @generated from field: repeated palyra.v1.ApprovalFileChange files = 25;
    */
   files: ApprovalFileChange[];
 
   /**
-   * Whether there was a call to compare with: of the same tool, by the same
-   * requester, that people allowed. differs_from_last is empty, too, where nothing
-   * differs from it.
+   * True if an earlier call exists for comparison: a call of the same tool by the same requester
+   * that people allowed. If it is true and differs_from_last is empty, the calls do not differ.
    *
    * @generated from field: bool last_allowed = 26;
    */
   lastAllowed: boolean;
 
   /**
-   * How the arguments differ from those that were proposed, where people edited the
-   * call. The fields are JSON Pointers (RFC 6901).
+   * If people edited the call: how the arguments differ from the proposed ones. The fields are JSON
+   * Pointers (RFC 6901).
    *
    * @generated from field: repeated palyra.v1.ApprovalDifference changed = 27;
    */
   changed: ApprovalDifference[];
 
   /**
-   * Why the requester wants the call, in their own words, which nobody checked; empty
-   * when they said nothing.
+   * Why the requester wants the call, as unverified free text; empty if the requester gave no
+   * reason.
    *
    * @generated from field: string requester_reason = 28;
    */
@@ -556,14 +551,14 @@ export const ApprovalPromptSchema: GenMessage<ApprovalPrompt> = /*@__PURE__*/
  */
 export type ApprovalFileChange = Message<"palyra.v1.ApprovalFileChange"> & {
   /**
-   * What happens to it: modify, create, delete, rename.
+   * The kind of change: modify, create, delete, rename.
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * Relative to the workspace. old_path is the name before; empty for a new file.
+   * Relative to the workspace. old_path is the previous name; empty for a new file.
    *
    * @generated from field: string path = 2;
    */
@@ -575,7 +570,7 @@ export type ApprovalFileChange = Message<"palyra.v1.ApprovalFileChange"> & {
   oldPath: string;
 
   /**
-   * The modes before and after as git writes them, where they differ.
+   * The modes before and after in git's notation, if they differ.
    *
    * @generated from field: string old_mode = 4;
    */
@@ -587,7 +582,7 @@ export type ApprovalFileChange = Message<"palyra.v1.ApprovalFileChange"> & {
   newMode: string;
 
   /**
-   * True where the contents are not shown: they are no text.
+   * True if the contents are not displayed because they are not text.
    *
    * @generated from field: bool binary = 6;
    */
@@ -607,8 +602,7 @@ export const ApprovalFileChangeSchema: GenMessage<ApprovalFileChange> = /*@__PUR
   messageDesc(file_palyra_v1_approvals, 5);
 
 /**
- * ApprovalHunk is a run of lines that change, with those around them. Lines count
- * from 1.
+ * ApprovalHunk is a sequence of changed lines with their context. Lines count from 1.
  *
  * @generated from message palyra.v1.ApprovalHunk
  */
@@ -637,13 +631,13 @@ export const ApprovalHunkSchema: GenMessage<ApprovalHunk> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 6);
 
 /**
- * ApprovalLine is a line of a hunk, without its end.
+ * ApprovalLine is a line of a hunk, without its line break.
  *
  * @generated from message palyra.v1.ApprovalLine
  */
 export type ApprovalLine = Message<"palyra.v1.ApprovalLine"> & {
   /**
-   * "+" is new, "-" goes, " " stays.
+   * "+" for an added line, "-" for a removed line, " " for context.
    *
    * @generated from field: string kind = 1;
    */
@@ -655,7 +649,7 @@ export type ApprovalLine = Message<"palyra.v1.ApprovalLine"> & {
   text: string;
 
   /**
-   * True for a last line that ends without a line break.
+   * True for a last line that has no line break.
    *
    * @generated from field: bool no_newline = 3;
    */
@@ -670,7 +664,7 @@ export const ApprovalLineSchema: GenMessage<ApprovalLine> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 7);
 
 /**
- * ApprovalOperand is a file that the call names, bound by its content.
+ * ApprovalOperand is a file named by the call, bound by its content.
  *
  * @generated from message palyra.v1.ApprovalOperand
  */
@@ -681,7 +675,7 @@ export type ApprovalOperand = Message<"palyra.v1.ApprovalOperand"> & {
   path: string;
 
   /**
-   * "sha256:<hex>"; empty when there was no file.
+   * "sha256:<hex>"; empty if the file did not exist.
    *
    * @generated from field: string sha256 = 2;
    */
@@ -696,7 +690,7 @@ export const ApprovalOperandSchema: GenMessage<ApprovalOperand> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 8);
 
 /**
- * ApprovalWhy is one policy that made the call ask.
+ * ApprovalWhy is one policy that requires approval for the call.
  *
  * @generated from message palyra.v1.ApprovalWhy
  */
@@ -722,7 +716,7 @@ export type ApprovalWhy = Message<"palyra.v1.ApprovalWhy"> & {
   reason: string;
 
   /**
-   * The conditions of the policy, as they are written.
+   * The conditions of the policy, as written.
    *
    * @generated from field: string condition = 5;
    */
@@ -766,7 +760,7 @@ export const ApprovalDifferenceSchema: GenMessage<ApprovalDifference> = /*@__PUR
   messageDesc(file_palyra_v1_approvals, 10);
 
 /**
- * ApprovalScopeOffer is a scope with what it would cover.
+ * ApprovalScopeOffer is a scope and the calls that it would cover.
  *
  * @generated from message palyra.v1.ApprovalScopeOffer
  */
@@ -782,15 +776,15 @@ export type ApprovalScopeOffer = Message<"palyra.v1.ApprovalScopeOffer"> & {
   match: GrantMatch;
 
   /**
-   * All of it in one sentence.
+   * The complete description in one sentence.
    *
    * @generated from field: string covers = 3;
    */
   covers: string;
 
   /**
-   * Which calls it covers in a person's words, "any git command, any arguments,
-   * in workspace here", and whose; empty for once.
+   * The calls that it covers and their requester, as text for people, such as "any git command, any
+   * arguments, in workspace here". Empty for once.
    *
    * @generated from field: string what = 4;
    */
@@ -802,23 +796,23 @@ export type ApprovalScopeOffer = Message<"palyra.v1.ApprovalScopeOffer"> & {
   by: string;
 
   /**
-   * The longest that it can be given for; absent for once.
+   * The longest duration for which it can be given; absent for once.
    *
    * @generated from field: google.protobuf.Duration longest = 6;
    */
   longest?: Duration | undefined;
 
   /**
-   * What it takes beside approval.decide.
+   * The permission required in addition to approval.decide.
    *
    * @generated from field: string permission = 7;
    */
   permission: string;
 
   /**
-   * How many calls of the same requester in the 7 days before this it would have
-   * covered: those about which people were asked, and those that policy or a grant let
-   * run; 0 for once. At most 10,000 of each are counted.
+   * How many calls of the same requester in the 7 days before this approval it would have covered:
+   * calls that people were asked about, and calls that policy or a grant allowed. 0 for once. At
+   * most 10,000 of each are counted.
    *
    * @generated from field: int64 covered_last_week = 8;
    */
@@ -904,22 +898,22 @@ export type ApprovalVote = Message<"palyra.v1.ApprovalVote"> & {
   at?: Timestamp | undefined;
 
   /**
-   * How many calls the grant may let through; 0 for as many as come in its time.
+   * How many calls the grant may allow; 0 means no limit within its lifetime.
    *
    * @generated from field: int64 uses = 14;
    */
   uses: bigint;
 
   /**
-   * How the voter reached the gateway: "socket" for the Unix socket of its host.
+   * How the voter connected to the gateway: "socket" for the Unix socket of its host.
    *
    * @generated from field: string transport = 15;
    */
   transport: string;
 
   /**
-   * What the voter's passkey signed of this vote, where that is how it was present. It can
-   * be checked with the passkey's public key (docs/identity.md).
+   * The statement that the voter's passkey signed, if the proof of presence is a passkey. It can be
+   * verified with the public key of the passkey (docs/identity.md).
    *
    * @generated from field: palyra.v1.PasskeyAssertion passkey = 16;
    */
@@ -934,7 +928,7 @@ export const ApprovalVoteSchema: GenMessage<ApprovalVote> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 12);
 
 /**
- * Grant is a standing yes.
+ * Grant is a lasting approval.
  *
  * @generated from message palyra.v1.Grant
  */
@@ -1025,14 +1019,14 @@ export type Grant = Message<"palyra.v1.Grant"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * Which calls it covers, and whose, in a person's words.
+   * The calls that it covers, and their requester, as text for people.
    *
    * @generated from field: string covers = 18;
    */
   covers: string;
 
   /**
-   * How many calls it may let through; 0 for as many as come in its time.
+   * How many calls it may allow; 0 means no limit within its lifetime.
    *
    * @generated from field: int64 most_uses = 19;
    */
@@ -1047,8 +1041,8 @@ export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
   messageDesc(file_palyra_v1_approvals, 13);
 
 /**
- * ListApprovalsRequest filters; empty fields do not. What a list names is shown, and
- * what a list of except_ names is left out.
+ * ListApprovalsRequest filters approvals; an empty field does not filter. A list selects the named
+ * values, and a list with the prefix except_ excludes them.
  *
  * @generated from message palyra.v1.ListApprovalsRequest
  */
@@ -1064,7 +1058,7 @@ export type ListApprovalsRequest = Message<"palyra.v1.ListApprovalsRequest"> & {
   subjectTypes: ApprovalSubjectType[];
 
   /**
-   * Who asked, or on whose behalf.
+   * The requesters, or the users they act on behalf of.
    *
    * @generated from field: repeated string principals = 3;
    */
@@ -1093,7 +1087,8 @@ export type ListApprovalsRequest = Message<"palyra.v1.ListApprovalsRequest"> & {
   pageToken: string;
 
   /**
-   * Names of tools. What a call changed, and a secret for its program, are its tool's.
+   * Names of tools. Approvals of the changes of a call, and of a secret for its program, belong to
+   * the tool of the call.
    *
    * @generated from field: repeated string tools = 8;
    */
@@ -1130,15 +1125,15 @@ export type ListApprovalsRequest = Message<"palyra.v1.ListApprovalsRequest"> & {
   exceptSeverities: string[];
 
   /**
-   * Oldest first instead of newest first. A page token is good for the order that
-   * it was given in.
+   * Oldest first instead of newest first. A page token is valid only for the order in which it was
+   * issued.
    *
    * @generated from field: bool ascending = 15;
    */
   ascending: boolean;
 
   /**
-   * Also count what the filter chooses, on all pages.
+   * Also count the matching approvals on all pages.
    *
    * @generated from field: bool with_counts = 16;
    */
@@ -1169,7 +1164,7 @@ export type ListApprovalsResponse = Message<"palyra.v1.ListApprovalsResponse"> &
   nextPageToken: string;
 
   /**
-   * With with_counts.
+   * Set with with_counts.
    *
    * @generated from field: palyra.v1.ApprovalCounts counts = 3;
    */
@@ -1184,7 +1179,7 @@ export const ListApprovalsResponseSchema: GenMessage<ListApprovalsResponse> = /*
   messageDesc(file_palyra_v1_approvals, 15);
 
 /**
- * ApprovalCounts is how many approvals a filter chooses.
+ * ApprovalCounts is the number of approvals that match a filter.
  *
  * @generated from message palyra.v1.ApprovalCounts
  */
@@ -1195,7 +1190,7 @@ export type ApprovalCounts = Message<"palyra.v1.ApprovalCounts"> & {
   total: bigint;
 
   /**
-   * By state, severity, subject type and tool, in the words of the filter.
+   * By state, severity, subject type and tool, with the values of the filter as keys.
    *
    * @generated from field: map<string, int64> by_state = 2;
    */
@@ -1263,8 +1258,8 @@ export const GetApprovalResponseSchema: GenMessage<GetApprovalResponse> = /*@__P
   messageDesc(file_palyra_v1_approvals, 18);
 
 /**
- * WatchApprovalsRequest starts after a cursor; empty means: what is pending
- * now, then every change.
+ * WatchApprovalsRequest starts after a cursor. If it is empty, the stream begins with the pending
+ * approvals and continues with every change.
  *
  * @generated from message palyra.v1.WatchApprovalsRequest
  */
@@ -1283,8 +1278,8 @@ export const WatchApprovalsRequestSchema: GenMessage<WatchApprovalsRequest> = /*
   messageDesc(file_palyra_v1_approvals, 19);
 
 /**
- * WatchApprovalsResponse is one approval as it is after a change, or a
- * heartbeat without one, which comes every two seconds.
+ * WatchApprovalsResponse is one approval after a change, or a heartbeat without an approval, which
+ * is sent every two seconds.
  *
  * @generated from message palyra.v1.WatchApprovalsResponse
  */
@@ -1324,7 +1319,7 @@ export type DecideApprovalRequest = Message<"palyra.v1.DecideApprovalRequest"> &
   allow: boolean;
 
   /**
-   * For a yes; unspecified means once.
+   * For an approval; unspecified means once.
    *
    * @generated from field: palyra.v1.ApprovalScope scope = 3;
    */
@@ -1341,46 +1336,45 @@ export type DecideApprovalRequest = Message<"palyra.v1.DecideApprovalRequest"> &
   match: GrantMatch;
 
   /**
-   * Required for a no.
+   * Required for a denial.
    *
    * @generated from field: string reason = 6;
    */
   reason: string;
 
   /**
-   * The call digest that was shown to the person. Required.
+   * The call digest that the person was shown. Required.
    *
    * @generated from field: string shown_digest = 7;
    */
   shownDigest: string;
 
   /**
-   * The surface the vote was cast on: cli, tui or grpc; empty means grpc.
-   * The gateway does not take it as a proof: console and in_client need a
-   * session of their own.
+   * The surface that the vote was cast on: cli, tui or grpc; empty means grpc. The gateway does not
+   * accept it as a proof: console and in_client require a session of their own.
    *
    * @generated from field: string surface = 8;
    */
   surface: string;
 
   /**
-   * For a yes that stands: how many more calls it lets through, at most 1000.
-   * 0 means as many as come in its time.
+   * For a lasting approval: how many more calls it allows, at most 1000. 0 means no limit within
+   * its lifetime.
    *
    * @generated from field: int64 uses = 9;
    */
   uses: bigint;
 
   /**
-   * The proof that a person is there, by the presence key of the caller's device. One
-   * that is wrong refuses the vote; without one the vote is not present.
+   * A proof of presence by the presence key of the caller's device. If it is invalid, the vote is
+   * refused; without one the vote is not present.
    *
    * @generated from field: palyra.v1.PresenceProof presence = 10;
    */
   presence?: PresenceProof | undefined;
 
   /**
-   * In its place: what a passkey of the caller signed (ChallengePasskey).
+   * An alternative to presence: the assertion of a passkey of the caller (ChallengePasskey).
    *
    * @generated from field: palyra.v1.PasskeyAssertion passkey = 11;
    */
@@ -1414,7 +1408,7 @@ export const DecideApprovalResponseSchema: GenMessage<DecideApprovalResponse> = 
   messageDesc(file_palyra_v1_approvals, 22);
 
 /**
- * EditApprovalRequest is the call as the caller wants it.
+ * EditApprovalRequest contains the call as the caller changes it.
  *
  * @generated from message palyra.v1.EditApprovalRequest
  */
@@ -1425,8 +1419,8 @@ export type EditApprovalRequest = Message<"palyra.v1.EditApprovalRequest"> & {
   approvalId: string;
 
   /**
-   * The version and the call digest that were shown to the person. When either is
-   * another by now, nothing is changed.
+   * The version and the call digest that the person was shown. If either has changed since, the
+   * edit is refused.
    *
    * @generated from field: int64 version = 2;
    */
@@ -1438,15 +1432,15 @@ export type EditApprovalRequest = Message<"palyra.v1.EditApprovalRequest"> & {
   shownDigest: string;
 
   /**
-   * All arguments of the call, one JSON object. What is shown as "[redacted]" stays what
-   * it is where it stands, and so does what stands for a secret.
+   * All arguments of the call, one JSON object. Values displayed as "[redacted]", and placeholders
+   * of secrets, must stay unchanged where they are.
    *
    * @generated from field: bytes input_json = 4;
    */
   inputJson: Uint8Array;
 
   /**
-   * What the requester is told of it.
+   * The reason that the requester receives.
    *
    * @generated from field: string reason = 5;
    */
@@ -1468,7 +1462,7 @@ export const EditApprovalRequestSchema: GenMessage<EditApprovalRequest> = /*@__P
   messageDesc(file_palyra_v1_approvals, 23);
 
 /**
- * EditApprovalResponse is the approval of the changed call. It still waits.
+ * EditApprovalResponse is the approval of the changed call, which is still pending.
  *
  * @generated from message palyra.v1.EditApprovalResponse
  */
@@ -1487,7 +1481,7 @@ export const EditApprovalResponseSchema: GenMessage<EditApprovalResponse> = /*@_
   messageDesc(file_palyra_v1_approvals, 24);
 
 /**
- * CancelApprovalRequest names one approval that was not used yet.
+ * CancelApprovalRequest names one approval that has not been used.
  *
  * @generated from message palyra.v1.CancelApprovalRequest
  */
@@ -1511,7 +1505,7 @@ export const CancelApprovalRequestSchema: GenMessage<CancelApprovalRequest> = /*
   messageDesc(file_palyra_v1_approvals, 25);
 
 /**
- * CancelApprovalResponse is the approval after it.
+ * CancelApprovalResponse is the approval after the cancellation.
  *
  * @generated from message palyra.v1.CancelApprovalResponse
  */
@@ -1564,7 +1558,7 @@ export const ExportApprovalsRequestSchema: GenMessage<ExportApprovalsRequest> = 
   messageDesc(file_palyra_v1_approvals, 27);
 
 /**
- * ExportApprovalsResponse is a part of the export.
+ * ExportApprovalsResponse is a chunk of the export.
  *
  * @generated from message palyra.v1.ExportApprovalsResponse
  */
@@ -1583,7 +1577,7 @@ export const ExportApprovalsResponseSchema: GenMessage<ExportApprovalsResponse> 
   messageDesc(file_palyra_v1_approvals, 28);
 
 /**
- * ListGrantsRequest filters; empty fields do not.
+ * ListGrantsRequest filters grants; an empty field does not filter.
  *
  * @generated from message palyra.v1.ListGrantsRequest
  */
@@ -1594,7 +1588,7 @@ export type ListGrantsRequest = Message<"palyra.v1.ListGrantsRequest"> & {
   principal: string;
 
   /**
-   * Also grants that were revoked or ran out.
+   * Also list grants that were revoked or expired.
    *
    * @generated from field: bool include_ended = 2;
    */
@@ -1643,7 +1637,7 @@ export const ListGrantsResponseSchema: GenMessage<ListGrantsResponse> = /*@__PUR
   messageDesc(file_palyra_v1_approvals, 30);
 
 /**
- * RevokeGrantRequest ends a grant at once.
+ * RevokeGrantRequest names the grant to revoke.
  *
  * @generated from message palyra.v1.RevokeGrantRequest
  */
@@ -1667,7 +1661,7 @@ export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PUR
   messageDesc(file_palyra_v1_approvals, 31);
 
 /**
- * RevokeGrantResponse is the grant after the revoke.
+ * RevokeGrantResponse is the grant after its revocation.
  *
  * @generated from message palyra.v1.RevokeGrantResponse
  */
@@ -1686,7 +1680,7 @@ export const RevokeGrantResponseSchema: GenMessage<RevokeGrantResponse> = /*@__P
   messageDesc(file_palyra_v1_approvals, 32);
 
 /**
- * ApprovalState is where an approval stands.
+ * ApprovalState is the state of an approval.
  *
  * @generated from enum palyra.v1.ApprovalState
  */
@@ -1739,7 +1733,7 @@ export const ApprovalStateSchema: GenEnum<ApprovalState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_approvals, 0);
 
 /**
- * ApprovalSubjectType is what is asked about.
+ * ApprovalSubjectType is the kind of subject that the approval is about.
  *
  * @generated from enum palyra.v1.ApprovalSubjectType
  */
@@ -1792,7 +1786,7 @@ export const ApprovalSubjectTypeSchema: GenEnum<ApprovalSubjectType> = /*@__PURE
   enumDesc(file_palyra_v1_approvals, 1);
 
 /**
- * ApprovalScope is how far a yes reaches.
+ * ApprovalScope is how long an approval applies: to one call, to a session, or for a time.
  *
  * @generated from enum palyra.v1.ApprovalScope
  */
@@ -1825,7 +1819,7 @@ export const ApprovalScopeSchema: GenEnum<ApprovalScope> = /*@__PURE__*/
   enumDesc(file_palyra_v1_approvals, 2);
 
 /**
- * GrantMatch is which calls a grant covers.
+ * GrantMatch selects the calls that a grant covers.
  *
  * @generated from enum palyra.v1.GrantMatch
  */
@@ -1858,7 +1852,7 @@ export const GrantMatchSchema: GenEnum<GrantMatch> = /*@__PURE__*/
   enumDesc(file_palyra_v1_approvals, 3);
 
 /**
- * ExportFormat is the form of an export.
+ * ExportFormat is the format of an export.
  *
  * @generated from enum palyra.v1.ExportFormat
  */
@@ -1879,8 +1873,8 @@ export enum ExportFormat {
   JSON = 2,
 
   /**
-   * RFC 4180, for spreadsheets; no cell is taken for a formula. The last column
-   * of each row has the line that NDJSON has.
+   * RFC 4180, for spreadsheets; no cell can be interpreted as a formula. The last column of each
+   * row contains the corresponding line of the NDJSON export.
    *
    * @generated from enum value: EXPORT_FORMAT_CSV = 3;
    */
@@ -1894,12 +1888,22 @@ export const ExportFormatSchema: GenEnum<ExportFormat> = /*@__PURE__*/
   enumDesc(file_palyra_v1_approvals, 4);
 
 /**
- * ApprovalsService shows and answers the calls that wait for a human.
+ * ApprovalsService shows and answers the calls that wait for a human, and manages grants.
  *
  * @generated from service palyra.v1.ApprovalsService
  */
 export const ApprovalsService: GenService<{
   /**
+   * ListApprovals lists approvals, newest first, or oldest first with `ascending`. Each filter
+   * takes several values: `states`, `subject_types`, `principals` (the requester, or the user it
+   * acts on behalf of), `tools` and `severities` select approvals; `except_states` and the other
+   * `except_` filters exclude them. `with_counts` also counts the matching approvals on all pages:
+   * in total, and by state, severity, subject type and tool. For the next page, send
+   * `next_page_token` as `page_token`, with the same filter and order.
+   *
+   * Example: {"states":["APPROVAL_STATE_PENDING"],"except_tools":["fs.read"],"page_size":20,
+   * "with_counts":true}
+   *
    * @generated from rpc palyra.v1.ApprovalsService.ListApprovals
    */
   listApprovals: {
@@ -1908,6 +1912,21 @@ export const ApprovalsService: GenService<{
     output: typeof ListApprovalsResponseSchema;
   },
   /**
+   * GetApproval returns one approval with all the information that a person needs before they
+   * answer. `prompt` contains the full arguments, the program and where it would run, the files
+   * bound by content, and the diff. It also contains the reason why policy asks, and the scopes
+   * that an approval can have. None of it is markup. `prompt.lead` comes first on a screen: the
+   * command line, the file or the address. `prompt.files` is the diff in structured form.
+   *
+   * For each of `prompt.scopes`, `covered_last_week` is the number of calls of the same requester
+   * in the 7 days before the approval that it would have covered: calls that people were asked
+   * about, and calls that policy or a grant allowed. `prompt.asked_last_week` is how often people
+   * were asked about the same subject. `needs` describes the approvers still required, in a form
+   * for programs, and `missing` describes them as text. `you` is the result that an answer of the
+   * caller would have: `may_decide`, or the reason why not, with the missing permission.
+   *
+   * Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
+   *
    * @generated from rpc palyra.v1.ApprovalsService.GetApproval
    */
   getApproval: {
@@ -1916,8 +1935,12 @@ export const ApprovalsService: GenService<{
     output: typeof GetApprovalResponseSchema;
   },
   /**
-   * WatchApprovals streams every change; a client that reconnects with the
-   * last cursor it saw misses nothing.
+   * WatchApprovals streams every change of an approval. Without a `cursor` it begins with the
+   * pending approvals. A client that reconnects with the last `cursor` it received misses no
+   * change. A heartbeat, a message without an approval, is sent every two seconds, so that a
+   * watcher can detect stale data.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ApprovalsService.WatchApprovals
    */
@@ -1927,7 +1950,19 @@ export const ApprovalsService: GenService<{
     output: typeof WatchApprovalsResponseSchema;
   },
   /**
-   * DecideApproval casts one vote.
+   * DecideApproval casts the caller's vote. A user votes once; an approval with a stronger proof
+   * than the first (`paired`, `present`) replaces it. `shown_digest` is the `call_digest` that the
+   * person was shown; if it names another call, the vote is refused with `DIGEST_MISMATCH`. A
+   * denial requires a `reason`. Requesters cannot decide their own calls unless policy allows it.
+   *
+   * With `uses`, a lasting approval allows at most that number of further calls. The `scopes` of
+   * the prompt describe what each approval would cover; if `exact_only` is set, a wider match is
+   * refused. A vote with a valid proof in `presence` counts as `present` (PresenceService). If the
+   * proof is invalid, the vote is refused with `PRESENCE_NOT_PROVEN`.
+   *
+   * Example: {"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+   * "scope":"APPROVAL_SCOPE_TIMEBOXED","ttl":"1800s","match":"GRANT_MATCH_SUBJECT",
+   * "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
    *
    * @generated from rpc palyra.v1.ApprovalsService.DecideApproval
    */
@@ -1937,9 +1972,17 @@ export const ApprovalsService: GenService<{
     output: typeof DecideApprovalResponseSchema;
   },
   /**
-   * EditApproval changes the arguments of the call that is asked about. It approves
-   * nothing: the votes before fall, and the changed call is judged anew, for its
-   * requester and for the editor.
+   * EditApproval changes the arguments of the call under approval, and approves nothing. Earlier
+   * votes are discarded, and the changed call waits for approval under the same id, with a new
+   * `call_digest` and the next `version`. `version` and `shown_digest` are the values that the
+   * person was shown; if either has changed since, the edit is refused with `APPROVAL_CONFLICT` or
+   * `DIGEST_MISMATCH`. The changed call is checked, planned and evaluated again, for its requester
+   * and for the editor. Values displayed as `[redacted]`, and placeholders of secrets, must stay
+   * where they are. The requester's result reports first what was changed (`executed_as_edited`).
+   *
+   * Example: {"approval_id":"01JZ8Q4T2M0000000000000000","version":1,
+   * "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+   * "input_json":"eyJhcmd2IjpbIm1ha2UiLCItbiJdfQ==","reason":"look first"}
    *
    * @generated from rpc palyra.v1.ApprovalsService.EditApproval
    */
@@ -1949,10 +1992,13 @@ export const ApprovalsService: GenService<{
     output: typeof EditApprovalResponseSchema;
   },
   /**
-   * CancelApproval withdraws an approval that is pending, or takes back one
-   * that was allowed and not used yet. The call that waits does not run. Who
-   * asked, on whose behalf it was asked, who voted, and who may decide it may
-   * do so.
+   * CancelApproval withdraws a pending approval, or an allowed one that has not been used. The
+   * waiting call does not run: it ends with `APPROVAL_CANCELLED` or `APPROVAL_REVOKED`. The
+   * requester, the user it acts on behalf of, the voters, and callers that may decide the approval
+   * may cancel it. An approval that was used, denied, expired or already withdrawn returns
+   * `APPROVAL_CONFLICT`.
+   *
+   * Example: {"approval_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
    *
    * @generated from rpc palyra.v1.ApprovalsService.CancelApproval
    */
@@ -1962,8 +2008,11 @@ export const ApprovalsService: GenService<{
     output: typeof CancelApprovalResponseSchema;
   },
   /**
-   * ExportApprovals streams NDJSON or one JSON document; the last record is a
-   * trailer that proves completeness.
+   * ExportApprovals streams all matching approvals as NDJSON, one JSON document, or CSV, as a
+   * sequence of byte chunks. The last line, member or row is a trailer that proves that the export
+   * is complete. No CSV cell can be interpreted as a formula.
+   *
+   * Example: {"format":"EXPORT_FORMAT_NDJSON","since":"2026-05-01T00:00:00Z"}
    *
    * @generated from rpc palyra.v1.ApprovalsService.ExportApprovals
    */
@@ -1973,6 +2022,11 @@ export const ApprovalsService: GenService<{
     output: typeof ExportApprovalsResponseSchema;
   },
   /**
+   * ListGrants lists grants, newest first. With `include_ended` it also lists grants that were
+   * revoked or expired.
+   *
+   * Example: {"principal":"agent:claude","include_ended":true}
+   *
    * @generated from rpc palyra.v1.ApprovalsService.ListGrants
    */
   listGrants: {
@@ -1981,6 +2035,11 @@ export const ApprovalsService: GenService<{
     output: typeof ListGrantsResponseSchema;
   },
   /**
+   * RevokeGrant revokes a grant at once: a call that it allowed and that has not started does not
+   * start.
+   *
+   * Example: {"grant_id":"01JZ8Q4T2M0000000000000000","reason":"the task is done"}
+   *
    * @generated from rpc palyra.v1.ApprovalsService.RevokeGrant
    */
   revokeGrant: {

@@ -15,7 +15,7 @@ export const file_palyra_v1_attestation: GenFile = /*@__PURE__*/
   fileDesc("ChtwYWx5cmEvdjEvYXR0ZXN0YXRpb24ucHJvdG8SCXBhbHlyYS52MSIjChVHZXRBdHRlc3RhdGlvblJlcXVlc3QSCgoCaWQYASABKAkicQoWR2V0QXR0ZXN0YXRpb25SZXNwb25zZRIWCg5hdHRlc3RhdGlvbl9pZBgBIAEoCRITCgtwcm9wb3NhbF9pZBgCIAEoCRIVCg1lbnZlbG9wZV9qc29uGAMgASgMEhMKC2pvdXJuYWxfc2VxGAQgASgDIkAKF0xpc3RBdHRlc3RhdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImgKGExpc3RBdHRlc3RhdGlvbnNSZXNwb25zZRIzCgxhdHRlc3RhdGlvbnMYASADKAsyHS5wYWx5cmEudjEuQXR0ZXN0YXRpb25TdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKyAQoSQXR0ZXN0YXRpb25TdW1tYXJ5EhYKDmF0dGVzdGF0aW9uX2lkGAEgASgJEhMKC3Byb3Bvc2FsX2lkGAIgASgJEhMKC2NhbGxfZGlnZXN0GAMgASgJEhMKC2pvdXJuYWxfc2VxGAQgASgDEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0b29sGAYgASgJEg8KB291dGNvbWUYByABKAkiEgoQR2V0S2V5U2V0UmVxdWVzdCIpChFHZXRLZXlTZXRSZXNwb25zZRIUCgxrZXlfc2V0X2pzb24YASABKAwynwIKEkF0dGVzdGF0aW9uU2VydmljZRJaCg5HZXRBdHRlc3RhdGlvbhIgLnBhbHlyYS52MS5HZXRBdHRlc3RhdGlvblJlcXVlc3QaIS5wYWx5cmEudjEuR2V0QXR0ZXN0YXRpb25SZXNwb25zZSIDkAIBEmAKEExpc3RBdHRlc3RhdGlvbnMSIi5wYWx5cmEudjEuTGlzdEF0dGVzdGF0aW9uc1JlcXVlc3QaIy5wYWx5cmEudjEuTGlzdEF0dGVzdGF0aW9uc1Jlc3BvbnNlIgOQAgESSwoJR2V0S2V5U2V0EhsucGFseXJhLnYxLkdldEtleVNldFJlcXVlc3QaHC5wYWx5cmEudjEuR2V0S2V5U2V0UmVzcG9uc2UiA5ACAUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * GetAttestationRequest names an attestation by its own id or its proposal's.
+ * GetAttestationRequest names an attestation by its own id or by the id of its proposal.
  *
  * @generated from message palyra.v1.GetAttestationRequest
  */
@@ -116,7 +116,7 @@ export const ListAttestationsResponseSchema: GenMessage<ListAttestationsResponse
   messageDesc(file_palyra_v1_attestation, 3);
 
 /**
- * AttestationSummary is one row.
+ * AttestationSummary is one attestation in a list.
  *
  * @generated from message palyra.v1.AttestationSummary
  */
@@ -132,7 +132,7 @@ export type AttestationSummary = Message<"palyra.v1.AttestationSummary"> & {
   proposalId: string;
 
   /**
-   * For callers that may read the journal.
+   * Only for callers that may read the journal.
    *
    * @generated from field: string call_digest = 3;
    */
@@ -182,7 +182,7 @@ export const GetKeySetRequestSchema: GenMessage<GetKeySetRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_attestation, 5);
 
 /**
- * GetKeySetResponse is the key set of docs/format/attestation.md.
+ * GetKeySetResponse is the key set described in docs/format/attestation.md.
  *
  * @generated from message palyra.v1.GetKeySetResponse
  */
@@ -201,14 +201,17 @@ export const GetKeySetResponseSchema: GenMessage<GetKeySetResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_attestation, 6);
 
 /**
- * AttestationService returns signed statements of what ran.
+ * AttestationService returns signed statements about executed calls.
  *
  * @generated from service palyra.v1.AttestationService
  */
 export const AttestationService: GenService<{
   /**
-   * GetAttestation returns one. A statement that has digests of files is PERMISSION_DENIED for
-   * callers that may not read the journal.
+   * GetAttestation returns a DSSE envelope ([attestation format](../format/attestation.md)), by the
+   * id of the attestation or of its proposal. If the statement contains digests of files and the
+   * caller may not read the journal, the request is refused with `PERMISSION_DENIED`.
+   *
+   * Example: {"id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.AttestationService.GetAttestation
    */
@@ -218,6 +221,10 @@ export const AttestationService: GenService<{
     output: typeof GetAttestationResponseSchema;
   },
   /**
+   * ListAttestations lists attestations, newest first.
+   *
+   * Example: {"page_size":20}
+   *
    * @generated from rpc palyra.v1.AttestationService.ListAttestations
    */
   listAttestations: {
@@ -226,7 +233,9 @@ export const AttestationService: GenService<{
     output: typeof ListAttestationsResponseSchema;
   },
   /**
-   * GetKeySet returns all that an offline verifier needs.
+   * GetKeySet returns the keys and certificates that an offline verifier needs.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.AttestationService.GetKeySet
    */

@@ -17,13 +17,13 @@ export const file_palyra_v1_console: GenFile = /*@__PURE__*/
   fileDesc("ChdwYWx5cmEvdjEvY29uc29sZS5wcm90bxIJcGFseXJhLnYxIisKE1dhdGNoQ29uc29sZVJlcXVlc3QSFAoMcmVzdW1lX2FmdGVyGAEgASgDIu0CChRXYXRjaENvbnNvbGVSZXNwb25zZRIQCghzZXF1ZW5jZRgBIAEoAxImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJwoIYXBwcm92YWwYAyABKAsyEy5wYWx5cmEudjEuQXBwcm92YWxIABIqCgZjaGFuZ2UYBCABKAsyGC5wYWx5cmEudjEuQ29uc29sZUNoYW5nZUgAEjUKDGpvdXJuYWxfaGVhZBgFIAEoCzIdLnBhbHlyYS52MS5Db25zb2xlSm91cm5hbEhlYWRIABIqCgZzdGF0dXMYBiABKAsyGC5wYWx5cmEudjEuQ29uc29sZVN0YXR1c0gAEjAKCWhlYXJ0YmVhdBgHIAEoCzIbLnBhbHlyYS52MS5Db25zb2xlSGVhcnRiZWF0SAASKAoFcmVzZXQYCCABKAsyFy5wYWx5cmEudjEuQ29uc29sZVJlc2V0SABCBwoFZXZlbnQiaQoNQ29uc29sZUNoYW5nZRIMCgRraW5kGAEgASgJEgwKBGNvZGUYAiABKAkSDwoHc3ViamVjdBgDIAEoCRILCgNydW4YBCABKAkSDwoHc2Vzc2lvbhgFIAEoCRINCgVhY3RvchgGIAEoCSIiChJDb25zb2xlSm91cm5hbEhlYWQSDAoEc2l6ZRgBIAEoAyI6Cg1Db25zb2xlU3RhdHVzEg4KBmZyb3plbhgBIAEoCBIZChFwZW5kaW5nX2FwcHJvdmFscxgCIAEoBSISChBDb25zb2xlSGVhcnRiZWF0Ig4KDENvbnNvbGVSZXNldCIUChJHZXRTZXR0aW5nc1JlcXVlc3QiSQoTR2V0U2V0dGluZ3NSZXNwb25zZRIkCghzZXR0aW5ncxgBIAMoCzISLnBhbHlyYS52MS5TZXR0aW5nEgwKBGZpbGUYAiABKAkiRAoHU2V0dGluZxILCgNrZXkYASABKAkSDAoEdG9tbBgCIAEoCRIOCgZvcmlnaW4YAyABKAkSDgoGc291cmNlGAQgASgJIhAKDkV4YW1pbmVSZXF1ZXN0IlkKD0V4YW1pbmVSZXNwb25zZRIeCgVleGFtcxgBIAMoCzIPLnBhbHlyYS52MS5FeGFtEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJWCgRFeGFtEg0KBWNoZWNrGAEgASgJEg4KBnJlc3VsdBgCIAEoCRIOCgZkZXRhaWwYAyABKAkSDgoGcmVtZWR5GAQgASgJEg8KB3Rvb2tfbXMYBSABKAMiGwoZQ3JlYXRlQ29uc29sZUxvZ2luUmVxdWVzdCJrChpDcmVhdGVDb25zb2xlTG9naW5SZXNwb25zZRILCgN1cmwYASABKAkSLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIbG9naW5faWQYAyABKAkizgIKDkNvbnNvbGVTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEhEKCWRldmljZV9pZBgDIAEoCRIQCghsb2dpbl9pZBgEIAEoCRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2lkbGVfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2FkZHJlc3MYCSABKAkSEgoKdXNlcl9hZ2VudBgKIAEoCRIPCgdjdXJyZW50GAsgASgIIhwKGkxpc3RDb25zb2xlU2Vzc2lvbnNSZXF1ZXN0IkoKG0xpc3RDb25zb2xlU2Vzc2lvbnNSZXNwb25zZRIrCghzZXNzaW9ucxgBIAMoCzIZLnBhbHlyYS52MS5Db25zb2xlU2Vzc2lvbiIxChtSZXZva2VDb25zb2xlU2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCSJKChxSZXZva2VDb25zb2xlU2Vzc2lvblJlc3BvbnNlEioKB3Nlc3Npb24YASABKAsyGS5wYWx5cmEudjEuQ29uc29sZVNlc3Npb24iDwoNV2hvYW1pUmVxdWVzdCLlAgoOV2hvYW1pUmVzcG9uc2USEQoJcHJpbmNpcGFsGAEgASgJEhQKDG9uX2JlaGFsZl9vZhgCIAEoCRINCgVyb2xlcxgDIAMoCRIRCglkZXZpY2VfaWQYBCABKAkSDwoHc3VyZmFjZRgFIAEoCRITCgtwZXJtaXNzaW9ucxgGIAMoCRIqCgdzZXNzaW9uGAcgASgLMhkucGFseXJhLnYxLkNvbnNvbGVTZXNzaW9uEhIKCmdhdGV3YXlfaWQYCCABKAkSFAoMZ2F0ZXdheV9uYW1lGAkgASgJEg8KB3ZlcnNpb24YCiABKAkSFgoOY2FfZmluZ2VycHJpbnQYCyABKAkSEAoIZmVhdHVyZXMYDCADKAkSGAoQd2l0aGhlbGRfbWV0aG9kcxgNIAMoCRIOCgZmcm96ZW4YDiABKAgSJwoDbm93GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDLzBAoOQ29uc29sZVNlcnZpY2USYQoSQ3JlYXRlQ29uc29sZUxvZ2luEiQucGFseXJhLnYxLkNyZWF0ZUNvbnNvbGVMb2dpblJlcXVlc3QaJS5wYWx5cmEudjEuQ3JlYXRlQ29uc29sZUxvZ2luUmVzcG9uc2USaQoTTGlzdENvbnNvbGVTZXNzaW9ucxIlLnBhbHlyYS52MS5MaXN0Q29uc29sZVNlc3Npb25zUmVxdWVzdBomLnBhbHlyYS52MS5MaXN0Q29uc29sZVNlc3Npb25zUmVzcG9uc2UiA5ACARJnChRSZXZva2VDb25zb2xlU2Vzc2lvbhImLnBhbHlyYS52MS5SZXZva2VDb25zb2xlU2Vzc2lvblJlcXVlc3QaJy5wYWx5cmEudjEuUmV2b2tlQ29uc29sZVNlc3Npb25SZXNwb25zZRJCCgZXaG9hbWkSGC5wYWx5cmEudjEuV2hvYW1pUmVxdWVzdBoZLnBhbHlyYS52MS5XaG9hbWlSZXNwb25zZSIDkAIBElEKDFdhdGNoQ29uc29sZRIeLnBhbHlyYS52MS5XYXRjaENvbnNvbGVSZXF1ZXN0Gh8ucGFseXJhLnYxLldhdGNoQ29uc29sZVJlc3BvbnNlMAESUQoLR2V0U2V0dGluZ3MSHS5wYWx5cmEudjEuR2V0U2V0dGluZ3NSZXF1ZXN0Gh4ucGFseXJhLnYxLkdldFNldHRpbmdzUmVzcG9uc2UiA5ACARJACgdFeGFtaW5lEhkucGFseXJhLnYxLkV4YW1pbmVSZXF1ZXN0GhoucGFseXJhLnYxLkV4YW1pbmVSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_approvals]);
 
 /**
- * WatchConsoleRequest says where a stream goes on.
+ * WatchConsoleRequest selects the start of a stream.
  *
  * @generated from message palyra.v1.WatchConsoleRequest
  */
 export type WatchConsoleRequest = Message<"palyra.v1.WatchConsoleRequest"> & {
   /**
-   * The last sequence number that was received; 0 begins now.
+   * The last sequence number that the client received; 0 begins now.
    *
    * @generated from field: int64 resume_after = 1;
    */
@@ -38,14 +38,14 @@ export const WatchConsoleRequestSchema: GenMessage<WatchConsoleRequest> = /*@__P
   messageDesc(file_palyra_v1_console, 0);
 
 /**
- * WatchConsoleResponse is one thing that changed.
+ * WatchConsoleResponse is one change.
  *
  * @generated from message palyra.v1.WatchConsoleResponse
  */
 export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
   /**
-   * The number of the event in the journal that it came of, or of the newest one. It
-   * never goes back.
+   * The sequence number in the journal of the event that caused the message, or of the newest
+   * event. It never decreases.
    *
    * @generated from field: int64 sequence = 1;
    */
@@ -61,7 +61,7 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
    */
   event: {
     /**
-     * An approval as it is now; a change that was overtaken is not sent by itself.
+     * The current state of an approval; intermediate states may be skipped.
      *
      * @generated from field: palyra.v1.Approval approval = 3;
      */
@@ -69,7 +69,7 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
     case: "approval";
   } | {
     /**
-     * Something changed that the caller may list: ask for it again.
+     * An object that the caller may list has changed: list it again.
      *
      * @generated from field: palyra.v1.ConsoleChange change = 4;
      */
@@ -77,7 +77,7 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
     case: "change";
   } | {
     /**
-     * How far the journal is, at most once a second.
+     * The end of the journal, at most once a second.
      *
      * @generated from field: palyra.v1.ConsoleJournalHead journal_head = 5;
      */
@@ -85,7 +85,7 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
     case: "journalHead";
   } | {
     /**
-     * How the gateway is: at the beginning, and when that may have changed.
+     * The status of the gateway: at the beginning, and when it may have changed.
      *
      * @generated from field: palyra.v1.ConsoleStatus status = 6;
      */
@@ -93,7 +93,7 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
     case: "status";
   } | {
     /**
-     * Nothing happened for a while; the stream is alive.
+     * Keeps an idle stream alive.
      *
      * @generated from field: palyra.v1.ConsoleHeartbeat heartbeat = 7;
      */
@@ -101,8 +101,8 @@ export type WatchConsoleResponse = Message<"palyra.v1.WatchConsoleResponse"> & {
     case: "heartbeat";
   } | {
     /**
-     * resume_after is too far back, or is not of this journal: ask for everything again.
-     * The stream goes on from sequence.
+     * resume_after is too old or belongs to another journal: list everything again. The stream
+     * continues from sequence.
      *
      * @generated from field: palyra.v1.ConsoleReset reset = 8;
      */
@@ -119,21 +119,21 @@ export const WatchConsoleResponseSchema: GenMessage<WatchConsoleResponse> = /*@_
   messageDesc(file_palyra_v1_console, 1);
 
 /**
- * ConsoleChange is an event of the journal without what it says.
+ * ConsoleChange is an event of the journal without its content.
  *
  * @generated from message palyra.v1.ConsoleChange
  */
 export type ConsoleChange = Message<"palyra.v1.ConsoleChange"> & {
   /**
-   * "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream",
-   * "skill" or "install".
+   * "grant", "run", "call", "session", "secret", "member", "policy", "gateway", "upstream", "skill"
+   * or "install".
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * Its code in docs/events.md.
+   * Its code in docs/reference/events.md.
    *
    * @generated from field: string code = 2;
    */
@@ -168,7 +168,7 @@ export const ConsoleChangeSchema: GenMessage<ConsoleChange> = /*@__PURE__*/
   messageDesc(file_palyra_v1_console, 2);
 
 /**
- * ConsoleJournalHead is how far the journal is.
+ * ConsoleJournalHead is the end of the journal.
  *
  * @generated from message palyra.v1.ConsoleJournalHead
  */
@@ -187,7 +187,7 @@ export const ConsoleJournalHeadSchema: GenMessage<ConsoleJournalHead> = /*@__PUR
   messageDesc(file_palyra_v1_console, 3);
 
 /**
- * ConsoleStatus is how the gateway is.
+ * ConsoleStatus is the status of the gateway.
  *
  * @generated from message palyra.v1.ConsoleStatus
  */
@@ -267,7 +267,7 @@ export type GetSettingsResponse = Message<"palyra.v1.GetSettingsResponse"> & {
   settings: Setting[];
 
   /**
-   * The file that was read, or would have been.
+   * The configuration file, also if it does not exist.
    *
    * @generated from field: string file = 2;
    */
@@ -282,28 +282,28 @@ export const GetSettingsResponseSchema: GenMessage<GetSettingsResponse> = /*@__P
   messageDesc(file_palyra_v1_console, 8);
 
 /**
- * Setting is one key with its value. What it names may be secret; no value is.
+ * Setting is one key with its value. A value may name a secret but never contains one.
  *
  * @generated from message palyra.v1.Setting
  */
 export type Setting = Message<"palyra.v1.Setting"> & {
   /**
-   * Dotted, as in docs/config.md.
+   * The dotted key, as in docs/reference/configuration.md.
    *
    * @generated from field: string key = 1;
    */
   key: string;
 
   /**
-   * The value as palyra.toml has it.
+   * The value in the syntax of palyra.toml.
    *
    * @generated from field: string toml = 2;
    */
   toml: string;
 
   /**
-   * Where it comes from: "default", or a place such as "palyra.toml:12", a variable or a
-   * flag.
+   * The origin of the value: "default", a location such as "palyra.toml:12", an environment
+   * variable or a flag.
    *
    * @generated from field: string origin = 3;
    */
@@ -340,7 +340,7 @@ export const ExamineRequestSchema: GenMessage<ExamineRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_console, 10);
 
 /**
- * ExamineResponse is what the doctor found.
+ * ExamineResponse contains the findings of the doctor.
  *
  * @generated from message palyra.v1.ExamineResponse
  */
@@ -364,7 +364,7 @@ export const ExamineResponseSchema: GenMessage<ExamineResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_console, 11);
 
 /**
- * Exam is one thing that the doctor looked at.
+ * Exam is one check of the doctor.
  *
  * @generated from message palyra.v1.Exam
  */
@@ -420,14 +420,14 @@ export const CreateConsoleLoginRequestSchema: GenMessage<CreateConsoleLoginReque
   messageDesc(file_palyra_v1_console, 13);
 
 /**
- * CreateConsoleLoginResponse is a link to the console.
+ * CreateConsoleLoginResponse contains a link to the console.
  *
  * @generated from message palyra.v1.CreateConsoleLoginResponse
  */
 export type CreateConsoleLoginResponse = Message<"palyra.v1.CreateConsoleLoginResponse"> & {
   /**
-   * The link, with the token in its fragment, which no browser sends: whoever opens it
-   * first is let in.
+   * The link, with the token in its fragment, which browsers do not send. The first browser that
+   * opens it is logged in.
    *
    * @generated from field: string url = 1;
    */
@@ -439,7 +439,7 @@ export type CreateConsoleLoginResponse = Message<"palyra.v1.CreateConsoleLoginRe
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Sessions that began with this link have it as their login_id.
+   * The login_id of the sessions that begin with this link.
    *
    * @generated from field: string login_id = 3;
    */
@@ -454,7 +454,7 @@ export const CreateConsoleLoginResponseSchema: GenMessage<CreateConsoleLoginResp
   messageDesc(file_palyra_v1_console, 14);
 
 /**
- * ConsoleSession is one session of the console that has not ended.
+ * ConsoleSession is one active session of the console.
  *
  * @generated from message palyra.v1.ConsoleSession
  */
@@ -470,7 +470,7 @@ export type ConsoleSession = Message<"palyra.v1.ConsoleSession"> & {
   principal: string;
 
   /**
-   * The device that made the login; the session ends with it.
+   * The device that created the login; the session ends with it.
    *
    * @generated from field: string device_id = 3;
    */
@@ -494,7 +494,7 @@ export type ConsoleSession = Message<"palyra.v1.ConsoleSession"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * When it ends whatever happens, and when it ends unless it is used.
+   * The latest end of the session, and its end if it is idle.
    *
    * @generated from field: google.protobuf.Timestamp ends_at = 7;
    */
@@ -506,7 +506,7 @@ export type ConsoleSession = Message<"palyra.v1.ConsoleSession"> & {
   idleAt?: Timestamp | undefined;
 
   /**
-   * Where it was begun from, and what the browser called itself there.
+   * The address that the session was started from, and the user agent of its browser.
    *
    * @generated from field: string address = 9;
    */
@@ -518,7 +518,7 @@ export type ConsoleSession = Message<"palyra.v1.ConsoleSession"> & {
   userAgent: string;
 
   /**
-   * The session that asks.
+   * True for the session that sends the request.
    *
    * @generated from field: bool current = 11;
    */
@@ -548,7 +548,7 @@ export const ListConsoleSessionsRequestSchema: GenMessage<ListConsoleSessionsReq
   messageDesc(file_palyra_v1_console, 16);
 
 /**
- * ListConsoleSessionsResponse has all of them, newest first.
+ * ListConsoleSessionsResponse contains all of them, newest first.
  *
  * @generated from message palyra.v1.ListConsoleSessionsResponse
  */
@@ -586,7 +586,7 @@ export const RevokeConsoleSessionRequestSchema: GenMessage<RevokeConsoleSessionR
   messageDesc(file_palyra_v1_console, 18);
 
 /**
- * RevokeConsoleSessionResponse is the session that ended.
+ * RevokeConsoleSessionResponse is the session after its end.
  *
  * @generated from message palyra.v1.RevokeConsoleSessionResponse
  */
@@ -620,7 +620,7 @@ export const WhoamiRequestSchema: GenMessage<WhoamiRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_console, 20);
 
 /**
- * WhoamiResponse is the caller as the gateway sees it.
+ * WhoamiResponse is the caller as the gateway identifies it.
  *
  * @generated from message palyra.v1.WhoamiResponse
  */
@@ -653,23 +653,22 @@ export type WhoamiResponse = Message<"palyra.v1.WhoamiResponse"> & {
   surface: string;
 
   /**
-   * The permissions that the policies in force give the caller here. A method may ask for
-   * more where it depends on what the request names.
+   * The permissions that the policies in force give the caller here. A method may require more,
+   * depending on the request.
    *
    * @generated from field: repeated string permissions = 6;
    */
   permissions: string[];
 
   /**
-   * The session that asks; unset for other clients.
+   * The session that sends the request; unset for other clients.
    *
    * @generated from field: palyra.v1.ConsoleSession session = 7;
    */
   session?: ConsoleSession | undefined;
 
   /**
-   * The gateway: its trust domain, the name of its host, the build, and the fingerprint of
-   * its CA.
+   * The gateway: its trust domain, its host name, its build, and the fingerprint of its CA.
    *
    * @generated from field: string gateway_id = 8;
    */
@@ -691,8 +690,8 @@ export type WhoamiResponse = Message<"palyra.v1.WhoamiResponse"> & {
   caFingerprint: string;
 
   /**
-   * What this build and its settings have, of: "models" (runs can be started), "presence"
-   * (votes can carry a proof), "oidc" (people log in at an identity provider).
+   * The features that this build and its configuration support, from: "models" (runs can be
+   * started), "presence" (votes can carry a proof), "oidc" (people log in at an identity provider).
    *
    * @generated from field: repeated string features = 12;
    */
@@ -706,7 +705,7 @@ export type WhoamiResponse = Message<"palyra.v1.WhoamiResponse"> & {
   withheldMethods: string[];
 
   /**
-   * What every page shows first: the gateway is frozen, or cannot do something.
+   * True while dispatch is stopped. Every page displays it first.
    *
    * @generated from field: bool frozen = 14;
    */
@@ -726,15 +725,20 @@ export const WhoamiResponseSchema: GenMessage<WhoamiResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_console, 21);
 
 /**
- * ConsoleService lets people into the web console, lists and ends their sessions there,
- * and has what a page of the console needs and no other client asks for.
+ * ConsoleService manages logins to the web console and its sessions, and contains the methods that
+ * only the pages of the console call.
  *
  * @generated from service palyra.v1.ConsoleService
  */
 export const ConsoleService: GenService<{
   /**
-   * CreateConsoleLogin makes a link that lets the caller into the console: once, and for
-   * a minute. It takes the certificate of a device or the socket of the local operator.
+   * CreateConsoleLogin creates a link to the console for the caller. `url` works once, until
+   * `expires_at`, one minute from now. Its token is in the fragment, which browsers do not send.
+   * The caller must present the certificate of a person's device or connect over the socket of the
+   * local operator. A token, an agent and a session of the console are refused with
+   * `PERMISSION_DENIED`. If the console is not enabled, the error is `LOGIN_UNAVAILABLE`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ConsoleService.CreateConsoleLogin
    */
@@ -744,8 +748,10 @@ export const ConsoleService: GenService<{
     output: typeof CreateConsoleLoginResponseSchema;
   },
   /**
-   * ListConsoleSessions lists the sessions that have not ended: the caller's own, or with
-   * access.read those of everybody.
+   * ListConsoleSessions lists the active sessions of the console, newest first: the caller's own
+   * or, with `access.read`, all. `current` marks the session that sends the request.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ConsoleService.ListConsoleSessions
    */
@@ -755,8 +761,10 @@ export const ConsoleService: GenService<{
     output: typeof ListConsoleSessionsResponseSchema;
   },
   /**
-   * RevokeConsoleSession ends a session and what is open in it. Those of others take
-   * access.write.
+   * RevokeConsoleSession ends a session of the console and its open requests. Sessions of other
+   * users require `access.write`. A session that does not exist or has ended is `NOT_FOUND`.
+   *
+   * Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.ConsoleService.RevokeConsoleSession
    */
@@ -766,8 +774,12 @@ export const ConsoleService: GenService<{
     output: typeof RevokeConsoleSessionResponseSchema;
   },
   /**
-   * Whoami says who the gateway takes the caller for and what the caller may do, so that a
-   * page shows what can be done.
+   * Whoami returns the caller as the gateway identifies it: roles, device, the session of the
+   * console if it is one, and the permissions that the policies in force give it here.
+   * `withheld_methods` are the methods that no session of the console may use. `features` are the
+   * optional features of this build and its configuration.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ConsoleService.Whoami
    */
@@ -777,8 +789,18 @@ export const ConsoleService: GenService<{
     output: typeof WhoamiResponseSchema;
   },
   /**
-   * WatchConsole streams what changes, of everything that a page shows: one stream for all
-   * pages of a browser. A client that lost it goes on where it was.
+   * WatchConsole streams all changes that a page of the console displays, in one stream for all
+   * pages of a browser. Changes of approvals contain the approval as in ListApprovals. Other
+   * messages report only the kind of object that changed, and the caller lists it again. The first
+   * message is the status, and an idle stream sends a heartbeat every 2 seconds. The caller
+   * receives changes of the objects that it may list at that time, and of its own actions. The
+   * stream ends with the session or the credential (`UNAUTHENTICATED`).
+   *
+   * Each message has the sequence number of its event in the journal. A client that lost the stream
+   * sends the last number as `resume_after` and misses no change. A client that is more than 4096
+   * events behind receives `reset` and must list everything again.
+   *
+   * Example: {"resume_after":0}
    *
    * @generated from rpc palyra.v1.ConsoleService.WatchConsole
    */
@@ -788,8 +810,11 @@ export const ConsoleService: GenService<{
     output: typeof WatchConsoleResponseSchema;
   },
   /**
-   * GetSettings returns the effective settings with the origin of each. Secrets are in
-   * files and in the vault, and none is among them.
+   * GetSettings returns the effective settings, each with the origin of its value
+   * ([configuration](configuration.md)). Secrets are not settings: they are in files and in the
+   * vault.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ConsoleService.GetSettings
    */
@@ -799,8 +824,11 @@ export const ConsoleService: GenService<{
     output: typeof GetSettingsResponseSchema;
   },
   /**
-   * Examine has the doctor look at everything that the gateway stands on; it changes
-   * nothing, and takes some seconds.
+   * Examine runs the checks of the doctor on the gateway's environment, like `palyrad doctor` on
+   * the host of a running palyrad. It changes nothing and takes some seconds. Only one examination
+   * runs at a time; another request is refused with `RATE_LIMITED`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.ConsoleService.Examine
    */

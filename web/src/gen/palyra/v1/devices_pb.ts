@@ -25,7 +25,7 @@ export const file_palyra_v1_devices: GenFile = /*@__PURE__*/
  */
 export type GetDeviceRequest = Message<"palyra.v1.GetDeviceRequest"> & {
   /**
-   * A ULID; empty is the caller's own.
+   * A ULID; empty means the caller's own device.
    *
    * @generated from field: string device_id = 1;
    */
@@ -58,22 +58,21 @@ export type GetDeviceResponse = Message<"palyra.v1.GetDeviceResponse"> & {
   addedBy: string;
 
   /**
-   * When it was last used; not set where that is not known.
+   * When it was last used; unset if unknown.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 3;
    */
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * The keys that it may act with, the newest last: more than one while it changes
-   * its key.
+   * The keys that it may use, newest last. There is more than one during a key replacement.
    *
    * @generated from field: repeated palyra.v1.DeviceKey keys = 4;
    */
   keys: DeviceKey[];
 
   /**
-   * When the use of a replaced key was last noticed.
+   * When the use of a replaced key was last detected.
    *
    * @generated from field: google.protobuf.Timestamp old_key_used_at = 5;
    */
@@ -85,7 +84,7 @@ export type GetDeviceResponse = Message<"palyra.v1.GetDeviceResponse"> & {
   now?: Timestamp | undefined;
 
   /**
-   * Its presence key; not set where it has none.
+   * Its presence key; unset if it has none.
    *
    * @generated from field: palyra.v1.PresenceKey presence_key = 7;
    */
@@ -113,21 +112,21 @@ export type DeviceKey = Message<"palyra.v1.DeviceKey"> & {
   sha256: string;
 
   /**
-   * When its newest certificate ends.
+   * The expiry of its newest certificate.
    *
    * @generated from field: google.protobuf.Timestamp not_after = 2;
    */
   notAfter?: Timestamp | undefined;
 
   /**
-   * When it was first used, not set while it was not.
+   * When it was first used; unset if it has not been used.
    *
    * @generated from field: google.protobuf.Timestamp used_at = 3;
    */
   usedAt?: Timestamp | undefined;
 
   /**
-   * When it ends because a newer one was used.
+   * When it ends because a newer key was used.
    *
    * @generated from field: google.protobuf.Timestamp ends_at = 4;
    */
@@ -153,7 +152,7 @@ export type ListDeviceActsRequest = Message<"palyra.v1.ListDeviceActsRequest"> &
   deviceId: string;
 
   /**
-   * 1 to 500; 0 is 50.
+   * 1 to 500; 0 means 50.
    *
    * @generated from field: int32 page_size = 2;
    */
@@ -222,22 +221,22 @@ export type DeviceAct = Message<"palyra.v1.DeviceAct"> & {
   code: string;
 
   /**
-   * What it is about: an approval, grant, proposal, run, token, member or device.
+   * The object of the event: an approval, grant, proposal, run, token, member or device.
    *
    * @generated from field: string subject = 4;
    */
   subject: string;
 
   /**
-   * In words.
+   * A description for people.
    *
    * @generated from field: string summary = 5;
    */
   summary: string;
 
   /**
-   * The command that takes it back, empty where nothing does. What is over already
-   * says so.
+   * The command that reverses the action; empty if none does. For an action that is already over,
+   * it contains a note to that effect.
    *
    * @generated from field: string undo = 6;
    */
@@ -252,15 +251,18 @@ export const DeviceActSchema: GenMessage<DeviceAct> = /*@__PURE__*/
   messageDesc(file_palyra_v1_devices, 5);
 
 /**
- * DeviceService shows one device and what was done with it. Everybody may ask about
- * the devices of their own and of the agents that they own; about others takes
- * access.read.
+ * DeviceService shows one device and its activity. Callers may ask about their own devices and the
+ * devices of agents that they own; other devices require access.read.
  *
  * @generated from service palyra.v1.DeviceService
  */
 export const DeviceService: GenService<{
   /**
-   * One device: its key, its certificate, who added it.
+   * GetDevice returns a device: its keys, its certificate, who added it, and when it was last used.
+   * Without `device_id` it returns the caller's own device. The devices of other members, except
+   * the agents that the caller owns, require `access.read`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.DeviceService.GetDevice
    */
@@ -270,7 +272,11 @@ export const DeviceService: GenService<{
     output: typeof GetDeviceResponseSchema;
   },
   /**
-   * What was approved, started and changed with a device, newest first.
+   * ListDeviceActs lists the approvals, starts and changes made with a device, newest first: votes,
+   * grants, runs, calls outside of runs, and changes of members, devices and tokens. `undo` is the
+   * command that reverses the action. The devices of other members are as for GetDevice.
+   *
+   * Example: {"device_id":"01JZ8Q4T2M0000000000000000","page_size":100}
    *
    * @generated from rpc palyra.v1.DeviceService.ListDeviceActs
    */

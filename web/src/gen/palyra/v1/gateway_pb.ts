@@ -2,7 +2,7 @@
 // @generated from file palyra/v1/gateway.proto (package palyra.v1, syntax proto3)
 /* eslint-disable */
 
-// The API of palyrad: one contract for the CLI, the console, agents and other
+// The API of palyrad: one contract for the CLI, the console, agents and programs in other
 // languages.
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
@@ -31,24 +31,24 @@ export type CallToolRequest = Message<"palyra.v1.CallToolRequest"> & {
   tool: string;
 
   /**
-   * One JSON object. Empty means {}. More than 1 MiB is INPUT_TOO_LARGE and,
-   * like every refused proposal, journaled.
+   * One JSON object. Empty means {}. An input larger than 1 MiB is refused with INPUT_TOO_LARGE
+   * and, like every refused proposal, journaled.
    *
    * @generated from field: bytes input_json = 2;
    */
   inputJson: Uint8Array;
 
   /**
-   * The client's name for its session; empty means "default". A ULID is refused:
-   * those are the sessions of runs.
+   * The client's name for its session; empty means "default". A ULID is refused, because it names
+   * the session of a run.
    *
    * @generated from field: string session = 3;
    */
   session: string;
 
   /**
-   * The run the call belongs to; empty makes a run of one. Names that have the
-   * form of a ULID are those of runs that the gateway drives and are refused.
+   * The run that the call belongs to. If empty, the call is a run of its own. A ULID is refused,
+   * because it names a run that the gateway drives.
    *
    * @generated from field: string run = 4;
    */
@@ -62,17 +62,17 @@ export type CallToolRequest = Message<"palyra.v1.CallToolRequest"> & {
   channel: string;
 
   /**
-   * A retry with the same key never runs the call twice: it gets the events
-   * of the first. Keys are the caller's own and are kept for 24 hours.
+   * A retry with the same key never runs the call again: it receives the events of the first call.
+   * Keys belong to the caller and are kept for 24 hours.
    *
    * @generated from field: string idempotency_key = 6;
    */
   idempotencyKey: string;
 
   /**
-   * Why the caller wants the call, in its own words. People whom policy asks are shown
-   * it, and policies can read it. It is no part of the call: the tool does not get it.
-   * A policy with @ask_reason asks nobody without one: REQUEST_REASON_NEEDED.
+   * The caller's reason for the call, as free text. Approvers see it and policies can read it. The
+   * tool does not receive it. If a policy with @ask_reason applies and the reason is empty, no
+   * approver is asked: REQUEST_REASON_NEEDED.
    *
    * @generated from field: string requester_reason = 7;
    */
@@ -155,7 +155,7 @@ export const CallToolResponseSchema: GenMessage<CallToolResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 1);
 
 /**
- * ToolProposed says that the proposal was checked and recorded.
+ * ToolProposed reports that the proposal was checked and recorded.
  *
  * @generated from message palyra.v1.ToolProposed
  */
@@ -188,8 +188,7 @@ export type ToolProposed = Message<"palyra.v1.ToolProposed"> & {
   inputDigest: string;
 
   /**
-   * True when these events are those of an earlier call with the same
-   * idempotency key.
+   * True if these are the events of an earlier call with the same idempotency key.
    *
    * @generated from field: bool replayed = 6;
    */
@@ -204,7 +203,7 @@ export const ToolProposedSchema: GenMessage<ToolProposed> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 2);
 
 /**
- * ApprovalRequested says that the call waits for a human.
+ * ApprovalRequested reports that the call waits for a human.
  *
  * @generated from message palyra.v1.ApprovalRequested
  */
@@ -223,7 +222,7 @@ export const ApprovalRequestedSchema: GenMessage<ApprovalRequested> = /*@__PURE_
   messageDesc(file_palyra_v1_gateway, 3);
 
 /**
- * ApprovalResolved says how the wait ended.
+ * ApprovalResolved reports how the wait ended.
  *
  * @generated from message palyra.v1.ApprovalResolved
  */
@@ -252,7 +251,7 @@ export const ApprovalResolvedSchema: GenMessage<ApprovalResolved> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 4);
 
 /**
- * Determining is a policy that decided.
+ * Determining is a policy that determined the verdict.
  *
  * @generated from message palyra.v1.Determining
  */
@@ -312,7 +311,7 @@ export type ToolDecision = Message<"palyra.v1.ToolDecision"> & {
   allowed: boolean;
 
   /**
-   * A code of the reason enum (docs/reasons.md); empty when allowed.
+   * A reason code (docs/reference/reasons.md); empty if allowed.
    *
    * @generated from field: string reason = 3;
    */
@@ -346,8 +345,7 @@ export type ToolDecision = Message<"palyra.v1.ToolDecision"> & {
   grantId: string;
 
   /**
-   * Left out for callers that may neither read all files that the digest is made of nor
-   * the journal.
+   * Omitted for callers that may read neither the journal nor all files that the digest covers.
    *
    * @generated from field: string call_digest = 9;
    */
@@ -369,7 +367,7 @@ export type ToolDecision = Message<"palyra.v1.ToolDecision"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Which calls the grant of grant_id covers, in a person's words.
+   * The calls that the grant of grant_id covers, as text for people.
    *
    * @generated from field: string grant_covers = 13;
    */
@@ -416,8 +414,8 @@ export const ToolOutputChunkSchema: GenMessage<ToolOutputChunk> = /*@__PURE__*/
  */
 export type ToolResult = Message<"palyra.v1.ToolResult"> & {
   /**
-   * What ran is not what was proposed: the people who were asked changed it. On the
-   * first part of a result; absent for a call that ran as it was proposed.
+   * Set if the call was changed before it was approved. Only on the first part of a result; absent
+   * if the call ran as proposed.
    *
    * @generated from field: palyra.v1.ExecutedAsEdited executed_as_edited = 9;
    */
@@ -453,7 +451,7 @@ export type ToolResult = Message<"palyra.v1.ToolResult"> & {
   resultJson: Uint8Array;
 
   /**
-   * True when more parts follow.
+   * True if more parts follow.
    *
    * @generated from field: bool more = 6;
    */
@@ -480,7 +478,7 @@ export const ToolResultSchema: GenMessage<ToolResult> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 8);
 
 /**
- * ExecutedAsEdited says how a call was changed before it was approved.
+ * ExecutedAsEdited describes how a call was changed before it was approved.
  *
  * @generated from message palyra.v1.ExecutedAsEdited
  */
@@ -510,8 +508,8 @@ export type ExecutedAsEdited = Message<"palyra.v1.ExecutedAsEdited"> & {
   proposedCallDigest: string;
 
   /**
-   * The arguments that differ, by JSON Pointer (RFC 6901), secrets redacted. Empty for a
-   * result that is replayed.
+   * The arguments that differ, by JSON Pointer (RFC 6901), with secrets redacted. Empty for a
+   * replayed result.
    *
    * @generated from field: repeated palyra.v1.ApprovalDifference changes = 5;
    */
@@ -526,7 +524,7 @@ export const ExecutedAsEditedSchema: GenMessage<ExecutedAsEdited> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 9);
 
 /**
- * ToolAttestation is the signed statement of what ran.
+ * ToolAttestation is the signed statement about the execution of the call.
  *
  * @generated from message palyra.v1.ToolAttestation
  */
@@ -537,8 +535,8 @@ export type ToolAttestation = Message<"palyra.v1.ToolAttestation"> & {
   attestationId: string;
 
   /**
-   * The DSSE envelope. Left out for callers that may neither read all files of which it has
-   * digests nor attestations.
+   * The DSSE envelope. Omitted for callers that may read neither attestations nor all files whose
+   * digests it contains.
    *
    * @generated from field: bytes envelope_json = 2;
    */
@@ -552,7 +550,7 @@ export type ToolAttestation = Message<"palyra.v1.ToolAttestation"> & {
   journalSeq: bigint;
 
   /**
-   * How the call ran, as the statement in the envelope says it.
+   * How the call ran, from the statement in the envelope.
    *
    * @generated from field: palyra.v1.ExecutionPosture posture = 4;
    */
@@ -567,22 +565,21 @@ export const ToolAttestationSchema: GenMessage<ToolAttestation> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 10);
 
 /**
- * ExecutionPosture is the part of an attestation that says what held a call
- * while it ran.
+ * ExecutionPosture is the part of an attestation that describes the isolation of a call.
  *
  * @generated from message palyra.v1.ExecutionPosture
  */
 export type ExecutionPosture = Message<"palyra.v1.ExecutionPosture"> & {
   /**
-   * What ran it: builtin, sandbox_tier_c_linux_bubblewrap, ...
+   * The executor: builtin, sandbox_tier_c_linux_bubblewrap, ...
    *
    * @generated from field: string executor = 1;
    */
   executor: string;
 
   /**
-   * The executor's tier: builtin, a, b or c; and the mechanism with its
-   * version, "bubblewrap 0.8.0".
+   * The executor's tier: builtin, a, b or c; and the mechanism with its version, "bubblewrap
+   * 0.8.0".
    *
    * @generated from field: string tier = 2;
    */
@@ -601,7 +598,7 @@ export type ExecutionPosture = Message<"palyra.v1.ExecutionPosture"> & {
   enforcement: string;
 
   /**
-   * The layers that were in force, and what was asked for and was not.
+   * The layers that were in force, and the requested layers that were not.
    *
    * @generated from field: repeated string layers = 5;
    */
@@ -613,8 +610,7 @@ export type ExecutionPosture = Message<"palyra.v1.ExecutionPosture"> & {
   downgrades: string[];
 
   /**
-   * strict, preflight or unrestricted; and what could be reached in the mode
-   * strict.
+   * strict, preflight or unrestricted. For strict, egress_allowed lists the reachable destinations.
    *
    * @generated from field: string egress = 7;
    */
@@ -626,7 +622,7 @@ export type ExecutionPosture = Message<"palyra.v1.ExecutionPosture"> & {
   egressAllowed: string[];
 
   /**
-   * Of the result that the client got, "sha256:<hex>".
+   * Digest of the result that the client received, "sha256:<hex>".
    *
    * @generated from field: string execution_digest = 9;
    */
@@ -667,8 +663,8 @@ export type ListToolsResponse = Message<"palyra.v1.ListToolsResponse"> & {
   tools: Tool[];
 
   /**
-   * The other tools, for callers with policy.explain; empty for others, to whom
-   * they are as unknown as tools that do not exist.
+   * The other tools, for callers with policy.explain; empty for others, for whom a hidden tool
+   * looks like one that does not exist.
    *
    * @generated from field: repeated palyra.v1.HiddenTool hidden = 2;
    */
@@ -683,8 +679,8 @@ export const ListToolsResponseSchema: GenMessage<ListToolsResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_gateway, 13);
 
 /**
- * HiddenTool is a tool that no call of the caller can use at present, whatever
- * its input is and whoever approves it.
+ * HiddenTool is a tool that no call of the caller can use at present, with any input and any
+ * approver.
  *
  * @generated from message palyra.v1.HiddenTool
  */
@@ -695,7 +691,7 @@ export type HiddenTool = Message<"palyra.v1.HiddenTool"> & {
   tool?: Tool | undefined;
 
   /**
-   * A code of docs/reasons.md, and what it means here.
+   * A reason code (docs/reference/reasons.md); message explains it for this tool.
    *
    * @generated from field: string reason = 2;
    */
@@ -778,7 +774,7 @@ export type Tool = Message<"palyra.v1.Tool"> & {
   sensitive: boolean;
 
   /**
-   * True when a call may have to wait for a human.
+   * True if a call may wait for a human.
    *
    * @generated from field: bool may_ask = 10;
    */
@@ -798,7 +794,7 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 15);
 
 /**
- * EvaluateToolRequest is a proposal that will not run.
+ * EvaluateToolRequest is a proposal that is evaluated but does not run.
  *
  * @generated from message palyra.v1.EvaluateToolRequest
  */
@@ -890,7 +886,7 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   callDigest: string;
 
   /**
-   * What policy says of running the skill whose tool it is; absent for any other tool.
+   * The verdict on running the skill that the tool belongs to; absent for other tools.
    *
    * @generated from field: palyra.v1.SkillGateDecision skill_gate_decision = 9;
    */
@@ -902,7 +898,8 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   proposalApprovalRequired: boolean;
 
   /**
-   * The subject a grant with matcher "subject" would cover, for callers that get the digest.
+   * The subject that a grant with matcher "subject" would cover, for callers that receive the
+   * digest.
    *
    * @generated from field: string approval_subject_id = 11;
    */
@@ -916,23 +913,23 @@ export type EvaluateToolResponse = Message<"palyra.v1.EvaluateToolResponse"> & {
   grantId: string;
 
   /**
-   * What policy says of each secret that the program would get: the call needs a yes
-   * to each, beside its own. Empty when the call itself is denied.
+   * The verdict on each secret that the program would receive. The call needs approval for each one
+   * in addition to its own. Empty if the call itself is denied.
    *
    * @generated from field: repeated palyra.v1.SecretEvaluation secrets = 13;
    */
   secrets: SecretEvaluation[];
 
   /**
-   * What policy wants to know of the requester before it asks people, such as "Which
-   * ticket?"; empty when it wants nothing, or requester_reason says it.
+   * The question that policy requires the requester to answer before approvers are asked, such as
+   * "Which ticket?". Empty if policy requires no answer, or requester_reason gives it.
    *
    * @generated from field: string requester_reason_wanted = 14;
    */
   requesterReasonWanted: string;
 
   /**
-   * The gateway is frozen: whatever the verdict is, it refuses the call until it is thawed.
+   * True while the gateway is frozen: it refuses the call, with any verdict, until it is thawed.
    *
    * @generated from field: bool frozen = 15;
    */
@@ -947,8 +944,8 @@ export const EvaluateToolResponseSchema: GenMessage<EvaluateToolResponse> = /*@_
   messageDesc(file_palyra_v1_gateway, 17);
 
 /**
- * SkillGateDecision says whether a skill may run at all, which is asked before anything
- * else of each call of one of its tools (action skill.execute). No approval changes it.
+ * SkillGateDecision is the decision whether a skill may run at all (action skill.execute). It is
+ * made first for each call of a tool of the skill, and no approval changes it.
  *
  * @generated from message palyra.v1.SkillGateDecision
  */
@@ -969,7 +966,7 @@ export type SkillGateDecision = Message<"palyra.v1.SkillGateDecision"> & {
   message: string;
 
   /**
-   * The next step where it is not allowed.
+   * The next step if the skill is not allowed.
    *
    * @generated from field: string remedy = 4;
    */
@@ -1009,7 +1006,7 @@ export type SecretEvaluation = Message<"palyra.v1.SecretEvaluation"> & {
   version: number;
 
   /**
-   * Where the program would find it: a variable, and with a file its path.
+   * Where the program would find it: an environment variable and, for a file, its path.
    *
    * @generated from field: string env = 3;
    */
@@ -1048,7 +1045,7 @@ export type SecretEvaluation = Message<"palyra.v1.SecretEvaluation"> & {
   determining: Determining[];
 
   /**
-   * The skill whose guest would get it when it asks for it, in the place of a variable.
+   * Set instead of env if the guest of a skill would request the secret: the name of the skill.
    *
    * @generated from field: string skill = 10;
    */
@@ -1113,8 +1110,8 @@ export type RunStreamRequest = Message<"palyra.v1.RunStreamRequest"> & {
     case: "start";
   } | {
     /**
-     * Attaches to a run. Who may see it may resume it; only its principal and
-     * the user that this acts on behalf of may send it messages.
+     * Attaches to a run. Every caller that may read the run may resume it. Only its principal and
+     * the user it acts on behalf of may send it messages.
      *
      * @generated from field: palyra.v1.ResumeRun resume = 2;
      */
@@ -1122,7 +1119,7 @@ export type RunStreamRequest = Message<"palyra.v1.RunStreamRequest"> & {
     case: "resume";
   } | {
     /**
-     * What the user says next; the model reads it at its next turn.
+     * The next message of the user; the model reads it at its next turn.
      *
      * @generated from field: palyra.v1.UserMessage user_message = 3;
      */
@@ -1130,8 +1127,8 @@ export type RunStreamRequest = Message<"palyra.v1.RunStreamRequest"> & {
     case: "userMessage";
   } | {
     /**
-     * A vote, for callers that may decide. Its surface is stream, whatever it
-     * says.
+     * A vote, for callers that may decide. Its surface is always stream; the field surface is
+     * ignored.
      *
      * @generated from field: palyra.v1.DecideApprovalRequest approval = 4;
      */
@@ -1156,8 +1153,8 @@ export const RunStreamRequestSchema: GenMessage<RunStreamRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 22);
 
 /**
- * ResumeRun names a run and the last sequence number that the client saw; 0
- * means from the beginning.
+ * ResumeRun names a run and the last sequence number that the client saw; 0 means from the
+ * beginning.
  *
  * @generated from message palyra.v1.ResumeRun
  */
@@ -1200,7 +1197,7 @@ export const UserMessageSchema: GenMessage<UserMessage> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 24);
 
 /**
- * CancelRun says why a run is stopped.
+ * CancelRun contains the reason why a run is stopped.
  *
  * @generated from message palyra.v1.CancelRun
  */
@@ -1230,7 +1227,7 @@ export type RunStreamResponse = Message<"palyra.v1.RunStreamResponse"> & {
   event?: RunEvent | undefined;
 
   /**
-   * Why a message of the client was refused; the stream goes on.
+   * Why a message of the client was refused; the stream continues.
    *
    * @generated from field: palyra.v1.MessageRefused refused = 2;
    */
@@ -1245,13 +1242,13 @@ export const RunStreamResponseSchema: GenMessage<RunStreamResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_gateway, 26);
 
 /**
- * MessageRefused says why a message on the stream had no effect.
+ * MessageRefused reports why a message on the stream had no effect.
  *
  * @generated from message palyra.v1.MessageRefused
  */
 export type MessageRefused = Message<"palyra.v1.MessageRefused"> & {
   /**
-   * A code of the reason enum.
+   * A reason code.
    *
    * @generated from field: string reason = 1;
    */
@@ -1289,11 +1286,10 @@ export const MessageRefusedSchema: GenMessage<MessageRefused> = /*@__PURE__*/
  */
 export type RunEvent = Message<"palyra.v1.RunEvent"> & {
   /**
-   * Increases along the tape, with gaps, and stays what it is: the journal's
-   * sequence number times 2^20, plus the place of what is not journaled by
-   * itself (model deltas, retries, output chunks, and the further parts of a
-   * result that is larger than a message). No two events of a run share one,
-   * so a client may resume after any of them, in the middle of a result too.
+   * Increases along the tape, with gaps, and never changes. It is the sequence number in the
+   * journal times 2^20, plus a position for events that are not journaled by themselves: model
+   * deltas, retries, output chunks, and the further parts of a result larger than a message. No two
+   * events of a run share a number, so a client may resume after any of them, also within a result.
    *
    * @generated from field: int64 sequence = 1;
    */
@@ -1305,16 +1301,15 @@ export type RunEvent = Message<"palyra.v1.RunEvent"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Set for events of a call. The order within one call is fixed: proposed,
-   * (approval), decision, (output), result, attestation; calls of one turn may
-   * run side by side.
+   * Set for events of a call. The order within one call is fixed: proposed, (approval), decision,
+   * (output), result, attestation. Calls of one turn may run in parallel.
    *
    * @generated from field: string proposal_id = 3;
    */
   proposalId: string;
 
   /**
-   * The id that the model gave the call.
+   * The id that the model assigned to the call.
    *
    * @generated from field: string call_id = 4;
    */
@@ -1431,9 +1426,8 @@ export const RunStartedSchema: GenMessage<RunStarted> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 29);
 
 /**
- * ModelDelta is a part of the model's answer as it comes. It is provisional:
- * the whole answer follows as ModelTurn, and a ModelRetry takes back the
- * deltas of the turn so far.
+ * ModelDelta is a part of the model's answer while it arrives. It is provisional: the complete
+ * answer follows as ModelTurn, and a ModelRetry discards the deltas of the turn so far.
  *
  * @generated from message palyra.v1.ModelDelta
  */
@@ -1452,7 +1446,7 @@ export const ModelDeltaSchema: GenMessage<ModelDelta> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 30);
 
 /**
- * ModelRetry says that a request to the provider failed and is made again.
+ * ModelRetry reports that a request to the provider failed and is retried.
  *
  * @generated from message palyra.v1.ModelRetry
  */
@@ -1470,7 +1464,7 @@ export type ModelRetry = Message<"palyra.v1.ModelRetry"> & {
   message: string;
 
   /**
-   * How long the gateway waits before.
+   * How long the gateway waits before the retry.
    *
    * @generated from field: google.protobuf.Duration after = 3;
    */
@@ -1540,7 +1534,7 @@ export const ModelTurnSchema: GenMessage<ModelTurn> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 32);
 
 /**
- * ModelToolCall is a call that the model wants.
+ * ModelToolCall is a call that the model requests.
  *
  * @generated from message palyra.v1.ModelToolCall
  */
@@ -1556,7 +1550,7 @@ export type ModelToolCall = Message<"palyra.v1.ModelToolCall"> & {
   tool: string;
 
   /**
-   * As the model wrote it, with secrets redacted; it need not be JSON.
+   * As the model wrote it, with secrets redacted; it may be invalid JSON.
    *
    * @generated from field: bytes input = 3;
    */
@@ -1616,7 +1610,7 @@ export type Run = Message<"palyra.v1.Run"> & {
   onBehalfOf: string;
 
   /**
-   * The full session id, device and name.
+   * The full session id: device and name.
    *
    * @generated from field: string session = 5;
    */
@@ -1662,8 +1656,7 @@ export type Run = Message<"palyra.v1.Run"> & {
   usage?: RunUsage | undefined;
 
   /**
-   * Why it ended, for failed, cancelled and interrupted; a code of the reason
-   * enum.
+   * Why the run failed, was cancelled or was interrupted: a reason code.
    *
    * @generated from field: string reason = 13;
    */
@@ -1705,8 +1698,8 @@ export const RunSchema: GenMessage<Run> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 35);
 
 /**
- * RunBudget bounds a run. In a request, 0 means the gateway's own bound, and
- * no field may exceed it.
+ * RunBudget limits a run. In a request, 0 means the gateway's own limit, and no field may exceed
+ * that limit.
  *
  * @generated from message palyra.v1.RunBudget
  */
@@ -1726,7 +1719,7 @@ export type RunBudget = Message<"palyra.v1.RunBudget"> & {
   tokens: bigint;
 
   /**
-   * From start to end, the time that calls wait for humans included.
+   * From start to end, including the time that calls wait for humans.
    *
    * @generated from field: google.protobuf.Duration wall_clock = 3;
    */
@@ -1741,7 +1734,7 @@ export const RunBudgetSchema: GenMessage<RunBudget> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 36);
 
 /**
- * RunUsage is what a run used so far.
+ * RunUsage is the usage of a run so far.
  *
  * @generated from message palyra.v1.RunUsage
  */
@@ -1786,8 +1779,8 @@ export const RunUsageSchema: GenMessage<RunUsage> = /*@__PURE__*/
  */
 export type StartRunRequest = Message<"palyra.v1.StartRunRequest"> & {
   /**
-   * The client's name for its session; empty means a session of the run's own,
-   * named by its id. A ULID is refused: only the gateway names sessions so.
+   * The client's name for its session; empty means a session of the run's own, named by its id. A
+   * ULID is refused, because only the gateway gives such names.
    *
    * @generated from field: string session = 1;
    */
@@ -1801,14 +1794,14 @@ export type StartRunRequest = Message<"palyra.v1.StartRunRequest"> & {
   message: string;
 
   /**
-   * A model of the gateway's configuration; empty means the default one.
+   * A model of the gateway's configuration; empty means the default model.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * The workspace that the model is told to work in; empty means the first.
+   * The workspace that the instructions of the model name; empty means the first.
    *
    * @generated from field: string workspace = 4;
    */
@@ -1820,17 +1813,17 @@ export type StartRunRequest = Message<"palyra.v1.StartRunRequest"> & {
   budget?: RunBudget | undefined;
 
   /**
-   * True when the run waits for the next user message after the model ended
-   * its turn, instead of completing. Of a run that StartRun started, they come
-   * by SendRunMessage, and the last of them says so.
+   * True if the run waits for the next user message after the model ends its turn, instead of
+   * completing. A run that StartRun started receives these messages through SendRunMessage, and the
+   * last one has last set.
    *
    * @generated from field: bool interactive = 6;
    */
   interactive: boolean;
 
   /**
-   * A retry with the same key gets the run that the first made. Keys are the
-   * caller's own and are kept for 24 hours.
+   * A retry with the same key returns the run that the first request started. Keys belong to the
+   * caller and are kept for 24 hours.
    *
    * @generated from field: string idempotency_key = 7;
    */
@@ -1883,7 +1876,7 @@ export const GetRunRequestSchema: GenMessage<GetRunRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 40);
 
 /**
- * GetRunResponse is the run, and how far its tape goes now.
+ * GetRunResponse is the run and the current end of its tape.
  *
  * @generated from message palyra.v1.GetRunResponse
  */
@@ -1894,8 +1887,8 @@ export type GetRunResponse = Message<"palyra.v1.GetRunResponse"> & {
   run?: Run | undefined;
 
   /**
-   * The number of the newest event of the tape that is durable: of RunFinished
-   * when the run has ended.
+   * The number of the newest durable event of the tape. If the run has ended, it is the number of
+   * RunFinished.
    *
    * @generated from field: int64 last_sequence = 2;
    */
@@ -1910,7 +1903,7 @@ export const GetRunResponseSchema: GenMessage<GetRunResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 41);
 
 /**
- * ListRunsRequest filters; empty fields do not.
+ * ListRunsRequest filters runs; an empty field does not filter.
  *
  * @generated from message palyra.v1.ListRunsRequest
  */
@@ -1985,7 +1978,7 @@ export const ListRunsResponseSchema: GenMessage<ListRunsResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 43);
 
 /**
- * WatchRunRequest names a run and the last sequence number that was seen.
+ * WatchRunRequest names a run and the last sequence number that the client received.
  *
  * @generated from message palyra.v1.WatchRunRequest
  */
@@ -2028,8 +2021,7 @@ export const WatchRunResponseSchema: GenMessage<WatchRunResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 45);
 
 /**
- * SendRunMessageRequest is what the user says next; the model reads it at its
- * next turn.
+ * SendRunMessageRequest is the next message of the user; the model reads it at its next turn.
  *
  * @generated from message palyra.v1.SendRunMessageRequest
  */
@@ -2040,23 +2032,23 @@ export type SendRunMessageRequest = Message<"palyra.v1.SendRunMessageRequest"> &
   runId: string;
 
   /**
-   * May be empty when last is set.
+   * May be empty if last is set.
    *
    * @generated from field: string text = 2;
    */
   text: string;
 
   /**
-   * True when the caller has nothing to say after this: an interactive run that
-   * no stream holds open completes when the model ends its turn.
+   * True if this is the caller's last message: an interactive run that no stream holds open
+   * completes when the model ends its turn.
    *
    * @generated from field: bool last = 3;
    */
   last: boolean;
 
   /**
-   * A retry with the same key while the run goes on says nothing again. Keys are
-   * the caller's own.
+   * A retry with the same key does not send the message again while the run is active. Keys belong
+   * to the caller.
    *
    * @generated from field: string idempotency_key = 4;
    */
@@ -2071,7 +2063,7 @@ export const SendRunMessageRequestSchema: GenMessage<SendRunMessageRequest> = /*
   messageDesc(file_palyra_v1_gateway, 46);
 
 /**
- * SendRunMessageResponse is the run after it.
+ * SendRunMessageResponse is the run after the message.
  *
  * @generated from message palyra.v1.SendRunMessageResponse
  */
@@ -2090,7 +2082,7 @@ export const SendRunMessageResponseSchema: GenMessage<SendRunMessageResponse> = 
   messageDesc(file_palyra_v1_gateway, 47);
 
 /**
- * CancelRunRequest names a run and says why.
+ * CancelRunRequest names a run and the reason for its cancellation.
  *
  * @generated from message palyra.v1.CancelRunRequest
  */
@@ -2114,7 +2106,7 @@ export const CancelRunRequestSchema: GenMessage<CancelRunRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 48);
 
 /**
- * CancelRunResponse is the run after it.
+ * CancelRunResponse is the run after the cancellation.
  *
  * @generated from message palyra.v1.CancelRunResponse
  */
@@ -2133,7 +2125,7 @@ export const CancelRunResponseSchema: GenMessage<CancelRunResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_gateway, 49);
 
 /**
- * Call is one call as the journal has it.
+ * Call is one call as the journal records it.
  *
  * @generated from message palyra.v1.Call
  */
@@ -2144,7 +2136,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   proposalId: string;
 
   /**
-   * The id that a model gave it.
+   * The id that a model assigned to it.
    *
    * @generated from field: string call_id = 2;
    */
@@ -2156,8 +2148,8 @@ export type Call = Message<"palyra.v1.Call"> & {
   state: CallState;
 
   /**
-   * succeeded, failed, timed_out, cancelled, denied, refused (it was never
-   * started) or ambiguous (nobody knows how it ended); empty before the end.
+   * succeeded, failed, timed_out, cancelled, denied, refused (it never started) or ambiguous (its
+   * end is unknown); empty before the end.
    *
    * @generated from field: string outcome = 4;
    */
@@ -2169,7 +2161,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   tool: string;
 
   /**
-   * As they were journaled, without secrets; empty when they are large.
+   * The journaled arguments, without secrets; empty if they are large.
    *
    * @generated from field: bytes arguments_json = 6;
    */
@@ -2186,7 +2178,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   onBehalfOf: string;
 
   /**
-   * The full session id, device and name.
+   * The full session id: device and name.
    *
    * @generated from field: string session = 9;
    */
@@ -2208,7 +2200,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   endedAt?: Timestamp | undefined;
 
   /**
-   * Why it did not succeed: a code of the reason enum, in words, and what to do.
+   * Why the call did not succeed: a reason code, a message, and the next step.
    *
    * @generated from field: string reason = 13;
    */
@@ -2225,7 +2217,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   remedy: string;
 
   /**
-   * The approval that it waits for, or that let it run.
+   * The approval that the call waits for, or that allowed it.
    *
    * @generated from field: string approval_id = 16;
    */
@@ -2247,7 +2239,7 @@ export type Call = Message<"palyra.v1.Call"> & {
   attestationId: string;
 
   /**
-   * Unset when its tool ran no program.
+   * Unset if the tool ran no program.
    *
    * @generated from field: optional int32 exit_code = 20;
    */
@@ -2262,7 +2254,7 @@ export const CallSchema: GenMessage<Call> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 50);
 
 /**
- * CallStep is one thing that happened to a call.
+ * CallStep is one event of a call.
  *
  * @generated from message palyra.v1.CallStep
  */
@@ -2278,15 +2270,15 @@ export type CallStep = Message<"palyra.v1.CallStep"> & {
   at?: Timestamp | undefined;
 
   /**
-   * proposed, evaluated, allowed, denied, refused, changes allowed, changes
-   * refused, violated, ambiguous, or the outcome.
+   * proposed, evaluated, allowed, denied, refused, changes allowed, changes refused, violated,
+   * ambiguous, or the outcome.
    *
    * @generated from field: string what = 3;
    */
   what: string;
 
   /**
-   * What the id is one of: proposal, decision, approval, attestation.
+   * The kind of object that id names: proposal, decision, approval, attestation.
    *
    * @generated from field: string kind = 4;
    */
@@ -2316,7 +2308,7 @@ export const CallStepSchema: GenMessage<CallStep> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 51);
 
 /**
- * ListCallsRequest filters; empty fields do not.
+ * ListCallsRequest filters calls; an empty field does not filter.
  *
  * @generated from message palyra.v1.ListCallsRequest
  */
@@ -2334,7 +2326,7 @@ export type ListCallsRequest = Message<"palyra.v1.ListCallsRequest"> & {
   run: string;
 
   /**
-   * Only calls that have not ended, on one page.
+   * Only calls that have not ended. They are returned on one page.
    *
    * @generated from field: bool open = 3;
    */
@@ -2361,8 +2353,8 @@ export const ListCallsRequestSchema: GenMessage<ListCallsRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_gateway, 52);
 
 /**
- * ListCallsResponse is one page, newest first. A page may hold fewer calls than
- * were asked for while there is a next one.
+ * ListCallsResponse is one page, newest first. A page may have fewer calls than page_size even if
+ * another page follows.
  *
  * @generated from message palyra.v1.ListCallsResponse
  */
@@ -2405,7 +2397,7 @@ export const GetCallRequestSchema: GenMessage<GetCallRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 54);
 
 /**
- * GetCallResponse is the call, and what happened to it, oldest first.
+ * GetCallResponse is the call and its events, oldest first.
  *
  * @generated from message palyra.v1.GetCallResponse
  */
@@ -2429,7 +2421,7 @@ export const GetCallResponseSchema: GenMessage<GetCallResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_gateway, 55);
 
 /**
- * CancelCallRequest names a call and says why.
+ * CancelCallRequest names a call and the reason for its cancellation.
  *
  * @generated from message palyra.v1.CancelCallRequest
  */
@@ -2453,7 +2445,7 @@ export const CancelCallRequestSchema: GenMessage<CancelCallRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_gateway, 56);
 
 /**
- * CancelCallResponse is the call after it.
+ * CancelCallResponse is the call after the cancellation.
  *
  * @generated from message palyra.v1.CancelCallResponse
  */
@@ -2472,7 +2464,7 @@ export const CancelCallResponseSchema: GenMessage<CancelCallResponse> = /*@__PUR
   messageDesc(file_palyra_v1_gateway, 57);
 
 /**
- * RunState is where a run stands.
+ * RunState is the state of a run.
  *
  * @generated from enum palyra.v1.RunState
  */
@@ -2495,7 +2487,7 @@ export enum RunState {
   COMPLETED = 2,
 
   /**
-   * It could not go on: reason and message say why.
+   * The run could not continue: reason and detail explain why.
    *
    * @generated from enum value: RUN_STATE_FAILED = 3;
    */
@@ -2507,7 +2499,7 @@ export enum RunState {
   CANCELLED = 4,
 
   /**
-   * The gateway stopped while it ran.
+   * The gateway stopped during the run.
    *
    * @generated from enum value: RUN_STATE_INTERRUPTED = 5;
    */
@@ -2521,7 +2513,7 @@ export const RunStateSchema: GenEnum<RunState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_gateway, 0);
 
 /**
- * CallState is where a call stands.
+ * CallState is the state of a call.
  *
  * @generated from enum palyra.v1.CallState
  */
@@ -2532,14 +2524,14 @@ export enum CallState {
   UNSPECIFIED = 0,
 
   /**
-   * It is on its way to a decision.
+   * No decision has been made yet.
    *
    * @generated from enum value: CALL_STATE_PROPOSED = 1;
    */
   PROPOSED = 1,
 
   /**
-   * People are asked: about the call, or about what it changed.
+   * People are asked about the call, or about the changes that it made.
    *
    * @generated from enum value: CALL_STATE_WAITING = 2;
    */
@@ -2551,7 +2543,7 @@ export enum CallState {
   RUNNING = 3,
 
   /**
-   * outcome says how.
+   * outcome is set.
    *
    * @generated from enum value: CALL_STATE_ENDED = 4;
    */
@@ -2565,15 +2557,33 @@ export const CallStateSchema: GenEnum<CallState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_gateway, 1);
 
 /**
- * GatewayService takes proposals to call tools, and drives runs: a model that
- * proposes them.
+ * GatewayService takes proposals to call tools, and drives runs, in which a model proposes the
+ * calls.
  *
  * @generated from service palyra.v1.GatewayService
  */
 export const GatewayService: GenService<{
   /**
-   * CallTool proposes one call and streams what happens to it, in the fixed
-   * order proposed, (approval), decision, (output), result, attestation.
+   * CallTool proposes one call and streams its events, always in this order: `proposed`,
+   * `approval_requested` and `approval_resolved` if people are asked, `decision`, `output` while
+   * the call runs, `result`, `attestation`. Another pair of approval events precedes these if the
+   * session has used all its calls. A further pair precedes `result` if people are asked about the
+   * changes that the call made. A result comes in parts of at most 1 MiB; `more` is true if another
+   * part follows. A denial is a `decision` with `allowed` false and a `reason`, not an error of the
+   * stream.
+   *
+   * `input_json` is the input of the tool, one JSON object; in the example it is `{"text":"hi"}`.
+   * With an `idempotency_key` the call survives a lost connection. A retry with the same key does
+   * not run the call again and receives the events of the first one. A `run` in the form of a ULID
+   * is refused, because those names belong to runs that the gateway drives.
+   *
+   * `requester_reason` is the caller's reason for the call, at most 1,024 characters. Approvers see
+   * it and policies can read it, but the tool does not receive it. If a policy with `@ask_reason`
+   * requires a reason and the request has none, no approver is asked: the stream ends with
+   * `REQUEST_REASON_NEEDED`, and its field `question` contains the question to answer.
+   *
+   * Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ==","session":"demo",
+   * "idempotency_key":"2026-05-01-a"}
    *
    * @generated from rpc palyra.v1.GatewayService.CallTool
    */
@@ -2583,8 +2593,13 @@ export const GatewayService: GenService<{
     output: typeof CallToolResponseSchema;
   },
   /**
-   * ListTools lists what policy could ever let the caller call, and tells those
-   * who may explain policy what no call of theirs can use, and why.
+   * ListTools lists the tools that policy could allow the caller to call, with their input schemas.
+   * For callers with `policy.explain`, `hidden` lists the other tools, each with the next step and
+   * the reason why the caller cannot use it: policy, `allowed_tools`, a suspended definition, a
+   * missing sandbox, or disabled programs. For other callers a hidden tool looks like a tool that
+   * does not exist.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.GatewayService.ListTools
    */
@@ -2594,8 +2609,13 @@ export const GatewayService: GenService<{
     output: typeof ListToolsResponseSchema;
   },
   /**
-   * EvaluateTool says what policy would decide; nothing runs and nobody is
-   * asked.
+   * EvaluateTool returns the verdict of policy on a call, `allow`, `ask` or `deny`, without running
+   * the call or asking anyone. Callers with `policy.explain` also receive the policies that
+   * determined the verdict. `secrets` contains a separate verdict for each secret that the program
+   * of the call would receive; the call needs approval for every one. `requester_reason_wanted` is
+   * the question of an `@ask_reason` annotation that `requester_reason` does not answer.
+   *
+   * Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ=="}
    *
    * @generated from rpc palyra.v1.GatewayService.EvaluateTool
    */
@@ -2605,8 +2625,10 @@ export const GatewayService: GenService<{
     output: typeof EvaluateToolResponseSchema;
   },
   /**
-   * EndSession ends a session of the caller with its runs and its session
-   * grants.
+   * EndSession ends a conversation of the caller, by the name that the caller gave it. It cancels
+   * the runs and pending approvals of the session and ends its session grants.
+   *
+   * Example: {"session":"demo"}
    *
    * @generated from rpc palyra.v1.GatewayService.EndSession
    */
@@ -2616,11 +2638,20 @@ export const GatewayService: GenService<{
     output: typeof EndSessionResponseSchema;
   },
   /**
-   * RunStream starts a run, or resumes the events of one, and steers it. A run
-   * goes on without its stream: a client that lost the stream resumes after
-   * the last sequence number that it saw and misses nothing. When the client
-   * closes its side, the run gets no more messages. The stream ends after the
-   * run has finished.
+   * RunStream starts a run, or resumes the events of one, and steers it. The first message is
+   * `start` or `resume`; `user_message`, `approval` and `cancel` may follow in any order. Events
+   * have sequence numbers: a client that sends `resume` with the last number it received misses no
+   * event and gets none twice. The stream ends after the event `finished`; a run continues without
+   * its stream. After the client closes its side, as grpcurl does after the last message, the run
+   * receives no more messages.
+   *
+   * Each message counts as a request of its own. A `user_message` requires `run.start` and counts
+   * in class `mutate`. An `approval` is a vote as in ApprovalsService/DecideApproval, with its
+   * permission and class, on the surface `stream`. A `cancel` is the same as
+   * GatewayService/CancelRun. A refused message is answered with `refused`, and the stream
+   * continues.
+   *
+   * Example: {"start":{"message":"Summarize README.md.","session":"demo","budget":{"calls":20}}}
    *
    * @generated from rpc palyra.v1.GatewayService.RunStream
    */
@@ -2630,7 +2661,13 @@ export const GatewayService: GenService<{
     output: typeof RunStreamResponseSchema;
   },
   /**
-   * StartRun starts a run and returns at once.
+   * StartRun starts a run and returns at once. The run does not depend on a client: inspect it with
+   * GetRun or WatchRun, and send it messages with SendRunMessage. With `interactive`, the run waits
+   * for a message after each answer of the model. With an `idempotency_key`, a retry returns the
+   * run that the first request started.
+   *
+   * Example: {"message":"Summarize README.md.","session":"demo","budget":{"tokens":"200000",
+   * "wall_clock":"600s"},"idempotency_key":"2026-05-01-b"}
    *
    * @generated from rpc palyra.v1.GatewayService.StartRun
    */
@@ -2640,6 +2677,13 @@ export const GatewayService: GenService<{
     output: typeof StartRunResponseSchema;
   },
   /**
+   * GetRun returns one run: its state, its usage, and why it ended. Its principal, the user it acts
+   * on behalf of, and callers with `journal.read` may read it. For other callers the error is
+   * `NOT_FOUND`, the same as for a run that does not exist. `last_sequence` is the number of the
+   * newest durable event: to read all events so far, read WatchRun up to it.
+   *
+   * Example: {"run_id":"01JZ8Q4T2M0000000000000000"}
+   *
    * @generated from rpc palyra.v1.GatewayService.GetRun
    */
   getRun: {
@@ -2648,8 +2692,10 @@ export const GatewayService: GenService<{
     output: typeof GetRunResponseSchema;
   },
   /**
-   * ListRuns lists runs, newest first: the caller's own, or all for callers
-   * that may read the journal.
+   * ListRuns lists runs, newest first: the runs of the caller and of its agents, or all for callers
+   * with `journal.read`. For the next page, send `next_page_token` as `page_token`.
+   *
+   * Example: {"states":["RUN_STATE_RUNNING","RUN_STATE_INTERRUPTED"],"page_size":20}
    *
    * @generated from rpc palyra.v1.GatewayService.ListRuns
    */
@@ -2659,7 +2705,11 @@ export const GatewayService: GenService<{
     output: typeof ListRunsResponseSchema;
   },
   /**
-   * WatchRun streams the tape of a run after a sequence number, to its end.
+   * WatchRun streams the events of a run after a sequence number, until the run ends. The callers
+   * of GetRun may read them. The first message has no event and opens the stream. The stream ends
+   * with `SHUTTING_DOWN` when the gateway stops.
+   *
+   * Example: {"run_id":"01JZ8Q4T2M0000000000000000","after":"0"}
    *
    * @generated from rpc palyra.v1.GatewayService.WatchRun
    */
@@ -2669,8 +2719,19 @@ export const GatewayService: GenService<{
     output: typeof WatchRunResponseSchema;
   },
   /**
-   * SendRunMessage says something to a run under way: what a user_message on
-   * RunStream does, for clients that hold no stream.
+   * SendRunMessage sends a message of the user to an active run, like a `user_message` on
+   * RunStream, for clients without a stream. The model reads the message at its next turn, and the
+   * journal records its sender. Only the principal of the run and the user it acts on behalf of may
+   * send messages. A caller that may only read the run gets `PERMISSION_DENIED`, any other caller
+   * gets `NOT_FOUND`, and a run that has ended returns `RUN_ENDED`.
+   *
+   * A run that StartRun started with `interactive` waits for a message after each answer, for at
+   * most `runs.abandoned_after`. `last` marks the caller's last message: a run that no stream holds
+   * open then completes when its model ends the turn. With `last`, `text` may be empty. While the
+   * run is active, a retry with the same `idempotency_key` does not send the message again.
+   *
+   * Example: {"run_id":"01JZ8Q4T2M0000000000000000","text":"Leave the tests alone.",
+   * "idempotency_key":"2026-05-01-c"}
    *
    * @generated from rpc palyra.v1.GatewayService.SendRunMessage
    */
@@ -2680,8 +2741,12 @@ export const GatewayService: GenService<{
     output: typeof SendRunMessageResponseSchema;
   },
   /**
-   * CancelRun stops a run: the request to the model's provider, calls that
-   * wait for a human, and calls that run.
+   * CancelRun stops a run: its request to the model provider, its calls that wait for approval, and
+   * its running calls. The principal of the run, the user it acts on behalf of, and callers with
+   * `gateway.freeze` may cancel it; for others the error is `NOT_FOUND`. A run that has ended
+   * returns `RUN_ENDED`.
+   *
+   * Example: {"run_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
    *
    * @generated from rpc palyra.v1.GatewayService.CancelRun
    */
@@ -2691,8 +2756,12 @@ export const GatewayService: GenService<{
     output: typeof CancelRunResponseSchema;
   },
   /**
-   * ListCalls lists calls, newest first: those of the caller and those on its
-   * behalf, or all for callers that may read the journal.
+   * ListCalls lists calls, newest first, with their state and outcome: the calls that the caller
+   * made and the calls made on the caller's behalf, or all for callers with `journal.read`. `open`
+   * selects calls that have not ended, and `run` the calls of one run. Arguments larger than 4 KiB
+   * are omitted; GetCall returns them.
+   *
+   * Example: {"open":true}
    *
    * @generated from rpc palyra.v1.GatewayService.ListCalls
    */
@@ -2702,7 +2771,12 @@ export const GatewayService: GenService<{
     output: typeof ListCallsResponseSchema;
   },
   /**
-   * GetCall says what happened to one call.
+   * GetCall returns one call by the id of its proposal: its state, its outcome with the reason, and
+   * each of its events in `steps`. The principal of the call, the user it acts on behalf of, and
+   * callers with `journal.read` may read it. For other callers the error is `NOT_FOUND`, the same
+   * as for a call that does not exist.
+   *
+   * Example: {"proposal_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.GatewayService.GetCall
    */
@@ -2712,8 +2786,13 @@ export const GatewayService: GenService<{
     output: typeof GetCallResponseSchema;
   },
   /**
-   * CancelCall ends a call that waits or runs. To cancel one that has ended
-   * changes nothing.
+   * CancelCall ends a call that waits for approval or runs. It returns after the journal has
+   * recorded the end, with who cancelled the call and why. The principal of the call, the user it
+   * acts on behalf of, and callers with `gateway.freeze` may cancel it; for others the error is
+   * `NOT_FOUND`. A call that has ended is returned unchanged, so the request is safe to repeat. A
+   * retry of the call with its idempotency key does not run it again.
+   *
+   * Example: {"proposal_id":"01JZ8Q4T2M0000000000000000","reason":"wrong branch"}
    *
    * @generated from rpc palyra.v1.GatewayService.CancelCall
    */

@@ -15,13 +15,13 @@ export const file_palyra_v1_install: GenFile = /*@__PURE__*/
   fileDesc("ChdwYWx5cmEvdjEvaW5zdGFsbC5wcm90bxIJcGFseXJhLnYxIs4BCgxJbnN0YWxsYXRpb24SFwoPaW5zdGFsbGF0aW9uX2lkGAEgASgJEg0KBWFnZW50GAIgASgJEg0KBXNjb3BlGAMgASgJEhEKCXRyYW5zcG9ydBgEIAEoCRIqCgdlbnRyaWVzGAUgAygLMhkucGFseXJhLnYxLkluc3RhbGxlZEVudHJ5EhUKDXJlZ2lzdGVyZWRfYnkYBiABKAkSMQoNcmVnaXN0ZXJlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAinAEKDkluc3RhbGxlZEVudHJ5EgwKBHBhdGgYASABKAkSDgoGZm9ybWF0GAIgASgJEgwKBGtleXMYAyADKAkSDwoHaW5fbGlzdBgEIAEoCBIOCgZkaWdlc3QYBSABKAkSDQoFc3RhdGUYBiABKAkSLgoKY2hhbmdlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikAEKGFJlZ2lzdGVySW5zdGFsbGVkUmVxdWVzdBIXCg9pbnN0YWxsYXRpb25faWQYASABKAkSDQoFYWdlbnQYAiABKAkSDQoFc2NvcGUYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEioKB2VudHJpZXMYBSADKAsyGS5wYWx5cmEudjEuSW5zdGFsbGVkRW50cnkiSgoZUmVnaXN0ZXJJbnN0YWxsZWRSZXNwb25zZRItCgxpbnN0YWxsYXRpb24YASABKAsyFy5wYWx5cmEudjEuSW5zdGFsbGF0aW9uIhYKFExpc3RJbnN0YWxsZWRSZXF1ZXN0IkcKFUxpc3RJbnN0YWxsZWRSZXNwb25zZRIuCg1pbnN0YWxsYXRpb25zGAEgAygLMhcucGFseXJhLnYxLkluc3RhbGxhdGlvbiIxChZSZW1vdmVJbnN0YWxsZWRSZXF1ZXN0EhcKD2luc3RhbGxhdGlvbl9pZBgBIAEoCSIqChdSZW1vdmVJbnN0YWxsZWRSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgIMp4CCg5JbnN0YWxsU2VydmljZRJeChFSZWdpc3Rlckluc3RhbGxlZBIjLnBhbHlyYS52MS5SZWdpc3Rlckluc3RhbGxlZFJlcXVlc3QaJC5wYWx5cmEudjEuUmVnaXN0ZXJJbnN0YWxsZWRSZXNwb25zZRJSCg1MaXN0SW5zdGFsbGVkEh8ucGFseXJhLnYxLkxpc3RJbnN0YWxsZWRSZXF1ZXN0GiAucGFseXJhLnYxLkxpc3RJbnN0YWxsZWRSZXNwb25zZRJYCg9SZW1vdmVJbnN0YWxsZWQSIS5wYWx5cmEudjEuUmVtb3ZlSW5zdGFsbGVkUmVxdWVzdBoiLnBhbHlyYS52MS5SZW1vdmVJbnN0YWxsZWRSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * Installation is what one installation wrote.
+ * Installation describes the entries that one installation wrote.
  *
  * @generated from message palyra.v1.Installation
  */
 export type Installation = Message<"palyra.v1.Installation"> & {
   /**
-   * A ULID, which who installed it made.
+   * A ULID, created by the installer.
    *
    * @generated from field: string installation_id = 1;
    */
@@ -42,7 +42,7 @@ export type Installation = Message<"palyra.v1.Installation"> & {
   scope: string;
 
   /**
-   * How the agent asks: "http" or "command".
+   * The transport of the agent's hook: "http" or "command".
    *
    * @generated from field: string transport = 4;
    */
@@ -78,7 +78,7 @@ export const InstallationSchema: GenMessage<Installation> = /*@__PURE__*/
  */
 export type InstalledEntry = Message<"palyra.v1.InstalledEntry"> & {
   /**
-   * Absolute, of a file in which agents keep settings.
+   * An absolute path to a file in which agents keep settings.
    *
    * @generated from field: string path = 1;
    */
@@ -92,14 +92,14 @@ export type InstalledEntry = Message<"palyra.v1.InstalledEntry"> & {
   format: string;
 
   /**
-   * The keys that lead to the value, or to the list in which it is.
+   * The keys that lead to the value, or to the list that contains it.
    *
    * @generated from field: repeated string keys = 3;
    */
   keys: string[];
 
   /**
-   * The value is one of the list.
+   * True if the value is an element of a list.
    *
    * @generated from field: bool in_list = 4;
    */
@@ -113,15 +113,15 @@ export type InstalledEntry = Message<"palyra.v1.InstalledEntry"> & {
   digest: string;
 
   /**
-   * How it was when it was last looked at: "intact", "changed" (also: not there any
-   * more), "missing" (there is no file) or "unreadable". Not read in requests.
+   * The state at the last check: "intact", "changed" (or removed from the file), "missing" (the
+   * file does not exist) or "unreadable". Ignored in requests.
    *
    * @generated from field: string state = 6;
    */
   state: string;
 
   /**
-   * Since when it has not been intact.
+   * Since when the entry has not been intact.
    *
    * @generated from field: google.protobuf.Timestamp changed_at = 7;
    */
@@ -136,7 +136,7 @@ export const InstalledEntrySchema: GenMessage<InstalledEntry> = /*@__PURE__*/
   messageDesc(file_palyra_v1_install, 1);
 
 /**
- * RegisterInstalledRequest says what was installed.
+ * RegisterInstalledRequest describes the installation.
  *
  * @generated from message palyra.v1.RegisterInstalledRequest
  */
@@ -175,7 +175,7 @@ export const RegisterInstalledRequestSchema: GenMessage<RegisterInstalledRequest
   messageDesc(file_palyra_v1_install, 2);
 
 /**
- * RegisterInstalledResponse is how palyrad sees it.
+ * RegisterInstalledResponse is the installation with the state of its entries.
  *
  * @generated from message palyra.v1.RegisterInstalledResponse
  */
@@ -194,7 +194,7 @@ export const RegisterInstalledResponseSchema: GenMessage<RegisterInstalledRespon
   messageDesc(file_palyra_v1_install, 3);
 
 /**
- * ListInstalledRequest asks for all.
+ * ListInstalledRequest has no fields.
  *
  * @generated from message palyra.v1.ListInstalledRequest
  */
@@ -209,7 +209,7 @@ export const ListInstalledRequestSchema: GenMessage<ListInstalledRequest> = /*@_
   messageDesc(file_palyra_v1_install, 4);
 
 /**
- * ListInstalledResponse has them by their ids.
+ * ListInstalledResponse lists the installations by their ids.
  *
  * @generated from message palyra.v1.ListInstalledResponse
  */
@@ -247,7 +247,7 @@ export const RemoveInstalledRequestSchema: GenMessage<RemoveInstalledRequest> = 
   messageDesc(file_palyra_v1_install, 6);
 
 /**
- * RemoveInstalledResponse says whether there was one.
+ * RemoveInstalledResponse reports whether the installation was registered.
  *
  * @generated from message palyra.v1.RemoveInstalledResponse
  */
@@ -266,16 +266,27 @@ export const RemoveInstalledResponseSchema: GenMessage<RemoveInstalledResponse> 
   messageDesc(file_palyra_v1_install, 7);
 
 /**
- * InstallService watches what was written into the settings of agents: hooks, and that
- * they are trusted. palyrad reads the files and says when an entry is not any more what
- * was installed.
+ * InstallService monitors the entries that `palyra hook install` and `palyra up` wrote into the
+ * settings of agents: hooks, and the trust in them. palyrad reads the files and reports entries
+ * that have changed since their installation. It never writes them.
  *
  * @generated from service palyra.v1.InstallService
  */
 export const InstallService: GenService<{
   /**
-   * RegisterInstalled has an installation watched. The same id again replaces what is
-   * known of it.
+   * RegisterInstalled registers an installation for monitoring. Its id is a ULID that the caller
+   * creates; a registration with the same id replaces the previous one. A path is absolute and
+   * names a file in which agents keep settings. `keys` lead to the value, or with `in_list` to the
+   * list that contains it. `digest` is the SHA-256 of the value in canonical JSON (RFC 8785).
+   *
+   * palyrad reads the files periodically and when their directory changes. An entry that has
+   * changed is reported in GetStatus and in the journal (`PAL-H111`). palyrad never writes the
+   * files.
+   *
+   * Example: {"installation_id":"01JZ8Q4T2M0000000000000000","agent":"claude-code","scope":"user",
+   * "transport":"http","entries":[{"path":"/home/ada/.claude/settings.json","format":"json",
+   * "keys":["hooks","PreToolUse"],"in_list":true,
+   * "digest":"sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}]}
    *
    * @generated from rpc palyra.v1.InstallService.RegisterInstalled
    */
@@ -285,7 +296,11 @@ export const InstallService: GenService<{
     output: typeof RegisterInstalledResponseSchema;
   },
   /**
-   * ListInstalled looks at the files, and says how each entry is.
+   * ListInstalled reads the files and lists all installations by their ids. Each entry has its
+   * state: `intact`, `changed` (or removed from the file), `missing` (the file does not exist) or
+   * `unreadable`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.InstallService.ListInstalled
    */
@@ -295,8 +310,10 @@ export const InstallService: GenService<{
     output: typeof ListInstalledResponseSchema;
   },
   /**
-   * RemoveInstalled ends the watch, before the entries are taken out. One that is not
-   * there is no error.
+   * RemoveInstalled ends the monitoring of an installation, before its entries are removed from the
+   * files. `removed` is false if the installation was not registered; this is not an error.
+   *
+   * Example: {"installation_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.InstallService.RemoveInstalled
    */

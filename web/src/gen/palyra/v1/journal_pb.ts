@@ -98,13 +98,13 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_palyra_v1_journal, 0);
 
 /**
- * EventFilter selects events; empty fields do not filter.
+ * EventFilter selects events; an empty field does not filter.
  *
  * @generated from message palyra.v1.EventFilter
  */
 export type EventFilter = Message<"palyra.v1.EventFilter"> & {
   /**
-   * A code, or the beginning of one: "PAL-D".
+   * A code, or its beginning: "PAL-D".
    *
    * @generated from field: string code = 1;
    */
@@ -149,8 +149,8 @@ export const EventFilterSchema: GenMessage<EventFilter> = /*@__PURE__*/
   messageDesc(file_palyra_v1_journal, 1);
 
 /**
- * ListEventsRequest asks for one page after a sequence number, oldest first, or with
- * newest_first for one before it.
+ * ListEventsRequest selects one page after a sequence number, oldest first, or with newest_first
+ * before one.
  *
  * @generated from message palyra.v1.ListEventsRequest
  */
@@ -178,7 +178,7 @@ export type ListEventsRequest = Message<"palyra.v1.ListEventsRequest"> & {
   newestFirst: boolean;
 
   /**
-   * Only events before this one; 0 means all.
+   * Only events before this sequence number; 0 means all.
    *
    * @generated from field: int64 before = 5;
    */
@@ -193,7 +193,7 @@ export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_journal, 2);
 
 /**
- * ListEventsResponse is one page; what names the next one is 0 at the end.
+ * ListEventsResponse is one page. The position of the next page is 0 on the last one.
  *
  * @generated from message palyra.v1.ListEventsResponse
  */
@@ -209,7 +209,7 @@ export type ListEventsResponse = Message<"palyra.v1.ListEventsResponse"> & {
   nextAfter: bigint;
 
   /**
-   * With newest_first, in place of next_after.
+   * Set instead of next_after with newest_first.
    *
    * @generated from field: int64 next_before = 3;
    */
@@ -235,7 +235,7 @@ export type TailEventsRequest = Message<"palyra.v1.TailEventsRequest"> & {
   filter?: EventFilter | undefined;
 
   /**
-   * -1 means: only what comes from now on.
+   * -1 means only new events.
    *
    * @generated from field: int64 after = 2;
    */
@@ -307,13 +307,13 @@ export const GetEventResponseSchema: GenMessage<GetEventResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_journal, 7);
 
 /**
- * GetCheckpointRequest asks for the last checkpoint.
+ * GetCheckpointRequest selects the newest checkpoint, or requests a new one.
  *
  * @generated from message palyra.v1.GetCheckpointRequest
  */
 export type GetCheckpointRequest = Message<"palyra.v1.GetCheckpointRequest"> & {
   /**
-   * Sign a checkpoint over all that is there now.
+   * Sign a checkpoint over all current events.
    *
    * @generated from field: bool fresh = 1;
    */
@@ -433,7 +433,7 @@ export type ExportJournalRequest = Message<"palyra.v1.ExportJournalRequest"> & {
   after: bigint;
 
   /**
-   * Without one it is NDJSON.
+   * Unspecified means NDJSON.
    *
    * @generated from field: palyra.v1.ExportFormat format = 2;
    */
@@ -448,7 +448,7 @@ export const ExportJournalRequestSchema: GenMessage<ExportJournalRequest> = /*@_
   messageDesc(file_palyra_v1_journal, 12);
 
 /**
- * ExportJournalResponse is a part of the export.
+ * ExportJournalResponse is a chunk of the export.
  *
  * @generated from message palyra.v1.ExportJournalResponse
  */
@@ -473,6 +473,12 @@ export const ExportJournalResponseSchema: GenMessage<ExportJournalResponse> = /*
  */
 export const JournalService: GenService<{
   /**
+   * ListEvents lists events, oldest first. `code` selects an event code, or all codes that begin
+   * with it. For the next page, send `next_after` as `after`; it is 0 on the last page. With
+   * `newest_first` the newest events come first: send `next_before` as `before`.
+   *
+   * Example: {"filter":{"code":"PAL-D","since":"2026-05-01T00:00:00Z"},"page_size":100}
+   *
    * @generated from rpc palyra.v1.JournalService.ListEvents
    */
   listEvents: {
@@ -481,7 +487,10 @@ export const JournalService: GenService<{
     output: typeof ListEventsResponseSchema;
   },
   /**
-   * TailEvents streams events as they become durable.
+   * TailEvents streams events as they become durable, beginning after a sequence number; -1 means
+   * only new events.
+   *
+   * Example: {"after":"0"}
    *
    * @generated from rpc palyra.v1.JournalService.TailEvents
    */
@@ -491,6 +500,10 @@ export const JournalService: GenService<{
     output: typeof TailEventsResponseSchema;
   },
   /**
+   * GetEvent returns one event by its sequence number.
+   *
+   * Example: {"seq":"1"}
+   *
    * @generated from rpc palyra.v1.JournalService.GetEvent
    */
   getEvent: {
@@ -499,7 +512,10 @@ export const JournalService: GenService<{
     output: typeof GetEventResponseSchema;
   },
   /**
-   * GetCheckpoint returns the last signed checkpoint, or signs a new one.
+   * GetCheckpoint returns the newest signed checkpoint with the key that signed it. `fresh` signs a
+   * new checkpoint over all current events.
+   *
+   * Example: {"fresh":true}
    *
    * @generated from rpc palyra.v1.JournalService.GetCheckpoint
    */
@@ -509,8 +525,12 @@ export const JournalService: GenService<{
     output: typeof GetCheckpointResponseSchema;
   },
   /**
-   * ProveEvent proves that an event is under a checkpoint, and that the
-   * checkpoint extends an older one.
+   * ProveEvent proves that a signed checkpoint includes an event and, with `old_tree_size`, that
+   * the checkpoint extends an older one. `verifier_key` is the key that signed the checkpoint;
+   * compare it with a key that you trust. The [journal format](../format/journal.md) describes how
+   * to verify the hashes.
+   *
+   * Example: {"seq":"1"}
    *
    * @generated from rpc palyra.v1.JournalService.ProveEvent
    */
@@ -520,7 +540,11 @@ export const JournalService: GenService<{
     output: typeof ProveEventResponseSchema;
   },
   /**
-   * ExportJournal streams the export format of docs/format/journal.md.
+   * ExportJournal streams the export of the [journal format](../format/journal.md) as byte chunks;
+   * concatenated, they are the file that `palyra journal verify` reads. With `format` it is one
+   * JSON document, or CSV whose last column contains the lines of the export.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.JournalService.ExportJournal
    */

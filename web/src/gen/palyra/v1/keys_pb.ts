@@ -30,7 +30,7 @@ export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_keys, 0);
 
 /**
- * ListKeysResponse is all keys: root, issuing, notary, journal.
+ * ListKeysResponse contains all keys: root, issuing, notary, journal.
  *
  * @generated from message palyra.v1.ListKeysResponse
  */
@@ -76,7 +76,8 @@ export type GatewayKey = Message<"palyra.v1.GatewayKey"> & {
   sha256: string;
 
   /**
-   * Of its certificate. The journal's key may sign for longer.
+   * The start of its certificate's validity. The journal's key may sign for longer than its
+   * certificate.
    *
    * @generated from field: google.protobuf.Timestamp not_before = 4;
    */
@@ -88,7 +89,7 @@ export type GatewayKey = Message<"palyra.v1.GatewayKey"> & {
   notAfter?: Timestamp | undefined;
 
   /**
-   * How many keys of before are kept, public parts alone.
+   * The number of previous keys that are kept, with their public parts only.
    *
    * @generated from field: int32 past = 6;
    */
@@ -103,7 +104,7 @@ export const GatewayKeySchema: GenMessage<GatewayKey> = /*@__PURE__*/
   messageDesc(file_palyra_v1_keys, 2);
 
 /**
- * RotateKeyRequest names a key. The root is for the life of the gateway.
+ * RotateKeyRequest names a key. The root key cannot be replaced.
  *
  * @generated from message palyra.v1.RotateKeyRequest
  */
@@ -122,7 +123,7 @@ export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_keys, 3);
 
 /**
- * RotateKeyResponse is the key after, and the one before.
+ * RotateKeyResponse is the new key and the previous one.
  *
  * @generated from message palyra.v1.RotateKeyResponse
  */
@@ -146,14 +147,16 @@ export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_keys, 4);
 
 /**
- * KeyService shows and replaces the gateway's own keys. It is for the gateway's host:
- * the device that palyrad keeps there.
+ * KeyService lists and replaces the gateway's own keys.
  *
  * @generated from service palyra.v1.KeyService
  */
 export const KeyService: GenService<{
   /**
-   * The keys, without their private parts.
+   * ListKeys lists the root key, the issuing key, the notary's key and the journal's key, with
+   * their expiry. It returns public parts only.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.KeyService.ListKeys
    */
@@ -163,7 +166,11 @@ export const KeyService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * RotateKey replaces a key. What the old one signed verifies as before.
+   * RotateKey replaces the key `issuing`, `notary` or `journal`. Signatures of the old key remain
+   * valid. Only the device that palyrad keeps on its own host may call it, as `palyrad keys rotate`
+   * does.
+   *
+   * Example: {"name":"notary"}
    *
    * @generated from rpc palyra.v1.KeyService.RotateKey
    */

@@ -30,9 +30,9 @@ export const DescribeLoginRequestSchema: GenMessage<DescribeLoginRequest> = /*@_
   messageDesc(file_palyra_v1_login, 0);
 
 /**
- * DescribeLoginResponse is for a caller that knows the gateway's address alone. It
- * proves nothing by itself: the caller compares the CA's fingerprint with what it was
- * told, and the TLS certificate with the CA.
+ * DescribeLoginResponse is for a caller that has only the gateway's address. It proves nothing by
+ * itself: the caller must compare the CA's fingerprint with one from a trusted source, and verify
+ * the TLS certificate with the CA.
  *
  * @generated from message palyra.v1.DescribeLoginResponse
  */
@@ -52,14 +52,14 @@ export type DescribeLoginResponse = Message<"palyra.v1.DescribeLoginResponse"> &
   serverName: string;
 
   /**
-   * The identity provider; empty where people cannot log in.
+   * The identity provider; empty if people cannot log in.
    *
    * @generated from field: string issuer = 3;
    */
   issuer: string;
 
   /**
-   * Whether a login may be confirmed on another device.
+   * Whether a login can be confirmed on another device.
    *
    * @generated from field: bool device_flow = 4;
    */
@@ -80,15 +80,14 @@ export const DescribeLoginResponseSchema: GenMessage<DescribeLoginResponse> = /*
  */
 export type BeginLoginRequest = Message<"palyra.v1.BeginLoginRequest"> & {
   /**
-   * PKCS #10 request, DER, for the key that the session is to have.
+   * PKCS #10 request, DER, for the key of the session.
    *
    * @generated from field: bytes certificate_request = 1;
    */
   certificateRequest: Uint8Array;
 
   /**
-   * Where the provider sends the browser: "http://127.0.0.1:PORT/callback". Empty for
-   * a device flow.
+   * The redirect URI for the provider: "http://127.0.0.1:PORT/callback". Empty for a device flow.
    *
    * @generated from field: string redirect_uri = 2;
    */
@@ -103,7 +102,7 @@ export const BeginLoginRequestSchema: GenMessage<BeginLoginRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_login, 2);
 
 /**
- * BeginLoginResponse is a login that waits for its person.
+ * BeginLoginResponse is a pending login.
  *
  * @generated from message palyra.v1.BeginLoginResponse
  */
@@ -126,8 +125,8 @@ export type BeginLoginResponse = Message<"palyra.v1.BeginLoginResponse"> & {
   authorizationUrl: string;
 
   /**
-   * For a device flow: what the person types at verification_uri, or finds filled in
-   * at verification_uri_complete where the provider has one.
+   * For a device flow: the code that the person enters at verification_uri.
+   * verification_uri_complete contains the code, if the provider supports it.
    *
    * @generated from field: string user_code = 4;
    */
@@ -144,7 +143,7 @@ export type BeginLoginResponse = Message<"palyra.v1.BeginLoginResponse"> & {
   verificationUriComplete: string;
 
   /**
-   * How often it is worth asking.
+   * The interval for polling.
    *
    * @generated from field: google.protobuf.Duration interval = 7;
    */
@@ -159,7 +158,7 @@ export const BeginLoginResponseSchema: GenMessage<BeginLoginResponse> = /*@__PUR
   messageDesc(file_palyra_v1_login, 3);
 
 /**
- * CompleteLoginRequest is what the browser came back with.
+ * CompleteLoginRequest contains the parameters of the browser's redirect.
  *
  * @generated from message palyra.v1.CompleteLoginRequest
  */
@@ -180,16 +179,15 @@ export type CompleteLoginRequest = Message<"palyra.v1.CompleteLoginRequest"> & {
   code: string;
 
   /**
-   * "iss" of the redirect (RFC 9207), if it had one.
+   * The parameter "iss" of the redirect (RFC 9207), if present.
    *
    * @generated from field: string issuer = 4;
    */
   issuer: string;
 
   /**
-   * A signature by the session's key over "palyra proof of possession", a zero byte,
-   * "login", a zero byte, login_id, a zero byte and code: ECDSA with SHA-256 (ASN.1),
-   * or Ed25519.
+   * A signature by the key of the session over "palyra proof of possession", a zero byte, "login",
+   * a zero byte, login_id, a zero byte and code: ECDSA with SHA-256 (ASN.1), or Ed25519.
    *
    * @generated from field: bytes proof = 5;
    */
@@ -204,7 +202,7 @@ export const CompleteLoginRequestSchema: GenMessage<CompleteLoginRequest> = /*@_
   messageDesc(file_palyra_v1_login, 4);
 
 /**
- * CompleteLoginResponse is the session.
+ * CompleteLoginResponse is the new session.
  *
  * @generated from message palyra.v1.CompleteLoginResponse
  */
@@ -223,13 +221,13 @@ export const CompleteLoginResponseSchema: GenMessage<CompleteLoginResponse> = /*
   messageDesc(file_palyra_v1_login, 5);
 
 /**
- * LoginSession is what a person who logged in gets.
+ * LoginSession is the session of a person who logged in.
  *
  * @generated from message palyra.v1.LoginSession
  */
 export type LoginSession = Message<"palyra.v1.LoginSession"> & {
   /**
-   * Who the person is here.
+   * The principal of the person.
    *
    * @generated from field: string principal = 1;
    */
@@ -246,7 +244,7 @@ export type LoginSession = Message<"palyra.v1.LoginSession"> & {
   deviceId: string;
 
   /**
-   * PEM, leaf first. It is not renewed.
+   * PEM, leaf first. It cannot be renewed.
    *
    * @generated from field: string certificate_chain = 4;
    */
@@ -306,7 +304,7 @@ export const PollLoginRequestSchema: GenMessage<PollLoginRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_login, 7);
 
 /**
- * PollLoginResponse has a session, or how long to wait with the next question.
+ * PollLoginResponse contains a session, or the time until the next poll.
  *
  * @generated from message palyra.v1.PollLoginResponse
  */
@@ -360,16 +358,21 @@ export const EndLoginResponseSchema: GenMessage<EndLoginResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_login, 10);
 
 /**
- * LoginService lets people in for whom the gateway's identity provider vouches. All
- * but EndLogin take no credential. The gateway is the provider's client: a caller
- * sends a certificate request, brings the provider's authorization code, and gets a
- * certificate; no token of the provider is ever sent to it.
+ * LoginService logs in people whom the gateway's identity provider authenticates. Only EndLogin
+ * requires a credential. The gateway is the client of the provider: a caller sends a certificate
+ * request, returns the authorization code of the provider, and receives a certificate. No token of
+ * the provider is ever sent to a caller.
  *
  * @generated from service palyra.v1.LoginService
  */
 export const LoginService: GenService<{
   /**
-   * DescribeLogin says who the gateway is and how people log in.
+   * DescribeLogin returns the identity of the gateway and its login methods, for a caller that has
+   * only its address. The answer proves nothing by itself: compare the fingerprint of
+   * `ca_certificate` with a fingerprint from a trusted source, and verify the certificate of the
+   * TLS connection with it. `issuer` is empty if people cannot log in.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.LoginService.DescribeLogin
    */
@@ -379,7 +382,17 @@ export const LoginService: GenService<{
     output: typeof DescribeLoginResponseSchema;
   },
   /**
-   * BeginLogin begins a login: a code flow in a browser, or a device flow.
+   * BeginLogin begins a login for the key of `certificate_request` (PKCS #10, DER). With a
+   * `redirect_uri`, which must have the form `http://127.0.0.1:PORT/callback`, the reply contains
+   * the `authorization_url` for the person's browser. This is a code flow with PKCE; the gateway
+   * keeps its state, nonce and verifier. Without a `redirect_uri` it is a device flow
+   * (`oidc.device_flow`), and the reply contains the `user_code` and the `verification_uri`.
+   *
+   * A login expires after 10 minutes. At most 4096 logins can be pending, 64 of them from one
+   * address; further requests are refused with `RATE_LIMITED`. If the provider cannot be reached,
+   * the error is `LOGIN_UNAVAILABLE`.
+   *
+   * Example: {"certificate_request":"MIH","redirect_uri":"http://127.0.0.1:40123/callback"}
    *
    * @generated from rpc palyra.v1.LoginService.BeginLogin
    */
@@ -389,8 +402,17 @@ export const LoginService: GenService<{
     output: typeof BeginLoginResponseSchema;
   },
   /**
-   * CompleteLogin ends a login with a browser. It is answered once, whatever comes
-   * of it.
+   * CompleteLogin completes a login in a browser. `state`, `code` and `issuer` (the parameter
+   * `iss`, if present) are the parameters of the browser's redirect. `proof` is a signature by the
+   * key of the session. It signs `palyra proof of possession`, a zero byte, `login`, a zero byte,
+   * the id of the login, a zero byte and the code. The signature is ECDSA with SHA-256 in ASN.1
+   * form, or Ed25519. Each login can be completed once, with any result.
+   *
+   * The gateway exchanges the code, checks the ID token, and issues the certificate of the session,
+   * which cannot be renewed. A login that fails these checks is refused with `LOGIN_REFUSED`.
+   *
+   * Example: {"login_id":"LOGINID","state":"STATE","code":"CODE","issuer":"https://id.example.com",
+   * "proof":"MEUC"}
    *
    * @generated from rpc palyra.v1.LoginService.CompleteLogin
    */
@@ -400,7 +422,11 @@ export const LoginService: GenService<{
     output: typeof CompleteLoginResponseSchema;
   },
   /**
-   * PollLogin asks after a login that is confirmed on another device.
+   * PollLogin returns the result of a device flow. `proof` is as for CompleteLogin, with an empty
+   * code. Until the person has confirmed the login, the reply contains `wait`, the time until the
+   * next poll.
+   *
+   * Example: {"login_id":"LOGINID","proof":"MEUC"}
    *
    * @generated from rpc palyra.v1.LoginService.PollLogin
    */
@@ -410,7 +436,11 @@ export const LoginService: GenService<{
     output: typeof PollLoginResponseSchema;
   },
   /**
-   * EndLogin ends the session that the caller's device is, and what is open in it.
+   * EndLogin ends the login session of the caller's device, and its active requests, streams and
+   * runs. Votes cast and grants given in the session remain. A device that is not a login session
+   * is `NOT_FOUND`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.LoginService.EndLogin
    */

@@ -15,7 +15,7 @@ export const file_palyra_v1_mcp: GenFile = /*@__PURE__*/
   fileDesc("ChNwYWx5cmEvdjEvbWNwLnByb3RvEglwYWx5cmEudjEizAIKDlVwc3RyZWFtU2VydmVyEgwKBG5hbWUYASABKAkSDwoHY29tbWFuZBgCIAMoCRILCgNlbnYYAyADKAkSEQoJd29ya3NwYWNlGAQgASgJEg0KBXdyaXRlGAUgASgIEg0KBWhvc3RzGAYgAygJEg8KB3NlY3JldHMYByADKAkSCwoDdXJsGAggASgJEioKB2hlYWRlcnMYCSADKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1IZWFkZXISDgoGc2hhcmVkGAogASgIEg8KB3RydXN0ZWQYCyABKAgSJwoFb2F1dGgYDCABKAsyGC5wYWx5cmEudjEuVXBzdHJlYW1PQXV0aBIrCgdwYWNrYWdlGA0gASgLMhoucGFseXJhLnYxLlVwc3RyZWFtUGFja2FnZRIOCgZpbmplY3QYDiADKAkSDAoEbWV0YRgPIAMoCSKoAQoPVXBzdHJlYW1QYWNrYWdlEhEKCWVjb3N5c3RlbRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSEQoJaW50ZWdyaXR5GAQgASgJEhAKCHJlZ2lzdHJ5GAUgASgJEg4KBnByZWZpeBgGIAEoCRIXCg9yZWdpc3RyeV9zZWNyZXQYByABKAkSFQoNcmVnaXN0cnlfdXNlchgIIAEoCSJpCg1VcHN0cmVhbU9BdXRoEg4KBmlzc3VlchgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSFQoNY2xpZW50X3NlY3JldBgDIAEoCRIOCgZzY29wZXMYBCADKAkSDgoGc2hhcmVkGAUgASgIIj4KDlVwc3RyZWFtSGVhZGVyEgwKBG5hbWUYASABKAkSDgoGc2NoZW1lGAIgASgJEg4KBnNlY3JldBgDIAEoCSJZChJVcHN0cmVhbURlZmluaXRpb24SDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIXCg9kZWZpbml0aW9uX2pzb24YBCABKAwiXwoOVXBzdHJlYW1DaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmNoYW5nZRgDIAEoCRIQCgh3YXNfanNvbhgEIAEoDBIPCgdpc19qc29uGAUgASgMItUDCghVcHN0cmVhbRIpCgZzZXJ2ZXIYASABKAsyGS5wYWx5cmEudjEuVXBzdHJlYW1TZXJ2ZXISDgoGZGlnZXN0GAIgASgJEhAKCGFkZGVkX2J5GAMgASgJEiwKCGFkZGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdzZWVuX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgthcHByb3ZlZF9ieRgGIAEoCRIvCgthcHByb3ZlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOaW1wbGVtZW50YXRpb24YCCABKAkSEAoIcHJvdG9jb2wYCSABKAkSDQoFdG9vbHMYCiABKAUSEQoJc3VzcGVuZGVkGAsgASgFEg8KB3BlbmRpbmcYDCABKAUSFgoOcGVuZGluZ19kaWdlc3QYDSABKAkSDwoHcHJvYmxlbRgOIAEoCRIOCgZyZW1lZHkYDyABKAkSEQoJaW5zdGFuY2VzGBAgASgFEg0KBWNhbGxzGBEgASgFEhAKCGxlZnRfb3V0GBIgAygJEhEKCXVuY2hlY2tlZBgTIAMoCSIWChRMaXN0VXBzdHJlYW1zUmVxdWVzdCI/ChVMaXN0VXBzdHJlYW1zUmVzcG9uc2USJgoJdXBzdHJlYW1zGAEgAygLMhMucGFseXJhLnYxLlVwc3RyZWFtIiIKEkdldFVwc3RyZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJIqoBChNHZXRVcHN0cmVhbVJlc3BvbnNlEiUKCHVwc3RyZWFtGAEgASgLMhMucGFseXJhLnYxLlVwc3RyZWFtEjIKC2RlZmluaXRpb25zGAIgAygLMh0ucGFseXJhLnYxLlVwc3RyZWFtRGVmaW5pdGlvbhIqCgdjaGFuZ2VzGAMgAygLMhkucGFseXJhLnYxLlVwc3RyZWFtQ2hhbmdlEgwKBGRpZmYYBCABKAkiPwoSQWRkVXBzdHJlYW1SZXF1ZXN0EikKBnNlcnZlchgBIAEoCzIZLnBhbHlyYS52MS5VcHN0cmVhbVNlcnZlciI8ChNBZGRVcHN0cmVhbVJlc3BvbnNlEiUKCHVwc3RyZWFtGAEgASgLMhMucGFseXJhLnYxLlVwc3RyZWFtIiUKFVJlbW92ZVVwc3RyZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJIhgKFlJlbW92ZVVwc3RyZWFtUmVzcG9uc2UiJgoWUmVmcmVzaFVwc3RyZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJIkAKF1JlZnJlc2hVcHN0cmVhbVJlc3BvbnNlEiUKCHVwc3RyZWFtGAEgASgLMhMucGFseXJhLnYxLlVwc3RyZWFtIj4KFkFwcHJvdmVVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIWCg5wZW5kaW5nX2RpZ2VzdBgCIAEoCSJAChdBcHByb3ZlVXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbSKbAQoVUmVzb2x2ZVBhY2thZ2VSZXF1ZXN0Eg4KBnNlcnZlchgBIAEoCRIRCgllY29zeXN0ZW0YAiABKAkSDAoEbmFtZRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgJEhAKCHJlZ2lzdHJ5GAUgASgJEhcKD3JlZ2lzdHJ5X3NlY3JldBgGIAEoCRIVCg1yZWdpc3RyeV91c2VyGAcgASgJIrUBChZSZXNvbHZlUGFja2FnZVJlc3BvbnNlEhIKCnJlc29sdXRpb24YASABKAkSEQoJZWNvc3lzdGVtGAIgASgJEgwKBG5hbWUYAyABKAkSDwoHdmVyc2lvbhgEIAEoCRIRCglpbnRlZ3JpdHkYBSABKAkSEAoIcmVnaXN0cnkYBiABKAkSDQoFaG9zdHMYByADKAkSEAoIcGFja2FnZXMYCCABKAUSDwoHc2NyaXB0cxgJIAMoCSI1ChVVcGRhdGVVcHN0cmVhbVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZwcmVmaXgYAiABKAkiPwoWVXBkYXRlVXBzdHJlYW1SZXNwb25zZRIlCgh1cHN0cmVhbRgBIAEoCzITLnBhbHlyYS52MS5VcHN0cmVhbSI/ChlCZWdpblVwc3RyZWFtTG9naW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSFAoMcmVkaXJlY3RfdXJpGAIgASgJIokBChpCZWdpblVwc3RyZWFtTG9naW5SZXNwb25zZRIQCghsb2dpbl9pZBgBIAEoCRIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIZChFhdXRob3JpemF0aW9uX3VybBgDIAEoCRIOCgZpc3N1ZXIYBCABKAkiXQocQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVxdWVzdBIQCghsb2dpbl9pZBgBIAEoCRINCgVzdGF0ZRgCIAEoCRIMCgRjb2RlGAMgASgJEg4KBmlzc3VlchgEIAEoCSKOAQodQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVzcG9uc2USDgoGaXNzdWVyGAEgASgJEg0KBXNjb3BlGAIgASgJEg4KBnNlY3JldBgDIAEoCRIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZW5ld3MYBSABKAgiJwoXRW5kVXBzdHJlYW1Mb2dpblJlcXVlc3QSDAoEbmFtZRgBIAEoCSIaChhFbmRVcHN0cmVhbUxvZ2luUmVzcG9uc2Uy9QcKCk1jcFNlcnZpY2USVwoNTGlzdFVwc3RyZWFtcxIfLnBhbHlyYS52MS5MaXN0VXBzdHJlYW1zUmVxdWVzdBogLnBhbHlyYS52MS5MaXN0VXBzdHJlYW1zUmVzcG9uc2UiA5ACARJRCgtHZXRVcHN0cmVhbRIdLnBhbHlyYS52MS5HZXRVcHN0cmVhbVJlcXVlc3QaHi5wYWx5cmEudjEuR2V0VXBzdHJlYW1SZXNwb25zZSIDkAIBEkwKC0FkZFVwc3RyZWFtEh0ucGFseXJhLnYxLkFkZFVwc3RyZWFtUmVxdWVzdBoeLnBhbHlyYS52MS5BZGRVcHN0cmVhbVJlc3BvbnNlEloKDlJlbW92ZVVwc3RyZWFtEiAucGFseXJhLnYxLlJlbW92ZVVwc3RyZWFtUmVxdWVzdBohLnBhbHlyYS52MS5SZW1vdmVVcHN0cmVhbVJlc3BvbnNlIgOQAgISXQoPUmVmcmVzaFVwc3RyZWFtEiEucGFseXJhLnYxLlJlZnJlc2hVcHN0cmVhbVJlcXVlc3QaIi5wYWx5cmEudjEuUmVmcmVzaFVwc3RyZWFtUmVzcG9uc2UiA5ACAhJYCg9BcHByb3ZlVXBzdHJlYW0SIS5wYWx5cmEudjEuQXBwcm92ZVVwc3RyZWFtUmVxdWVzdBoiLnBhbHlyYS52MS5BcHByb3ZlVXBzdHJlYW1SZXNwb25zZRJVCg5SZXNvbHZlUGFja2FnZRIgLnBhbHlyYS52MS5SZXNvbHZlUGFja2FnZVJlcXVlc3QaIS5wYWx5cmEudjEuUmVzb2x2ZVBhY2thZ2VSZXNwb25zZRJVCg5VcGRhdGVVcHN0cmVhbRIgLnBhbHlyYS52MS5VcGRhdGVVcHN0cmVhbVJlcXVlc3QaIS5wYWx5cmEudjEuVXBkYXRlVXBzdHJlYW1SZXNwb25zZRJhChJCZWdpblVwc3RyZWFtTG9naW4SJC5wYWx5cmEudjEuQmVnaW5VcHN0cmVhbUxvZ2luUmVxdWVzdBolLnBhbHlyYS52MS5CZWdpblVwc3RyZWFtTG9naW5SZXNwb25zZRJqChVDb21wbGV0ZVVwc3RyZWFtTG9naW4SJy5wYWx5cmEudjEuQ29tcGxldGVVcHN0cmVhbUxvZ2luUmVxdWVzdBooLnBhbHlyYS52MS5Db21wbGV0ZVVwc3RyZWFtTG9naW5SZXNwb25zZRJbChBFbmRVcHN0cmVhbUxvZ2luEiIucGFseXJhLnYxLkVuZFVwc3RyZWFtTG9naW5SZXF1ZXN0GiMucGFseXJhLnYxLkVuZFVwc3RyZWFtTG9naW5SZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * UpstreamServer is what an operator declares of a server: a command or a URL.
+ * UpstreamServer is the declaration of a server by an operator: a command or a URL.
  *
  * @generated from message palyra.v1.UpstreamServer
  */
@@ -28,22 +28,22 @@ export type UpstreamServer = Message<"palyra.v1.UpstreamServer"> & {
   name: string;
 
   /**
-   * The program and its arguments, which runs in a sandbox of Tier C and is talked to
-   * by its standard input and output.
+   * The program and its arguments. It runs in a sandbox of Tier C and communicates through its
+   * standard input and output.
    *
    * @generated from field: repeated string command = 2;
    */
   command: string[];
 
   /**
-   * name=value pairs; they are no place for secrets.
+   * name=value pairs; they must not contain secrets.
    *
    * @generated from field: repeated string env = 3;
    */
   env: string[];
 
   /**
-   * The declared workspace that it sees, "" for none; with write, on a copy whose
+   * The declared workspace that it can access, "" for none. With write, it runs on a copy, and its
    * changes pass the commit gate at the end of each call.
    *
    * @generated from field: string workspace = 4;
@@ -56,22 +56,22 @@ export type UpstreamServer = Message<"palyra.v1.UpstreamServer"> & {
   write: boolean;
 
   /**
-   * Egress rules with ports of what it may reach.
+   * Egress rules, with ports, of the hosts that it may reach.
    *
    * @generated from field: repeated string hosts = 6;
    */
   hosts: string[];
 
   /**
-   * References of secrets of the vault that it may use for those hosts without seeing
-   * them, such as "global/github".
+   * References to secrets of the vault that it may use for those hosts without access to their
+   * values, such as "global/github".
    *
    * @generated from field: repeated string secrets = 7;
    */
   secrets: string[];
 
   /**
-   * The endpoint of a server that is reached by Streamable HTTP.
+   * The endpoint of a server that uses Streamable HTTP.
    *
    * @generated from field: string url = 8;
    */
@@ -83,46 +83,46 @@ export type UpstreamServer = Message<"palyra.v1.UpstreamServer"> & {
   headers: UpstreamHeader[];
 
   /**
-   * One instance serves all principals; else each has its own.
+   * One instance serves all principals; otherwise each principal has its own.
    *
    * @generated from field: bool shared = 10;
    */
   shared: boolean;
 
   /**
-   * The annotations of its tools count.
+   * The annotations of its tools are trusted.
    *
    * @generated from field: bool trusted = 11;
    */
   trusted: boolean;
 
   /**
-   * The gateway logs in there and shows a token with each request to a URL.
+   * The gateway logs in at the server and sends a token with each request to a URL.
    *
    * @generated from field: palyra.v1.UpstreamOAuth oauth = 12;
    */
   oauth?: UpstreamOAuth | undefined;
 
   /**
-   * What the program was installed with; absent for a program of the machine. A request
-   * names its prefix alone, and the gateway knows the rest.
+   * The package that the program was installed from; absent for a program of the host. A request
+   * contains only its prefix, and the gateway fills in the rest.
    *
    * @generated from field: palyra.v1.UpstreamPackage package = 13;
    */
   package?: UpstreamPackage | undefined;
 
   /**
-   * References of secrets of the vault that the program gets as they are, in the variable
-   * or the file that each has there. People are asked about each when the program starts,
-   * which a call of the tool <name>/mcp.start does, and every call that needs it.
+   * References to secrets of the vault whose values the program receives, in the environment
+   * variable or file of each secret. People are asked about each secret when the program starts,
+   * which a call of the tool <name>/mcp.start does, and for every call that needs it.
    *
    * @generated from field: repeated string inject = 14;
    */
   inject: string[];
 
   /**
-   * Keys of the _meta of MCP that it needs from callers, such as "com.example/tenant". Its
-   * tools take them in the argument _meta; nothing else of a caller's _meta reaches it.
+   * Keys of the MCP member _meta that it requires from callers, such as "com.example/tenant". Its
+   * tools take them in the argument _meta; the rest of a caller's _meta is not forwarded.
    *
    * @generated from field: repeated string meta = 15;
    */
@@ -160,29 +160,29 @@ export type UpstreamPackage = Message<"palyra.v1.UpstreamPackage"> & {
   version: string;
 
   /**
-   * The digest of the package itself, as its registry has it.
+   * The digest of the package itself, as listed by its registry.
    *
    * @generated from field: string integrity = 4;
    */
   integrity: string;
 
   /**
-   * The URL that it was fetched from.
+   * The URL that it was downloaded from.
    *
    * @generated from field: string registry = 5;
    */
   registry: string;
 
   /**
-   * "sha256:<hex>" over everything that was installed.
+   * "sha256:<hex>" over all installed files.
    *
    * @generated from field: string prefix = 6;
    */
   prefix: string;
 
   /**
-   * The reference of the secret that a private registry was shown, "" for none, and of
-   * whom it is the password, "" for a token.
+   * The reference to the secret for a private registry, "" for none; and the user that the password
+   * belongs to, "" for a token.
    *
    * @generated from field: string registry_secret = 7;
    */
@@ -202,43 +202,43 @@ export const UpstreamPackageSchema: GenMessage<UpstreamPackage> = /*@__PURE__*/
   messageDesc(file_palyra_v1_mcp, 1);
 
 /**
- * UpstreamOAuth says how the gateway logs in at a server.
+ * UpstreamOAuth configures the login of the gateway at a server.
  *
  * @generated from message palyra.v1.UpstreamOAuth
  */
 export type UpstreamOAuth = Message<"palyra.v1.UpstreamOAuth"> & {
   /**
-   * The authorization server as it calls itself; "" for one that is on the host of the
-   * server, and which the server names.
+   * The issuer identifier of the authorization server; "" for the one that the server names, which
+   * must be on the host of the server.
    *
    * @generated from field: string issuer = 1;
    */
   issuer: string;
 
   /**
-   * The gateway there: the id of a registered client, or the https URL of a client
-   * metadata document; "" has the gateway register itself.
+   * The client id of the gateway: the id of a registered client, or the https URL of a client
+   * metadata document. If it is "", the gateway registers itself.
    *
    * @generated from field: string client_id = 2;
    */
   clientId: string;
 
   /**
-   * The reference of the client's secret, "" for none.
+   * The reference to the client's secret, "" for none.
    *
    * @generated from field: string client_secret = 3;
    */
   clientSecret: string;
 
   /**
-   * What is asked for; none for what the server names.
+   * The requested scopes; empty for the scopes that the server names.
    *
    * @generated from field: repeated string scopes = 4;
    */
   scopes: string[];
 
   /**
-   * One login serves everybody; else each member has their own.
+   * One login serves all members; otherwise each member has their own.
    *
    * @generated from field: bool shared = 5;
    */
@@ -253,7 +253,7 @@ export const UpstreamOAuthSchema: GenMessage<UpstreamOAuth> = /*@__PURE__*/
   messageDesc(file_palyra_v1_mcp, 2);
 
 /**
- * UpstreamHeader is sent with each request to a URL, filled with a secret.
+ * UpstreamHeader is a header that is sent with each request to a URL and contains a secret.
  *
  * @generated from message palyra.v1.UpstreamHeader
  */
@@ -264,14 +264,14 @@ export type UpstreamHeader = Message<"palyra.v1.UpstreamHeader"> & {
   name: string;
 
   /**
-   * Stands before the secret, such as "Bearer"; "" for nothing.
+   * The scheme before the secret, such as "Bearer"; "" for none.
    *
    * @generated from field: string scheme = 2;
    */
   scheme: string;
 
   /**
-   * A reference of the vault.
+   * A reference to a secret of the vault.
    *
    * @generated from field: string secret = 3;
    */
@@ -286,7 +286,7 @@ export const UpstreamHeaderSchema: GenMessage<UpstreamHeader> = /*@__PURE__*/
   messageDesc(file_palyra_v1_mcp, 3);
 
 /**
- * UpstreamDefinition is something that a server says of itself.
+ * UpstreamDefinition is one definition that a server reports.
  *
  * @generated from message palyra.v1.UpstreamDefinition
  */
@@ -313,8 +313,8 @@ export type UpstreamDefinition = Message<"palyra.v1.UpstreamDefinition"> & {
   digest: string;
 
   /**
-   * What it said, in canonical JSON. It is text of the server: escape what a terminal
-   * would act on.
+   * The definition, in canonical JSON. It is text of the server: escape control characters before
+   * printing it to a terminal.
    *
    * @generated from field: bytes definition_json = 4;
    */
@@ -329,8 +329,7 @@ export const UpstreamDefinitionSchema: GenMessage<UpstreamDefinition> = /*@__PUR
   messageDesc(file_palyra_v1_mcp, 4);
 
 /**
- * UpstreamChange is a difference between what was approved of a server and what it
- * says now.
+ * UpstreamChange is a difference between an approved definition of a server and the current one.
  *
  * @generated from message palyra.v1.UpstreamChange
  */
@@ -353,7 +352,7 @@ export type UpstreamChange = Message<"palyra.v1.UpstreamChange"> & {
   change: string;
 
   /**
-   * Empty where there was, or is, none.
+   * Empty if the definition did not exist before, or does not exist now.
    *
    * @generated from field: bytes was_json = 4;
    */
@@ -373,7 +372,7 @@ export const UpstreamChangeSchema: GenMessage<UpstreamChange> = /*@__PURE__*/
   messageDesc(file_palyra_v1_mcp, 5);
 
 /**
- * Upstream is a server with what is known of it.
+ * Upstream is a server with its state.
  *
  * @generated from message palyra.v1.Upstream
  */
@@ -401,7 +400,7 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   addedAt?: Timestamp | undefined;
 
   /**
-   * When it was looked at last; absent for never.
+   * The time of the last check; absent for never.
    *
    * @generated from field: google.protobuf.Timestamp seen_at = 5;
    */
@@ -418,7 +417,7 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   approvedAt?: Timestamp | undefined;
 
   /**
-   * What it calls itself, and the revision of MCP that it speaks.
+   * The name that the server reports, and its MCP protocol revision.
    *
    * @generated from field: string implementation = 8;
    */
@@ -430,7 +429,8 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   protocol: string;
 
   /**
-   * How many tools it has, and how many of them nobody can call until a change is approved.
+   * The number of its tools, and the number of tools that are unavailable until a change is
+   * approved.
    *
    * @generated from field: int32 tools = 10;
    */
@@ -442,7 +442,8 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   suspended: number;
 
   /**
-   * How many differences wait to be approved, and what approves them (ApproveUpstream).
+   * The number of differences that wait for approval, and the digest that approves them
+   * (ApproveUpstream).
    *
    * @generated from field: int32 pending = 12;
    */
@@ -454,7 +455,7 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   pendingDigest: string;
 
   /**
-   * Why it was of no use when it was needed last, and what to do; "" if it was.
+   * Why the last use failed, and the next step; "" if it succeeded.
    *
    * @generated from field: string problem = 14;
    */
@@ -466,7 +467,7 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   remedy: string;
 
   /**
-   * Instances that there are, and calls that are under way on them.
+   * The number of instances, and of active calls on them.
    *
    * @generated from field: int32 instances = 16;
    */
@@ -478,14 +479,14 @@ export type Upstream = Message<"palyra.v1.Upstream"> & {
   calls: number;
 
   /**
-   * Definitions that are not taken, each with why.
+   * Rejected definitions, each with the reason.
    *
    * @generated from field: repeated string left_out = 18;
    */
   leftOut: string[];
 
   /**
-   * Keywords of input schemas that calls are not checked against: the server has to.
+   * Keywords of input schemas that the gateway does not check; the server must check them.
    *
    * @generated from field: repeated string unchecked = 19;
    */
@@ -515,7 +516,7 @@ export const ListUpstreamsRequestSchema: GenMessage<ListUpstreamsRequest> = /*@_
   messageDesc(file_palyra_v1_mcp, 7);
 
 /**
- * ListUpstreamsResponse has them by name.
+ * ListUpstreamsResponse lists the servers by name.
  *
  * @generated from message palyra.v1.ListUpstreamsResponse
  */
@@ -553,7 +554,7 @@ export const GetUpstreamRequestSchema: GenMessage<GetUpstreamRequest> = /*@__PUR
   messageDesc(file_palyra_v1_mcp, 9);
 
 /**
- * GetUpstreamResponse has everything.
+ * GetUpstreamResponse is the server with its definitions.
  *
  * @generated from message palyra.v1.GetUpstreamResponse
  */
@@ -564,21 +565,21 @@ export type GetUpstreamResponse = Message<"palyra.v1.GetUpstreamResponse"> & {
   upstream?: Upstream | undefined;
 
   /**
-   * What was approved.
+   * The approved definitions.
    *
    * @generated from field: repeated palyra.v1.UpstreamDefinition definitions = 2;
    */
   definitions: UpstreamDefinition[];
 
   /**
-   * What waits to be approved.
+   * The changes that wait for approval.
    *
    * @generated from field: repeated palyra.v1.UpstreamChange changes = 3;
    */
   changes: UpstreamChange[];
 
   /**
-   * The same as a unified diff, for people. It is text of the server, too.
+   * The same changes as a unified diff, for people. It also contains text of the server.
    *
    * @generated from field: string diff = 4;
    */
@@ -612,7 +613,7 @@ export const AddUpstreamRequestSchema: GenMessage<AddUpstreamRequest> = /*@__PUR
   messageDesc(file_palyra_v1_mcp, 11);
 
 /**
- * AddUpstreamResponse has what was found.
+ * AddUpstreamResponse is the server after the first connection.
  *
  * @generated from message palyra.v1.AddUpstreamResponse
  */
@@ -684,7 +685,7 @@ export const RefreshUpstreamRequestSchema: GenMessage<RefreshUpstreamRequest> = 
   messageDesc(file_palyra_v1_mcp, 15);
 
 /**
- * RefreshUpstreamResponse has what was found.
+ * RefreshUpstreamResponse is the server after the check.
  *
  * @generated from message palyra.v1.RefreshUpstreamResponse
  */
@@ -703,7 +704,7 @@ export const RefreshUpstreamResponseSchema: GenMessage<RefreshUpstreamResponse> 
   messageDesc(file_palyra_v1_mcp, 16);
 
 /**
- * ApproveUpstreamRequest accepts what somebody saw of a server.
+ * ApproveUpstreamRequest approves the definitions that the caller inspected.
  *
  * @generated from message palyra.v1.ApproveUpstreamRequest
  */
@@ -714,8 +715,8 @@ export type ApproveUpstreamRequest = Message<"palyra.v1.ApproveUpstreamRequest">
   name: string;
 
   /**
-   * Upstream.pending_digest of what was seen. If the server says something else by
-   * now, nothing is approved.
+   * Upstream.pending_digest of the inspected definitions. If they have changed since, nothing is
+   * approved.
    *
    * @generated from field: string pending_digest = 2;
    */
@@ -730,7 +731,7 @@ export const ApproveUpstreamRequestSchema: GenMessage<ApproveUpstreamRequest> = 
   messageDesc(file_palyra_v1_mcp, 17);
 
 /**
- * ApproveUpstreamResponse has the server as it is now.
+ * ApproveUpstreamResponse is the server after the approval.
  *
  * @generated from message palyra.v1.ApproveUpstreamResponse
  */
@@ -749,13 +750,13 @@ export const ApproveUpstreamResponseSchema: GenMessage<ApproveUpstreamResponse> 
   messageDesc(file_palyra_v1_mcp, 18);
 
 /**
- * ResolvePackageRequest says what is wanted for a server.
+ * ResolvePackageRequest names a package for a server.
  *
  * @generated from message palyra.v1.ResolvePackageRequest
  */
 export type ResolvePackageRequest = Message<"palyra.v1.ResolvePackageRequest"> & {
   /**
-   * The name that the server has, or will have.
+   * The name of an existing or a future server.
    *
    * @generated from field: string server = 1;
    */
@@ -774,23 +775,23 @@ export type ResolvePackageRequest = Message<"palyra.v1.ResolvePackageRequest"> &
   name: string;
 
   /**
-   * A version, or a range in the words of the ecosystem; "" for the newest.
+   * A version, or a range in the syntax of the ecosystem; "" for the newest.
    *
    * @generated from field: string version = 4;
    */
   version: string;
 
   /**
-   * The URL of a registry; "" for the one that everybody uses.
+   * The URL of a registry; "" for the public registry of the ecosystem.
    *
    * @generated from field: string registry = 5;
    */
   registry: string;
 
   /**
-   * The reference of a secret of the vault that a private registry is shown, with a host
-   * that is the registry's: a token, or with a user, of PyPI alone, the password. npm and
-   * pip get a placeholder. "" for no login.
+   * The reference to a secret of the vault for a private registry, with the registry as its host: a
+   * token or, with user (PyPI only), the password. npm and pip receive a placeholder. "" for no
+   * login.
    *
    * @generated from field: string registry_secret = 6;
    */
@@ -810,7 +811,7 @@ export const ResolvePackageRequestSchema: GenMessage<ResolvePackageRequest> = /*
   messageDesc(file_palyra_v1_mcp, 19);
 
 /**
- * ResolvePackageResponse has what the call of package.install is made with.
+ * ResolvePackageResponse contains the arguments for the call of package.install.
  *
  * @generated from message palyra.v1.ResolvePackageResponse
  */
@@ -848,14 +849,14 @@ export type ResolvePackageResponse = Message<"palyra.v1.ResolvePackageResponse">
   registry: string;
 
   /**
-   * What the installation reaches.
+   * The hosts that the installation reaches.
    *
    * @generated from field: repeated string hosts = 7;
    */
   hosts: string[];
 
   /**
-   * How many packages are installed, and those whose scripts do not run.
+   * The number of packages to install, and the packages whose scripts do not run.
    *
    * @generated from field: int32 packages = 8;
    */
@@ -875,7 +876,7 @@ export const ResolvePackageResponseSchema: GenMessage<ResolvePackageResponse> = 
   messageDesc(file_palyra_v1_mcp, 20);
 
 /**
- * UpdateUpstreamRequest names a server and what was installed for it.
+ * UpdateUpstreamRequest names a server and the package installed for it.
  *
  * @generated from message palyra.v1.UpdateUpstreamRequest
  */
@@ -886,7 +887,7 @@ export type UpdateUpstreamRequest = Message<"palyra.v1.UpdateUpstreamRequest"> &
   name: string;
 
   /**
-   * UpstreamPackage.prefix of what was installed.
+   * UpstreamPackage.prefix of the installed package.
    *
    * @generated from field: string prefix = 2;
    */
@@ -901,7 +902,7 @@ export const UpdateUpstreamRequestSchema: GenMessage<UpdateUpstreamRequest> = /*
   messageDesc(file_palyra_v1_mcp, 21);
 
 /**
- * UpdateUpstreamResponse has the server as it is now.
+ * UpdateUpstreamResponse is the server after the change.
  *
  * @generated from message palyra.v1.UpdateUpstreamResponse
  */
@@ -931,7 +932,7 @@ export type BeginUpstreamLoginRequest = Message<"palyra.v1.BeginUpstreamLoginReq
   name: string;
 
   /**
-   * Where the authorization server sends the browser: "http://127.0.0.1:PORT/callback".
+   * The redirect URI for the authorization server: "http://127.0.0.1:PORT/callback".
    *
    * @generated from field: string redirect_uri = 2;
    */
@@ -946,7 +947,7 @@ export const BeginUpstreamLoginRequestSchema: GenMessage<BeginUpstreamLoginReque
   messageDesc(file_palyra_v1_mcp, 23);
 
 /**
- * BeginUpstreamLoginResponse is a login that waits for its person.
+ * BeginUpstreamLoginResponse is a pending login.
  *
  * @generated from message palyra.v1.BeginUpstreamLoginResponse
  */
@@ -962,7 +963,7 @@ export type BeginUpstreamLoginResponse = Message<"palyra.v1.BeginUpstreamLoginRe
   expiresAt?: Timestamp | undefined;
 
   /**
-   * The page for the person's browser, and the authorization server whose page it is.
+   * The page for the person's browser, and the authorization server that serves it.
    *
    * @generated from field: string authorization_url = 3;
    */
@@ -982,7 +983,7 @@ export const BeginUpstreamLoginResponseSchema: GenMessage<BeginUpstreamLoginResp
   messageDesc(file_palyra_v1_mcp, 24);
 
 /**
- * CompleteUpstreamLoginRequest is what the browser came back with.
+ * CompleteUpstreamLoginRequest contains the parameters of the browser's redirect.
  *
  * @generated from message palyra.v1.CompleteUpstreamLoginRequest
  */
@@ -1003,7 +1004,7 @@ export type CompleteUpstreamLoginRequest = Message<"palyra.v1.CompleteUpstreamLo
   code: string;
 
   /**
-   * "iss" of the redirect (RFC 9207), if it had one.
+   * The parameter "iss" of the redirect (RFC 9207), if present.
    *
    * @generated from field: string issuer = 4;
    */
@@ -1018,7 +1019,7 @@ export const CompleteUpstreamLoginRequestSchema: GenMessage<CompleteUpstreamLogi
   messageDesc(file_palyra_v1_mcp, 25);
 
 /**
- * CompleteUpstreamLoginResponse is a login that holds.
+ * CompleteUpstreamLoginResponse is the completed login.
  *
  * @generated from message palyra.v1.CompleteUpstreamLoginResponse
  */
@@ -1029,21 +1030,21 @@ export type CompleteUpstreamLoginResponse = Message<"palyra.v1.CompleteUpstreamL
   issuer: string;
 
   /**
-   * What the authorization server lets the gateway do, in its words.
+   * The scope that the authorization server granted, as it reports it.
    *
    * @generated from field: string scope = 2;
    */
   scope: string;
 
   /**
-   * Where the vault keeps it.
+   * The reference to the login's secret in the vault.
    *
    * @generated from field: string secret = 3;
    */
   secret: string;
 
   /**
-   * When the token ends, absent if nobody said, and whether it is renewed then.
+   * The expiry of the token, absent if it is unknown, and whether the token is renewed then.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
@@ -1097,14 +1098,17 @@ export const EndUpstreamLoginResponseSchema: GenMessage<EndUpstreamLoginResponse
   messageDesc(file_palyra_v1_mcp, 28);
 
 /**
- * McpService declares upstream MCP servers, whose tools are called like any other
- * as "<server>/<tool>", and approves what they say of themselves.
+ * McpService declares upstream MCP servers, whose tools are called as "<server>/<tool>", and
+ * approves their definitions.
  *
  * @generated from service palyra.v1.McpService
  */
 export const McpService: GenService<{
   /**
-   * The servers, by name.
+   * ListUpstreams lists the servers by name, each with its health: `problem` explains the failure
+   * of the last use.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.McpService.ListUpstreams
    */
@@ -1114,7 +1118,10 @@ export const McpService: GenService<{
     output: typeof ListUpstreamsResponseSchema;
   },
   /**
-   * One server, with what it says of itself and what of that waits to be approved.
+   * GetUpstream returns one server, its approved definitions, and the changes that wait for
+   * approval, as JSON and as a unified diff.
+   *
+   * Example: {"name":"github"}
    *
    * @generated from rpc palyra.v1.McpService.GetUpstream
    */
@@ -1124,8 +1131,12 @@ export const McpService: GenService<{
     output: typeof GetUpstreamResponseSchema;
   },
   /**
-   * Declares a server and reaches it: what it says of itself then is approved by that.
-   * One that cannot be reached is added all the same, without tools.
+   * AddUpstream declares a server and connects to it. The definitions that the server then reports
+   * are approved by this request. A server that cannot be reached is added without tools. The
+   * request requires a second person if there are two.
+   *
+   * Example: {"server":{"name":"github","command":["github-mcp-server","stdio"],
+   * "hosts":["api.github.com:443"],"secrets":["global/github"]}}
    *
    * @generated from rpc palyra.v1.McpService.AddUpstream
    */
@@ -1135,7 +1146,10 @@ export const McpService: GenService<{
     output: typeof AddUpstreamResponseSchema;
   },
   /**
-   * Takes a server and its tools away. Policies that name one keep it.
+   * RemoveUpstream removes a server and its tools. A server with a tool that a policy names cannot
+   * be removed: `POLICY_INVALID`.
+   *
+   * Example: {"name":"github"}
    *
    * @generated from rpc palyra.v1.McpService.RemoveUpstream
    */
@@ -1145,7 +1159,9 @@ export const McpService: GenService<{
     output: typeof RemoveUpstreamResponseSchema;
   },
   /**
-   * Reaches a server anew and compares what it says with what was approved.
+   * RefreshUpstream reconnects to a server and compares its definitions with the approved ones.
+   *
+   * Example: {"name":"github"}
    *
    * @generated from rpc palyra.v1.McpService.RefreshUpstream
    */
@@ -1155,7 +1171,12 @@ export const McpService: GenService<{
     output: typeof RefreshUpstreamResponseSchema;
   },
   /**
-   * Accepts what a server says of itself now.
+   * ApproveUpstream approves the current definitions of a server. `pending_digest` is the value of
+   * the `Upstream` that the caller inspected; if the definitions have changed since, the request is
+   * refused with `DIGEST_MISMATCH`. The request requires a second person if there are two.
+   *
+   * Example: {"name":"github",
+   * "pending_digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
    *
    * @generated from rpc palyra.v1.McpService.ApproveUpstream
    */
@@ -1165,9 +1186,12 @@ export const McpService: GenService<{
     output: typeof ApproveUpstreamResponseSchema;
   },
   /**
-   * Pins a package for a server: the version and digest of it and of all that it needs,
-   * found at its registry by npm or pip in a sandbox. Nothing is installed; that is the
-   * call of package.install, with what is returned.
+   * ResolvePackage pins a package for a server. npm or pip determines the version and digest of the
+   * package and of all its dependencies, in a sandbox that can reach only the registry. Nothing is
+   * installed: call `package.install` with the result.
+   *
+   * Example: {"server":"files","ecosystem":"npm","name":"@modelcontextprotocol/server-filesystem",
+   * "version":"latest"}
    *
    * @generated from rpc palyra.v1.McpService.ResolvePackage
    */
@@ -1177,8 +1201,12 @@ export const McpService: GenService<{
     output: typeof ResolvePackageResponseSchema;
   },
   /**
-   * Has the program of a server come from what was installed last, instead of from what
-   * it came from so far. What it says of itself differently waits to be approved.
+   * UpdateUpstream switches the program of a server to the result of a `package.install` call.
+   * Changed definitions of the server wait for approval. The request requires a second person if
+   * there are two.
+   *
+   * Example: {"name":"files",
+   * "prefix":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
    *
    * @generated from rpc palyra.v1.McpService.UpdateUpstream
    */
@@ -1188,8 +1216,14 @@ export const McpService: GenService<{
     output: typeof UpdateUpstreamResponseSchema;
   },
   /**
-   * Begins a login of the gateway at a server, in the name of who asks, or of everybody
-   * where the server is declared so: a code flow in a browser.
+   * BeginUpstreamLogin begins a login of the gateway at a server that was declared with `oauth`.
+   * The login is for the caller, or for all members if the server is declared so; a login for all
+   * members also requires `upstream.write`. The gateway finds the authorization server (RFC 9728,
+   * RFC 8414), registers itself unless it has a client id, and returns the page for the person's
+   * browser. `redirect_uri` must have the form `http://127.0.0.1:PORT/callback`. A login expires
+   * after 10 minutes.
+   *
+   * Example: {"name":"linear","redirect_uri":"http://127.0.0.1:4711/callback"}
    *
    * @generated from rpc palyra.v1.McpService.BeginUpstreamLogin
    */
@@ -1199,8 +1233,13 @@ export const McpService: GenService<{
     output: typeof BeginUpstreamLoginResponseSchema;
   },
   /**
-   * Ends a login with what the browser came back with. It is answered once, whatever
-   * comes of it. The tokens go to the vault.
+   * CompleteUpstreamLogin completes a login with the parameters of the browser's redirect. Only the
+   * member who began the login can complete it, once, with any result. The request must contain its
+   * `state`, and `issuer` if the redirect had `iss` (RFC 9207). The tokens are stored in the vault
+   * and are not part of any reply.
+   *
+   * Example: {"login_id":"KQ3Z5N7R2VJX4W6Y","state":"PZ2M4C6V8B3N5X7L",
+   * "code":"SplxlOBeZQQYbYS6WxSbIA","issuer":"https://id.example.com"}
    *
    * @generated from rpc palyra.v1.McpService.CompleteUpstreamLogin
    */
@@ -1210,7 +1249,10 @@ export const McpService: GenService<{
     output: typeof CompleteUpstreamLoginResponseSchema;
   },
   /**
-   * Forgets a login, and has the authorization server end it where that can.
+   * EndUpstreamLogin deletes the caller's login at a server, or the shared login of all members. It
+   * revokes the tokens if the authorization server supports revocation (RFC 7009).
+   *
+   * Example: {"name":"linear"}
    *
    * @generated from rpc palyra.v1.McpService.EndUpstreamLogin
    */

@@ -15,7 +15,7 @@ export const file_palyra_v1_notify: GenFile = /*@__PURE__*/
   fileDesc("ChZwYWx5cmEvdjEvbm90aWZ5LnByb3RvEglwYWx5cmEudjEipQEKDE5vdGlmeVRhcmdldBIMCgRuYW1lGAEgASgJEgwKBHR5cGUYAiABKAkSDQoFd2hlcmUYAyABKAkSDgoGZXZlbnRzGAQgAygJEhQKDG1pbl9zZXZlcml0eRgFIAEoCRIPCgdpbmNsdWRlGAYgASgJEg4KBnF1ZXVlZBgHIAEoBRIPCgdwcm9ibGVtGAggASgJEhIKCmNvbm5lY3Rpb24YCSABKAkiGgoYTGlzdE5vdGlmeVRhcmdldHNSZXF1ZXN0IkUKGUxpc3ROb3RpZnlUYXJnZXRzUmVzcG9uc2USKAoHdGFyZ2V0cxgBIAMoCzIXLnBhbHlyYS52MS5Ob3RpZnlUYXJnZXQiIwoRVGVzdE5vdGlmeVJlcXVlc3QSDgoGdGFyZ2V0GAEgASgJIjsKElRlc3ROb3RpZnlSZXNwb25zZRIlCghkZWxpdmVyeRgBIAEoCzITLnBhbHlyYS52MS5EZWxpdmVyeSKxAgoIRGVsaXZlcnkSEwoLZGVsaXZlcnlfaWQYASABKAkSDgoGdGFyZ2V0GAIgASgJEg4KBm5vdGljZRgDIAEoCRIQCghzZXZlcml0eRgEIAEoCRINCgVldmVudBgFIAEoAxITCgthcHByb3ZhbF9pZBgGIAEoCRINCgVzdGF0ZRgHIAEoCRIQCghhdHRlbXB0cxgIIAEoBRItCglxdWV1ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB25leHRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdwcm9ibGVtGAwgASgJIl4KFUxpc3REZWxpdmVyaWVzUmVxdWVzdBIOCgZ0YXJnZXQYASABKAkSDgoGc3RhdGVzGAIgAygJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIloKFkxpc3REZWxpdmVyaWVzUmVzcG9uc2USJwoKZGVsaXZlcmllcxgBIAMoCzITLnBhbHlyYS52MS5EZWxpdmVyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkivgEKCENoYXRVc2VyEhIKCm1hcHBpbmdfaWQYASABKAkSDAoEdGVhbRgCIAEoCRIMCgR1c2VyGAMgASgJEg4KBm1lbWJlchgEIAEoCRIRCgltYXBwZWRfYnkYBSABKAkSLQoJbWFwcGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjb25zZW50ZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhYKFExpc3RDaGF0VXNlcnNSZXF1ZXN0IjsKFUxpc3RDaGF0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnBhbHlyYS52MS5DaGF0VXNlciJAChJNYXBDaGF0VXNlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRIMCgR1c2VyGAIgASgJEg4KBm1lbWJlchgDIAEoCSI4ChNNYXBDaGF0VXNlclJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5wYWx5cmEudjEuQ2hhdFVzZXIiSAoYQ29uc2VudFRvQ2hhdFVzZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSDAoEdXNlchgCIAEoCRIQCgh3aXRoZHJhdxgDIAEoCCI+ChlDb25zZW50VG9DaGF0VXNlclJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5wYWx5cmEudjEuQ2hhdFVzZXIiMgoUVW5tYXBDaGF0VXNlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRIMCgR1c2VyGAIgASgJIjoKFVVubWFwQ2hhdFVzZXJSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMucGFseXJhLnYxLkNoYXRVc2VyMucECg1Ob3RpZnlTZXJ2aWNlEl4KEUxpc3ROb3RpZnlUYXJnZXRzEiMucGFseXJhLnYxLkxpc3ROb3RpZnlUYXJnZXRzUmVxdWVzdBokLnBhbHlyYS52MS5MaXN0Tm90aWZ5VGFyZ2V0c1Jlc3BvbnNlEkkKClRlc3ROb3RpZnkSHC5wYWx5cmEudjEuVGVzdE5vdGlmeVJlcXVlc3QaHS5wYWx5cmEudjEuVGVzdE5vdGlmeVJlc3BvbnNlElUKDkxpc3REZWxpdmVyaWVzEiAucGFseXJhLnYxLkxpc3REZWxpdmVyaWVzUmVxdWVzdBohLnBhbHlyYS52MS5MaXN0RGVsaXZlcmllc1Jlc3BvbnNlElIKDUxpc3RDaGF0VXNlcnMSHy5wYWx5cmEudjEuTGlzdENoYXRVc2Vyc1JlcXVlc3QaIC5wYWx5cmEudjEuTGlzdENoYXRVc2Vyc1Jlc3BvbnNlEkwKC01hcENoYXRVc2VyEh0ucGFseXJhLnYxLk1hcENoYXRVc2VyUmVxdWVzdBoeLnBhbHlyYS52MS5NYXBDaGF0VXNlclJlc3BvbnNlEl4KEUNvbnNlbnRUb0NoYXRVc2VyEiMucGFseXJhLnYxLkNvbnNlbnRUb0NoYXRVc2VyUmVxdWVzdBokLnBhbHlyYS52MS5Db25zZW50VG9DaGF0VXNlclJlc3BvbnNlElIKDVVubWFwQ2hhdFVzZXISHy5wYWx5cmEudjEuVW5tYXBDaGF0VXNlclJlcXVlc3QaIC5wYWx5cmEudjEuVW5tYXBDaGF0VXNlclJlc3BvbnNlQh9aHXBhbHlyYS9nZW4vcGFseXJhL3YxO3BhbHlyYXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
- * NotifyTarget is where notices go.
+ * NotifyTarget is a destination of notices.
  *
  * @generated from message palyra.v1.NotifyTarget
  */
@@ -33,49 +33,49 @@ export type NotifyTarget = Message<"palyra.v1.NotifyTarget"> & {
   type: string;
 
   /**
-   * The address in a line, without what is secret of it.
+   * The address as one line, without its secret parts.
    *
    * @generated from field: string where = 3;
    */
   where: string;
 
   /**
-   * The kinds that it is told; none for all.
+   * The kinds of notices that it receives; empty for all.
    *
    * @generated from field: repeated string events = 4;
    */
   events: string[];
 
   /**
-   * The least severity that it is told.
+   * The lowest severity that it receives.
    *
    * @generated from field: string min_severity = 5;
    */
   minSeverity: string;
 
   /**
-   * How much of a call it is told: "none", "summary" or "full".
+   * How much of a call its notices contain: "none", "summary" or "full".
    *
    * @generated from field: string include = 6;
    */
   include: string;
 
   /**
-   * How many notices wait for it.
+   * The number of queued notices.
    *
    * @generated from field: int32 queued = 7;
    */
   queued: number;
 
   /**
-   * What the last try since the start failed of; "" for nothing.
+   * The error of the last attempt since the start; "" for none.
    *
    * @generated from field: string problem = 8;
    */
   problem: string;
 
   /**
-   * How a target that also listens is connected; "" for others.
+   * The connection state of a target that also receives; "" for others.
    *
    * @generated from field: string connection = 9;
    */
@@ -90,7 +90,7 @@ export const NotifyTargetSchema: GenMessage<NotifyTarget> = /*@__PURE__*/
   messageDesc(file_palyra_v1_notify, 0);
 
 /**
- * ListNotifyTargetsRequest asks for all.
+ * ListNotifyTargetsRequest has no fields.
  *
  * @generated from message palyra.v1.ListNotifyTargetsRequest
  */
@@ -105,7 +105,7 @@ export const ListNotifyTargetsRequestSchema: GenMessage<ListNotifyTargetsRequest
   messageDesc(file_palyra_v1_notify, 1);
 
 /**
- * ListNotifyTargetsResponse has them in the order of the configuration.
+ * ListNotifyTargetsResponse lists the targets in the order of the configuration.
  *
  * @generated from message palyra.v1.ListNotifyTargetsResponse
  */
@@ -143,7 +143,7 @@ export const TestNotifyRequestSchema: GenMessage<TestNotifyRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_notify, 3);
 
 /**
- * TestNotifyResponse says what became of the notice.
+ * TestNotifyResponse is the result of the delivery.
  *
  * @generated from message palyra.v1.TestNotifyResponse
  */
@@ -168,7 +168,7 @@ export const TestNotifyResponseSchema: GenMessage<TestNotifyResponse> = /*@__PUR
  */
 export type Delivery = Message<"palyra.v1.Delivery"> & {
   /**
-   * A ULID, which a receiver knows it by (webhook-id).
+   * A ULID, which the receiver gets as webhook-id.
    *
    * @generated from field: string delivery_id = 1;
    */
@@ -180,7 +180,7 @@ export type Delivery = Message<"palyra.v1.Delivery"> & {
   target: string;
 
   /**
-   * What it tells, such as "approval_asked".
+   * The kind of notice, such as "approval_asked".
    *
    * @generated from field: string notice = 3;
    */
@@ -204,8 +204,8 @@ export type Delivery = Message<"palyra.v1.Delivery"> & {
   approvalId: string;
 
   /**
-   * "queued", "delivered", "failed", "superseded" (it was answered before it could be
-   * asked there) or "dropped" (too many waited).
+   * "queued", "delivered", "failed", "superseded" (the approval was answered before the notice was
+   * sent) or "dropped" (the queue was full).
    *
    * @generated from field: string state = 7;
    */
@@ -222,7 +222,7 @@ export type Delivery = Message<"palyra.v1.Delivery"> & {
   queuedAt?: Timestamp | undefined;
 
   /**
-   * When a queued one is tried.
+   * The time of the next attempt of a queued delivery.
    *
    * @generated from field: google.protobuf.Timestamp next_at = 10;
    */
@@ -234,7 +234,7 @@ export type Delivery = Message<"palyra.v1.Delivery"> & {
   endedAt?: Timestamp | undefined;
 
   /**
-   * What the last try failed of.
+   * The error of the last attempt.
    *
    * @generated from field: string problem = 12;
    */
@@ -249,7 +249,7 @@ export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
   messageDesc(file_palyra_v1_notify, 5);
 
 /**
- * ListDeliveriesRequest chooses deliveries.
+ * ListDeliveriesRequest selects deliveries.
  *
  * @generated from message palyra.v1.ListDeliveriesRequest
  */
@@ -262,7 +262,7 @@ export type ListDeliveriesRequest = Message<"palyra.v1.ListDeliveriesRequest"> &
   target: string;
 
   /**
-   * None for all.
+   * Empty for all.
    *
    * @generated from field: repeated string states = 2;
    */
@@ -315,20 +315,20 @@ export const ListDeliveriesResponseSchema: GenMessage<ListDeliveriesResponse> = 
   messageDesc(file_palyra_v1_notify, 7);
 
 /**
- * ChatUser says which member a user of a chat is.
+ * ChatUser is the mapping of a user of a chat to a member.
  *
  * @generated from message palyra.v1.ChatUser
  */
 export type ChatUser = Message<"palyra.v1.ChatUser"> & {
   /**
-   * A ULID, which stands in votes where the device does.
+   * A ULID, which votes contain instead of a device.
    *
    * @generated from field: string mapping_id = 1;
    */
   mappingId: string;
 
   /**
-   * The ids of Slack, such as "T012AB3CD" and "U012AB3CD".
+   * The ids in Slack, such as "T012AB3CD" and "U012AB3CD".
    *
    * @generated from field: string team = 2;
    */
@@ -357,7 +357,7 @@ export type ChatUser = Message<"palyra.v1.ChatUser"> & {
   mappedAt?: Timestamp | undefined;
 
   /**
-   * When the member consented; absent while the user does not vote.
+   * When the member consented; absent while the user cannot vote.
    *
    * @generated from field: google.protobuf.Timestamp consented_at = 7;
    */
@@ -372,7 +372,7 @@ export const ChatUserSchema: GenMessage<ChatUser> = /*@__PURE__*/
   messageDesc(file_palyra_v1_notify, 8);
 
 /**
- * ListChatUsersRequest asks for all.
+ * ListChatUsersRequest has no fields.
  *
  * @generated from message palyra.v1.ListChatUsersRequest
  */
@@ -387,7 +387,7 @@ export const ListChatUsersRequestSchema: GenMessage<ListChatUsersRequest> = /*@_
   messageDesc(file_palyra_v1_notify, 9);
 
 /**
- * ListChatUsersResponse has them by team and user.
+ * ListChatUsersResponse lists the mappings by team and user.
  *
  * @generated from message palyra.v1.ListChatUsersResponse
  */
@@ -406,7 +406,7 @@ export const ListChatUsersResponseSchema: GenMessage<ListChatUsersResponse> = /*
   messageDesc(file_palyra_v1_notify, 10);
 
 /**
- * MapChatUserRequest says who somebody is.
+ * MapChatUserRequest maps a user to a member.
  *
  * @generated from message palyra.v1.MapChatUserRequest
  */
@@ -437,7 +437,7 @@ export const MapChatUserRequestSchema: GenMessage<MapChatUserRequest> = /*@__PUR
   messageDesc(file_palyra_v1_notify, 11);
 
 /**
- * MapChatUserResponse is how it is now.
+ * MapChatUserResponse is the mapping after the change.
  *
  * @generated from message palyra.v1.MapChatUserResponse
  */
@@ -472,7 +472,7 @@ export type ConsentToChatUserRequest = Message<"palyra.v1.ConsentToChatUserReque
   user: string;
 
   /**
-   * Takes consent back.
+   * Withdraw consent.
    *
    * @generated from field: bool withdraw = 3;
    */
@@ -487,7 +487,7 @@ export const ConsentToChatUserRequestSchema: GenMessage<ConsentToChatUserRequest
   messageDesc(file_palyra_v1_notify, 13);
 
 /**
- * ConsentToChatUserResponse is how it is now.
+ * ConsentToChatUserResponse is the mapping after the change.
  *
  * @generated from message palyra.v1.ConsentToChatUserResponse
  */
@@ -530,7 +530,7 @@ export const UnmapChatUserRequestSchema: GenMessage<UnmapChatUserRequest> = /*@_
   messageDesc(file_palyra_v1_notify, 15);
 
 /**
- * UnmapChatUserResponse is how it was.
+ * UnmapChatUserResponse is the deleted mapping.
  *
  * @generated from message palyra.v1.UnmapChatUserResponse
  */
@@ -549,14 +549,19 @@ export const UnmapChatUserResponseSchema: GenMessage<UnmapChatUserResponse> = /*
   messageDesc(file_palyra_v1_notify, 16);
 
 /**
- * NotifyService shows the targets of notifications and what arrived there, and says which
- * member a user of a chat is. Targets are declared in the configuration.
+ * NotifyService shows the targets of notifications and their deliveries, and maps users of a chat
+ * to members. Targets are declared in the configuration. Votes from receivers of webhooks do not
+ * use this service: they are posted to /webhooks/v1/decisions, each signed by the device of its
+ * voter.
  *
  * @generated from service palyra.v1.NotifyService
  */
 export const NotifyService: GenService<{
   /**
-   * ListNotifyTargets returns all, in the order of the configuration.
+   * ListNotifyTargets lists the targets in the order of the configuration, with the number of
+   * queued notices and the error of the last delivery. It contains no secrets.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.NotifyService.ListNotifyTargets
    */
@@ -566,7 +571,10 @@ export const NotifyService: GenService<{
     output: typeof ListNotifyTargetsResponseSchema;
   },
   /**
-   * TestNotify sends a notice to one target and returns when it arrived or failed.
+   * TestNotify sends a notice of kind `test` to a target at once, without retries, and returns the
+   * result: `delivery.state` is `delivered` or `failed`, with `problem`.
+   *
+   * Example: {"target":"ops"}
    *
    * @generated from rpc palyra.v1.NotifyService.TestNotify
    */
@@ -576,7 +584,10 @@ export const NotifyService: GenService<{
     output: typeof TestNotifyResponseSchema;
   },
   /**
-   * ListDeliveries returns one page, newest first.
+   * ListDeliveries returns one page of deliveries, newest first. Completed deliveries are listed
+   * for 30 days; the journal keeps them permanently (`PAL-N100`).
+   *
+   * Example: {"target":"ops","states":["failed"],"page_size":50}
    *
    * @generated from rpc palyra.v1.NotifyService.ListDeliveries
    */
@@ -586,7 +597,9 @@ export const NotifyService: GenService<{
     output: typeof ListDeliveriesResponseSchema;
   },
   /**
-   * ListChatUsers returns which members users of chats are.
+   * ListChatUsers lists the Slack users that are mapped to members.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.NotifyService.ListChatUsers
    */
@@ -596,8 +609,11 @@ export const NotifyService: GenService<{
     output: typeof ListChatUsersResponseSchema;
   },
   /**
-   * MapChatUser says which member a user is. Where there is a second owner or admin, it
-   * takes their yes. The user votes once the member has consented.
+   * MapChatUser maps a Slack user to a member, by the ids of the workspace and the user, which
+   * never change. If there are two owners or admins, a second one must approve. The user can vote
+   * after the member has consented.
+   *
+   * Example: {"team":"T012AB3CD","user":"U012AB3CD","member":"user:ada"}
    *
    * @generated from rpc palyra.v1.NotifyService.MapChatUser
    */
@@ -607,8 +623,12 @@ export const NotifyService: GenService<{
     output: typeof MapChatUserResponseSchema;
   },
   /**
-   * ConsentToChatUser lets a user of a chat vote in the caller's name, or no longer. Only
-   * the member says so, with a credential that nobody else made or controls.
+   * ConsentToChatUser allows a Slack user that is mapped to the caller to vote in the caller's
+   * name, or withdraws that consent (`withdraw`). The caller must use a device of their own or a
+   * session of the console, and no other principal may have created or controlled the caller
+   * ([notifications](../notifications.md)).
+   *
+   * Example: {"team":"T012AB3CD","user":"U012AB3CD"}
    *
    * @generated from rpc palyra.v1.NotifyService.ConsentToChatUser
    */
@@ -618,8 +638,10 @@ export const NotifyService: GenService<{
     output: typeof ConsentToChatUserResponseSchema;
   },
   /**
-   * UnmapChatUser forgets who a user is, and its votes on what is still open count no
-   * more.
+   * UnmapChatUser deletes the mapping of a user. The user's votes on open approvals no longer
+   * count.
+   *
+   * Example: {"team":"T012AB3CD","user":"U012AB3CD"}
    *
    * @generated from rpc palyra.v1.NotifyService.UnmapChatUser
    */

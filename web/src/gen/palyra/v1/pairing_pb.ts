@@ -15,13 +15,13 @@ export const file_palyra_v1_pairing: GenFile = /*@__PURE__*/
   fileDesc("ChdwYWx5cmEvdjEvcGFpcmluZy5wcm90bxIJcGFseXJhLnYxIqoDCgdQYWlyaW5nEhIKCnBhaXJpbmdfaWQYASABKAkSKQoJY29kZV9raW5kGAIgASgOMhYucGFseXJhLnYxLlBhaXJpbmdLaW5kEiYKBXN0YXRlGAMgASgOMhcucGFseXJhLnYxLlBhaXJpbmdTdGF0ZRIOCgZtZW1iZXIYBCABKAkSEgoKbmV3X21lbWJlchgFIAEoCBINCgVyb2xlcxgGIAMoCRINCgVvd25lchgHIAEoCRIPCgdtYWRlX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2d1ZXNzZXMYCyABKAUSEwoLYXBwcm92YWxfaWQYDCABKAkSEgoKY29tcGFyaXNvbhgNIAEoCRISCgprZXlfc2hhMjU2GA4gASgJEg8KB2FkZHJlc3MYDyABKAkSEwoLZGV2aWNlX25hbWUYECABKAkSEQoJZGV2aWNlX2lkGBEgASgJIr8BChhDcmVhdGVQYWlyaW5nQ29kZVJlcXVlc3QSJAoEa2luZBgBIAEoDjIWLnBhbHlyYS52MS5QYWlyaW5nS2luZBIOCgZtZW1iZXIYAiABKAkSEgoKbmV3X21lbWJlchgDIAEoCBINCgVyb2xlcxgEIAMoCRINCgVvd25lchgFIAEoCRImCgN0dGwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLYWNjZXB0X2xvc3MYByABKAgiUAoZQ3JlYXRlUGFpcmluZ0NvZGVSZXNwb25zZRIjCgdwYWlyaW5nGAEgASgLMhIucGFseXJhLnYxLlBhaXJpbmcSDgoGc2VjcmV0GAIgASgJIhUKE0xpc3RQYWlyaW5nc1JlcXVlc3QiPAoUTGlzdFBhaXJpbmdzUmVzcG9uc2USJAoIcGFpcmluZ3MYASADKAsyEi5wYWx5cmEudjEuUGFpcmluZyIqChRDYW5jZWxQYWlyaW5nUmVxdWVzdBISCgpwYWlyaW5nX2lkGAEgASgJIjwKFUNhbmNlbFBhaXJpbmdSZXNwb25zZRIjCgdwYWlyaW5nGAEgASgLMhIucGFseXJhLnYxLlBhaXJpbmciKQoTQmVnaW5QYWlyaW5nUmVxdWVzdBISCgpwYWlyaW5nX2lkGAEgASgJIrkBChRCZWdpblBhaXJpbmdSZXNwb25zZRISCgpwYWlyaW5nX2lkGAEgASgJEiQKBGtpbmQYAiABKA4yFi5wYWx5cmEudjEuUGFpcmluZ0tpbmQSDAoEc2FsdBgDIAEoDBIRCglkZXZpY2VfaWQYBCABKAkSFgoOY2FfY2VydGlmaWNhdGUYBSABKAwSEwoLc2VydmVyX25hbWUYBiABKAkSGQoRc2VydmVyX2tleV9zaGEyNTYYByABKAwifgoTUHJvdmVQYWlyaW5nUmVxdWVzdBISCgpwYWlyaW5nX2lkGAEgASgJEg0KBXNoYXJlGAIgASgMEhIKCmNvbW1pdG1lbnQYAyABKAwSGwoTY2VydGlmaWNhdGVfcmVxdWVzdBgEIAEoDBITCgtkZXZpY2VfbmFtZRgFIAEoCSJiChRQcm92ZVBhaXJpbmdSZXNwb25zZRIPCgdhdHRlbXB0GAEgASgMEg0KBXNoYXJlGAIgASgMEhQKDGNvbmZpcm1hdGlvbhgDIAEoDBIUCgxndWVzc2VzX2xlZnQYBCABKAUiTQoVQ29uZmlybVBhaXJpbmdSZXF1ZXN0Eg8KB2F0dGVtcHQYASABKAwSFAoMY29uZmlybWF0aW9uGAIgASgMEg0KBW5vbmNlGAMgASgMIhgKFkNvbmZpcm1QYWlyaW5nUmVzcG9uc2UiRwoVQ29sbGVjdFBhaXJpbmdSZXF1ZXN0EhsKE2NlcnRpZmljYXRlX3JlcXVlc3QYASABKAwSEQoJc2lnbmF0dXJlGAIgASgMImcKFkNvbGxlY3RQYWlyaW5nUmVzcG9uc2USDwoHd2FpdGluZxgBIAEoCBIRCglkZXZpY2VfaWQYAiABKAkSDgoGbWVtYmVyGAMgASgJEhkKEWNlcnRpZmljYXRlX2NoYWluGAQgASgJKlYKC1BhaXJpbmdLaW5kEhwKGFBBSVJJTkdfS0lORF9VTlNQRUNJRklFRBAAEhQKEFBBSVJJTkdfS0lORF9QSU4QARITCg9QQUlSSU5HX0tJTkRfUVIQAip3CgxQYWlyaW5nU3RhdGUSHQoZUEFJUklOR19TVEFURV9VTlNQRUNJRklFRBAAEhYKElBBSVJJTkdfU1RBVEVfT1BFThABEhcKE1BBSVJJTkdfU1RBVEVfQVNLRUQQAhIXChNQQUlSSU5HX1NUQVRFX0dJVkVOEAMy6gQKDlBhaXJpbmdTZXJ2aWNlEl4KEUNyZWF0ZVBhaXJpbmdDb2RlEiMucGFseXJhLnYxLkNyZWF0ZVBhaXJpbmdDb2RlUmVxdWVzdBokLnBhbHlyYS52MS5DcmVhdGVQYWlyaW5nQ29kZVJlc3BvbnNlElQKDExpc3RQYWlyaW5ncxIeLnBhbHlyYS52MS5MaXN0UGFpcmluZ3NSZXF1ZXN0Gh8ucGFseXJhLnYxLkxpc3RQYWlyaW5nc1Jlc3BvbnNlIgOQAgESUgoNQ2FuY2VsUGFpcmluZxIfLnBhbHlyYS52MS5DYW5jZWxQYWlyaW5nUmVxdWVzdBogLnBhbHlyYS52MS5DYW5jZWxQYWlyaW5nUmVzcG9uc2USTwoMQmVnaW5QYWlyaW5nEh4ucGFseXJhLnYxLkJlZ2luUGFpcmluZ1JlcXVlc3QaHy5wYWx5cmEudjEuQmVnaW5QYWlyaW5nUmVzcG9uc2USTwoMUHJvdmVQYWlyaW5nEh4ucGFseXJhLnYxLlByb3ZlUGFpcmluZ1JlcXVlc3QaHy5wYWx5cmEudjEuUHJvdmVQYWlyaW5nUmVzcG9uc2USVQoOQ29uZmlybVBhaXJpbmcSIC5wYWx5cmEudjEuQ29uZmlybVBhaXJpbmdSZXF1ZXN0GiEucGFseXJhLnYxLkNvbmZpcm1QYWlyaW5nUmVzcG9uc2USVQoOQ29sbGVjdFBhaXJpbmcSIC5wYWx5cmEudjEuQ29sbGVjdFBhaXJpbmdSZXF1ZXN0GiEucGFseXJhLnYxLkNvbGxlY3RQYWlyaW5nUmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * Pairing is what is known of a code. Its secret is kept nowhere.
+ * Pairing is the record of a code. Its secret is not stored.
  *
  * @generated from message palyra.v1.Pairing
  */
 export type Pairing = Message<"palyra.v1.Pairing"> & {
   /**
-   * Eight letters and digits; no secret.
+   * Eight letters and digits; not a secret.
    *
    * @generated from field: string pairing_id = 1;
    */
@@ -38,14 +38,14 @@ export type Pairing = Message<"palyra.v1.Pairing"> & {
   state: PairingState;
 
   /**
-   * Who gets the device: "user:bob".
+   * The member who receives the device: "user:bob".
    *
    * @generated from field: string member = 4;
    */
   member: string;
 
   /**
-   * The member comes to be with the device, with these roles and this owner.
+   * The member is created with the device, with these roles and this owner.
    *
    * @generated from field: bool new_member = 5;
    */
@@ -72,28 +72,28 @@ export type Pairing = Message<"palyra.v1.Pairing"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it takes no more guesses.
+   * When it stops accepting guesses.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 10;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * How many guesses were made, of 5.
+   * The number of guesses so far, of 5.
    *
    * @generated from field: int32 guesses = 11;
    */
   guesses: number;
 
   /**
-   * What follows is known once a machine knew the secret.
+   * This field and the following ones are set after a machine proved the secret.
    *
    * @generated from field: string approval_id = 12;
    */
   approvalId: string;
 
   /**
-   * Six digits that the machine shows, too: "123 456".
+   * Six digits that the machine also displays: "123 456".
    *
    * @generated from field: string comparison = 13;
    */
@@ -107,7 +107,7 @@ export type Pairing = Message<"palyra.v1.Pairing"> & {
   keySha256: string;
 
   /**
-   * Where it is, and what it calls itself.
+   * The address of the machine, and the name that it reports.
    *
    * @generated from field: string address = 15;
    */
@@ -119,7 +119,7 @@ export type Pairing = Message<"palyra.v1.Pairing"> & {
   deviceName: string;
 
   /**
-   * A ULID: the device that it becomes.
+   * The ULID of the device that it becomes.
    *
    * @generated from field: string device_id = 17;
    */
@@ -134,7 +134,7 @@ export const PairingSchema: GenMessage<Pairing> = /*@__PURE__*/
   messageDesc(file_palyra_v1_pairing, 0);
 
 /**
- * CreatePairingCodeRequest says whose device it will be.
+ * CreatePairingCodeRequest names the owner of the future device.
  *
  * @generated from message palyra.v1.CreatePairingCodeRequest
  */
@@ -145,14 +145,14 @@ export type CreatePairingCodeRequest = Message<"palyra.v1.CreatePairingCodeReque
   kind: PairingKind;
 
   /**
-   * A member: "user:bob", "agent:helper", or a name alone. The caller if empty.
+   * A member: "user:bob", "agent:helper", or a name without a kind; empty means the caller.
    *
    * @generated from field: string member = 2;
    */
   member: string;
 
   /**
-   * Makes the member, a user or with an owner an agent, together with the device.
+   * Create the member together with the device: a user or, with an owner, an agent.
    *
    * @generated from field: bool new_member = 3;
    */
@@ -169,14 +169,14 @@ export type CreatePairingCodeRequest = Message<"palyra.v1.CreatePairingCodeReque
   owner: string;
 
   /**
-   * How long it takes guesses: 30 seconds to an hour; 10 minutes if it is not set.
+   * How long it accepts guesses: 30 seconds to an hour; 10 minutes if unset.
    *
    * @generated from field: google.protobuf.Duration ttl = 6;
    */
   ttl?: Duration | undefined;
 
   /**
-   * The caller was told who loses the power to answer approvals.
+   * Create the code even if a member loses the power to answer approvals.
    *
    * @generated from field: bool accept_loss = 7;
    */
@@ -191,7 +191,7 @@ export const CreatePairingCodeRequestSchema: GenMessage<CreatePairingCodeRequest
   messageDesc(file_palyra_v1_pairing, 1);
 
 /**
- * CreatePairingCodeResponse is the only place where the secret stands.
+ * CreatePairingCodeResponse is the only message that contains the secret.
  *
  * @generated from message palyra.v1.CreatePairingCodeResponse
  */
@@ -217,7 +217,7 @@ export const CreatePairingCodeResponseSchema: GenMessage<CreatePairingCodeRespon
   messageDesc(file_palyra_v1_pairing, 2);
 
 /**
- * ListPairingsRequest asks for all.
+ * ListPairingsRequest has no fields.
  *
  * @generated from message palyra.v1.ListPairingsRequest
  */
@@ -270,7 +270,7 @@ export const CancelPairingRequestSchema: GenMessage<CancelPairingRequest> = /*@_
   messageDesc(file_palyra_v1_pairing, 5);
 
 /**
- * CancelPairingResponse is the code as it was.
+ * CancelPairingResponse is the code at its cancellation.
  *
  * @generated from message palyra.v1.CancelPairingResponse
  */
@@ -289,7 +289,7 @@ export const CancelPairingResponseSchema: GenMessage<CancelPairingResponse> = /*
   messageDesc(file_palyra_v1_pairing, 6);
 
 /**
- * BeginPairingRequest names a code, or none for the one PIN that is open.
+ * BeginPairingRequest names a code; empty means the only open PIN.
  *
  * @generated from message palyra.v1.BeginPairingRequest
  */
@@ -308,7 +308,7 @@ export const BeginPairingRequestSchema: GenMessage<BeginPairingRequest> = /*@__P
   messageDesc(file_palyra_v1_pairing, 7);
 
 /**
- * BeginPairingResponse is what both sides bind what follows to.
+ * BeginPairingResponse contains the values that both sides bind to the exchange.
  *
  * @generated from message palyra.v1.BeginPairingResponse
  */
@@ -352,7 +352,7 @@ export type BeginPairingResponse = Message<"palyra.v1.BeginPairingResponse"> & {
   serverName: string;
 
   /**
-   * SHA-256 over the SubjectPublicKeyInfo of the key in it.
+   * SHA-256 over the SubjectPublicKeyInfo of the key in that certificate.
    *
    * @generated from field: bytes server_key_sha256 = 7;
    */
@@ -399,7 +399,7 @@ export type ProvePairingRequest = Message<"palyra.v1.ProvePairingRequest"> & {
   certificateRequest: Uint8Array;
 
   /**
-   * What the machine calls itself, for people.
+   * The name that the machine reports, for people.
    *
    * @generated from field: string device_name = 5;
    */
@@ -420,7 +420,7 @@ export const ProvePairingRequestSchema: GenMessage<ProvePairingRequest> = /*@__P
  */
 export type ProvePairingResponse = Message<"palyra.v1.ProvePairingResponse"> & {
   /**
-   * Names the attempt, 16 bytes.
+   * The id of the attempt, 16 bytes.
    *
    * @generated from field: bytes attempt = 1;
    */
@@ -439,7 +439,7 @@ export type ProvePairingResponse = Message<"palyra.v1.ProvePairingResponse"> & {
   confirmation: Uint8Array;
 
   /**
-   * How many guesses the code has left.
+   * The number of guesses left for the code.
    *
    * @generated from field: int32 guesses_left = 4;
    */
@@ -472,7 +472,7 @@ export type ConfirmPairingRequest = Message<"palyra.v1.ConfirmPairingRequest"> &
   confirmation: Uint8Array;
 
   /**
-   * The number that was committed to.
+   * The nonce of the commitment.
    *
    * @generated from field: bytes nonce = 3;
    */
@@ -487,7 +487,7 @@ export const ConfirmPairingRequestSchema: GenMessage<ConfirmPairingRequest> = /*
   messageDesc(file_palyra_v1_pairing, 11);
 
 /**
- * ConfirmPairingResponse says that people are asked.
+ * ConfirmPairingResponse reports that people are asked.
  *
  * @generated from message palyra.v1.ConfirmPairingResponse
  */
@@ -502,7 +502,7 @@ export const ConfirmPairingResponseSchema: GenMessage<ConfirmPairingResponse> = 
   messageDesc(file_palyra_v1_pairing, 12);
 
 /**
- * CollectPairingRequest asks for the certificate.
+ * CollectPairingRequest requests the certificate.
  *
  * @generated from message palyra.v1.CollectPairingRequest
  */
@@ -530,13 +530,13 @@ export const CollectPairingRequestSchema: GenMessage<CollectPairingRequest> = /*
   messageDesc(file_palyra_v1_pairing, 13);
 
 /**
- * CollectPairingResponse is the certificate, or nothing yet.
+ * CollectPairingResponse contains the certificate, or waiting.
  *
  * @generated from message palyra.v1.CollectPairingResponse
  */
 export type CollectPairingResponse = Message<"palyra.v1.CollectPairingResponse"> & {
   /**
-   * Nobody answered yet.
+   * The approval is still pending.
    *
    * @generated from field: bool waiting = 1;
    */
@@ -548,14 +548,14 @@ export type CollectPairingResponse = Message<"palyra.v1.CollectPairingResponse">
   deviceId: string;
 
   /**
-   * As whom the device acts.
+   * The principal of the device.
    *
    * @generated from field: string member = 3;
    */
   member: string;
 
   /**
-   * The device's certificate and the issuing one, PEM.
+   * The certificates of the device and of the issuing CA, PEM.
    *
    * @generated from field: string certificate_chain = 4;
    */
@@ -570,7 +570,7 @@ export const CollectPairingResponseSchema: GenMessage<CollectPairingResponse> = 
   messageDesc(file_palyra_v1_pairing, 14);
 
 /**
- * PairingKind is how the secret of a code gets to the machine.
+ * PairingKind is the way in which the machine receives the secret of a code.
  *
  * @generated from enum palyra.v1.PairingKind
  */
@@ -588,7 +588,7 @@ export enum PairingKind {
   PIN = 1,
 
   /**
-   * A picture with the address, the fingerprint of the CA and a token of 128 bits.
+   * A QR code with the address, the fingerprint of the CA and a token of 128 bits.
    *
    * @generated from enum value: PAIRING_KIND_QR = 2;
    */
@@ -602,7 +602,7 @@ export const PairingKindSchema: GenEnum<PairingKind> = /*@__PURE__*/
   enumDesc(file_palyra_v1_pairing, 0);
 
 /**
- * PairingState is how far a code is.
+ * PairingState is the state of a code.
  *
  * @generated from enum palyra.v1.PairingState
  */
@@ -613,21 +613,21 @@ export enum PairingState {
   UNSPECIFIED = 0,
 
   /**
-   * It takes guesses.
+   * It accepts guesses.
    *
    * @generated from enum value: PAIRING_STATE_OPEN = 1;
    */
   OPEN = 1,
 
   /**
-   * A machine knew the secret; people are asked.
+   * A machine proved the secret, and people are asked.
    *
    * @generated from enum value: PAIRING_STATE_ASKED = 2;
    */
   ASKED = 2,
 
   /**
-   * The machine has its certificate.
+   * The machine has received its certificate.
    *
    * @generated from enum value: PAIRING_STATE_GIVEN = 3;
    */
@@ -641,18 +641,26 @@ export const PairingStateSchema: GenEnum<PairingState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_pairing, 1);
 
 /**
- * PairingService gives machines their certificates over the network. Members make
- * codes with it; and four methods, the only ones beside health that take no
- * credential at all, are the steps of a machine that has a code. docs/pairing.md
- * draws them. The first three have to come on one connection.
+ * PairingService issues certificates to machines over the network. Members create codes with the
+ * first three methods. The other four are the steps of a machine that has a code; they and the
+ * health check are the only methods of the API, besides the login methods, that take no credential.
+ * BeginPairing, ProvePairing and ConfirmPairing must use one connection. docs/pairing.md describes
+ * the exchange. A message of this service is at most 16 KiB.
  *
  * @generated from service palyra.v1.PairingService
  */
 export const PairingService: GenService<{
   /**
-   * CreatePairingCode makes a code for another device of the caller; for a device of
-   * somebody else, or a new member, it also takes access.write, and access.write_owner
-   * where that is an owner or admin.
+   * CreatePairingCode creates a pairing code for another device of the caller. `member` names
+   * another member. `new_member` creates the member together with the device, with `roles` and, for
+   * an agent, an `owner`. Both also require `access.write`, and `access.write_owner` if the member
+   * is, or becomes, an owner or admin. `ttl` is 30 seconds to an hour, by default 10 minutes.
+   *
+   * Only this reply contains the secret. A code is kept in memory only, works once and accepts five
+   * guesses. At most 8 codes of one member, and 64 in total, can exist. A message of this service
+   * is at most 16 KiB.
+   *
+   * Example: {"kind":"PAIRING_KIND_PIN","ttl":"600s"}
    *
    * @generated from rpc palyra.v1.PairingService.CreatePairingCode
    */
@@ -662,8 +670,10 @@ export const PairingService: GenService<{
     output: typeof CreatePairingCodeResponseSchema;
   },
   /**
-   * The codes that have not ended: those of the caller, or all for callers with
-   * access.write.
+   * ListPairings lists the codes that have not ended, oldest first: the codes that the caller
+   * created or that give the caller a device, or all for callers with `access.write`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.PairingService.ListPairings
    */
@@ -673,8 +683,10 @@ export const PairingService: GenService<{
     output: typeof ListPairingsResponseSchema;
   },
   /**
-   * CancelPairing ends a code, and withdraws the question that came of it. Who may see
-   * a code may end it.
+   * CancelPairing cancels a code. If a machine has already used it, the pending approval of the
+   * device is withdrawn. A caller that may list a code may cancel it.
+   *
+   * Example: {"pairing_id":"k7qf3m2x"}
    *
    * @generated from rpc palyra.v1.PairingService.CancelPairing
    */
@@ -684,8 +696,14 @@ export const PairingService: GenService<{
     output: typeof CancelPairingResponseSchema;
   },
   /**
-   * BeginPairing says which code is open, and what the gateway is. It is the same for
-   * everybody, and nothing is kept of who asks.
+   * BeginPairing returns the open code and the identity of the gateway. Without `pairing_id` it
+   * returns the only open PIN. The answer is the same for all callers, and nothing about the caller
+   * is recorded.
+   *
+   * BeginPairing, ProvePairing and ConfirmPairing must use one connection. The [pairing
+   * guide](../pairing.md) describes the exchange, with every field and its size.
+   *
+   * Example: {"pairing_id":"k7qf3m2x"}
    *
    * @generated from rpc palyra.v1.PairingService.BeginPairing
    */
@@ -695,8 +713,16 @@ export const PairingService: GenService<{
     output: typeof BeginPairingResponseSchema;
   },
   /**
-   * ProvePairing is the first message of SPAKE2+ and its answer. It counts as a guess
-   * whatever comes of it.
+   * ProvePairing sends the machine's first message of SPAKE2+ and returns the gateway's answer.
+   * With any result it counts as a guess, for the code and for the address. After the fourth wrong
+   * guess an address must wait 5 seconds, then twice as long after each further one, up to 15
+   * minutes.
+   *
+   * Example: {"pairing_id":"k7qf3m2x","share":
+   * "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+   * "commitment":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=","certificate_request":
+   * "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+   * "device_name":"laptop"}
    *
    * @generated from rpc palyra.v1.PairingService.ProvePairing
    */
@@ -706,8 +732,13 @@ export const PairingService: GenService<{
     output: typeof ProvePairingResponseSchema;
   },
   /**
-   * ConfirmPairing is the last message of SPAKE2+. The code is used up, and people are
-   * asked by an approval of type device_pairing.
+   * ConfirmPairing sends the machine's last message of SPAKE2+ and the nonce of its commitment, on
+   * the same connection within 30 seconds. It uses up the code and requests an approval of type
+   * `device_pairing`. Every exchange that fails returns `PAIRING_FAILED`, without a reason.
+   *
+   * Example: {"attempt":"BAcHBwcHBwcHBwcHBwcHBw==",
+   * "confirmation":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=",
+   * "nonce":"BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="}
    *
    * @generated from rpc palyra.v1.PairingService.ConfirmPairing
    */
@@ -717,8 +748,17 @@ export const PairingService: GenService<{
     output: typeof ConfirmPairingResponseSchema;
   },
   /**
-   * CollectPairing returns the certificate once somebody allowed it. It waits some
-   * seconds for that, and may be asked again, on any connection.
+   * CollectPairing returns the certificate after the approval, and creates the device at that time.
+   * It waits up to 15 seconds for the approval and returns `waiting` if it is still pending. If the
+   * approval is denied, the error is the result of the approval. The machine signs the TLS exporter
+   * of its current connection, which may be a new one, with its key. A repeated request returns the
+   * same certificate. After a restart of the gateway, for up to an hour, it returns another
+   * certificate for the same device and key.
+   *
+   * Example: {"certificate_request":
+   * "MIG7MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABFVSlmu0eXklQG9pitowANc5cs7fKAAz+/uf9YgC9qJeizJsAgJHMvp/jG+jOmbmDiE3symbi/YvuKHWmZj6BV6gADAKBggqhkjOPQQDAgNJADBGAiEA/RNpm6kxj+UirqU5Cn0ZH8M5DxsrVb1O+YT06zoQcrgCIQCsF1O5vuV8HeFFTh1gow2q54uGMSN0VhPP9yYgS3AdBg==",
+   * "signature":
+   * "BAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBw=="}
    *
    * @generated from rpc palyra.v1.PairingService.CollectPairing
    */

@@ -41,7 +41,7 @@ export const PolicySourceSchema: GenMessage<PolicySource> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 0);
 
 /**
- * PolicyFinding is one thing to mend.
+ * PolicyFinding is one problem to fix.
  *
  * @generated from message palyra.v1.PolicyFinding
  */
@@ -121,7 +121,7 @@ export const ValidatePolicyRequestSchema: GenMessage<ValidatePolicyRequest> = /*
   messageDesc(file_palyra_v1_policy, 2);
 
 /**
- * ValidatePolicyResponse lists the findings; none means the set would load.
+ * ValidatePolicyResponse lists the findings; an empty list means that the set would load.
  *
  * @generated from message palyra.v1.ValidatePolicyResponse
  */
@@ -140,49 +140,48 @@ export const ValidatePolicyResponseSchema: GenMessage<ValidatePolicyResponse> = 
   messageDesc(file_palyra_v1_policy, 3);
 
 /**
- * PolicyDirectory is what stands in the gateway's policy directory, and what of
- * it counts.
+ * PolicyDirectory is the state of the gateway's policy directory.
  *
  * @generated from message palyra.v1.PolicyDirectory
  */
 export type PolicyDirectory = Message<"palyra.v1.PolicyDirectory"> & {
   /**
-   * Empty when policy.dir is.
+   * Empty if policy.dir is empty.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * False when it is not there.
+   * False if the directory does not exist.
    *
    * @generated from field: bool present = 2;
    */
   present: boolean;
 
   /**
-   * The policy files in it, as it is now.
+   * The number of policy files in the directory at present.
    *
    * @generated from field: int32 files = 3;
    */
   files: number;
 
   /**
-   * The policies in force beside the built-in ones.
+   * The number of policies in force, without the built-in ones.
    *
    * @generated from field: int32 policies = 4;
    */
   policies: number;
 
   /**
-   * True when its files are those in force.
+   * True if its files are in force.
    *
    * @generated from field: bool in_force = 5;
    */
   inForce: boolean;
 
   /**
-   * Why they are not, and what to do.
+   * Why its files are not in force, and the next step.
    *
    * @generated from field: string problem = 6;
    */
@@ -197,7 +196,7 @@ export const PolicyDirectorySchema: GenMessage<PolicyDirectory> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 4);
 
 /**
- * GetPolicyRequest asks for the set in force, or for a kept version.
+ * GetPolicyRequest selects the set in force, or an earlier version.
  *
  * @generated from message palyra.v1.GetPolicyRequest
  */
@@ -218,7 +217,7 @@ export const GetPolicyRequestSchema: GenMessage<GetPolicyRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_policy, 5);
 
 /**
- * GetPolicyResponse is the set in force, or a kept version.
+ * GetPolicyResponse is the set in force, or an earlier version.
  *
  * @generated from message palyra.v1.GetPolicyResponse
  */
@@ -229,7 +228,7 @@ export type GetPolicyResponse = Message<"palyra.v1.GetPolicyResponse"> & {
   version: string;
 
   /**
-   * Of the set in force only, as schema is.
+   * Only for the set in force, like schema.
    *
    * @generated from field: string schema_digest = 2;
    */
@@ -241,7 +240,7 @@ export type GetPolicyResponse = Message<"palyra.v1.GetPolicyResponse"> & {
   snapshotDigest: string;
 
   /**
-   * Those of a kept version are without the defaults.
+   * For an earlier version, without the defaults.
    *
    * @generated from field: repeated palyra.v1.PolicySource sources = 4;
    */
@@ -258,14 +257,14 @@ export type GetPolicyResponse = Message<"palyra.v1.GetPolicyResponse"> & {
   schema: string;
 
   /**
-   * True when an operator activated it; it stays until a reload.
+   * True if an operator activated it; it stays in force until a reload.
    *
    * @generated from field: bool activated = 7;
    */
   activated: boolean;
 
   /**
-   * Of the set in force only.
+   * Only for the set in force.
    *
    * @generated from field: palyra.v1.PolicyDirectory directory = 8;
    */
@@ -372,15 +371,14 @@ export const GetSnapshotResponseSchema: GenMessage<GetSnapshotResponse> = /*@__P
   messageDesc(file_palyra_v1_policy, 10);
 
 /**
- * CallDescription is a call as policy sees it. Empty fields are worked out as
- * for a real call of the caller.
+ * CallDescription is a call as policy evaluates it. Empty fields are computed as for a real call of
+ * the caller.
  *
  * @generated from message palyra.v1.CallDescription
  */
 export type CallDescription = Message<"palyra.v1.CallDescription"> & {
   /**
-   * "kind:name"; empty means the caller. Somebody else's needs the permission
-   * policy.simulate.
+   * "kind:name"; empty means the caller. Another principal requires the permission policy.simulate.
    *
    * @generated from field: string principal = 1;
    */
@@ -407,15 +405,15 @@ export type CallDescription = Message<"palyra.v1.CallDescription"> & {
   channel: string;
 
   /**
-   * One JSON object: facts that replace those that the gateway would find
-   * (docs/policy.md): {"exec": {"basename": "git"}, "session": {"tainted": true}}.
+   * One JSON object: facts that replace the facts that the gateway computes
+   * (docs/reference/facts.md): {"exec": {"basename": "git"}, "session": {"tainted": true}}.
    *
    * @generated from field: bytes facts_json = 6;
    */
   factsJson: Uint8Array;
 
   /**
-   * Votes as if they had been cast.
+   * Votes that are treated as cast.
    *
    * @generated from field: repeated palyra.v1.DescribedVote votes = 7;
    */
@@ -435,7 +433,7 @@ export const CallDescriptionSchema: GenMessage<CallDescription> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 11);
 
 /**
- * DescribedVote is a yes that is taken as cast.
+ * DescribedVote is an approval that is treated as cast.
  *
  * @generated from message palyra.v1.DescribedVote
  */
@@ -484,8 +482,8 @@ export type ExplainPolicyRequest = Message<"palyra.v1.ExplainPolicyRequest"> & {
    */
   subject: {
     /**
-     * A decision or proposal id. It is explained under the policies that
-     * decided it, from what the journal holds.
+     * The id of a decision, a proposal or an approval. It is explained with the policies that
+     * decided it, from the data in the journal.
      *
      * @generated from field: string decision_id = 1;
      */
@@ -546,29 +544,29 @@ export type ExplainPolicyResponse = Message<"palyra.v1.ExplainPolicyResponse"> &
   snapshotDigest: string;
 
   /**
-   * Every policy whose scope matches, those that decided first.
+   * Every policy whose scope matches, the determining ones first.
    *
    * @generated from field: repeated palyra.v1.ExplainedPolicy policies = 7;
    */
   policies: ExplainedPolicy[];
 
   /**
-   * The permit that is closest to allowing the call; for denials and asks.
+   * The permit that is closest to allowing the call; for deny and ask.
    *
    * @generated from field: string nearest_permit = 8;
    */
   nearestPermit: string;
 
   /**
-   * The smallest changes that turn the verdict, the best first; applying all
-   * steps of one flips it.
+   * The smallest changes that change the verdict, the best first. All steps of one change must be
+   * applied.
    *
    * @generated from field: repeated palyra.v1.PolicyFlip flips = 9;
    */
   flips: PolicyFlip[];
 
   /**
-   * The context that policy saw, canonical JSON.
+   * The context of the evaluation, canonical JSON.
    *
    * @generated from field: bytes context_json = 10;
    */
@@ -597,22 +595,21 @@ export type ExplainPolicyResponse = Message<"palyra.v1.ExplainPolicyResponse"> &
   missing: string;
 
   /**
-   * One sentence: what decided and what to change.
+   * One sentence: the cause of the verdict and how to change it.
    *
    * @generated from field: string summary = 15;
    */
   summary: string;
 
   /**
-   * The file that is explained when a call changes several.
+   * The explained file, if a call changes several.
    *
    * @generated from field: string path = 16;
    */
   path: string;
 
   /**
-   * allowed or denied: the decision on a call that was made; empty for a
-   * described one.
+   * allowed or denied: the decision on a past call; empty for a described one.
    *
    * @generated from field: string decision = 17;
    */
@@ -629,16 +626,15 @@ export type ExplainPolicyResponse = Message<"palyra.v1.ExplainPolicyResponse"> &
   decisionId: string;
 
   /**
-   * What a reader has to know, such as that secrets were removed from what the
-   * journal holds.
+   * Notes for the reader, such as that secrets were removed from the journaled data.
    *
    * @generated from field: repeated string notes = 20;
    */
   notes: string[];
 
   /**
-   * What was said of running the skill whose tool is called; absent for any other tool.
-   * One that is not allowed is the verdict, and what policies and context are about.
+   * The decision on running the skill that the tool belongs to; absent for other tools. If the
+   * skill is not allowed, this decision is the verdict, and policies and context describe it.
    *
    * @generated from field: palyra.v1.SkillGateDecision skill_gate_decision = 21;
    */
@@ -681,7 +677,7 @@ export type ExplainedPolicy = Message<"palyra.v1.ExplainedPolicy"> & {
   effect: string;
 
   /**
-   * True when the verdict rests on it.
+   * True if the policy determined the verdict.
    *
    * @generated from field: bool determining = 5;
    */
@@ -724,7 +720,7 @@ export const ExplainedPolicySchema: GenMessage<ExplainedPolicy> = /*@__PURE__*/
  */
 export type ExplainedConjunct = Message<"palyra.v1.ExplainedConjunct"> & {
   /**
-   * The expression as it is written.
+   * The expression as written.
    *
    * @generated from field: string text = 1;
    */
@@ -748,14 +744,14 @@ export type ExplainedConjunct = Message<"palyra.v1.ExplainedConjunct"> & {
   clause: string;
 
   /**
-   * true, false, error, or skipped when it was not reached.
+   * true, false, error, or skipped if it was not evaluated.
    *
    * @generated from field: string outcome = 5;
    */
   outcome: string;
 
   /**
-   * What the expression reads, with values: "context.exec.basename" = "curl".
+   * The values that the expression reads: "context.exec.basename" = "curl".
    *
    * @generated from field: repeated palyra.v1.ExplainedValue values = 6;
    */
@@ -782,7 +778,7 @@ export const ExplainedConjunctSchema: GenMessage<ExplainedConjunct> = /*@__PURE_
   messageDesc(file_palyra_v1_policy, 16);
 
 /**
- * ExplainedValue is what an expression reads.
+ * ExplainedValue is a value that an expression reads.
  *
  * @generated from message palyra.v1.ExplainedValue
  */
@@ -793,7 +789,7 @@ export type ExplainedValue = Message<"palyra.v1.ExplainedValue"> & {
   path: string;
 
   /**
-   * As Cedar writes it; "(absent)" when there is none.
+   * In Cedar syntax; "(absent)" if it is missing.
    *
    * @generated from field: string value = 2;
    */
@@ -808,20 +804,20 @@ export const ExplainedValueSchema: GenMessage<ExplainedValue> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 17);
 
 /**
- * PolicyFlip is a change that turns the verdict.
+ * PolicyFlip is a change that changes the verdict.
  *
  * @generated from message palyra.v1.PolicyFlip
  */
 export type PolicyFlip = Message<"palyra.v1.PolicyFlip"> & {
   /**
-   * The verdict after it.
+   * The verdict after the change.
    *
    * @generated from field: string verdict = 1;
    */
   verdict: string;
 
   /**
-   * What to do, in one sentence.
+   * The action to take, in one sentence.
    *
    * @generated from field: string summary = 2;
    */
@@ -846,15 +842,14 @@ export const PolicyFlipSchema: GenMessage<PolicyFlip> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 18);
 
 /**
- * FlipStep is one change.
+ * FlipStep is one step of the change.
  *
  * @generated from message palyra.v1.FlipStep
  */
 export type FlipStep = Message<"palyra.v1.FlipStep"> & {
   /**
-   * context: another call, or another state of the world; approval: a person's
-   * yes; entity: a role, a list or the definition of the tool; policy: a policy
-   * has to be added or changed.
+   * context: another call, or another state of the system; approval: an approval by a person;
+   * entity: a role, a list or the definition of the tool; policy: an added or changed policy.
    *
    * @generated from field: string kind = 1;
    */
@@ -905,15 +900,14 @@ export type SimulatePolicyRequest = Message<"palyra.v1.SimulatePolicyRequest"> &
   call?: CallDescription | undefined;
 
   /**
-   * Sources beside those in force; one of the same name takes the other's place.
+   * Sources added to the sources in force; a source replaces one of the same name.
    *
    * @generated from field: repeated palyra.v1.PolicySource sources = 2;
    */
   sources: PolicySource[];
 
   /**
-   * True when sources, even when empty, replace all of those in force. The
-   * built-in policies stay.
+   * True if sources, even if empty, replace all sources in force. The built-in policies stay.
    *
    * @generated from field: bool replace = 3;
    */
@@ -939,7 +933,7 @@ export type SimulatePolicyResponse = Message<"palyra.v1.SimulatePolicyResponse">
   explanation?: ExplainPolicyResponse | undefined;
 
   /**
-   * The verdict under the policies in force, when others were given.
+   * The verdict under the policies in force, if sources were given.
    *
    * @generated from field: string verdict_in_force = 2;
    */
@@ -967,7 +961,7 @@ export type TestPolicyRequest = Message<"palyra.v1.TestPolicyRequest"> & {
   sources: PolicySource[];
 
   /**
-   * YAML test files (docs/policy.md).
+   * YAML test files (docs/policy-testing.md).
    *
    * @generated from field: repeated palyra.v1.PolicySource tests = 2;
    */
@@ -982,7 +976,7 @@ export const TestPolicyRequestSchema: GenMessage<TestPolicyRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_policy, 22);
 
 /**
- * TestPolicyResponse is what the tests found.
+ * TestPolicyResponse contains the results.
  *
  * @generated from message palyra.v1.TestPolicyResponse
  */
@@ -1008,14 +1002,14 @@ export type TestPolicyResponse = Message<"palyra.v1.TestPolicyResponse"> & {
   failed: number;
 
   /**
-   * What is wrong with sources or tests; nothing was run when one is an error.
+   * Problems of sources or tests; if one is an error, no test ran.
    *
    * @generated from field: repeated palyra.v1.PolicyFinding findings = 5;
    */
   findings: PolicyFinding[];
 
   /**
-   * How much of the policies and their conditions was covered, 0 to 100.
+   * The coverage of the policies and their conditions in percent, 0 to 100.
    *
    * @generated from field: int32 coverage_percent = 6;
    */
@@ -1079,7 +1073,7 @@ export const PolicyTestResultSchema: GenMessage<PolicyTestResult> = /*@__PURE__*
   messageDesc(file_palyra_v1_policy, 24);
 
 /**
- * PolicyCoverage is what the tests covered of one policy.
+ * PolicyCoverage is the coverage of one policy.
  *
  * @generated from message palyra.v1.PolicyCoverage
  */
@@ -1100,7 +1094,7 @@ export type PolicyCoverage = Message<"palyra.v1.PolicyCoverage"> & {
   line: number;
 
   /**
-   * How many cases it applied to, and in how many it determined the verdict.
+   * The number of cases that it applied to, and of cases in which it determined the verdict.
    *
    * @generated from field: int32 applied = 4;
    */
@@ -1125,7 +1119,7 @@ export const PolicyCoverageSchema: GenMessage<PolicyCoverage> = /*@__PURE__*/
   messageDesc(file_palyra_v1_policy, 25);
 
 /**
- * ConditionCoverage is what the tests covered of one conjunct.
+ * ConditionCoverage is the coverage of one conjunct.
  *
  * @generated from message palyra.v1.ConditionCoverage
  */
@@ -1214,7 +1208,7 @@ export const ListPolicyVersionsResponseSchema: GenMessage<ListPolicyVersionsResp
   messageDesc(file_palyra_v1_policy, 28);
 
 /**
- * PolicyVersion is a set that was in force.
+ * PolicyVersion is a set that has been in force.
  *
  * @generated from message palyra.v1.PolicyVersion
  */
@@ -1235,7 +1229,7 @@ export type PolicyVersion = Message<"palyra.v1.PolicyVersion"> & {
   inForce: boolean;
 
   /**
-   * True when it was activated and stays until a reload.
+   * True if it was activated; it stays in force until a reload.
    *
    * @generated from field: bool activated = 4;
    */
@@ -1323,13 +1317,17 @@ export const ActivatePolicyResponseSchema: GenMessage<ActivatePolicyResponse> = 
   messageDesc(file_palyra_v1_policy, 31);
 
 /**
- * PolicyService shows, checks, explains and changes the policy in force.
+ * PolicyService returns, checks, explains and changes the policies in force.
  *
  * @generated from service palyra.v1.PolicyService
  */
 export const PolicyService: GenService<{
   /**
-   * ValidatePolicy checks sources against the running schema; nothing changes.
+   * ValidatePolicy checks policy sources against the running schema, tools and members, and returns
+   * findings with file, line and column. Nothing is loaded.
+   *
+   * Example: {"sources":[{"name":"20-team.cedar","text":
+   * "@id(\"team.no-sleep\") forbid(principal, action == Action::\"tool.execute/sleep\", resource);"}]}
    *
    * @generated from rpc palyra.v1.PolicyService.ValidatePolicy
    */
@@ -1339,7 +1337,11 @@ export const PolicyService: GenService<{
     output: typeof ValidatePolicyResponseSchema;
   },
   /**
-   * GetPolicy returns the policy set in force, or a version that was.
+   * GetPolicy returns the set in force: its version, its digests, the Cedar schema, and every
+   * source including the defaults. With `version`, a digest or the beginning of one, it returns the
+   * files of an earlier version.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.PolicyService.GetPolicy
    */
@@ -1349,8 +1351,10 @@ export const PolicyService: GenService<{
     output: typeof GetPolicyResponseSchema;
   },
   /**
-   * ReloadPolicy reads the policy directory again and ends an activation. A set
-   * that does not load, or whose tests fail, changes nothing and is an error.
+   * ReloadPolicy reads the policy directory again, runs its tests, and ends an activation. A set
+   * that does not load, or whose tests fail, changes nothing and returns `POLICY_INVALID`.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.PolicyService.ReloadPolicy
    */
@@ -1360,7 +1364,10 @@ export const PolicyService: GenService<{
     output: typeof ReloadPolicyResponseSchema;
   },
   /**
-   * GetSnapshot returns the exact configuration behind a snapshot digest.
+   * GetSnapshot returns the exact configuration behind the `snapshot_digest` of a decision.
+   *
+   * Example: {"snapshot_digest":
+   * "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}
    *
    * @generated from rpc palyra.v1.PolicyService.GetSnapshot
    */
@@ -1370,9 +1377,19 @@ export const PolicyService: GenService<{
     output: typeof GetSnapshotResponseSchema;
   },
   /**
-   * ExplainPolicy says why a call is or was decided as it is: every policy
-   * that applies, its conditions with their values, the nearest permit, and
-   * the smallest change that would turn the verdict.
+   * ExplainPolicy explains the verdict on a call: the policies in scope with their conditions and
+   * values, the nearest permit, and the smallest changes that change the verdict. `call` describes
+   * a call. `decision_id` names a past call, or the commit of its changes, by the id of a decision,
+   * a proposal or an approval. It is explained with the policies, settings and members that were in
+   * force for it.
+   *
+   * A described call of another principal also requires `policy.simulate`. A past call of another
+   * principal requires `journal.read`; without it, the error is `NOT_FOUND`. If the facts contain
+   * data of files that the caller may not read, the reply has only the decision and a note. Secrets
+   * in arguments are displayed as `[redacted]`.
+   *
+   * Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0=",
+   * "facts_json":"eyJleGVjIjp7ImJhc2VuYW1lIjoibWFrZSJ9fQ=="}}
    *
    * @generated from rpc palyra.v1.PolicyService.ExplainPolicy
    */
@@ -1382,8 +1399,14 @@ export const PolicyService: GenService<{
     output: typeof ExplainPolicyResponseSchema;
   },
   /**
-   * SimulatePolicy evaluates one described call, under the policy in force or
-   * under sources that are not. Nothing runs and nobody is asked.
+   * SimulatePolicy explains a described call under policies that need not be in force. `sources`
+   * are added to the sources in force, and replace a source of the same name. With `replace` they
+   * replace all sources except the built-in policies. Nothing runs, no approver is asked, and
+   * nothing is journaled.
+   *
+   * Example: {"call":{"tool":"process.run","input_json":"eyJhcmd2IjpbIm1ha2UiXX0="},
+   * "sources":[{"name":"20-team.cedar","text":
+   * "@id(\"team.no-programs\") forbid(principal, action == Action::\"tool.execute/process.run\", resource);"}]}
    *
    * @generated from rpc palyra.v1.PolicyService.SimulatePolicy
    */
@@ -1393,7 +1416,11 @@ export const PolicyService: GenService<{
     output: typeof SimulatePolicyResponseSchema;
   },
   /**
-   * TestPolicy runs test cases and measures what they cover.
+   * TestPolicy runs YAML test files against `sources`, or against the sources in force, and
+   * measures their coverage. A failing case is part of the answer and is not an error.
+   *
+   * Example: {"tests":[{"name":"team.test.yaml","text":
+   * "principal: agent:coder\ntests:\n  - name: reading is free\n    call: {tool: fs.read, args: {path: a}}\n    expect: {verdict: deny}\n"}]}
    *
    * @generated from rpc palyra.v1.PolicyService.TestPolicy
    */
@@ -1403,7 +1430,10 @@ export const PolicyService: GenService<{
     output: typeof TestPolicyResponseSchema;
   },
   /**
-   * ListPolicyVersions lists the versions that were in force, newest first.
+   * ListPolicyVersions lists the versions that have been in force, newest first, with who loaded
+   * each one and which one is in force now.
+   *
+   * Example: {"page_size":20}
    *
    * @generated from rpc palyra.v1.PolicyService.ListPolicyVersions
    */
@@ -1413,8 +1443,12 @@ export const PolicyService: GenService<{
     output: typeof ListPolicyVersionsResponseSchema;
   },
   /**
-   * ActivatePolicy puts a kept version in force. It stays, also over a
-   * restart, until ReloadPolicy returns to the policy directory.
+   * ActivatePolicy puts an earlier version in force again, named by its digest or the beginning of
+   * it. It stays in force until ReloadPolicy, also after a restart and after changes in the policy
+   * directory. It must load with the current tools, members and built-in policies, which can give
+   * the set another version.
+   *
+   * Example: {"version":"sha256:9f86d081884c"}
    *
    * @generated from rpc palyra.v1.PolicyService.ActivatePolicy
    */

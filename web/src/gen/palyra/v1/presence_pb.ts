@@ -16,17 +16,16 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file palyra/v1/presence.proto.
  */
 export const file_palyra_v1_presence: GenFile = /*@__PURE__*/
-  fileDesc("ChhwYWx5cmEvdjEvcHJlc2VuY2UucHJvdG8SCXBhbHlyYS52MSIvChhDaGFsbGVuZ2VQcmVzZW5jZVJlcXVlc3QSEwoLYXBwcm92YWxfaWQYASABKAkibgoZQ2hhbGxlbmdlUHJlc2VuY2VSZXNwb25zZRINCgVub25jZRgBIAEoDBIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgprZXlfc2hhMjU2GAMgASgJInUKGlJlZ2lzdGVyUHJlc2VuY2VLZXlSZXF1ZXN0EhIKCnB1YmxpY19rZXkYASABKAwSJwoFcHJvb2YYAiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZhIaChJwcmV2aW91c19zaWduYXR1cmUYAyABKAwiQgobUmVnaXN0ZXJQcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSJfCgtQcmVzZW5jZUtleRIOCgZzaGEyNTYYASABKAkSMQoNcmVnaXN0ZXJlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFd2FpdHMYAyABKAgiawoZQ29uZmlybVByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSEgoKa2V5X3NoYTI1NhgCIAEoCRInCgVwcm9vZhgDIAEoCzIYLnBhbHlyYS52MS5QcmVzZW5jZVByb29mIkEKGkNvbmZpcm1QcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSIsChdSZXNldFByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkiPwoYUmVzZXRQcmVzZW5jZUtleVJlc3BvbnNlEiMKA3dhcxgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSLLAgoHUGFzc2tleRISCgpwYXNza2V5X2lkGAEgASgJEg4KBm1lbWJlchgCIAEoCRIMCgRuYW1lGAMgASgJEi8KC2Vucm9sbGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXdhaXRzGAYgASgIEg0KBXJwX2lkGAcgASgJEgwKBGxvc3QYCCABKAgSDgoGYWFndWlkGAkgASgJEhMKC2F0dGVzdGF0aW9uGAogASgJEhEKCWJhY2tlZF91cBgLIAEoCBIzCg9jb3VudGVyX2JhY2tfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnB1YmxpY19rZXkYDSABKAwiHgocQmVnaW5QYXNza2V5RW5yb2xtZW50UmVxdWVzdCJ0Ch1CZWdpblBhc3NrZXlFbnJvbG1lbnRSZXNwb25zZRIUCgxvcHRpb25zX2pzb24YASABKAkSDQoFbm9uY2UYAiABKAwSLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQodRmluaXNoUGFzc2tleUVucm9sbWVudFJlcXVlc3QSDQoFbm9uY2UYASABKAwSDAoEbmFtZRgCIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAyABKAkiRQoeRmluaXNoUGFzc2tleUVucm9sbWVudFJlc3BvbnNlEiMKB3Bhc3NrZXkYASABKAsyEi5wYWx5cmEudjEuUGFzc2tleSJXChVDb25maXJtUGFzc2tleVJlcXVlc3QSEgoKcGFzc2tleV9pZBgBIAEoCRIqCgVwcm9vZhgCIAEoCzIbLnBhbHlyYS52MS5QYXNza2V5QXNzZXJ0aW9uIj0KFkNvbmZpcm1QYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IlYKFFJlbW92ZVBhc3NrZXlSZXF1ZXN0EhIKCnBhc3NrZXlfaWQYASABKAkSKgoFcHJvb2YYAiABKAsyGy5wYWx5cmEudjEuUGFzc2tleUFzc2VydGlvbiI8ChVSZW1vdmVQYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IiUKE0xpc3RQYXNza2V5c1JlcXVlc3QSDgoGbWVtYmVyGAEgASgJIjwKFExpc3RQYXNza2V5c1Jlc3BvbnNlEiQKCHBhc3NrZXlzGAEgAygLMhIucGFseXJhLnYxLlBhc3NrZXkieAoXQ2hhbGxlbmdlUGFzc2tleVJlcXVlc3QSMAoEdm90ZRgBIAEoCzIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3RIABIRCgdjb25maXJtGAIgASgJSAASEAoGcmVtb3ZlGAMgASgJSABCBgoEc2FpZCKAAQoYQ2hhbGxlbmdlUGFzc2tleVJlc3BvbnNlEhQKDG9wdGlvbnNfanNvbhgBIAEoCRINCgVub25jZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgDEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtAHCg9QcmVzZW5jZVNlcnZpY2USXgoRQ2hhbGxlbmdlUHJlc2VuY2USIy5wYWx5cmEudjEuQ2hhbGxlbmdlUHJlc2VuY2VSZXF1ZXN0GiQucGFseXJhLnYxLkNoYWxsZW5nZVByZXNlbmNlUmVzcG9uc2USZAoTUmVnaXN0ZXJQcmVzZW5jZUtleRIlLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVxdWVzdBomLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVzcG9uc2USYQoSQ29uZmlybVByZXNlbmNlS2V5EiQucGFseXJhLnYxLkNvbmZpcm1QcmVzZW5jZUtleVJlcXVlc3QaJS5wYWx5cmEudjEuQ29uZmlybVByZXNlbmNlS2V5UmVzcG9uc2USWwoQUmVzZXRQcmVzZW5jZUtleRIiLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVxdWVzdBojLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVzcG9uc2USagoVQmVnaW5QYXNza2V5RW5yb2xtZW50EicucGFseXJhLnYxLkJlZ2luUGFzc2tleUVucm9sbWVudFJlcXVlc3QaKC5wYWx5cmEudjEuQmVnaW5QYXNza2V5RW5yb2xtZW50UmVzcG9uc2USbQoWRmluaXNoUGFzc2tleUVucm9sbWVudBIoLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVxdWVzdBopLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVzcG9uc2USVQoOQ29uZmlybVBhc3NrZXkSIC5wYWx5cmEudjEuQ29uZmlybVBhc3NrZXlSZXF1ZXN0GiEucGFseXJhLnYxLkNvbmZpcm1QYXNza2V5UmVzcG9uc2USUgoNUmVtb3ZlUGFzc2tleRIfLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVxdWVzdBogLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVzcG9uc2USVAoMTGlzdFBhc3NrZXlzEh4ucGFseXJhLnYxLkxpc3RQYXNza2V5c1JlcXVlc3QaHy5wYWx5cmEudjEuTGlzdFBhc3NrZXlzUmVzcG9uc2UiA5ACARJbChBDaGFsbGVuZ2VQYXNza2V5EiIucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXF1ZXN0GiMucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_approvals, file_palyra_v1_presence_proof]);
+  fileDesc("ChhwYWx5cmEvdjEvcHJlc2VuY2UucHJvdG8SCXBhbHlyYS52MSIvChhDaGFsbGVuZ2VQcmVzZW5jZVJlcXVlc3QSEwoLYXBwcm92YWxfaWQYASABKAkibgoZQ2hhbGxlbmdlUHJlc2VuY2VSZXNwb25zZRINCgVub25jZRgBIAEoDBIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgprZXlfc2hhMjU2GAMgASgJIlEKFUNvbmZpcm1NZW1iZXJzUmVxdWVzdBIPCgdtZW1iZXJzGAEgAygJEicKBXByb29mGAIgASgLMhgucGFseXJhLnYxLlByZXNlbmNlUHJvb2YiKQoWQ29uZmlybU1lbWJlcnNSZXNwb25zZRIPCgdtZW1iZXJzGAEgAygJInUKGlJlZ2lzdGVyUHJlc2VuY2VLZXlSZXF1ZXN0EhIKCnB1YmxpY19rZXkYASABKAwSJwoFcHJvb2YYAiABKAsyGC5wYWx5cmEudjEuUHJlc2VuY2VQcm9vZhIaChJwcmV2aW91c19zaWduYXR1cmUYAyABKAwiQgobUmVnaXN0ZXJQcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSJfCgtQcmVzZW5jZUtleRIOCgZzaGEyNTYYASABKAkSMQoNcmVnaXN0ZXJlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFd2FpdHMYAyABKAgiawoZQ29uZmlybVByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkSEgoKa2V5X3NoYTI1NhgCIAEoCRInCgVwcm9vZhgDIAEoCzIYLnBhbHlyYS52MS5QcmVzZW5jZVByb29mIkEKGkNvbmZpcm1QcmVzZW5jZUtleVJlc3BvbnNlEiMKA2tleRgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSIsChdSZXNldFByZXNlbmNlS2V5UmVxdWVzdBIRCglkZXZpY2VfaWQYASABKAkiPwoYUmVzZXRQcmVzZW5jZUtleVJlc3BvbnNlEiMKA3dhcxgBIAEoCzIWLnBhbHlyYS52MS5QcmVzZW5jZUtleSLLAgoHUGFzc2tleRISCgpwYXNza2V5X2lkGAEgASgJEg4KBm1lbWJlchgCIAEoCRIMCgRuYW1lGAMgASgJEi8KC2Vucm9sbGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXdhaXRzGAYgASgIEg0KBXJwX2lkGAcgASgJEgwKBGxvc3QYCCABKAgSDgoGYWFndWlkGAkgASgJEhMKC2F0dGVzdGF0aW9uGAogASgJEhEKCWJhY2tlZF91cBgLIAEoCBIzCg9jb3VudGVyX2JhY2tfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnB1YmxpY19rZXkYDSABKAwiHgocQmVnaW5QYXNza2V5RW5yb2xtZW50UmVxdWVzdCJ0Ch1CZWdpblBhc3NrZXlFbnJvbG1lbnRSZXNwb25zZRIUCgxvcHRpb25zX2pzb24YASABKAkSDQoFbm9uY2UYAiABKAwSLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQodRmluaXNoUGFzc2tleUVucm9sbWVudFJlcXVlc3QSDQoFbm9uY2UYASABKAwSDAoEbmFtZRgCIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAyABKAkiRQoeRmluaXNoUGFzc2tleUVucm9sbWVudFJlc3BvbnNlEiMKB3Bhc3NrZXkYASABKAsyEi5wYWx5cmEudjEuUGFzc2tleSJXChVDb25maXJtUGFzc2tleVJlcXVlc3QSEgoKcGFzc2tleV9pZBgBIAEoCRIqCgVwcm9vZhgCIAEoCzIbLnBhbHlyYS52MS5QYXNza2V5QXNzZXJ0aW9uIj0KFkNvbmZpcm1QYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IlYKFFJlbW92ZVBhc3NrZXlSZXF1ZXN0EhIKCnBhc3NrZXlfaWQYASABKAkSKgoFcHJvb2YYAiABKAsyGy5wYWx5cmEudjEuUGFzc2tleUFzc2VydGlvbiI8ChVSZW1vdmVQYXNza2V5UmVzcG9uc2USIwoHcGFzc2tleRgBIAEoCzISLnBhbHlyYS52MS5QYXNza2V5IiUKE0xpc3RQYXNza2V5c1JlcXVlc3QSDgoGbWVtYmVyGAEgASgJIjwKFExpc3RQYXNza2V5c1Jlc3BvbnNlEiQKCHBhc3NrZXlzGAEgAygLMhIucGFseXJhLnYxLlBhc3NrZXkieAoXQ2hhbGxlbmdlUGFzc2tleVJlcXVlc3QSMAoEdm90ZRgBIAEoCzIgLnBhbHlyYS52MS5EZWNpZGVBcHByb3ZhbFJlcXVlc3RIABIRCgdjb25maXJtGAIgASgJSAASEAoGcmVtb3ZlGAMgASgJSABCBgoEc2FpZCKAAQoYQ2hhbGxlbmdlUGFzc2tleVJlc3BvbnNlEhQKDG9wdGlvbnNfanNvbhgBIAEoCRINCgVub25jZRgCIAEoDBIPCgd2ZXJzaW9uGAMgASgDEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMqcICg9QcmVzZW5jZVNlcnZpY2USXgoRQ2hhbGxlbmdlUHJlc2VuY2USIy5wYWx5cmEudjEuQ2hhbGxlbmdlUHJlc2VuY2VSZXF1ZXN0GiQucGFseXJhLnYxLkNoYWxsZW5nZVByZXNlbmNlUmVzcG9uc2USZAoTUmVnaXN0ZXJQcmVzZW5jZUtleRIlLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVxdWVzdBomLnBhbHlyYS52MS5SZWdpc3RlclByZXNlbmNlS2V5UmVzcG9uc2USYQoSQ29uZmlybVByZXNlbmNlS2V5EiQucGFseXJhLnYxLkNvbmZpcm1QcmVzZW5jZUtleVJlcXVlc3QaJS5wYWx5cmEudjEuQ29uZmlybVByZXNlbmNlS2V5UmVzcG9uc2USWwoQUmVzZXRQcmVzZW5jZUtleRIiLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVxdWVzdBojLnBhbHlyYS52MS5SZXNldFByZXNlbmNlS2V5UmVzcG9uc2USVQoOQ29uZmlybU1lbWJlcnMSIC5wYWx5cmEudjEuQ29uZmlybU1lbWJlcnNSZXF1ZXN0GiEucGFseXJhLnYxLkNvbmZpcm1NZW1iZXJzUmVzcG9uc2USagoVQmVnaW5QYXNza2V5RW5yb2xtZW50EicucGFseXJhLnYxLkJlZ2luUGFzc2tleUVucm9sbWVudFJlcXVlc3QaKC5wYWx5cmEudjEuQmVnaW5QYXNza2V5RW5yb2xtZW50UmVzcG9uc2USbQoWRmluaXNoUGFzc2tleUVucm9sbWVudBIoLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVxdWVzdBopLnBhbHlyYS52MS5GaW5pc2hQYXNza2V5RW5yb2xtZW50UmVzcG9uc2USVQoOQ29uZmlybVBhc3NrZXkSIC5wYWx5cmEudjEuQ29uZmlybVBhc3NrZXlSZXF1ZXN0GiEucGFseXJhLnYxLkNvbmZpcm1QYXNza2V5UmVzcG9uc2USUgoNUmVtb3ZlUGFzc2tleRIfLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVxdWVzdBogLnBhbHlyYS52MS5SZW1vdmVQYXNza2V5UmVzcG9uc2USVAoMTGlzdFBhc3NrZXlzEh4ucGFseXJhLnYxLkxpc3RQYXNza2V5c1JlcXVlc3QaHy5wYWx5cmEudjEuTGlzdFBhc3NrZXlzUmVzcG9uc2UiA5ACARJbChBDaGFsbGVuZ2VQYXNza2V5EiIucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXF1ZXN0GiMucGFseXJhLnYxLkNoYWxsZW5nZVBhc3NrZXlSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_approvals, file_palyra_v1_presence_proof]);
 
 /**
- * ChallengePresenceRequest says what the proof will be for.
+ * ChallengePresenceRequest names the purpose of the proof.
  *
  * @generated from message palyra.v1.ChallengePresenceRequest
  */
 export type ChallengePresenceRequest = Message<"palyra.v1.ChallengePresenceRequest"> & {
   /**
-   * The approval that is to be voted on; empty for RegisterPresenceKey and
-   * ConfirmPresenceKey.
+   * The approval to vote on; empty for RegisterPresenceKey, ConfirmPresenceKey and ConfirmMembers.
    *
    * @generated from field: string approval_id = 1;
    */
@@ -41,7 +40,7 @@ export const ChallengePresenceRequestSchema: GenMessage<ChallengePresenceRequest
   messageDesc(file_palyra_v1_presence, 0);
 
 /**
- * ChallengePresenceResponse is the number and until when it is good, for one use.
+ * ChallengePresenceResponse contains the nonce and its expiry. It is valid for one use.
  *
  * @generated from message palyra.v1.ChallengePresenceResponse
  */
@@ -57,7 +56,7 @@ export type ChallengePresenceResponse = Message<"palyra.v1.ChallengePresenceResp
   expiresAt?: Timestamp | undefined;
 
   /**
-   * The presence key that the gateway knows of the device, "sha256:" and hex of its
+   * The presence key of the device that the gateway has on record, "sha256:" and hex of its
    * SubjectPublicKeyInfo; empty for none.
    *
    * @generated from field: string key_sha256 = 3;
@@ -73,7 +72,55 @@ export const ChallengePresenceResponseSchema: GenMessage<ChallengePresenceRespon
   messageDesc(file_palyra_v1_presence, 1);
 
 /**
- * RegisterPresenceKeyRequest is the key and the proofs that it takes.
+ * ConfirmMembersRequest names the members.
+ *
+ * @generated from message palyra.v1.ConfirmMembersRequest
+ */
+export type ConfirmMembersRequest = Message<"palyra.v1.ConfirmMembersRequest"> & {
+  /**
+   * Names or principals; empty for all members. A proof needs at least one.
+   *
+   * @generated from field: repeated string members = 1;
+   */
+  members: string[];
+
+  /**
+   * The proof by the presence key of the caller's device, over these members in this order; absent
+   * over the socket.
+   *
+   * @generated from field: palyra.v1.PresenceProof proof = 2;
+   */
+  proof?: PresenceProof | undefined;
+};
+
+/**
+ * Describes the message palyra.v1.ConfirmMembersRequest.
+ * Use `create(ConfirmMembersRequestSchema)` to create a new message.
+ */
+export const ConfirmMembersRequestSchema: GenMessage<ConfirmMembersRequest> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 2);
+
+/**
+ * ConfirmMembersResponse lists the members that were confirmed.
+ *
+ * @generated from message palyra.v1.ConfirmMembersResponse
+ */
+export type ConfirmMembersResponse = Message<"palyra.v1.ConfirmMembersResponse"> & {
+  /**
+   * @generated from field: repeated string members = 1;
+   */
+  members: string[];
+};
+
+/**
+ * Describes the message palyra.v1.ConfirmMembersResponse.
+ * Use `create(ConfirmMembersResponseSchema)` to create a new message.
+ */
+export const ConfirmMembersResponseSchema: GenMessage<ConfirmMembersResponse> = /*@__PURE__*/
+  messageDesc(file_palyra_v1_presence, 3);
+
+/**
+ * RegisterPresenceKeyRequest contains the key and the required proofs.
  *
  * @generated from message palyra.v1.RegisterPresenceKeyRequest
  */
@@ -86,14 +133,14 @@ export type RegisterPresenceKeyRequest = Message<"palyra.v1.RegisterPresenceKeyR
   publicKey: Uint8Array;
 
   /**
-   * By the new key.
+   * The proof by the new key.
    *
    * @generated from field: palyra.v1.PresenceProof proof = 2;
    */
   proof?: PresenceProof | undefined;
 
   /**
-   * By the key before, over the same; empty where the device has none.
+   * The signature of the previous key over the same object; empty if the device has none.
    *
    * @generated from field: bytes previous_signature = 3;
    */
@@ -105,10 +152,10 @@ export type RegisterPresenceKeyRequest = Message<"palyra.v1.RegisterPresenceKeyR
  * Use `create(RegisterPresenceKeyRequestSchema)` to create a new message.
  */
 export const RegisterPresenceKeyRequestSchema: GenMessage<RegisterPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 2);
+  messageDesc(file_palyra_v1_presence, 4);
 
 /**
- * RegisterPresenceKeyResponse is the device's presence key after.
+ * RegisterPresenceKeyResponse is the new presence key of the device.
  *
  * @generated from message palyra.v1.RegisterPresenceKeyResponse
  */
@@ -124,7 +171,7 @@ export type RegisterPresenceKeyResponse = Message<"palyra.v1.RegisterPresenceKey
  * Use `create(RegisterPresenceKeyResponseSchema)` to create a new message.
  */
 export const RegisterPresenceKeyResponseSchema: GenMessage<RegisterPresenceKeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 3);
+  messageDesc(file_palyra_v1_presence, 5);
 
 /**
  * PresenceKey is the public half of a device's presence key.
@@ -145,7 +192,7 @@ export type PresenceKey = Message<"palyra.v1.PresenceKey"> & {
   registeredAt?: Timestamp | undefined;
 
   /**
-   * Whether it proves nothing before somebody confirms it.
+   * True until it is confirmed; it proves nothing before.
    *
    * @generated from field: bool waits = 3;
    */
@@ -157,7 +204,7 @@ export type PresenceKey = Message<"palyra.v1.PresenceKey"> & {
  * Use `create(PresenceKeySchema)` to create a new message.
  */
 export const PresenceKeySchema: GenMessage<PresenceKey> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 4);
+  messageDesc(file_palyra_v1_presence, 6);
 
 /**
  * ConfirmPresenceKeyRequest names the key.
@@ -171,14 +218,15 @@ export type ConfirmPresenceKeyRequest = Message<"palyra.v1.ConfirmPresenceKeyReq
   deviceId: string;
 
   /**
-   * As GetDevice shows it; empty is whichever the device has, over the socket alone.
+   * The value that GetDevice returns; empty selects the key that the device has, over the socket
+   * only.
    *
    * @generated from field: string key_sha256 = 2;
    */
   keySha256: string;
 
   /**
-   * By the presence key of the caller's device; not over the socket.
+   * The proof by the presence key of the caller's device; absent over the socket.
    *
    * @generated from field: palyra.v1.PresenceProof proof = 3;
    */
@@ -190,10 +238,10 @@ export type ConfirmPresenceKeyRequest = Message<"palyra.v1.ConfirmPresenceKeyReq
  * Use `create(ConfirmPresenceKeyRequestSchema)` to create a new message.
  */
 export const ConfirmPresenceKeyRequestSchema: GenMessage<ConfirmPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 5);
+  messageDesc(file_palyra_v1_presence, 7);
 
 /**
- * ConfirmPresenceKeyResponse is the key after.
+ * ConfirmPresenceKeyResponse is the key after its confirmation.
  *
  * @generated from message palyra.v1.ConfirmPresenceKeyResponse
  */
@@ -209,7 +257,7 @@ export type ConfirmPresenceKeyResponse = Message<"palyra.v1.ConfirmPresenceKeyRe
  * Use `create(ConfirmPresenceKeyResponseSchema)` to create a new message.
  */
 export const ConfirmPresenceKeyResponseSchema: GenMessage<ConfirmPresenceKeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 6);
+  messageDesc(file_palyra_v1_presence, 8);
 
 /**
  * ResetPresenceKeyRequest names a device.
@@ -228,10 +276,10 @@ export type ResetPresenceKeyRequest = Message<"palyra.v1.ResetPresenceKeyRequest
  * Use `create(ResetPresenceKeyRequestSchema)` to create a new message.
  */
 export const ResetPresenceKeyRequestSchema: GenMessage<ResetPresenceKeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 7);
+  messageDesc(file_palyra_v1_presence, 9);
 
 /**
- * ResetPresenceKeyResponse is the key that was taken away.
+ * ResetPresenceKeyResponse is the removed key.
  *
  * @generated from message palyra.v1.ResetPresenceKeyResponse
  */
@@ -247,10 +295,10 @@ export type ResetPresenceKeyResponse = Message<"palyra.v1.ResetPresenceKeyRespon
  * Use `create(ResetPresenceKeyResponseSchema)` to create a new message.
  */
 export const ResetPresenceKeyResponseSchema: GenMessage<ResetPresenceKeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 8);
+  messageDesc(file_palyra_v1_presence, 10);
 
 /**
- * Passkey is a passkey of a member as people see it.
+ * Passkey is the public record of a member's passkey.
  *
  * @generated from message palyra.v1.Passkey
  */
@@ -285,28 +333,28 @@ export type Passkey = Message<"palyra.v1.Passkey"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * Whether it proves nothing before somebody confirms it.
+   * True until it is confirmed; it proves nothing before.
    *
    * @generated from field: bool waits = 6;
    */
   waits: boolean;
 
   /**
-   * The host of the origin that it was made for; browsers offer it there alone.
+   * The host of the origin that it was created for; browsers offer it only there.
    *
    * @generated from field: string rp_id = 7;
    */
   rpId: string;
 
   /**
-   * Whether it was made for another origin than the console's of today.
+   * True if it was created for another origin than the current one of the console.
    *
    * @generated from field: bool lost = 8;
    */
   lost: boolean;
 
   /**
-   * The make of the authenticator, a UUID, and the format of what attests that ("none").
+   * The model of the authenticator, a UUID, and the format of its attestation ("none").
    *
    * @generated from field: string aaguid = 9;
    */
@@ -318,21 +366,21 @@ export type Passkey = Message<"palyra.v1.Passkey"> & {
   attestation: string;
 
   /**
-   * Whether its maker's cloud copies it between machines.
+   * Whether it is synchronized between devices by the provider of the authenticator.
    *
    * @generated from field: bool backed_up = 11;
    */
   backedUp: boolean;
 
   /**
-   * When it last showed a counter that went back; not set for never.
+   * When its signature counter last decreased; unset for never.
    *
    * @generated from field: google.protobuf.Timestamp counter_back_at = 12;
    */
   counterBackAt?: Timestamp | undefined;
 
   /**
-   * A SubjectPublicKeyInfo (DER), with which its votes can be checked.
+   * A SubjectPublicKeyInfo (DER), which verifies its votes.
    *
    * @generated from field: bytes public_key = 13;
    */
@@ -344,10 +392,10 @@ export type Passkey = Message<"palyra.v1.Passkey"> & {
  * Use `create(PasskeySchema)` to create a new message.
  */
 export const PasskeySchema: GenMessage<Passkey> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 9);
+  messageDesc(file_palyra_v1_presence, 11);
 
 /**
- * BeginPasskeyEnrolmentRequest is empty: whose it will be follows from the session.
+ * BeginPasskeyEnrolmentRequest has no fields: the session determines the member.
  *
  * @generated from message palyra.v1.BeginPasskeyEnrolmentRequest
  */
@@ -359,10 +407,10 @@ export type BeginPasskeyEnrolmentRequest = Message<"palyra.v1.BeginPasskeyEnrolm
  * Use `create(BeginPasskeyEnrolmentRequestSchema)` to create a new message.
  */
 export const BeginPasskeyEnrolmentRequestSchema: GenMessage<BeginPasskeyEnrolmentRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 10);
+  messageDesc(file_palyra_v1_presence, 12);
 
 /**
- * BeginPasskeyEnrolmentResponse is for navigator.credentials.create.
+ * BeginPasskeyEnrolmentResponse is the input of navigator.credentials.create.
  *
  * @generated from message palyra.v1.BeginPasskeyEnrolmentResponse
  */
@@ -391,30 +439,30 @@ export type BeginPasskeyEnrolmentResponse = Message<"palyra.v1.BeginPasskeyEnrol
  * Use `create(BeginPasskeyEnrolmentResponseSchema)` to create a new message.
  */
 export const BeginPasskeyEnrolmentResponseSchema: GenMessage<BeginPasskeyEnrolmentResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 11);
+  messageDesc(file_palyra_v1_presence, 13);
 
 /**
- * FinishPasskeyEnrolmentRequest is what the browser made.
+ * FinishPasskeyEnrolmentRequest contains the credential that the browser created.
  *
  * @generated from message palyra.v1.FinishPasskeyEnrolmentRequest
  */
 export type FinishPasskeyEnrolmentRequest = Message<"palyra.v1.FinishPasskeyEnrolmentRequest"> & {
   /**
-   * Of BeginPasskeyEnrolment.
+   * The nonce of BeginPasskeyEnrolment.
    *
    * @generated from field: bytes nonce = 1;
    */
   nonce: Uint8Array;
 
   /**
-   * What people call it.
+   * The name for display.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * RegistrationResponseJSON: what PublicKeyCredential.toJSON returns.
+   * RegistrationResponseJSON: the result of PublicKeyCredential.toJSON.
    *
    * @generated from field: string credential_json = 3;
    */
@@ -426,10 +474,10 @@ export type FinishPasskeyEnrolmentRequest = Message<"palyra.v1.FinishPasskeyEnro
  * Use `create(FinishPasskeyEnrolmentRequestSchema)` to create a new message.
  */
 export const FinishPasskeyEnrolmentRequestSchema: GenMessage<FinishPasskeyEnrolmentRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 12);
+  messageDesc(file_palyra_v1_presence, 14);
 
 /**
- * FinishPasskeyEnrolmentResponse is the passkey.
+ * FinishPasskeyEnrolmentResponse is the enrolled passkey.
  *
  * @generated from message palyra.v1.FinishPasskeyEnrolmentResponse
  */
@@ -445,7 +493,7 @@ export type FinishPasskeyEnrolmentResponse = Message<"palyra.v1.FinishPasskeyEnr
  * Use `create(FinishPasskeyEnrolmentResponseSchema)` to create a new message.
  */
 export const FinishPasskeyEnrolmentResponseSchema: GenMessage<FinishPasskeyEnrolmentResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 13);
+  messageDesc(file_palyra_v1_presence, 15);
 
 /**
  * ConfirmPasskeyRequest names the passkey.
@@ -459,8 +507,8 @@ export type ConfirmPasskeyRequest = Message<"palyra.v1.ConfirmPasskeyRequest"> &
   passkeyId: string;
 
   /**
-   * By a passkey of the caller, who needs none where they have none and are another admin,
-   * or come over the socket.
+   * The proof by a passkey of the caller. Not required over the socket, or from another admin
+   * without passkeys.
    *
    * @generated from field: palyra.v1.PasskeyAssertion proof = 2;
    */
@@ -472,10 +520,10 @@ export type ConfirmPasskeyRequest = Message<"palyra.v1.ConfirmPasskeyRequest"> &
  * Use `create(ConfirmPasskeyRequestSchema)` to create a new message.
  */
 export const ConfirmPasskeyRequestSchema: GenMessage<ConfirmPasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 14);
+  messageDesc(file_palyra_v1_presence, 16);
 
 /**
- * ConfirmPasskeyResponse is the passkey after.
+ * ConfirmPasskeyResponse is the passkey after its confirmation.
  *
  * @generated from message palyra.v1.ConfirmPasskeyResponse
  */
@@ -491,7 +539,7 @@ export type ConfirmPasskeyResponse = Message<"palyra.v1.ConfirmPasskeyResponse">
  * Use `create(ConfirmPasskeyResponseSchema)` to create a new message.
  */
 export const ConfirmPasskeyResponseSchema: GenMessage<ConfirmPasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 15);
+  messageDesc(file_palyra_v1_presence, 17);
 
 /**
  * RemovePasskeyRequest names the passkey.
@@ -505,7 +553,7 @@ export type RemovePasskeyRequest = Message<"palyra.v1.RemovePasskeyRequest"> & {
   passkeyId: string;
 
   /**
-   * As for ConfirmPasskey. One of the caller's own that waits takes none.
+   * As for ConfirmPasskey. A waiting passkey of the caller requires none.
    *
    * @generated from field: palyra.v1.PasskeyAssertion proof = 2;
    */
@@ -517,10 +565,10 @@ export type RemovePasskeyRequest = Message<"palyra.v1.RemovePasskeyRequest"> & {
  * Use `create(RemovePasskeyRequestSchema)` to create a new message.
  */
 export const RemovePasskeyRequestSchema: GenMessage<RemovePasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 16);
+  messageDesc(file_palyra_v1_presence, 18);
 
 /**
- * RemovePasskeyResponse is the passkey that was.
+ * RemovePasskeyResponse is the removed passkey.
  *
  * @generated from message palyra.v1.RemovePasskeyResponse
  */
@@ -536,16 +584,16 @@ export type RemovePasskeyResponse = Message<"palyra.v1.RemovePasskeyResponse"> &
  * Use `create(RemovePasskeyResponseSchema)` to create a new message.
  */
 export const RemovePasskeyResponseSchema: GenMessage<RemovePasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 17);
+  messageDesc(file_palyra_v1_presence, 19);
 
 /**
- * ListPasskeysRequest says whose.
+ * ListPasskeysRequest selects the member.
  *
  * @generated from message palyra.v1.ListPasskeysRequest
  */
 export type ListPasskeysRequest = Message<"palyra.v1.ListPasskeysRequest"> & {
   /**
-   * "user:ada"; empty is the caller, and "*" everybody, which takes access.read.
+   * "user:ada"; empty means the caller, and "*" all members, which requires access.read.
    *
    * @generated from field: string member = 1;
    */
@@ -557,10 +605,10 @@ export type ListPasskeysRequest = Message<"palyra.v1.ListPasskeysRequest"> & {
  * Use `create(ListPasskeysRequestSchema)` to create a new message.
  */
 export const ListPasskeysRequestSchema: GenMessage<ListPasskeysRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 18);
+  messageDesc(file_palyra_v1_presence, 20);
 
 /**
- * ListPasskeysResponse is the list, the oldest first.
+ * ListPasskeysResponse lists the passkeys, oldest first.
  *
  * @generated from message palyra.v1.ListPasskeysResponse
  */
@@ -576,10 +624,10 @@ export type ListPasskeysResponse = Message<"palyra.v1.ListPasskeysResponse"> & {
  * Use `create(ListPasskeysResponseSchema)` to create a new message.
  */
 export const ListPasskeysResponseSchema: GenMessage<ListPasskeysResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 19);
+  messageDesc(file_palyra_v1_presence, 21);
 
 /**
- * ChallengePasskeyRequest says what the passkey is to sign.
+ * ChallengePasskeyRequest names the action to sign.
  *
  * @generated from message palyra.v1.ChallengePasskeyRequest
  */
@@ -589,7 +637,7 @@ export type ChallengePasskeyRequest = Message<"palyra.v1.ChallengePasskeyRequest
    */
   said: {
     /**
-     * The vote as it will be sent, but for its proofs.
+     * The vote as it will be sent, without its proofs.
      *
      * @generated from field: palyra.v1.DecideApprovalRequest vote = 1;
      */
@@ -597,7 +645,7 @@ export type ChallengePasskeyRequest = Message<"palyra.v1.ChallengePasskeyRequest
     case: "vote";
   } | {
     /**
-     * The ids of passkeys.
+     * The id of the passkey to confirm or to remove.
      *
      * @generated from field: string confirm = 2;
      */
@@ -617,10 +665,10 @@ export type ChallengePasskeyRequest = Message<"palyra.v1.ChallengePasskeyRequest
  * Use `create(ChallengePasskeyRequestSchema)` to create a new message.
  */
 export const ChallengePasskeyRequestSchema: GenMessage<ChallengePasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 20);
+  messageDesc(file_palyra_v1_presence, 22);
 
 /**
- * ChallengePasskeyResponse is for navigator.credentials.get.
+ * ChallengePasskeyResponse is the input of navigator.credentials.get.
  *
  * @generated from message palyra.v1.ChallengePasskeyResponse
  */
@@ -634,8 +682,8 @@ export type ChallengePasskeyResponse = Message<"palyra.v1.ChallengePasskeyRespon
   optionsJson: string;
 
   /**
-   * Both go back in the PasskeyAssertion. The version is that of the approval, 0 for what
-   * is no vote.
+   * Send both in the PasskeyAssertion. version is the version of the approval, and 0 for other
+   * actions.
    *
    * @generated from field: bytes nonce = 2;
    */
@@ -657,19 +705,37 @@ export type ChallengePasskeyResponse = Message<"palyra.v1.ChallengePasskeyRespon
  * Use `create(ChallengePasskeyResponseSchema)` to create a new message.
  */
 export const ChallengePasskeyResponseSchema: GenMessage<ChallengePasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_palyra_v1_presence, 21);
+  messageDesc(file_palyra_v1_presence, 23);
 
 /**
- * PresenceService is for proofs that a person was there when a vote was cast: by a
- * presence key of the device, which is unlocked for each use, or by a passkey of the
- * member (WebAuthn), which verifies its user for each use. A vote that carries a proof
+ * PresenceService manages proofs that a person was present when a vote was cast. A proof is made
+ * with a presence key of the device or with a passkey of the member (WebAuthn). The presence key is
+ * unlocked for each use; the passkey verifies its user for each use. A vote with a valid proof
  * (DecideApprovalRequest.presence or .passkey) counts as present.
  *
  * @generated from service palyra.v1.PresenceService
  */
 export const PresenceService: GenService<{
   /**
-   * ChallengePresence gives the caller's device a number for one proof.
+   * ChallengePresence returns a nonce for one proof by the caller's device: for a vote on the named
+   * approval or, without `approval_id`, for a presence key or ConfirmMembers. The caller must
+   * present a client certificate. The nonce is valid for two minutes, for one use, for the device
+   * and the approval it was issued for.
+   *
+   * A proof is an Ed25519 signature over a line that names its purpose, a line feed, and a JSON
+   * object in the form of RFC 8785. A vote signs the line `palyra presence vote v1` and the members
+   * `gateway`, `device`, `approval`, `call_digest`, `allow`, `scope`, `match`, `ttl_ns`, `uses`,
+   * `reason`, `surface` and `nonce`. A new key of the device signs `palyra presence key v1` and
+   * `gateway`, `device`, `public_key` and `nonce`. A confirmation of another device's key signs
+   * `palyra presence confirm v1` and `gateway`, `by` (the signing device), `device`, `key_sha256`
+   * and `nonce`. A proof for ConfirmMembers signs `palyra presence members v1` and `gateway`, `by`,
+   * `members` (as in the request) and `nonce`.
+   *
+   * `gateway` is `sha256:` and the hex digest of the root certificate (DER). `scope` and `match`
+   * are the names of the request's values. `ttl_ns` and `uses` are decimal numbers as strings, and
+   * bytes are in base64.
+   *
+   * Example: {"approval_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.PresenceService.ChallengePresence
    */
@@ -679,8 +745,15 @@ export const PresenceService: GenService<{
     output: typeof ChallengePresenceResponseSchema;
   },
   /**
-   * RegisterPresenceKey gives the caller's device its presence key, or another in its
-   * place, which the one before has to sign.
+   * RegisterPresenceKey sets the presence key of the caller's device, or replaces it. The caller
+   * must present the client certificate of a person's device; a login session is refused. The new
+   * key and, for a replacement, the previous key sign the same object (ChallengePresence). If the
+   * gateway already has a presence key, the key of another device has no effect until it is
+   * confirmed (`waits`).
+   *
+   * Example: {"public_key":"MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=",
+   * "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+   * "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
    *
    * @generated from rpc palyra.v1.PresenceService.RegisterPresenceKey
    */
@@ -690,8 +763,14 @@ export const PresenceService: GenService<{
     output: typeof RegisterPresenceKeyResponseSchema;
   },
   /**
-   * ConfirmPresenceKey makes a presence key count that waits for it. It takes a proof by
-   * the presence key of the caller's device, or the local operator's socket.
+   * ConfirmPresenceKey confirms a presence key that waits. It requires a proof by the presence key
+   * of the caller's device and permission to revoke the other device, or a connection over the
+   * local operator's socket.
+   *
+   * Example: {"device_id":"01JZ8Q4T2M0000000000000000",
+   * "key_sha256":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+   * "proof":{"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","signature":
+   * "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}
    *
    * @generated from rpc palyra.v1.PresenceService.ConfirmPresenceKey
    */
@@ -701,8 +780,11 @@ export const PresenceService: GenService<{
     output: typeof ConfirmPresenceKeyResponseSchema;
   },
   /**
-   * ResetPresenceKey takes the presence key from a device. It is for the gateway's host:
-   * it comes over the local operator's socket, and no certificate is enough.
+   * ResetPresenceKey removes the presence key of a device. It requires a connection over the local
+   * operator's socket, like `palyrad presence reset`. A certificate is not sufficient, even the
+   * certificate of the gateway's own host.
+   *
+   * Example: {"device_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.PresenceService.ResetPresenceKey
    */
@@ -712,7 +794,29 @@ export const PresenceService: GenService<{
     output: typeof ResetPresenceKeyResponseSchema;
   },
   /**
-   * BeginPasskeyEnrolment begins the enrolment of a passkey of the caller.
+   * ConfirmMembers confirms, on behalf of the gateway's host, that members are separate persons;
+   * without `members`, all of them. Either all are confirmed or none. The request may come over the
+   * local operator's socket: from root, which needs no permission, or from palyrad's own user if
+   * that is a service user that runs no agents. Any other request requires the certificate of the
+   * local operator's device and a proof by its presence key over these members.
+   *
+   * Example: {"members":["bob"]}
+   *
+   * @generated from rpc palyra.v1.PresenceService.ConfirmMembers
+   */
+  confirmMembers: {
+    methodKind: "unary";
+    input: typeof ConfirmMembersRequestSchema;
+    output: typeof ConfirmMembersResponseSchema;
+  },
+  /**
+   * BeginPasskeyEnrolment begins the enrolment of a passkey for the caller, who must be a person
+   * with a session or a device of their own. `options_json` is the input of
+   * `navigator.credentials.create` (`PublicKeyCredential.parseCreationOptionsFromJSON`). Send
+   * `nonce` with the new credential to FinishPasskeyEnrolment within two minutes. Passkeys work
+   * only on the pages of the console, at its canonical origin, and verify their user for each use.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.PresenceService.BeginPasskeyEnrolment
    */
@@ -722,8 +826,13 @@ export const PresenceService: GenService<{
     output: typeof BeginPasskeyEnrolmentResponseSchema;
   },
   /**
-   * FinishPasskeyEnrolment enrols what the browser made. It waits to be confirmed, unless
-   * it is the member's first and no agent was connected to the gateway yet.
+   * FinishPasskeyEnrolment enrols the new credential of the browser: `credential_json` is the
+   * result of `PublicKeyCredential.toJSON()`. The first passkey of a member is valid at once if no
+   * agent has connected to the gateway yet; every other one has no effect until it is confirmed
+   * (`waits`).
+   *
+   * Example: {"nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","name":"laptop",
+   * "credential_json":"{}"}
    *
    * @generated from rpc palyra.v1.PresenceService.FinishPasskeyEnrolment
    */
@@ -733,9 +842,13 @@ export const PresenceService: GenService<{
     output: typeof FinishPasskeyEnrolmentResponseSchema;
   },
   /**
-   * ConfirmPasskey makes a passkey count that waits for it. A member's first takes the
-   * local operator's socket; a later one that, another passkey of the member's, or another
-   * admin.
+   * ConfirmPasskey confirms a passkey that waits. The first passkey of a member requires the local
+   * operator's socket, like `palyrad presence passkey confirm`. A later one requires the socket, a
+   * `proof` by another passkey of the member, or the approval of another admin who is independent
+   * of the member; for an owner's passkey it must be an owner. An admin who has a passkey must add
+   * a `proof` by it.
+   *
+   * Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
    *
    * @generated from rpc palyra.v1.PresenceService.ConfirmPasskey
    */
@@ -745,8 +858,11 @@ export const PresenceService: GenService<{
     output: typeof ConfirmPasskeyResponseSchema;
   },
   /**
-   * RemovePasskey ends a passkey for good: with one of the member's, by an admin, or over
-   * the socket.
+   * RemovePasskey removes a passkey permanently. It requires a `proof` by a valid passkey of the
+   * member, an admin, or the local operator's socket. A waiting passkey of the caller requires no
+   * proof.
+   *
+   * Example: {"passkey_id":"bm8tc3VjaC1wYXNza2V5"}
    *
    * @generated from rpc palyra.v1.PresenceService.RemovePasskey
    */
@@ -756,7 +872,12 @@ export const PresenceService: GenService<{
     output: typeof RemovePasskeyResponseSchema;
   },
   /**
-   * ListPasskeys lists the passkeys of a member that were not removed.
+   * ListPasskeys lists the caller's passkeys that have not been removed, oldest first. The passkeys
+   * of another member, or of all members (`"*"`), require `access.read`. `lost` marks a passkey
+   * that was created for another origin than the current one of the console: browsers do not offer
+   * it.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.PresenceService.ListPasskeys
    */
@@ -766,8 +887,27 @@ export const PresenceService: GenService<{
     output: typeof ListPasskeysResponseSchema;
   },
   /**
-   * ChallengePasskey gives the caller what a passkey has to sign for a vote, or for a
-   * change of a passkey.
+   * ChallengePasskey returns the challenge that a passkey must sign for a vote, or to confirm or
+   * remove a passkey. `vote` is the request of DecideApproval without its proofs. `options_json` is
+   * the input of `navigator.credentials.get` (`PublicKeyCredential.parseRequestOptionsFromJSON`).
+   * Send the result as `PasskeyAssertion`, with `nonce` and `version`, within two minutes and once.
+   *
+   * The challenge is the SHA-256 of the object `{"kind":...,"statement":...}` in the form of RFC
+   * 8785. The request must match the signed statement; if another vote was cast in between, it is
+   * refused with `APPROVAL_CONFLICT`.
+   *
+   * The kind `palyra passkey vote v1` has a statement with the members `gateway`, `voter`
+   * (`user:ada`), `approval`, `version` (of the approval), `call_digest`, `decision` (`allow` or
+   * `deny`), `scope`, `match`, `ttl_ns`, `uses`, `reason`, `surface` and `nonce`. The kind `palyra
+   * passkey change v1` has `gateway`, `by`, `what` (`confirm` or `remove`), `credential` (the id of
+   * the passkey) and `nonce`.
+   *
+   * `scope` and `match` are `once`, `session`, `timeboxed`, `exact`, `subject` and `tool`, with
+   * defaults filled in, as in the journal. `version`, `ttl_ns` and `uses` are decimal numbers as
+   * strings, and bytes are in base64.
+   *
+   * Example: {"vote":{"approval_id":"01JZ8Q4T2M0000000000000000","allow":true,
+   * "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}}
    *
    * @generated from rpc palyra.v1.PresenceService.ChallengePasskey
    */

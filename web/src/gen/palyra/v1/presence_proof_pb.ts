@@ -19,14 +19,14 @@ export const file_palyra_v1_presence_proof: GenFile = /*@__PURE__*/
  */
 export type PresenceProof = Message<"palyra.v1.PresenceProof"> & {
   /**
-   * Of ChallengePresence.
+   * The nonce of ChallengePresence.
    *
    * @generated from field: bytes nonce = 1;
    */
   nonce: Uint8Array;
 
   /**
-   * Ed25519, over what docs/api.md says.
+   * Ed25519, over the statement that ChallengePresence describes (docs/reference/methods.md).
    *
    * @generated from field: bytes signature = 2;
    */
@@ -41,8 +41,8 @@ export const PresenceProofSchema: GenMessage<PresenceProof> = /*@__PURE__*/
   messageDesc(file_palyra_v1_presence_proof, 0);
 
 /**
- * PasskeyAssertion is what a passkey signed (AuthenticatorAssertionResponse of WebAuthn
- * Level 3), with what its challenge was made of beside the vote itself.
+ * PasskeyAssertion is the assertion of a passkey (AuthenticatorAssertionResponse of WebAuthn Level
+ * 3), with the inputs of its challenge that are not part of the vote.
  *
  * @generated from message palyra.v1.PasskeyAssertion
  */
@@ -58,7 +58,7 @@ export type PasskeyAssertion = Message<"palyra.v1.PasskeyAssertion"> & {
   authenticatorData: Uint8Array;
 
   /**
-   * Byte for byte as the browser wrote it.
+   * The exact bytes from the browser.
    *
    * @generated from field: bytes client_data_json = 3;
    */
@@ -70,7 +70,7 @@ export type PasskeyAssertion = Message<"palyra.v1.PasskeyAssertion"> & {
   signature: Uint8Array;
 
   /**
-   * Of ChallengePasskey.
+   * The nonce of ChallengePasskey.
    *
    * @generated from field: bytes nonce = 5;
    */

@@ -15,7 +15,7 @@ export const file_palyra_v1_sessions: GenFile = /*@__PURE__*/
   fileDesc("ChhwYWx5cmEvdjEvc2Vzc2lvbnMucHJvdG8SCXBhbHlyYS52MSLzAgoHU2Vzc2lvbhISCgpzZXNzaW9uX2lkGAEgASgJEhEKCXByaW5jaXBhbBgCIAEoCRIUCgxvbl9iZWhhbGZfb2YYAyABKAkSEQoJZGV2aWNlX2lkGAQgASgJEg4KBmNsaWVudBgFIAEoCRImCgVzdGF0ZRgGIAEoDjIXLnBhbHlyYS52MS5TZXNzaW9uU3RhdGUSLgoKc3RhcnRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHbGFzdF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2J5GAogASgJEhIKCmVuZF9yZWFzb24YCyABKAkSDQoFY2FsbHMYDCABKAMSEQoJcnVuX2NhbGxzGA0gASgDEg0KBWxpbWl0GA4gASgDIm8KDFNlc3Npb25GYWN0cxIRCglpbl9mbGlnaHQYASABKAMSEgoKdG9vbHNfdXNlZBgCIAMoCRIUCgxzZWNyZXRzX3JlYWQYAyADKAkSDwoHdGFpbnRlZBgEIAEoCBIRCglieXRlc19vdXQYBSABKAMiXAoTTGlzdFNlc3Npb25zUmVxdWVzdBIRCglwcmluY2lwYWwYASABKAkSCwoDYWxsGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlUKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiQKCHNlc3Npb25zGAEgAygLMhIucGFseXJhLnYxLlNlc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIicKEUdldFNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkiYQoSR2V0U2Vzc2lvblJlc3BvbnNlEiMKB3Nlc3Npb24YASABKAsyEi5wYWx5cmEudjEuU2Vzc2lvbhImCgVmYWN0cxgCIAEoCzIXLnBhbHlyYS52MS5TZXNzaW9uRmFjdHMiRQofU2Vzc2lvblNlcnZpY2VFbmRTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJHCiBTZXNzaW9uU2VydmljZUVuZFNlc3Npb25SZXNwb25zZRIjCgdzZXNzaW9uGAEgASgLMhIucGFseXJhLnYxLlNlc3Npb24qdgoMU2Vzc2lvblN0YXRlEh0KGVNFU1NJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIWChJTRVNTSU9OX1NUQVRFX09QRU4QARIWChJTRVNTSU9OX1NUQVRFX0lETEUQAhIXChNTRVNTSU9OX1NUQVRFX0VOREVEEAMynQIKDlNlc3Npb25TZXJ2aWNlElQKDExpc3RTZXNzaW9ucxIeLnBhbHlyYS52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0Gh8ucGFseXJhLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgOQAgESTgoKR2V0U2Vzc2lvbhIcLnBhbHlyYS52MS5HZXRTZXNzaW9uUmVxdWVzdBodLnBhbHlyYS52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACARJlCgpFbmRTZXNzaW9uEioucGFseXJhLnYxLlNlc3Npb25TZXJ2aWNlRW5kU2Vzc2lvblJlcXVlc3QaKy5wYWx5cmEudjEuU2Vzc2lvblNlcnZpY2VFbmRTZXNzaW9uUmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
- * Session is what a principal does with one credential from one kind of client.
+ * Session is the activity of a principal with one credential from one kind of client.
  *
  * @generated from message palyra.v1.Session
  */
@@ -36,7 +36,7 @@ export type Session = Message<"palyra.v1.Session"> & {
   onBehalfOf: string;
 
   /**
-   * The device whose certificate was shown.
+   * The device whose certificate the client presented.
    *
    * @generated from field: string device_id = 4;
    */
@@ -60,7 +60,7 @@ export type Session = Message<"palyra.v1.Session"> & {
   startedAt?: Timestamp | undefined;
 
   /**
-   * When something of it happened last.
+   * The time of its last activity.
    *
    * @generated from field: google.protobuf.Timestamp last_at = 8;
    */
@@ -82,8 +82,8 @@ export type Session = Message<"palyra.v1.Session"> & {
   endReason: string;
 
   /**
-   * The calls that count against max_calls_per_session, and those of runs of the
-   * gateway, which have budgets of their own.
+   * The calls that count against max_calls_per_session, and the calls of runs of the gateway, which
+   * have budgets of their own.
    *
    * @generated from field: int64 calls = 12;
    */
@@ -95,7 +95,7 @@ export type Session = Message<"palyra.v1.Session"> & {
   runCalls: bigint;
 
   /**
-   * How many calls it may make before people are asked (again).
+   * How many calls it may make before people are asked, or asked again.
    *
    * @generated from field: int64 limit = 14;
    */
@@ -110,7 +110,7 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
   messageDesc(file_palyra_v1_sessions, 0);
 
 /**
- * SessionFacts is what policy reads as context.session.
+ * SessionFacts contains the facts that policy reads as context.session.
  *
  * @generated from message palyra.v1.SessionFacts
  */
@@ -149,20 +149,20 @@ export const SessionFactsSchema: GenMessage<SessionFacts> = /*@__PURE__*/
   messageDesc(file_palyra_v1_sessions, 1);
 
 /**
- * ListSessionsRequest selects sessions; empty fields do not.
+ * ListSessionsRequest selects sessions; an empty field does not filter.
  *
  * @generated from message palyra.v1.ListSessionsRequest
  */
 export type ListSessionsRequest = Message<"palyra.v1.ListSessionsRequest"> & {
   /**
-   * A user, whose agents count too, or an agent: "agent:coder".
+   * An agent, such as "agent:coder", or a user; a user's agents are included.
    *
    * @generated from field: string principal = 1;
    */
   principal: string;
 
   /**
-   * Also those that ended.
+   * Also list ended sessions.
    *
    * @generated from field: bool all = 2;
    */
@@ -230,7 +230,7 @@ export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_sessions, 4);
 
 /**
- * GetSessionResponse has it with its facts.
+ * GetSessionResponse is the session with its facts.
  *
  * @generated from message palyra.v1.GetSessionResponse
  */
@@ -265,7 +265,7 @@ export type SessionServiceEndSessionRequest = Message<"palyra.v1.SessionServiceE
   sessionId: string;
 
   /**
-   * Why, for the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 2;
    */
@@ -280,7 +280,7 @@ export const SessionServiceEndSessionRequestSchema: GenMessage<SessionServiceEnd
   messageDesc(file_palyra_v1_sessions, 6);
 
 /**
- * SessionServiceEndSessionResponse has the session as it ended.
+ * SessionServiceEndSessionResponse is the session after its end.
  *
  * @generated from message palyra.v1.SessionServiceEndSessionResponse
  */
@@ -299,7 +299,7 @@ export const SessionServiceEndSessionResponseSchema: GenMessage<SessionServiceEn
   messageDesc(file_palyra_v1_sessions, 7);
 
 /**
- * SessionState is whether the next call of the caller would be of the session.
+ * SessionState determines whether the next call of the client belongs to the session.
  *
  * @generated from enum palyra.v1.SessionState
  */
@@ -310,14 +310,14 @@ export enum SessionState {
   UNSPECIFIED = 0,
 
   /**
-   * It goes on.
+   * The session is active.
    *
    * @generated from enum value: SESSION_STATE_OPEN = 1;
    */
   OPEN = 1,
 
   /**
-   * Nothing happened for sessions.idle.
+   * It had no activity for sessions.idle.
    *
    * @generated from enum value: SESSION_STATE_IDLE = 2;
    */
@@ -338,15 +338,18 @@ export const SessionStateSchema: GenEnum<SessionState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_sessions, 0);
 
 /**
- * SessionService shows the sessions by which the gateway counts what callers do,
- * and lets people end them. It is for users, not for agents.
+ * SessionService lists and ends the sessions in which the gateway counts the calls of its callers.
+ * It is for users; agents are refused.
  *
  * @generated from service palyra.v1.SessionService
  */
 export const SessionService: GenService<{
   /**
-   * Sessions, newest first: those of the caller and of its agents, or all for
-   * callers with journal.read.
+   * ListSessions lists sessions, newest first: the sessions of the caller and of its agents, or all
+   * for callers with `journal.read`. `all` adds the ended sessions. `calls` and `run_calls` count
+   * proposals. Agents are refused, with any permissions.
+   *
+   * Example: {"principal":"agent:coder","all":true}
    *
    * @generated from rpc palyra.v1.SessionService.ListSessions
    */
@@ -356,7 +359,10 @@ export const SessionService: GenService<{
     output: typeof ListSessionsResponseSchema;
   },
   /**
-   * One session, with what is counted of it.
+   * GetSession returns one session with the facts about its past that policy reads. A session of
+   * another user is `NOT_FOUND`, unless the caller has `journal.read`. Agents are refused.
+   *
+   * Example: {"session_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.SessionService.GetSession
    */
@@ -366,10 +372,12 @@ export const SessionService: GenService<{
     output: typeof GetSessionResponseSchema;
   },
   /**
-   * Ends a session: the next call of its caller begins another, in which taint,
-   * budget and everything else that policy reads of the past start anew. Calls
-   * under way end in the one that they are counted in. Its own user may, and
-   * whoever has gateway.freeze; an agent may not.
+   * EndSession ends a session. The next call of the same client begins a new session, in which
+   * taint, the call budget and all other facts about the past are reset. Active calls stay in the
+   * old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
+   * are refused.
+   *
+   * Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
    *
    * @generated from rpc palyra.v1.SessionService.EndSession
    */

@@ -15,7 +15,7 @@ export const file_palyra_v1_skill: GenFile = /*@__PURE__*/
   fileDesc("ChVwYWx5cmEvdjEvc2tpbGwucHJvdG8SCXBhbHlyYS52MSIoCgtTa2lsbFNlY3JldBIMCgRuYW1lGAEgASgJEgsKA3VzZRgCIAEoCSKSAQoRU2tpbGxDYXBhYmlsaXRpZXMSDAoEaHR0cBgBIAMoCRInCgdzZWNyZXRzGAIgAygLMhYucGFseXJhLnYxLlNraWxsU2VjcmV0EhUKDXN0b3JhZ2VfYnl0ZXMYAyABKAMSEAoIY2hhbm5lbHMYBCADKAkSDQoFY2xvY2sYBSABKAgSDgoGcmFuZG9tGAYgASgIIuMBCglTa2lsbFRvb2wSDAoEbmFtZRgBIAEoCRIKCgJpZBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIOCgZtb2R1bGUYBCABKAkSDAoEZnVlbBgFIAEoAxIMCgRyaXNrGAYgASgFEjIKDGNhcGFiaWxpdGllcxgHIAEoCzIcLnBhbHlyYS52MS5Ta2lsbENhcGFiaWxpdGllcxIZChFpbnB1dF9zY2hlbWFfanNvbhgIIAEoDBIaChJvdXRwdXRfc2NoZW1hX2pzb24YCSABKAwSEAoIZmVhdHVyZXMYCiADKAkiWAoLU2tpbGxRdW90YXMSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB3dhbGxfbXMYAiABKAMSFAoMb3V0cHV0X2J5dGVzGAMgASgDEgwKBHVzZXMYBCABKAMi9QEKDVNraWxsTWFuaWZlc3QSCgoCaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIRCglwdWJsaXNoZXIYAyABKAkSDAoEbmFtZRgEIAEoCRITCgtkZXNjcmlwdGlvbhgFIAEoCRIPCgdsaWNlbnNlGAYgASgJEhAKCGhvbWVwYWdlGAcgASgJEhEKCWludGVyZmFjZRgIIAEoCRIOCgZwYWx5cmEYCSABKAkSJgoGcXVvdGFzGAogASgLMhYucGFseXJhLnYxLlNraWxsUXVvdGFzEiMKBXRvb2xzGAsgAygLMhQucGFseXJhLnYxLlNraWxsVG9vbCJbCgxTa2lsbEZpbmRpbmcSEAoIc2V2ZXJpdHkYASABKAkSDAoEY29kZRgCIAEoCRINCgVhYm91dBgDIAEoCRIMCgR3aGF0GAQgASgJEg4KBnJlbWVkeRgFIAEoCSL5AgoFU2tpbGwSDQoFc2tpbGwYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIRCglwdWJsaXNoZXIYAyABKAkSDgoGa2V5X2lkGAQgASgJEg4KBmRpZ2VzdBgFIAEoCRImCgZzdGF0dXMYBiABKA4yFi5wYWx5cmEudjEuU2tpbGxTdGF0dXMSCwoDd2h5GAcgASgJEg8KB2N1cnJlbnQYCCABKAgSFAoMaW5zdGFsbGVkX2J5GAkgASgJEjAKDGluc3RhbGxlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY2hhbmdlZF9ieRgLIAEoCRIuCgpjaGFuZ2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCghtYW5pZmVzdBgNIAEoCzIYLnBhbHlyYS52MS5Ta2lsbE1hbmlmZXN0Eg8KB3Byb2JsZW0YDiABKAkSDgoGcmVtZWR5GA8gASgJIsoBCg5Ta2lsbFB1Ymxpc2hlchIMCgRuYW1lGAEgASgJEg4KBmtleV9pZBgCIAEoCRISCgpwdWJsaWNfa2V5GAMgASgMEhEKCWZpcnN0X3VzZRgEIAEoCBIQCghhZGRlZF9ieRgFIAEoCRIsCghhZGRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZGlzdHJ1c3RlZBgHIAEoCBIPCgdwcm9ibGVtGAggASgJEg4KBnJlbWVkeRgJIAEoCSJPChFTdGFnZVNraWxsUmVxdWVzdBIOCgZkaWdlc3QYASABKAkSDAoEc2l6ZRgCIAEoAxIOCgZvZmZzZXQYAyABKAMSDAoEZGF0YRgEIAEoDCImChJTdGFnZVNraWxsUmVzcG9uc2USEAoIcmVjZWl2ZWQYASABKAMiJQoTSW5zcGVjdFNraWxsUmVxdWVzdBIOCgZkaWdlc3QYASABKAkiogIKFEluc3BlY3RTa2lsbFJlc3BvbnNlEg4KBmRpZ2VzdBgBIAEoCRIqCghtYW5pZmVzdBgCIAEoCzIYLnBhbHlyYS52MS5Ta2lsbE1hbmlmZXN0Eg4KBmtleV9pZBgDIAEoCRISCgpwdWJsaWNfa2V5GAQgASgMEhUKDW5ld19wdWJsaXNoZXIYBSABKAgSIgoIcmVwbGFjZXMYBiABKAsyEC5wYWx5cmEudjEuU2tpbGwSDQoFZ2FpbnMYByADKAkSKQoIZmluZGluZ3MYCCADKAsyFy5wYWx5cmEudjEuU2tpbGxGaW5kaW5nEg8KB3Byb2JsZW0YCSABKAkSDgoGcmVtZWR5GAogASgJEhQKDHByb2JsZW1fY29kZRgLIAEoCSIlChNJbnN0YWxsU2tpbGxSZXF1ZXN0Eg4KBmRpZ2VzdBgBIAEoCSI3ChRJbnN0YWxsU2tpbGxSZXNwb25zZRIfCgVza2lsbBgBIAEoCzIQLnBhbHlyYS52MS5Ta2lsbCITChFMaXN0U2tpbGxzUmVxdWVzdCI2ChJMaXN0U2tpbGxzUmVzcG9uc2USIAoGc2tpbGxzGAEgAygLMhAucGFseXJhLnYxLlNraWxsIjEKD0dldFNraWxsUmVxdWVzdBINCgVza2lsbBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJIpEBChBHZXRTa2lsbFJlc3BvbnNlEh8KBXNraWxsGAEgASgLMhAucGFseXJhLnYxLlNraWxsEhAKCHZlcnNpb25zGAIgAygJEikKCGZpbmRpbmdzGAMgAygLMhcucGFseXJhLnYxLlNraWxsRmluZGluZxIPCgdwcm9ibGVtGAQgASgJEg4KBnJlbWVkeRgFIAEoCSJvChVTZXRTa2lsbFN0YXR1c1JlcXVlc3QSDQoFc2tpbGwYASABKAkSDwoHdmVyc2lvbhgCIAEoCRImCgZzdGF0dXMYAyABKA4yFi5wYWx5cmEudjEuU2tpbGxTdGF0dXMSDgoGcmVhc29uGAQgASgJIjkKFlNldFNraWxsU3RhdHVzUmVzcG9uc2USHwoFc2tpbGwYASABKAsyEC5wYWx5cmEudjEuU2tpbGwiNAoSUmVtb3ZlU2tpbGxSZXF1ZXN0Eg0KBXNraWxsGAEgASgJEg8KB3ZlcnNpb24YAiABKAkiJwoTUmVtb3ZlU2tpbGxSZXNwb25zZRIQCgh2ZXJzaW9ucxgBIAMoCSIXChVMaXN0UHVibGlzaGVyc1JlcXVlc3QiRwoWTGlzdFB1Ymxpc2hlcnNSZXNwb25zZRItCgpwdWJsaXNoZXJzGAEgAygLMhkucGFseXJhLnYxLlNraWxsUHVibGlzaGVyIjkKFVRydXN0UHVibGlzaGVyUmVxdWVzdBIMCgRuYW1lGAEgASgJEhIKCnB1YmxpY19rZXkYAiABKAwiRgoWVHJ1c3RQdWJsaXNoZXJSZXNwb25zZRIsCglwdWJsaXNoZXIYASABKAsyGS5wYWx5cmEudjEuU2tpbGxQdWJsaXNoZXIiKAoYRGlzdHJ1c3RQdWJsaXNoZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkiPQoZRGlzdHJ1c3RQdWJsaXNoZXJSZXNwb25zZRIgCgZza2lsbHMYASADKAsyEC5wYWx5cmEudjEuU2tpbGwqfQoLU2tpbGxTdGF0dXMSHAoYU0tJTExfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU0tJTExfU1RBVFVTX0FDVElWRRABEhwKGFNLSUxMX1NUQVRVU19RVUFSQU5USU5FRBACEhkKFVNLSUxMX1NUQVRVU19ESVNBQkxFRBADMusGCgxTa2lsbFNlcnZpY2USTgoKU3RhZ2VTa2lsbBIcLnBhbHlyYS52MS5TdGFnZVNraWxsUmVxdWVzdBodLnBhbHlyYS52MS5TdGFnZVNraWxsUmVzcG9uc2UiA5ACAhJUCgxJbnNwZWN0U2tpbGwSHi5wYWx5cmEudjEuSW5zcGVjdFNraWxsUmVxdWVzdBofLnBhbHlyYS52MS5JbnNwZWN0U2tpbGxSZXNwb25zZSIDkAIBEk8KDEluc3RhbGxTa2lsbBIeLnBhbHlyYS52MS5JbnN0YWxsU2tpbGxSZXF1ZXN0Gh8ucGFseXJhLnYxLkluc3RhbGxTa2lsbFJlc3BvbnNlEk4KCkxpc3RTa2lsbHMSHC5wYWx5cmEudjEuTGlzdFNraWxsc1JlcXVlc3QaHS5wYWx5cmEudjEuTGlzdFNraWxsc1Jlc3BvbnNlIgOQAgESSAoIR2V0U2tpbGwSGi5wYWx5cmEudjEuR2V0U2tpbGxSZXF1ZXN0GhsucGFseXJhLnYxLkdldFNraWxsUmVzcG9uc2UiA5ACARJaCg5TZXRTa2lsbFN0YXR1cxIgLnBhbHlyYS52MS5TZXRTa2lsbFN0YXR1c1JlcXVlc3QaIS5wYWx5cmEudjEuU2V0U2tpbGxTdGF0dXNSZXNwb25zZSIDkAICElEKC1JlbW92ZVNraWxsEh0ucGFseXJhLnYxLlJlbW92ZVNraWxsUmVxdWVzdBoeLnBhbHlyYS52MS5SZW1vdmVTa2lsbFJlc3BvbnNlIgOQAgISWgoOTGlzdFB1Ymxpc2hlcnMSIC5wYWx5cmEudjEuTGlzdFB1Ymxpc2hlcnNSZXF1ZXN0GiEucGFseXJhLnYxLkxpc3RQdWJsaXNoZXJzUmVzcG9uc2UiA5ACARJaCg5UcnVzdFB1Ymxpc2hlchIgLnBhbHlyYS52MS5UcnVzdFB1Ymxpc2hlclJlcXVlc3QaIS5wYWx5cmEudjEuVHJ1c3RQdWJsaXNoZXJSZXNwb25zZSIDkAICEmMKEURpc3RydXN0UHVibGlzaGVyEiMucGFseXJhLnYxLkRpc3RydXN0UHVibGlzaGVyUmVxdWVzdBokLnBhbHlyYS52MS5EaXN0cnVzdFB1Ymxpc2hlclJlc3BvbnNlIgOQAgJCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
- * SkillSecret is a secret that a tool asks for.
+ * SkillSecret is a secret that a tool requests.
  *
  * @generated from message palyra.v1.SkillSecret
  */
@@ -28,8 +28,8 @@ export type SkillSecret = Message<"palyra.v1.SkillSecret"> & {
   name: string;
 
   /**
-   * "placeholder": the gateway puts the value into requests, and the module never sees
-   * it. "read": the module sees it, and people are asked at each call.
+   * "placeholder": the gateway inserts the value into requests, and the module never receives it.
+   * "read": the module receives it, and people are asked at each call.
    *
    * @generated from field: string use = 2;
    */
@@ -44,14 +44,14 @@ export const SkillSecretSchema: GenMessage<SkillSecret> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 0);
 
 /**
- * SkillCapabilities are what a tool asks for. What it gets is what configuration and
- * policies let it have of that.
+ * SkillCapabilities are the capabilities that a tool requests. It receives only those allowed by
+ * the configuration and the policies.
  *
  * @generated from message palyra.v1.SkillCapabilities
  */
 export type SkillCapabilities = Message<"palyra.v1.SkillCapabilities"> & {
   /**
-   * Host rules in the form of http.allowed_hosts; "*" for every host that is allowed.
+   * Host rules in the syntax of http.allowed_hosts; "*" for every allowed host.
    *
    * @generated from field: repeated string http = 1;
    */
@@ -63,7 +63,7 @@ export type SkillCapabilities = Message<"palyra.v1.SkillCapabilities"> & {
   secrets: SkillSecret[];
 
   /**
-   * How much the skill keeps for each user, 0 for nothing.
+   * The storage of the skill for each user in bytes, 0 for none.
    *
    * @generated from field: int64 storage_bytes = 3;
    */
@@ -103,7 +103,7 @@ export const SkillCapabilitiesSchema: GenMessage<SkillCapabilities> = /*@__PURE_
  */
 export type SkillTool = Message<"palyra.v1.SkillTool"> & {
   /**
-   * As it is called: "<skill>/<id>".
+   * The name for calls: "<skill>/<id>".
    *
    * @generated from field: string name = 1;
    */
@@ -115,28 +115,28 @@ export type SkillTool = Message<"palyra.v1.SkillTool"> & {
   id: string;
 
   /**
-   * It is text of the publisher: escape what a terminal would act on.
+   * Text of the publisher: escape control characters before printing it to a terminal.
    *
    * @generated from field: string description = 3;
    */
   description: string;
 
   /**
-   * The entry of the package that it is.
+   * The entry of the package that implements it.
    *
    * @generated from field: string module = 4;
    */
   module: string;
 
   /**
-   * What one call may use.
+   * The fuel limit of one call.
    *
    * @generated from field: int64 fuel = 5;
    */
   fuel: bigint;
 
   /**
-   * What policies see, 1 to 100.
+   * The risk for policies, 1 to 100.
    *
    * @generated from field: int32 risk = 6;
    */
@@ -148,7 +148,8 @@ export type SkillTool = Message<"palyra.v1.SkillTool"> & {
   capabilities?: SkillCapabilities | undefined;
 
   /**
-   * JSON Schemas, left out of lists. The output's is empty for any JSON object.
+   * JSON Schemas, omitted in lists. The output schema is empty if the tool may return any JSON
+   * object.
    *
    * @generated from field: bytes input_schema_json = 8;
    */
@@ -160,7 +161,7 @@ export type SkillTool = Message<"palyra.v1.SkillTool"> & {
   outputSchemaJson: Uint8Array;
 
   /**
-   * Parts of WebAssembly that it uses: "simd", "multi_value".
+   * The WebAssembly features that it uses: "simd", "multi_value".
    *
    * @generated from field: repeated string features = 10;
    */
@@ -175,8 +176,7 @@ export const SkillToolSchema: GenMessage<SkillTool> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 2);
 
 /**
- * SkillQuotas bound each call below what the configuration allows. 0 is what that
- * allows.
+ * SkillQuotas limit each call below the configured limits. 0 means the configured limit.
  *
  * @generated from message palyra.v1.SkillQuotas
  */
@@ -197,7 +197,7 @@ export type SkillQuotas = Message<"palyra.v1.SkillQuotas"> & {
   outputBytes: bigint;
 
   /**
-   * How often a call uses grants.
+   * The number of uses of grants in one call.
    *
    * @generated from field: int64 uses = 4;
    */
@@ -212,8 +212,8 @@ export const SkillQuotasSchema: GenMessage<SkillQuotas> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 3);
 
 /**
- * SkillManifest is what a package says of itself (docs/format/skill.md). Its texts are
- * the publisher's: escape what a terminal would act on.
+ * SkillManifest is the manifest of a package (docs/format/skill.md). It contains text of the
+ * publisher: escape control characters before printing it to a terminal.
  *
  * @generated from message palyra.v1.SkillManifest
  */
@@ -234,7 +234,7 @@ export type SkillManifest = Message<"palyra.v1.SkillManifest"> & {
   publisher: string;
 
   /**
-   * For people.
+   * The name for display.
    *
    * @generated from field: string name = 4;
    */
@@ -246,7 +246,7 @@ export type SkillManifest = Message<"palyra.v1.SkillManifest"> & {
   description: string;
 
   /**
-   * An SPDX expression and a URL of https; "" for none.
+   * An SPDX expression and an https URL; "" for none.
    *
    * @generated from field: string license = 6;
    */
@@ -258,8 +258,8 @@ export type SkillManifest = Message<"palyra.v1.SkillManifest"> & {
   homepage: string;
 
   /**
-   * The version of the interface of handles that it uses, "" for none, and the oldest
-   * version of palyrad that runs it, "" for any.
+   * The version of the handle interface that it uses, "" for none; and the oldest version of
+   * palyrad that runs it, "" for any.
    *
    * @generated from field: string interface = 8;
    */
@@ -289,13 +289,13 @@ export const SkillManifestSchema: GenMessage<SkillManifest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 4);
 
 /**
- * SkillFinding is something that an audit found.
+ * SkillFinding is one finding of an audit.
  *
  * @generated from message palyra.v1.SkillFinding
  */
 export type SkillFinding = Message<"palyra.v1.SkillFinding"> & {
   /**
-   * "error", which keeps the package from being installed, or "warning".
+   * "error", which prevents the installation, or "warning".
    *
    * @generated from field: string severity = 1;
    */
@@ -309,7 +309,7 @@ export type SkillFinding = Message<"palyra.v1.SkillFinding"> & {
   code: string;
 
   /**
-   * The entry or the tool.
+   * The entry or the tool that it concerns.
    *
    * @generated from field: string about = 3;
    */
@@ -334,7 +334,7 @@ export const SkillFindingSchema: GenMessage<SkillFinding> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 5);
 
 /**
- * Skill is one version of a skill that is installed.
+ * Skill is one installed version of a skill.
  *
  * @generated from message palyra.v1.Skill
  */
@@ -374,14 +374,14 @@ export type Skill = Message<"palyra.v1.Skill"> & {
   status: SkillStatus;
 
   /**
-   * Why it has that status; "" if nobody said.
+   * The reason for the status; "" if none was given.
    *
    * @generated from field: string why = 7;
    */
   why: string;
 
   /**
-   * Its tools are the skill's. One version of a skill is current.
+   * True for the current version, whose tools are called. One version of a skill is current.
    *
    * @generated from field: bool current = 8;
    */
@@ -398,7 +398,7 @@ export type Skill = Message<"palyra.v1.Skill"> & {
   installedAt?: Timestamp | undefined;
 
   /**
-   * Who gave it its status.
+   * Who set its status.
    *
    * @generated from field: string changed_by = 11;
    */
@@ -410,15 +410,15 @@ export type Skill = Message<"palyra.v1.Skill"> & {
   changedAt?: Timestamp | undefined;
 
   /**
-   * Has no tools where there is a problem.
+   * Without tools if there is a problem.
    *
    * @generated from field: palyra.v1.SkillManifest manifest = 13;
    */
   manifest?: SkillManifest | undefined;
 
   /**
-   * Why it cannot be called whatever its status, such as that its file was changed, and
-   * what to do; "" for nothing.
+   * Why it cannot be called with any status, such as a modified file, and the next step; "" for
+   * none.
    *
    * @generated from field: string problem = 14;
    */
@@ -438,7 +438,7 @@ export const SkillSchema: GenMessage<Skill> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 6);
 
 /**
- * SkillPublisher is a publisher whose key is known.
+ * SkillPublisher is a publisher with a known key.
  *
  * @generated from message palyra.v1.SkillPublisher
  */
@@ -456,14 +456,14 @@ export type SkillPublisher = Message<"palyra.v1.SkillPublisher"> & {
   keyId: string;
 
   /**
-   * 32 bytes of Ed25519.
+   * An Ed25519 key, 32 bytes.
    *
    * @generated from field: bytes public_key = 3;
    */
   publicKey: Uint8Array;
 
   /**
-   * It was pinned by an installation, and not named before.
+   * True if an installation pinned the key, and TrustPublisher did not name it before.
    *
    * @generated from field: bool first_use = 4;
    */
@@ -480,15 +480,14 @@ export type SkillPublisher = Message<"palyra.v1.SkillPublisher"> & {
   addedAt?: Timestamp | undefined;
 
   /**
-   * Nothing of theirs runs or is installed until a key is trusted again.
+   * True while its skills cannot run or be installed, until a key is trusted again.
    *
    * @generated from field: bool distrusted = 7;
    */
   distrusted: boolean;
 
   /**
-   * Why the key counts for nothing, such as that its row was changed, and what to do; ""
-   * for nothing.
+   * Why the key is not accepted, such as a modified record, and the next step; "" for none.
    *
    * @generated from field: string problem = 8;
    */
@@ -528,7 +527,7 @@ export type StageSkillRequest = Message<"palyra.v1.StageSkillRequest"> & {
   size: bigint;
 
   /**
-   * Where the part begins: received of the part before.
+   * The position of the part: received of the previous reply.
    *
    * @generated from field: int64 offset = 3;
    */
@@ -548,13 +547,13 @@ export const StageSkillRequestSchema: GenMessage<StageSkillRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_skill, 8);
 
 /**
- * StageSkillResponse says how much is there.
+ * StageSkillResponse reports the progress of the upload.
  *
  * @generated from message palyra.v1.StageSkillResponse
  */
 export type StageSkillResponse = Message<"palyra.v1.StageSkillResponse"> & {
   /**
-   * In bytes from the beginning of the file.
+   * The number of bytes received from the beginning of the file.
    *
    * @generated from field: int64 received = 1;
    */
@@ -590,7 +589,7 @@ export const InspectSkillRequestSchema: GenMessage<InspectSkillRequest> = /*@__P
   messageDesc(file_palyra_v1_skill, 10);
 
 /**
- * InspectSkillResponse is what an installation would be about.
+ * InspectSkillResponse describes the effects of an installation.
  *
  * @generated from message palyra.v1.InspectSkillResponse
  */
@@ -606,8 +605,8 @@ export type InspectSkillResponse = Message<"palyra.v1.InspectSkillResponse"> & {
   manifest?: SkillManifest | undefined;
 
   /**
-   * The OpenSSH fingerprint of the key that signed it, and the key: 32 bytes of Ed25519.
-   * Empty if the signature does not verify.
+   * The OpenSSH fingerprint of the key that signed it, and the key: 32 bytes of Ed25519. Empty if
+   * the signature is invalid.
    *
    * @generated from field: string key_id = 3;
    */
@@ -619,21 +618,22 @@ export type InspectSkillResponse = Message<"palyra.v1.InspectSkillResponse"> & {
   publicKey: Uint8Array;
 
   /**
-   * No key of this publisher is pinned: an installation pins this one.
+   * True if no key of this publisher is pinned: an installation pins this one.
    *
    * @generated from field: bool new_publisher = 5;
    */
   newPublisher: boolean;
 
   /**
-   * The current version of the skill; absent at a first installation.
+   * The current version of the skill; absent at the first installation.
    *
    * @generated from field: palyra.v1.Skill replaces = 6;
    */
   replaces?: Skill | undefined;
 
   /**
-   * What it asks for beyond that, in words; at a first installation all that it asks for.
+   * The capabilities that it requests beyond the current version, as text; at the first
+   * installation all requested capabilities.
    *
    * @generated from field: repeated string gains = 7;
    */
@@ -645,7 +645,7 @@ export type InspectSkillResponse = Message<"palyra.v1.InspectSkillResponse"> & {
   findings: SkillFinding[];
 
   /**
-   * Why it cannot be installed, and what to do; "" if it can.
+   * Why it cannot be installed, and the next step; "" if it can.
    *
    * @generated from field: string problem = 9;
    */
@@ -657,7 +657,7 @@ export type InspectSkillResponse = Message<"palyra.v1.InspectSkillResponse"> & {
   remedy: string;
 
   /**
-   * The reason of the problem, such as "ALREADY_EXISTS" (docs/reasons.md).
+   * The reason code of the problem, such as "ALREADY_EXISTS" (docs/reference/reasons.md).
    *
    * @generated from field: string problem_code = 11;
    */
@@ -693,7 +693,7 @@ export const InstallSkillRequestSchema: GenMessage<InstallSkillRequest> = /*@__P
   messageDesc(file_palyra_v1_skill, 12);
 
 /**
- * InstallSkillResponse has what is installed.
+ * InstallSkillResponse is the installed version.
  *
  * @generated from message palyra.v1.InstallSkillResponse
  */
@@ -727,7 +727,7 @@ export const ListSkillsRequestSchema: GenMessage<ListSkillsRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_skill, 14);
 
 /**
- * ListSkillsResponse has them without the schemas of their tools.
+ * ListSkillsResponse lists the versions without the schemas of their tools.
  *
  * @generated from message palyra.v1.ListSkillsResponse
  */
@@ -772,7 +772,7 @@ export const GetSkillRequestSchema: GenMessage<GetSkillRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_skill, 16);
 
 /**
- * GetSkillResponse has everything.
+ * GetSkillResponse is the version with its findings.
  *
  * @generated from message palyra.v1.GetSkillResponse
  */
@@ -783,22 +783,21 @@ export type GetSkillResponse = Message<"palyra.v1.GetSkillResponse"> & {
   skill?: Skill | undefined;
 
   /**
-   * All versions that are installed, the newest first.
+   * All installed versions, newest first.
    *
    * @generated from field: repeated string versions = 2;
    */
   versions: string[];
 
   /**
-   * What an audit says of it now, if its package can be read.
+   * The findings of an audit at this time, if its package can be read.
    *
    * @generated from field: repeated palyra.v1.SkillFinding findings = 3;
    */
   findings: SkillFinding[];
 
   /**
-   * Why its tools cannot be called, such as that the file was changed, and what to do; ""
-   * if they can.
+   * Why its tools cannot be called, such as a modified file, and the next step; "" if they can.
    *
    * @generated from field: string problem = 4;
    */
@@ -818,7 +817,7 @@ export const GetSkillResponseSchema: GenMessage<GetSkillResponse> = /*@__PURE__*
   messageDesc(file_palyra_v1_skill, 17);
 
 /**
- * SetSkillStatusRequest says what becomes of a version.
+ * SetSkillStatusRequest names a version and its new status.
  *
  * @generated from message palyra.v1.SetSkillStatusRequest
  */
@@ -841,7 +840,7 @@ export type SetSkillStatusRequest = Message<"palyra.v1.SetSkillStatusRequest"> &
   status: SkillStatus;
 
   /**
-   * Why, for people.
+   * The reason, for people.
    *
    * @generated from field: string reason = 4;
    */
@@ -856,7 +855,7 @@ export const SetSkillStatusRequestSchema: GenMessage<SetSkillStatusRequest> = /*
   messageDesc(file_palyra_v1_skill, 18);
 
 /**
- * SetSkillStatusResponse has the version as it is now.
+ * SetSkillStatusResponse is the version after the change.
  *
  * @generated from message palyra.v1.SetSkillStatusResponse
  */
@@ -901,7 +900,7 @@ export const RemoveSkillRequestSchema: GenMessage<RemoveSkillRequest> = /*@__PUR
   messageDesc(file_palyra_v1_skill, 20);
 
 /**
- * RemoveSkillResponse has the versions that are gone.
+ * RemoveSkillResponse lists the removed versions.
  *
  * @generated from message palyra.v1.RemoveSkillResponse
  */
@@ -935,7 +934,7 @@ export const ListPublishersRequestSchema: GenMessage<ListPublishersRequest> = /*
   messageDesc(file_palyra_v1_skill, 22);
 
 /**
- * ListPublishersResponse has them by name.
+ * ListPublishersResponse lists the publishers by name.
  *
  * @generated from message palyra.v1.ListPublishersResponse
  */
@@ -954,7 +953,7 @@ export const ListPublishersResponseSchema: GenMessage<ListPublishersResponse> = 
   messageDesc(file_palyra_v1_skill, 23);
 
 /**
- * TrustPublisherRequest says whose key it is.
+ * TrustPublisherRequest names a publisher and its key.
  *
  * @generated from message palyra.v1.TrustPublisherRequest
  */
@@ -965,7 +964,7 @@ export type TrustPublisherRequest = Message<"palyra.v1.TrustPublisherRequest"> &
   name: string;
 
   /**
-   * 32 bytes of Ed25519.
+   * An Ed25519 key, 32 bytes.
    *
    * @generated from field: bytes public_key = 2;
    */
@@ -980,7 +979,7 @@ export const TrustPublisherRequestSchema: GenMessage<TrustPublisherRequest> = /*
   messageDesc(file_palyra_v1_skill, 24);
 
 /**
- * TrustPublisherResponse has the publisher.
+ * TrustPublisherResponse is the publisher.
  *
  * @generated from message palyra.v1.TrustPublisherResponse
  */
@@ -1018,7 +1017,7 @@ export const DistrustPublisherRequestSchema: GenMessage<DistrustPublisherRequest
   messageDesc(file_palyra_v1_skill, 26);
 
 /**
- * DistrustPublisherResponse has the publisher's skills, all of which are quarantined now.
+ * DistrustPublisherResponse lists the publisher's skills, all of which are now quarantined.
  *
  * @generated from message palyra.v1.DistrustPublisherResponse
  */
@@ -1037,7 +1036,7 @@ export const DistrustPublisherResponseSchema: GenMessage<DistrustPublisherRespon
   messageDesc(file_palyra_v1_skill, 27);
 
 /**
- * SkillStatus is whether the tools of a version can be called.
+ * SkillStatus determines whether the tools of a version can be called.
  *
  * @generated from enum palyra.v1.SkillStatus
  */
@@ -1048,21 +1047,21 @@ export enum SkillStatus {
   UNSPECIFIED = 0,
 
   /**
-   * They can, if the version is the current one.
+   * The tools can be called if the version is the current one.
    *
    * @generated from enum value: SKILL_STATUS_ACTIVE = 1;
    */
   ACTIVE = 1,
 
   /**
-   * They cannot, because something may be wrong with it.
+   * The tools cannot be called because the version may be compromised.
    *
    * @generated from enum value: SKILL_STATUS_QUARANTINED = 2;
    */
   QUARANTINED = 2,
 
   /**
-   * They cannot, because nobody wants them now.
+   * The tools cannot be called because an operator disabled the version.
    *
    * @generated from enum value: SKILL_STATUS_DISABLED = 3;
    */
@@ -1076,15 +1075,20 @@ export const SkillStatusSchema: GenEnum<SkillStatus> = /*@__PURE__*/
   enumDesc(file_palyra_v1_skill, 0);
 
 /**
- * SkillService installs skills, signed packages of WebAssembly tools, and says whose
- * signature counts. Their tools are called like any other as "<skill>/<tool>".
+ * SkillService installs skills, which are signed packages of WebAssembly tools, and manages trusted
+ * publishers. The tools are called as "<skill>/<tool>".
  *
  * @generated from service palyra.v1.SkillService
  */
 export const SkillService: GenService<{
   /**
-   * Brings a part of a package to the gateway. Parts come one after the other; what is
-   * not installed soon is thrown away.
+   * StageSkill uploads a part of a package, at most 1 MiB, in order. `digest` and `size` describe
+   * the whole file, and `offset` is the number of bytes received before. The last part completes
+   * the staged package if its digest matches. An incomplete upload is kept for 10 minutes, a staged
+   * package for an hour. Repeating a part changes nothing.
+   *
+   * Example: {"digest":"sha256:cd5d4935a48c0672cb06407bb443bc0087aff947c6b864bac886982c73b3027f",
+   * "size":"4","offset":"0","data":"AGFzbQ=="}
    *
    * @generated from rpc palyra.v1.SkillService.StageSkill
    */
@@ -1094,7 +1098,11 @@ export const SkillService: GenService<{
     output: typeof StageSkillResponseSchema;
   },
   /**
-   * What a staged package is: who signed it, what it asks for, and what an audit found.
+   * InspectSkill returns a staged package: its manifest, who signed it, the capabilities that its
+   * tools request beyond the current version, and the findings of an audit. `problem` explains why
+   * it cannot be installed.
+   *
+   * Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
    *
    * @generated from rpc palyra.v1.SkillService.InspectSkill
    */
@@ -1104,9 +1112,13 @@ export const SkillService: GenService<{
     output: typeof InspectSkillResponseSchema;
   },
   /**
-   * Installs a staged package and makes it the skill's current version. The key of a new
-   * publisher is pinned; another key than the pinned one is refused. It takes a second
-   * person where changes do, unless it is an update that asks for nothing more.
+   * InstallSkill installs a staged package and makes it the current version of its skill. The key
+   * of a new publisher is pinned. Another key than the pinned one, an older version, and the same
+   * version with another digest are refused. The request requires a second person if there are two,
+   * except for an update that requests no further capabilities. The current version stays in use
+   * until the approval.
+   *
+   * Example: {"digest":"sha256:0f5c6b1d8c0e6b0a4f0e9a1f6d1e4a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5"}
    *
    * @generated from rpc palyra.v1.SkillService.InstallSkill
    */
@@ -1116,7 +1128,10 @@ export const SkillService: GenService<{
     output: typeof InstallSkillResponseSchema;
   },
   /**
-   * All versions of all skills, by skill and then the newest version first.
+   * ListSkills lists all versions of all skills, by skill and newest first, without the schemas of
+   * their tools. `problem` reports that the package or its record was modified.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.SkillService.ListSkills
    */
@@ -1126,7 +1141,10 @@ export const SkillService: GenService<{
     output: typeof ListSkillsResponseSchema;
   },
   /**
-   * One version of a skill, looked at anew.
+   * GetSkill returns one version of a skill, or the current one. Its package is read, verified and
+   * audited again. `problem` explains why its tools cannot be called.
+   *
+   * Example: {"skill":"notebook","version":"1.2.0"}
    *
    * @generated from rpc palyra.v1.SkillService.GetSkill
    */
@@ -1136,9 +1154,13 @@ export const SkillService: GenService<{
     output: typeof GetSkillResponseSchema;
   },
   /**
-   * Enables, disables or quarantines a version, at once, also for calls that wait for
-   * people. To enable takes a second person where changes do, and makes the version the
-   * current one.
+   * SetSkillStatus enables (`SKILL_STATUS_ACTIVE`), disables or quarantines a version, or the
+   * current one. Enabling makes the version the current one, and requires a second person if there
+   * are two. Disabling and quarantining apply at once, also to calls that wait for approval, and
+   * require no second person.
+   *
+   * Example: {"skill":"notebook","version":"1.2.0","status":"SKILL_STATUS_QUARANTINED",
+   * "reason":"its publisher lost the key"}
    *
    * @generated from rpc palyra.v1.SkillService.SetSkillStatus
    */
@@ -1148,7 +1170,10 @@ export const SkillService: GenService<{
     output: typeof SetSkillStatusResponseSchema;
   },
   /**
-   * Takes a version, or all of them, away. With the last one goes what the skill stored.
+   * RemoveSkill removes a version, or all versions if none is named. Removing the last version
+   * deletes the data that the skill stored. It requires no second person.
+   *
+   * Example: {"skill":"notebook","version":"1.2.0"}
    *
    * @generated from rpc palyra.v1.SkillService.RemoveSkill
    */
@@ -1158,7 +1183,9 @@ export const SkillService: GenService<{
     output: typeof RemoveSkillResponseSchema;
   },
   /**
-   * The publishers whose keys are known, by name, with those that are distrusted.
+   * ListPublishers lists the publishers with known keys by name, including distrusted ones.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.SkillService.ListPublishers
    */
@@ -1168,8 +1195,11 @@ export const SkillService: GenService<{
     output: typeof ListPublishersResponseSchema;
   },
   /**
-   * Trusts a publisher's key before there is a package of theirs. A key that is pinned
-   * is not replaced.
+   * TrustPublisher trusts the key of a publisher before any of its packages is staged. A pinned key
+   * is not replaced: distrust the publisher first. The request requires a second person if there
+   * are two.
+   *
+   * Example: {"name":"example.org","public_key":"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}
    *
    * @generated from rpc palyra.v1.SkillService.TrustPublisher
    */
@@ -1179,7 +1209,10 @@ export const SkillService: GenService<{
     output: typeof TrustPublisherResponseSchema;
   },
   /**
-   * Ends the trust in a publisher: all their skills are quarantined.
+   * DistrustPublisher distrusts a publisher. All its skills are quarantined at once, and no package
+   * of it can be installed until one of its keys is trusted again.
+   *
+   * Example: {"name":"example.org"}
    *
    * @generated from rpc palyra.v1.SkillService.DistrustPublisher
    */

@@ -17,13 +17,13 @@ export const file_palyra_v1_status: GenFile = /*@__PURE__*/
   fileDesc("ChZwYWx5cmEvdjEvc3RhdHVzLnByb3RvEglwYWx5cmEudjEiLgoQR2V0U3RhdHVzUmVxdWVzdBIaChJrbm93bl9qb3VybmFsX3NpemUYASABKAMi6AUKEUdldFN0YXR1c1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSDQoFcmVhZHkYAiABKAgSEAoIcHJvYmxlbXMYAyADKAkSLgoKc3RhcnRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKZ2F0ZXdheV9pZBgFIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgGIAEoCRIXCg9zbmFwc2hvdF9kaWdlc3QYByABKAkSFAoMam91cm5hbF9zaXplGAggASgDEhwKFGxhc3RfY2hlY2twb2ludF9zaXplGAkgASgDEiYKBmZyZWV6ZRgKIAEoCzIWLnBhbHlyYS52MS5GcmVlemVTdGF0ZRIZChFwZW5kaW5nX2FwcHJvdmFscxgLIAEoBRITCgtsaXZlX2dyYW50cxgMIAEoBRIXCg9jYWxsc19pbl9mbGlnaHQYDSABKAUSLgoKd29ya3NwYWNlcxgOIAMoCzIaLnBhbHlyYS52MS5Xb3Jrc3BhY2VTdGF0dXMSKQoHc2FuZGJveBgPIAEoCzIYLnBhbHlyYS52MS5TYW5kYm94U3RhdHVzEg8KB25vdGljZXMYECADKAkSIwoGY2FsbGVyGBEgASgLMhMucGFseXJhLnYxLklkZW50aXR5EhMKC2FjdGl2ZV9ydW5zGBIgASgFEiYKBm1vZGVscxgTIAMoCzIWLnBhbHlyYS52MS5Nb2RlbFN0YXR1cxI0ChBwb2xpY3lfZGlyZWN0b3J5GBggASgLMhoucGFseXJhLnYxLlBvbGljeURpcmVjdG9yeRIQCghkZWdyYWRlZBgeIAMoCRIhCgRrZXlzGB8gAygLMhMucGFseXJhLnYxLktleVBsYWNlEiUKBXZhdWx0GCAgASgLMhYucGFseXJhLnYxLlZhdWx0U3RhdHVzEhIKCmNoZWNrcG9pbnQYISABKAkSEwoLY29uc2lzdGVuY3kYIiADKAkirgEKC1ZhdWx0U3RhdHVzEg8KB2JhY2tlbmQYASABKAkSDgoGa2V5X2lkGAIgASgJEhIKCm9sZGVyX2tleXMYAyABKAUSDgoGbG9ja2VkGAQgASgIEg4KBnJlYXNvbhgFIAEoCRIPCgdzdW1tYXJ5GAYgASgJEg4KBnJlbWVkeRgHIAEoCRIpCgVzaW5jZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNgoIS2V5UGxhY2USCwoDa2V5GAEgASgJEg0KBXBsYWNlGAIgASgJEg4KBmRldGFpbBgDIAEoCSJwCgtNb2RlbFN0YXR1cxIMCgRuYW1lGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJEhEKCWF2YWlsYWJsZRgEIAEoCBIPCgdwcm9ibGVtGAUgASgJEg4KBnJlbWVkeRgGIAEoCSJhCgtGcmVlemVTdGF0ZRIOCgZmcm96ZW4YASABKAgSDgoGcmVhc29uGAIgASgJEgoKAmJ5GAMgASgJEiYKAmF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJOCg9Xb3Jrc3BhY2VTdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCBIMCgRtb2RlGAQgASgJItMBCg1TYW5kYm94U3RhdHVzEhEKCWF2YWlsYWJsZRgBIAEoCBIPCgdiYWNrZW5kGAIgASgJEhEKCWxpbWl0c19ieRgDIAEoCRIOCgZsYXllcnMYBCADKAkSDwoHcHJvYmxlbRgFIAEoCRIOCgZyZW1lZHkYBiABKAkSDAoEdGllchgHIAEoCRIMCgRydW5nGAggASgJEhYKDm1pc3NpbmdfbGF5ZXJzGAkgAygJEhQKDGxhbmRsb2NrX2FiaRgKIAEoBRIQCghwcmVwYXJlZBgLIAEoBSKRAQoISWRlbnRpdHkSEQoJcHJpbmNpcGFsGAEgASgJEhQKDG9uX2JlaGFsZl9vZhgCIAEoCRINCgVyb2xlcxgDIAMoCRIRCglkZXZpY2VfaWQYBCABKAkSOgoWY2VydGlmaWNhdGVfZXhwaXJlc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiHwoNRnJlZXplUmVxdWVzdBIOCgZyZWFzb24YASABKAkiSAoORnJlZXplUmVzcG9uc2USJQoFc3RhdGUYASABKAsyFi5wYWx5cmEudjEuRnJlZXplU3RhdGUSDwoHc3RvcHBlZBgCIAEoBSINCgtUaGF3UmVxdWVzdCI1CgxUaGF3UmVzcG9uc2USJQoFc3RhdGUYASABKAsyFi5wYWx5cmEudjEuRnJlZXplU3RhdGUy1AEKDVN0YXR1c1NlcnZpY2USSwoJR2V0U3RhdHVzEhsucGFseXJhLnYxLkdldFN0YXR1c1JlcXVlc3QaHC5wYWx5cmEudjEuR2V0U3RhdHVzUmVzcG9uc2UiA5ACARI9CgZGcmVlemUSGC5wYWx5cmEudjEuRnJlZXplUmVxdWVzdBoZLnBhbHlyYS52MS5GcmVlemVSZXNwb25zZRI3CgRUaGF3EhYucGFseXJhLnYxLlRoYXdSZXF1ZXN0GhcucGFseXJhLnYxLlRoYXdSZXNwb25zZUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_palyra_v1_policy]);
 
 /**
- * GetStatusRequest may name a checkpoint that was seen before.
+ * GetStatusRequest can name a checkpoint that the caller has.
  *
  * @generated from message palyra.v1.GetStatusRequest
  */
 export type GetStatusRequest = Message<"palyra.v1.GetStatusRequest"> & {
   /**
-   * The number of events that it covers; 0 for none.
+   * The number of events that the checkpoint covers; 0 for none.
    *
    * @generated from field: int64 known_journal_size = 1;
    */
@@ -38,9 +38,9 @@ export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_status, 0);
 
 /**
- * GetStatusResponse is the state of the daemon. For callers that may not read workspaces, such
- * as agents, it has no paths of the host: problems and degraded contain one general text each,
- * and policy_directory, keys, vault and the paths of workspaces are empty.
+ * GetStatusResponse is the status of the daemon. For callers that may not read workspaces, such as
+ * agents, it has no paths of the host: problems and degraded contain one general text each, and
+ * policy_directory, keys, vault and the paths of workspaces are empty.
  *
  * @generated from message palyra.v1.GetStatusResponse
  */
@@ -56,7 +56,7 @@ export type GetStatusResponse = Message<"palyra.v1.GetStatusResponse"> & {
   ready: boolean;
 
   /**
-   * Why it is not ready.
+   * Why the gateway is not ready.
    *
    * @generated from field: repeated string problems = 3;
    */
@@ -123,7 +123,7 @@ export type GetStatusResponse = Message<"palyra.v1.GetStatusResponse"> & {
   sandbox?: SandboxStatus | undefined;
 
   /**
-   * What an operator should know, such as a waived approval.
+   * Notices for operators, such as a waived approval.
    *
    * @generated from field: repeated string notices = 16;
    */
@@ -135,7 +135,7 @@ export type GetStatusResponse = Message<"palyra.v1.GetStatusResponse"> & {
   caller?: Identity | undefined;
 
   /**
-   * Runs that have not ended.
+   * The number of active runs.
    *
    * @generated from field: int32 active_runs = 18;
    */
@@ -154,15 +154,15 @@ export type GetStatusResponse = Message<"palyra.v1.GetStatusResponse"> & {
   policyDirectory?: PolicyDirectory | undefined;
 
   /**
-   * What the gateway cannot do at present, although it is ready for everything
-   * else: programs cannot run, because sandboxes fail.
+   * The functions that are unavailable although the gateway is ready, for instance programs while
+   * sandboxes fail.
    *
    * @generated from field: repeated string degraded = 30;
    */
   degraded: string[];
 
   /**
-   * Where each private key of the gateway lives.
+   * The location of each private key of the gateway.
    *
    * @generated from field: repeated palyra.v1.KeyPlace keys = 31;
    */
@@ -174,15 +174,15 @@ export type GetStatusResponse = Message<"palyra.v1.GetStatusResponse"> & {
   vault?: VaultStatus | undefined;
 
   /**
-   * The last checkpoint, a C2SP signed note; empty when there is none yet.
+   * The last checkpoint, a C2SP signed note; empty if none exists yet.
    *
    * @generated from field: string checkpoint = 33;
    */
   checkpoint: string;
 
   /**
-   * Hex hashes: the RFC 6962 proof that the checkpoint extends one over
-   * known_journal_size events. Empty when it covers fewer.
+   * Hex hashes: the RFC 6962 proof that the checkpoint extends one over known_journal_size events.
+   * Empty if the checkpoint covers fewer.
    *
    * @generated from field: repeated string consistency = 34;
    */
@@ -197,34 +197,35 @@ export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_status, 1);
 
 /**
- * VaultStatus is how the key of the vault is, which wraps all others of it.
+ * VaultStatus is the state of the vault's key-encryption key, which wraps all other keys of the
+ * vault.
  *
  * @generated from message palyra.v1.VaultStatus
  */
 export type VaultStatus = Message<"palyra.v1.VaultStatus"> & {
   /**
-   * "file", "secret_service", "keychain" or "dpapi"; "" while no key was made.
+   * "file", "secret_service", "keychain" or "dpapi"; "" until a key has been created.
    *
    * @generated from field: string backend = 1;
    */
   backend: string;
 
   /**
-   * The current key's id; "" while it cannot be asked for.
+   * The current key's id; "" while it cannot be determined.
    *
    * @generated from field: string key_id = 2;
    */
   keyId: string;
 
   /**
-   * Older keys that something may be wrapped by.
+   * The number of older keys that may still wrap data.
    *
    * @generated from field: int32 older_keys = 3;
    */
   olderKeys: number;
 
   /**
-   * The key cannot be used: what needs it fails with this reason.
+   * The key cannot be used: operations that need it fail with this reason.
    *
    * @generated from field: bool locked = 4;
    */
@@ -236,7 +237,7 @@ export type VaultStatus = Message<"palyra.v1.VaultStatus"> & {
   reason: string;
 
   /**
-   * The same in a line for people: "secret service, locked: ...".
+   * The same as one line for people: "secret service, locked: ...".
    *
    * @generated from field: string summary = 6;
    */
@@ -248,7 +249,7 @@ export type VaultStatus = Message<"palyra.v1.VaultStatus"> & {
   remedy: string;
 
   /**
-   * Since when it has been so, as far as this palyrad knows.
+   * The time since which this palyrad has observed the state.
    *
    * @generated from field: google.protobuf.Timestamp since = 8;
    */
@@ -263,14 +264,13 @@ export const VaultStatusSchema: GenMessage<VaultStatus> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 2);
 
 /**
- * KeyPlace is where one private key lives.
+ * KeyPlace is the location of one private key.
  *
  * @generated from message palyra.v1.KeyPlace
  */
 export type KeyPlace = Message<"palyra.v1.KeyPlace"> & {
   /**
-   * "root", "issuing", "notary", "journal", or "operator": the key of the local
-   * operator's device.
+   * "root", "issuing", "notary", "journal", or "operator": the key of the local operator's device.
    *
    * @generated from field: string key = 1;
    */
@@ -284,8 +284,8 @@ export type KeyPlace = Message<"palyra.v1.KeyPlace"> & {
   place: string;
 
   /**
-   * The file below the state directory with its mode, or the TPM's device, and what is
-   * there.
+   * For a file: its path below the state directory and its mode. For a TPM: its device and what is
+   * stored there.
    *
    * @generated from field: string detail = 3;
    */
@@ -323,8 +323,8 @@ export type ModelStatus = Message<"palyra.v1.ModelStatus"> & {
   model: string;
 
   /**
-   * False when runs with it fail, because its key file or script cannot be
-   * used; problem and remedy say why.
+   * False if runs with the model fail because its key file or script cannot be used; problem and
+   * remedy explain why.
    *
    * @generated from field: bool available = 4;
    */
@@ -349,7 +349,7 @@ export const ModelStatusSchema: GenMessage<ModelStatus> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 4);
 
 /**
- * FreezeState says whether dispatch is stopped.
+ * FreezeState reports whether dispatch is stopped.
  *
  * @generated from message palyra.v1.FreezeState
  */
@@ -419,7 +419,7 @@ export const WorkspaceStatusSchema: GenMessage<WorkspaceStatus> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 6);
 
 /**
- * SandboxStatus is what the live probe found.
+ * SandboxStatus is the result of the live probe.
  *
  * @generated from message palyra.v1.SandboxStatus
  */
@@ -462,7 +462,7 @@ export type SandboxStatus = Message<"palyra.v1.SandboxStatus"> & {
   tier: string;
 
   /**
-   * That of the ladder: "full", "user_namespaces", "landlock", "seatbelt",
+   * The rung of the isolation ladder: "full", "user_namespaces", "landlock", "seatbelt",
    * "job_object".
    *
    * @generated from field: string rung = 8;
@@ -470,7 +470,7 @@ export type SandboxStatus = Message<"palyra.v1.SandboxStatus"> & {
   rung: string;
 
   /**
-   * Layers that were asked for and are not in force.
+   * Requested layers that are not in force.
    *
    * @generated from field: repeated string missing_layers = 9;
    */
@@ -482,7 +482,7 @@ export type SandboxStatus = Message<"palyra.v1.SandboxStatus"> & {
   landlockAbi: number;
 
   /**
-   * How many sandboxes are built before a call comes, at most.
+   * The maximum number of sandboxes that are prepared ahead of calls.
    *
    * @generated from field: int32 prepared = 11;
    */
@@ -497,7 +497,7 @@ export const SandboxStatusSchema: GenMessage<SandboxStatus> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 7);
 
 /**
- * Identity is whom the gateway takes the caller for.
+ * Identity is the caller as the gateway identifies it.
  *
  * @generated from message palyra.v1.Identity
  */
@@ -536,7 +536,7 @@ export const IdentitySchema: GenMessage<Identity> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 8);
 
 /**
- * FreezeRequest says why.
+ * FreezeRequest contains the reason.
  *
  * @generated from message palyra.v1.FreezeRequest
  */
@@ -555,7 +555,7 @@ export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 9);
 
 /**
- * FreezeResponse is the state after.
+ * FreezeResponse is the state after the request.
  *
  * @generated from message palyra.v1.FreezeResponse
  */
@@ -566,7 +566,7 @@ export type FreezeResponse = Message<"palyra.v1.FreezeResponse"> & {
   state?: FreezeState | undefined;
 
   /**
-   * Running calls that were stopped.
+   * The number of running calls that were stopped.
    *
    * @generated from field: int32 stopped = 2;
    */
@@ -596,7 +596,7 @@ export const ThawRequestSchema: GenMessage<ThawRequest> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 11);
 
 /**
- * ThawResponse is the state after.
+ * ThawResponse is the state after the request.
  *
  * @generated from message palyra.v1.ThawResponse
  */
@@ -615,12 +615,22 @@ export const ThawResponseSchema: GenMessage<ThawResponse> = /*@__PURE__*/
   messageDesc(file_palyra_v1_status, 12);
 
 /**
- * StatusService says how the daemon is, and stops and resumes dispatch.
+ * StatusService reports the status of the daemon, and stops and resumes dispatch.
  *
  * @generated from service palyra.v1.StatusService
  */
 export const StatusService: GenService<{
   /**
+   * GetStatus returns the status of the gateway: its problems if it is not ready, the number of
+   * active calls and runs, and the identity of the caller. It also lists the configured models,
+   * each with the reason if it is unavailable.
+   *
+   * Callers without `workspace.read`, such as agents, receive no paths of the gateway's host. For
+   * them, workspaces are listed by name, one general sentence replaces the problems, and the policy
+   * directory, the keys and the vault are empty.
+   *
+   * Example: {}
+   *
    * @generated from rpc palyra.v1.StatusService.GetStatus
    */
   getStatus: {
@@ -629,8 +639,10 @@ export const StatusService: GenService<{
     output: typeof GetStatusResponseSchema;
   },
   /**
-   * Freeze stops all dispatch, kills running sandboxes and suspends grants;
-   * it survives a restart.
+   * Freeze stops all dispatch at once: no call starts, running sandboxes are killed, and grants are
+   * suspended. The freeze survives a restart.
+   *
+   * Example: {"reason":"investigating"}
    *
    * @generated from rpc palyra.v1.StatusService.Freeze
    */
@@ -640,6 +652,10 @@ export const StatusService: GenService<{
     output: typeof FreezeResponseSchema;
   },
   /**
+   * Thaw resumes dispatch. The request requires a second person if there are two.
+   *
+   * Example: {}
+   *
    * @generated from rpc palyra.v1.StatusService.Thaw
    */
   thaw: {

@@ -15,13 +15,13 @@ export const file_palyra_v1_tokens: GenFile = /*@__PURE__*/
   fileDesc("ChZwYWx5cmEvdjEvdG9rZW5zLnByb3RvEglwYWx5cmEudjEi5AIKBVRva2VuEhAKCHRva2VuX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEhIKCmNyZWF0ZWRfYnkYBCABKAkSDgoGc2NvcGVzGAUgAygJEhEKCWFkZHJlc3NlcxgGIAMoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3VzZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJldm9rZWRfYnkYCyABKAkSGwoTbWFkZV93aXRoX2RldmljZV9pZBgMIAEoCSKBAQoSQ3JlYXRlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSEQoJcHJpbmNpcGFsGAIgASgJEg4KBnNjb3BlcxgDIAMoCRIRCglhZGRyZXNzZXMYBCADKAkSJwoEbGlmZRgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJEChNDcmVhdGVUb2tlblJlc3BvbnNlEh8KBXRva2VuGAEgASgLMhAucGFseXJhLnYxLlRva2VuEgwKBHRleHQYAiABKAkiPQoRTGlzdFRva2Vuc1JlcXVlc3QSCwoDYWxsGAEgASgIEhsKE21hZGVfd2l0aF9kZXZpY2VfaWQYAiABKAkiNgoSTGlzdFRva2Vuc1Jlc3BvbnNlEiAKBnRva2VucxgBIAMoCzIQLnBhbHlyYS52MS5Ub2tlbiImChJSZXZva2VUb2tlblJlcXVlc3QSEAoIdG9rZW5faWQYASABKAkiNgoTUmV2b2tlVG9rZW5SZXNwb25zZRIfCgV0b2tlbhgBIAEoCzIQLnBhbHlyYS52MS5Ub2tlbjL6AQoMVG9rZW5TZXJ2aWNlEkwKC0NyZWF0ZVRva2VuEh0ucGFseXJhLnYxLkNyZWF0ZVRva2VuUmVxdWVzdBoeLnBhbHlyYS52MS5DcmVhdGVUb2tlblJlc3BvbnNlEk4KCkxpc3RUb2tlbnMSHC5wYWx5cmEudjEuTGlzdFRva2Vuc1JlcXVlc3QaHS5wYWx5cmEudjEuTGlzdFRva2Vuc1Jlc3BvbnNlIgOQAgESTAoLUmV2b2tlVG9rZW4SHS5wYWx5cmEudjEuUmV2b2tlVG9rZW5SZXF1ZXN0Gh4ucGFseXJhLnYxLlJldm9rZVRva2VuUmVzcG9uc2VCH1odcGFseXJhL2dlbi9wYWx5cmEvdjE7cGFseXJhdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * Token is what is known of a token. Its secret is kept nowhere.
+ * Token is the record of a token. Its secret is not stored.
  *
  * @generated from message palyra.v1.Token
  */
 export type Token = Message<"palyra.v1.Token"> & {
   /**
-   * A ULID; where others have a device id, calls with the token have this.
+   * A ULID. Calls with the token have this id instead of a device id.
    *
    * @generated from field: string token_id = 1;
    */
@@ -33,7 +33,7 @@ export type Token = Message<"palyra.v1.Token"> & {
   name: string;
 
   /**
-   * As whom it acts.
+   * The principal that the token authenticates.
    *
    * @generated from field: string principal = 3;
    */
@@ -52,7 +52,7 @@ export type Token = Message<"palyra.v1.Token"> & {
   scopes: string[];
 
   /**
-   * From where it may be used, as CIDR ranges; none is anywhere.
+   * The CIDR ranges that it may be used from; empty for any.
    *
    * @generated from field: repeated string addresses = 6;
    */
@@ -69,7 +69,7 @@ export type Token = Message<"palyra.v1.Token"> & {
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Absent for one that was never used; exact to a minute.
+   * Absent for a token that was never used; accurate to a minute.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 9;
    */
@@ -86,7 +86,7 @@ export type Token = Message<"palyra.v1.Token"> & {
   revokedBy: string;
 
   /**
-   * The device with which it was made; empty for one of before that was kept.
+   * The device that created it; empty for a token created before this was recorded.
    *
    * @generated from field: string made_with_device_id = 12;
    */
@@ -101,7 +101,7 @@ export const TokenSchema: GenMessage<Token> = /*@__PURE__*/
   messageDesc(file_palyra_v1_tokens, 0);
 
 /**
- * CreateTokenRequest says what the token is for.
+ * CreateTokenRequest describes the token.
  *
  * @generated from message palyra.v1.CreateTokenRequest
  */
@@ -114,28 +114,28 @@ export type CreateTokenRequest = Message<"palyra.v1.CreateTokenRequest"> & {
   name: string;
 
   /**
-   * As whom it acts: "agent:NAME" of the caller's own; the caller if empty.
+   * The principal of the token: "agent:NAME" of an agent of the caller; empty means the caller.
    *
    * @generated from field: string principal = 2;
    */
   principal: string;
 
   /**
-   * Permissions, each one that the caller has and that whom it acts as has.
+   * Permissions. The caller and the principal of the token must have each of them.
    *
    * @generated from field: repeated string scopes = 3;
    */
   scopes: string[];
 
   /**
-   * CIDR ranges, such as "10.0.0.0/8"; none is anywhere.
+   * CIDR ranges, such as "10.0.0.0/8"; empty for any.
    *
    * @generated from field: repeated string addresses = 4;
    */
   addresses: string[];
 
   /**
-   * How long it lasts: 1 minute to 366 days; 90 days if it is not set.
+   * The lifetime: 1 minute to 366 days; 90 days if unset.
    *
    * @generated from field: google.protobuf.Duration life = 5;
    */
@@ -150,7 +150,7 @@ export const CreateTokenRequestSchema: GenMessage<CreateTokenRequest> = /*@__PUR
   messageDesc(file_palyra_v1_tokens, 1);
 
 /**
- * CreateTokenResponse is the only place where the text of a token stands.
+ * CreateTokenResponse is the only message that contains the text of a token.
  *
  * @generated from message palyra.v1.CreateTokenResponse
  */
@@ -176,20 +176,20 @@ export const CreateTokenResponseSchema: GenMessage<CreateTokenResponse> = /*@__P
   messageDesc(file_palyra_v1_tokens, 2);
 
 /**
- * ListTokensRequest says which.
+ * ListTokensRequest selects tokens.
  *
  * @generated from message palyra.v1.ListTokensRequest
  */
 export type ListTokensRequest = Message<"palyra.v1.ListTokensRequest"> & {
   /**
-   * With those that expired or were revoked.
+   * Also list expired and revoked tokens.
    *
    * @generated from field: bool all = 1;
    */
   all: boolean;
 
   /**
-   * Those alone that were made with this device, a ULID; empty is any.
+   * Only tokens that were created with this device, a ULID; empty for any.
    *
    * @generated from field: string made_with_device_id = 2;
    */
@@ -242,7 +242,7 @@ export const RevokeTokenRequestSchema: GenMessage<RevokeTokenRequest> = /*@__PUR
   messageDesc(file_palyra_v1_tokens, 5);
 
 /**
- * RevokeTokenResponse is the token after.
+ * RevokeTokenResponse is the token after its revocation.
  *
  * @generated from message palyra.v1.RevokeTokenResponse
  */
@@ -261,15 +261,21 @@ export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__P
   messageDesc(file_palyra_v1_tokens, 6);
 
 /**
- * TokenService makes, shows and revokes API tokens: bearer credentials for MCP
- * clients, CI and hooks, sent as "Authorization: Bearer pal_...".
+ * TokenService creates, lists and revokes API tokens: bearer credentials for MCP clients, CI and
+ * hooks, sent as "Authorization: Bearer pal_...".
  *
  * @generated from service palyra.v1.TokenService
  */
 export const TokenService: GenService<{
   /**
-   * CreateToken makes a token for the caller, or for an agent of the caller. Its
-   * text is returned here and never again.
+   * CreateToken creates a token for the caller, or for an agent of the caller. Both must have all
+   * its `scopes`. Only this reply contains the text of the token: the gateway stores the SHA-256 of
+   * the secret. `addresses` are CIDR ranges; without any, the token may be used from anywhere.
+   * `life` is 1 minute to 366 days, by default 90 days. A token cannot answer approvals, change
+   * permissions, create tokens, activate policies or thaw.
+   *
+   * Example: {"name":"ci","principal":"agent:coder","scopes":["tool.call","tool.list"],
+   * "addresses":["10.0.0.0/8"],"life":"86400s"}
    *
    * @generated from rpc palyra.v1.TokenService.CreateToken
    */
@@ -279,8 +285,11 @@ export const TokenService: GenService<{
     output: typeof CreateTokenResponseSchema;
   },
   /**
-   * The tokens of the caller and of its agents, newest first, or all for callers
-   * with access.read.
+   * ListTokens lists the tokens of the caller and of its agents, newest first, or all for callers
+   * with `access.read`. `all` adds expired and revoked tokens. `made_with_device_id` selects the
+   * tokens that were created with one device.
+   *
+   * Example: {"all":true}
    *
    * @generated from rpc palyra.v1.TokenService.ListTokens
    */
@@ -290,8 +299,10 @@ export const TokenService: GenService<{
     output: typeof ListTokensResponseSchema;
   },
   /**
-   * RevokeToken ends a token, and what is under way with it. Those to whom it
-   * belongs may, and callers with access.write.
+   * RevokeToken ends a token permanently, with its active requests, streams and runs. A token that
+   * does not belong to the caller requires `access.write`.
+   *
+   * Example: {"token_id":"01JZ8Q4T2M0000000000000000"}
    *
    * @generated from rpc palyra.v1.TokenService.RevokeToken
    */

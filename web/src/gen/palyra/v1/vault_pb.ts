@@ -15,7 +15,7 @@ export const file_palyra_v1_vault: GenFile = /*@__PURE__*/
   fileDesc("ChVwYWx5cmEvdjEvdmF1bHQucHJvdG8SCXBhbHlyYS52MSJkCg1TZWNyZXRWZXJzaW9uEg8KB3ZlcnNpb24YASABKAUSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY3JlYXRlZF9ieRgDIAEoCSKMAwoGU2VjcmV0EgsKA3JlZhgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3RfdXNlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbm90ZRgHIAEoCRINCgVob3N0cxgIIAMoCRIOCgZoZWFkZXIYCSABKAkSCwoDZW52GAogASgJEgwKBGZpbGUYCyABKAkSKgoIdmVyc2lvbnMYDCADKAsyGC5wYWx5cmEudjEuU2VjcmV0VmVyc2lvbhIPCgdwcm9ibGVtGA0gASgJEg4KBmhvbGRlchgOIAEoCRINCgVlbmRlZBgPIAEoCSIZCghIb3N0TGlzdBINCgVob3N0cxgBIAMoCSKaAgoQUHV0U2VjcmV0UmVxdWVzdBILCgNyZWYYASABKAkSEgoFdmFsdWUYAiABKAxIAIgBARIRCgRub3RlGAMgASgJSAGIAQESLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNbmV2ZXJfZXhwaXJlcxgFIAEoCBIiCgVob3N0cxgGIAEoCzITLnBhbHlyYS52MS5Ib3N0TGlzdBITCgZoZWFkZXIYByABKAlIAogBARIQCgNlbnYYCCABKAlIA4gBARIRCgRmaWxlGAkgASgJSASIAQFCCAoGX3ZhbHVlQgcKBV9ub3RlQgkKB19oZWFkZXJCBgoEX2VudkIHCgVfZmlsZSI2ChFQdXRTZWNyZXRSZXNwb25zZRIhCgZzZWNyZXQYASABKAsyES5wYWx5cmEudjEuU2VjcmV0Ih8KEEdldFNlY3JldFJlcXVlc3QSCwoDcmVmGAEgASgJIjYKEUdldFNlY3JldFJlc3BvbnNlEiEKBnNlY3JldBgBIAEoCzIRLnBhbHlyYS52MS5TZWNyZXQiMwoTUmV2ZWFsU2VjcmV0UmVxdWVzdBILCgNyZWYYASABKAkSDwoHdmVyc2lvbhgCIAEoBSJIChRSZXZlYWxTZWNyZXRSZXNwb25zZRINCgV2YWx1ZRgBIAEoDBIhCgZzZWNyZXQYAiABKAsyES5wYWx5cmEudjEuU2VjcmV0IkoKEkxpc3RTZWNyZXRzUmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJSChNMaXN0U2VjcmV0c1Jlc3BvbnNlEiIKB3NlY3JldHMYASADKAsyES5wYWx5cmEudjEuU2VjcmV0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIiChNSZW1vdmVTZWNyZXRSZXF1ZXN0EgsKA3JlZhgBIAEoCSIWChRSZW1vdmVTZWNyZXRSZXNwb25zZSITChFSZWtleVZhdWx0UmVxdWVzdCJkChJSZWtleVZhdWx0UmVzcG9uc2USDgoGa2V5X2lkGAEgASgJEhcKD2Ryb3BwZWRfa2V5X2lkcxgCIAMoCRIRCglyZXdyYXBwZWQYAyABKAUSEgoKdW5yZWFkYWJsZRgEIAMoCSI5ChVFeHBvcnRSZWNvdmVyeVJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg0KBWFnYWluGAIgASgIIjkKFkV4cG9ydFJlY292ZXJ5UmVzcG9uc2USDgoGZXhwb3J0GAEgASgJEg8KB2tleV9pZHMYAiADKAkiKAoSVW5sb2NrVmF1bHRSZXF1ZXN0EhIKCnBhc3NwaHJhc2UYASABKAwiFQoTVW5sb2NrVmF1bHRSZXNwb25zZSIXChVHZXRWYXVsdFN0YXR1c1JlcXVlc3Qi2wEKC1NlY3JldExlYXNlEhAKCGxlYXNlX2lkGAEgASgJEgsKA3JlZhgCIAEoCRIPCgd2ZXJzaW9uGAMgASgFEhEKCXByaW5jaXBhbBgEIAEoCRIPCgdjYWxsX2lkGAUgASgJEg4KBnJ1bl9pZBgGIAEoCRItCglsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHVzZXMYCSABKAUixgEKFkdldFZhdWx0U3RhdHVzUmVzcG9uc2USDQoFcGxhY2UYASABKAkSDgoGbG9ja2VkGAIgASgIEg4KBmtleV9pZBgDIAEoCRITCgtvbGRfa2V5X2lkcxgEIAMoCRIvCgtleHBvcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoGbGVhc2VzGAYgAygLMhYucGFseXJhLnYxLlNlY3JldExlYXNlEg8KB3Byb2JsZW0YByABKAky5AUKDFZhdWx0U2VydmljZRJGCglQdXRTZWNyZXQSGy5wYWx5cmEudjEuUHV0U2VjcmV0UmVxdWVzdBocLnBhbHlyYS52MS5QdXRTZWNyZXRSZXNwb25zZRJLCglHZXRTZWNyZXQSGy5wYWx5cmEudjEuR2V0U2VjcmV0UmVxdWVzdBocLnBhbHlyYS52MS5HZXRTZWNyZXRSZXNwb25zZSIDkAIBEk8KDFJldmVhbFNlY3JldBIeLnBhbHlyYS52MS5SZXZlYWxTZWNyZXRSZXF1ZXN0Gh8ucGFseXJhLnYxLlJldmVhbFNlY3JldFJlc3BvbnNlElEKC0xpc3RTZWNyZXRzEh0ucGFseXJhLnYxLkxpc3RTZWNyZXRzUmVxdWVzdBoeLnBhbHlyYS52MS5MaXN0U2VjcmV0c1Jlc3BvbnNlIgOQAgESTwoMUmVtb3ZlU2VjcmV0Eh4ucGFseXJhLnYxLlJlbW92ZVNlY3JldFJlcXVlc3QaHy5wYWx5cmEudjEuUmVtb3ZlU2VjcmV0UmVzcG9uc2USSQoKUmVrZXlWYXVsdBIcLnBhbHlyYS52MS5SZWtleVZhdWx0UmVxdWVzdBodLnBhbHlyYS52MS5SZWtleVZhdWx0UmVzcG9uc2USVQoORXhwb3J0UmVjb3ZlcnkSIC5wYWx5cmEudjEuRXhwb3J0UmVjb3ZlcnlSZXF1ZXN0GiEucGFseXJhLnYxLkV4cG9ydFJlY292ZXJ5UmVzcG9uc2USTAoLVW5sb2NrVmF1bHQSHS5wYWx5cmEudjEuVW5sb2NrVmF1bHRSZXF1ZXN0Gh4ucGFseXJhLnYxLlVubG9ja1ZhdWx0UmVzcG9uc2USWgoOR2V0VmF1bHRTdGF0dXMSIC5wYWx5cmEudjEuR2V0VmF1bHRTdGF0dXNSZXF1ZXN0GiEucGFseXJhLnYxLkdldFZhdWx0U3RhdHVzUmVzcG9uc2UiA5ACAUIfWh1wYWx5cmEvZ2VuL3BhbHlyYS92MTtwYWx5cmF2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
- * SecretVersion says when a value was put, and by whom.
+ * SecretVersion records when a value was stored, and by whom.
  *
  * @generated from message palyra.v1.SecretVersion
  */
@@ -46,7 +46,7 @@ export const SecretVersionSchema: GenMessage<SecretVersion> = /*@__PURE__*/
   messageDesc(file_palyra_v1_vault, 0);
 
 /**
- * Secret is what is known of a secret beside its values.
+ * Secret is the metadata of a secret.
  *
  * @generated from message palyra.v1.Secret
  */
@@ -59,7 +59,7 @@ export type Secret = Message<"palyra.v1.Secret"> & {
   ref: string;
 
   /**
-   * The newest one.
+   * The newest version.
    *
    * @generated from field: int32 version = 2;
    */
@@ -76,14 +76,14 @@ export type Secret = Message<"palyra.v1.Secret"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Absent for one that was never used.
+   * Absent for a secret that was never used.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 5;
    */
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * Absent for one that does not expire.
+   * Absent for a secret that does not expire.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 6;
    */
@@ -95,22 +95,21 @@ export type Secret = Message<"palyra.v1.Secret"> & {
   note: string;
 
   /**
-   * The only hosts that may get the value, with a port; none gets it where there are
-   * none.
+   * The only hosts that may receive the value, with a port; if empty, no host receives it.
    *
    * @generated from field: repeated string hosts = 8;
    */
   hosts: string[];
 
   /**
-   * The header in which it travels.
+   * The header that carries the value.
    *
    * @generated from field: string header = 9;
    */
   header: string;
 
   /**
-   * The variable and the file in which a program would get it.
+   * The environment variable and the file in which a program receives it.
    *
    * @generated from field: string env = 10;
    */
@@ -122,30 +121,30 @@ export type Secret = Message<"palyra.v1.Secret"> & {
   file: string;
 
   /**
-   * Those that are kept, oldest first.
+   * The stored versions, oldest first.
    *
    * @generated from field: repeated palyra.v1.SecretVersion versions = 12;
    */
   versions: SecretVersion[];
 
   /**
-   * Why it cannot be read, as a reason; nothing but ref is set then.
+   * Why it cannot be read, as a reason code; only ref is set then.
    *
    * @generated from field: string problem = 13;
    */
   problem: string;
 
   /**
-   * The owner of the agent, or the id of the publisher's key of the skill, when the value
-   * was put; "" for other scopes.
+   * When the value was stored: the owner of the agent, or the id of the publisher's key of the
+   * skill; "" for other scopes.
    *
    * @generated from field: string holder = 14;
    */
   holder: string;
 
   /**
-   * Why it is lent no more, with the next step; "" while it is lent. Its note, hosts,
-   * header, env and file are not set then.
+   * Why it is no longer lent, with the next step; "" while it can be lent. Its note, hosts, header,
+   * env and file are not set then.
    *
    * @generated from field: string ended = 15;
    */
@@ -181,8 +180,7 @@ export const HostListSchema: GenMessage<HostList> = /*@__PURE__*/
   messageDesc(file_palyra_v1_vault, 2);
 
 /**
- * PutSecretRequest has a value, or what else is to change. What is not set stays as it
- * is.
+ * PutSecretRequest contains a value or changed metadata. Unset fields stay unchanged.
  *
  * @generated from message palyra.v1.PutSecretRequest
  */
@@ -193,7 +191,7 @@ export type PutSecretRequest = Message<"palyra.v1.PutSecretRequest"> & {
   ref: string;
 
   /**
-   * 1 byte to 64 KiB; absent leaves the value as it is.
+   * 1 byte to 64 KiB; absent leaves the value unchanged.
    *
    * @generated from field: optional bytes value = 2;
    */
@@ -205,14 +203,14 @@ export type PutSecretRequest = Message<"palyra.v1.PutSecretRequest"> & {
   note?: string | undefined;
 
   /**
-   * When it ends.
+   * The new expiry.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * That it never ends.
+   * Remove the expiry.
    *
    * @generated from field: bool never_expires = 5;
    */
@@ -224,7 +222,7 @@ export type PutSecretRequest = Message<"palyra.v1.PutSecretRequest"> & {
   hosts?: HostList | undefined;
 
   /**
-   * Authorization where there are hosts and nothing was said.
+   * By default Authorization if hosts are set.
    *
    * @generated from field: optional string header = 7;
    */
@@ -249,7 +247,7 @@ export const PutSecretRequestSchema: GenMessage<PutSecretRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_vault, 3);
 
 /**
- * PutSecretResponse is the secret after.
+ * PutSecretResponse is the secret after the change.
  *
  * @generated from message palyra.v1.PutSecretResponse
  */
@@ -287,7 +285,7 @@ export const GetSecretRequestSchema: GenMessage<GetSecretRequest> = /*@__PURE__*
   messageDesc(file_palyra_v1_vault, 5);
 
 /**
- * GetSecretResponse is what is known of it.
+ * GetSecretResponse is the metadata of the secret.
  *
  * @generated from message palyra.v1.GetSecretResponse
  */
@@ -306,7 +304,7 @@ export const GetSecretResponseSchema: GenMessage<GetSecretResponse> = /*@__PURE_
   messageDesc(file_palyra_v1_vault, 6);
 
 /**
- * RevealSecretRequest names a value.
+ * RevealSecretRequest names a secret and a version.
  *
  * @generated from message palyra.v1.RevealSecretRequest
  */
@@ -317,7 +315,7 @@ export type RevealSecretRequest = Message<"palyra.v1.RevealSecretRequest"> & {
   ref: string;
 
   /**
-   * 0 is the newest.
+   * 0 means the newest.
    *
    * @generated from field: int32 version = 2;
    */
@@ -332,7 +330,7 @@ export const RevealSecretRequestSchema: GenMessage<RevealSecretRequest> = /*@__P
   messageDesc(file_palyra_v1_vault, 7);
 
 /**
- * RevealSecretResponse is the only message with a value of a secret.
+ * RevealSecretResponse is the only message that contains the value of a secret.
  *
  * @generated from message palyra.v1.RevealSecretResponse
  */
@@ -356,27 +354,27 @@ export const RevealSecretResponseSchema: GenMessage<RevealSecretResponse> = /*@_
   messageDesc(file_palyra_v1_vault, 8);
 
 /**
- * ListSecretsRequest says which.
+ * ListSecretsRequest selects secrets.
  *
  * @generated from message palyra.v1.ListSecretsRequest
  */
 export type ListSecretsRequest = Message<"palyra.v1.ListSecretsRequest"> & {
   /**
-   * The only scope; every one that the caller may see if it is empty.
+   * Only this scope; empty means all scopes that the caller may see.
    *
    * @generated from field: string scope = 1;
    */
   scope: string;
 
   /**
-   * 0 is 50.
+   * 0 means 50.
    *
    * @generated from field: int32 page_size = 2;
    */
   pageSize: number;
 
   /**
-   * What the page before gave.
+   * The next_page_token of the previous page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -391,7 +389,7 @@ export const ListSecretsRequestSchema: GenMessage<ListSecretsRequest> = /*@__PUR
   messageDesc(file_palyra_v1_vault, 9);
 
 /**
- * ListSecretsResponse is a page.
+ * ListSecretsResponse is one page.
  *
  * @generated from message palyra.v1.ListSecretsResponse
  */
@@ -436,7 +434,7 @@ export const RemoveSecretRequestSchema: GenMessage<RemoveSecretRequest> = /*@__P
   messageDesc(file_palyra_v1_vault, 11);
 
 /**
- * RemoveSecretResponse says that it is gone.
+ * RemoveSecretResponse has no fields.
  *
  * @generated from message palyra.v1.RemoveSecretResponse
  */
@@ -451,7 +449,7 @@ export const RemoveSecretResponseSchema: GenMessage<RemoveSecretResponse> = /*@_
   messageDesc(file_palyra_v1_vault, 12);
 
 /**
- * RekeyVaultRequest asks for another key.
+ * RekeyVaultRequest has no fields.
  *
  * @generated from message palyra.v1.RekeyVaultRequest
  */
@@ -466,7 +464,7 @@ export const RekeyVaultRequestSchema: GenMessage<RekeyVaultRequest> = /*@__PURE_
   messageDesc(file_palyra_v1_vault, 13);
 
 /**
- * RekeyVaultResponse is what came of it.
+ * RekeyVaultResponse is the result.
  *
  * @generated from message palyra.v1.RekeyVaultResponse
  */
@@ -479,7 +477,7 @@ export type RekeyVaultResponse = Message<"palyra.v1.RekeyVaultResponse"> & {
   keyId: string;
 
   /**
-   * Those that are gone for good.
+   * The keys that were destroyed.
    *
    * @generated from field: repeated string dropped_key_ids = 2;
    */
@@ -491,8 +489,8 @@ export type RekeyVaultResponse = Message<"palyra.v1.RekeyVaultResponse"> & {
   rewrapped: number;
 
   /**
-   * What could not be read, such as "secret global/a version 2"; while there is any,
-   * no key is dropped.
+   * The items that could not be read, such as "secret global/a version 2"; if there are any, no key
+   * is destroyed.
    *
    * @generated from field: repeated string unreadable = 4;
    */
@@ -507,7 +505,7 @@ export const RekeyVaultResponseSchema: GenMessage<RekeyVaultResponse> = /*@__PUR
   messageDesc(file_palyra_v1_vault, 14);
 
 /**
- * ExportRecoveryRequest says for whom.
+ * ExportRecoveryRequest names the recipient.
  *
  * @generated from message palyra.v1.ExportRecoveryRequest
  */
@@ -520,7 +518,7 @@ export type ExportRecoveryRequest = Message<"palyra.v1.ExportRecoveryRequest"> &
   recipient: string;
 
   /**
-   * Also when these keys were exported before.
+   * Export the keys even if they have already been exported.
    *
    * @generated from field: bool again = 2;
    */
@@ -535,7 +533,7 @@ export const ExportRecoveryRequestSchema: GenMessage<ExportRecoveryRequest> = /*
   messageDesc(file_palyra_v1_vault, 15);
 
 /**
- * ExportRecoveryResponse has what `palyrad vault recover` takes.
+ * ExportRecoveryResponse contains the input of `palyrad vault recover`.
  *
  * @generated from message palyra.v1.ExportRecoveryResponse
  */
@@ -561,7 +559,7 @@ export const ExportRecoveryResponseSchema: GenMessage<ExportRecoveryResponse> = 
   messageDesc(file_palyra_v1_vault, 16);
 
 /**
- * UnlockVaultRequest has the passphrase.
+ * UnlockVaultRequest contains the passphrase.
  *
  * @generated from message palyra.v1.UnlockVaultRequest
  */
@@ -580,7 +578,7 @@ export const UnlockVaultRequestSchema: GenMessage<UnlockVaultRequest> = /*@__PUR
   messageDesc(file_palyra_v1_vault, 17);
 
 /**
- * UnlockVaultResponse says that it is open.
+ * UnlockVaultResponse has no fields.
  *
  * @generated from message palyra.v1.UnlockVaultResponse
  */
@@ -595,7 +593,7 @@ export const UnlockVaultResponseSchema: GenMessage<UnlockVaultResponse> = /*@__P
   messageDesc(file_palyra_v1_vault, 18);
 
 /**
- * GetVaultStatusRequest asks how the vault is.
+ * GetVaultStatusRequest has no fields.
  *
  * @generated from message palyra.v1.GetVaultStatusRequest
  */
@@ -669,13 +667,13 @@ export const SecretLeaseSchema: GenMessage<SecretLease> = /*@__PURE__*/
   messageDesc(file_palyra_v1_vault, 20);
 
 /**
- * GetVaultStatusResponse is how the vault is.
+ * GetVaultStatusResponse is the state of the vault.
  *
  * @generated from message palyra.v1.GetVaultStatusResponse
  */
 export type GetVaultStatusResponse = Message<"palyra.v1.GetVaultStatusResponse"> & {
   /**
-   * Where the keys are, such as "file".
+   * The location of the keys, such as "file".
    *
    * @generated from field: string place = 1;
    */
@@ -692,7 +690,7 @@ export type GetVaultStatusResponse = Message<"palyra.v1.GetVaultStatusResponse">
   keyId: string;
 
   /**
-   * Keys of before, while a rekey is not over.
+   * Previous keys, until a rekey is complete.
    *
    * @generated from field: repeated string old_key_ids = 4;
    */
@@ -706,7 +704,7 @@ export type GetVaultStatusResponse = Message<"palyra.v1.GetVaultStatusResponse">
   exportedAt?: Timestamp | undefined;
 
   /**
-   * The caller's own, and those of secrets that the caller may see.
+   * The leases of the caller, and of secrets that the caller may see.
    *
    * @generated from field: repeated palyra.v1.SecretLease leases = 6;
    */
@@ -728,17 +726,24 @@ export const GetVaultStatusResponseSchema: GenMessage<GetVaultStatusResponse> = 
   messageDesc(file_palyra_v1_vault, 21);
 
 /**
- * VaultService keeps secrets. A reference is "vault://<scope>/<key>"; the scopes are
- * global, and user, agent, channel, skill or node with a name, such as "user:ann".
- * Secrets of a user are read and written by that user alone. Every value that is given
- * out is an event of the journal first.
+ * VaultService stores secrets. A reference is "vault://<scope>/<key>"; the scopes are global, and
+ * user, agent, channel, skill or node with a name, such as "user:ann". Only the user can read and
+ * write the secrets of a user scope. Every release of a value is journaled first.
  *
  * @generated from service palyra.v1.VaultService
  */
 export const VaultService: GenService<{
   /**
-   * PutSecret keeps a value as the next version of a secret, or changes what is known
-   * of it beside the value.
+   * PutSecret stores a value (base64 in JSON, 1 byte to 64 KiB) as the next version of a secret or,
+   * without `value`, changes its metadata. Unset fields stay unchanged. The value of a secret with
+   * hosts must be a valid header value.
+   *
+   * A method that names a secret is authorized twice: for the vault as a whole, which is permitted
+   * to all users, and then by the vault for the named secret. The secrets of a user are read and
+   * written by that user alone. In a reference, the prefix `vault://` is optional.
+   *
+   * Example: {"ref":"vault://global/github","value":"Z2hwX2V4YW1wbGU=","note":"deploys",
+   * "hosts":{"hosts":["api.github.com:443"]}}
    *
    * @generated from rpc palyra.v1.VaultService.PutSecret
    */
@@ -748,7 +753,9 @@ export const VaultService: GenService<{
     output: typeof PutSecretResponseSchema;
   },
   /**
-   * GetSecret is what is known of a secret beside its values, with its history.
+   * GetSecret returns the metadata of a secret and its stored versions, without values.
+   *
+   * Example: {"ref":"vault://global/github"}
    *
    * @generated from rpc palyra.v1.VaultService.GetSecret
    */
@@ -758,7 +765,12 @@ export const VaultService: GenService<{
     output: typeof GetSecretResponseSchema;
   },
   /**
-   * RevealSecret gives a value out. It takes a permission of its own.
+   * RevealSecret returns a value of a secret: the newest one, or `version`. It is the only method
+   * that returns a value, and it requires a permission of its own. The release is journaled first,
+   * as `PAL-S201` with the recipient; if the event cannot be written, no value is returned. An
+   * expired secret returns `SECRET_EXPIRED`.
+   *
+   * Example: {"ref":"vault://global/github"}
    *
    * @generated from rpc palyra.v1.VaultService.RevealSecret
    */
@@ -768,7 +780,11 @@ export const VaultService: GenService<{
     output: typeof RevealSecretResponseSchema;
   },
   /**
-   * Secrets by scope and key, of those that the caller may see.
+   * ListSecrets lists the secrets that the caller may see, by scope and key. A secret that cannot
+   * be read has a `problem` and no other fields except its reference. While the keys are locked,
+   * the list is not available.
+   *
+   * Example: {"scope":"global","page_size":100}
    *
    * @generated from rpc palyra.v1.VaultService.ListSecrets
    */
@@ -778,7 +794,9 @@ export const VaultService: GenService<{
     output: typeof ListSecretsResponseSchema;
   },
   /**
-   * RemoveSecret drops a secret with all its versions, and ends its leases.
+   * RemoveSecret deletes a secret with all its versions, and ends its leases.
+   *
+   * Example: {"ref":"vault://global/github"}
    *
    * @generated from rpc palyra.v1.VaultService.RemoveSecret
    */
@@ -788,7 +806,11 @@ export const VaultService: GenService<{
     output: typeof RemoveSecretResponseSchema;
   },
   /**
-   * RekeyVault replaces the key that wraps the keys of all secrets.
+   * RekeyVault creates a new key-encryption key, wraps the data keys of all secrets with it, and
+   * destroys the old one. It continues if the caller disconnects. If any secret is `unreadable`,
+   * the old keys are kept.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.VaultService.RekeyVault
    */
@@ -798,7 +820,10 @@ export const VaultService: GenService<{
     output: typeof RekeyVaultResponseSchema;
   },
   /**
-   * ExportRecovery gives out the keys of the vault, encrypted to a recovery key.
+   * ExportRecovery returns the key-encryption keys of the vault, encrypted to an age recipient. If
+   * the keys have already been exported, the error is `ALREADY_EXISTS` unless `again` is set.
+   *
+   * Example: {"recipient":"age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"}
    *
    * @generated from rpc palyra.v1.VaultService.ExportRecovery
    */
@@ -808,7 +833,9 @@ export const VaultService: GenService<{
     output: typeof ExportRecoveryResponseSchema;
   },
   /**
-   * UnlockVault opens the keys with their passphrase.
+   * UnlockVault opens the keys with their passphrase, until palyrad stops.
+   *
+   * Example: {"passphrase":"Y29ycmVjdCBob3JzZQ=="}
    *
    * @generated from rpc palyra.v1.VaultService.UnlockVault
    */
@@ -818,7 +845,10 @@ export const VaultService: GenService<{
     output: typeof UnlockVaultResponseSchema;
   },
   /**
-   * GetVaultStatus says where the keys are and what is leased.
+   * GetVaultStatus returns the location of the keys, whether they can be used, and the leases that
+   * the caller may see.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.VaultService.GetVaultStatus
    */

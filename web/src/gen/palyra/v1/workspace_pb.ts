@@ -32,7 +32,7 @@ export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*
   messageDesc(file_palyra_v1_workspace, 0);
 
 /**
- * ListWorkspacesResponse has them in the order of the configuration.
+ * ListWorkspacesResponse lists the workspaces in the order of the configuration.
  *
  * @generated from message palyra.v1.ListWorkspacesResponse
  */
@@ -51,7 +51,7 @@ export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = 
   messageDesc(file_palyra_v1_workspace, 1);
 
 /**
- * ChangeSet is what one call changed in a workspace.
+ * ChangeSet is the changes of one call in a workspace.
  *
  * @generated from message palyra.v1.ChangeSet
  */
@@ -77,7 +77,7 @@ export type ChangeSet = Message<"palyra.v1.ChangeSet"> & {
   state: ChangeSetState;
 
   /**
-   * The call that made the changes, and on whose behalf.
+   * The call that made the changes, and the user it acted on behalf of.
    *
    * @generated from field: string proposal_id = 5;
    */
@@ -89,14 +89,14 @@ export type ChangeSet = Message<"palyra.v1.ChangeSet"> & {
   principal: string;
 
   /**
-   * The change set that this one took back.
+   * The change set that this one undid.
    *
    * @generated from field: string undoes = 7;
    */
   undoes: string;
 
   /**
-   * "sha256:<hex>" over the changes. Only of one change set, for callers that may read all of
+   * "sha256:<hex>" over the changes. Only in a single change set, for callers that may read all of
    * its files.
    *
    * @generated from field: string root = 8;
@@ -119,14 +119,14 @@ export type ChangeSet = Message<"palyra.v1.ChangeSet"> & {
   deleted: bigint;
 
   /**
-   * Of all files that were added or modified.
+   * The size of all added and modified files.
    *
    * @generated from field: int64 bytes = 12;
    */
   bytes: bigint;
 
   /**
-   * Paths of protected changes, with odd characters quoted, and why they are.
+   * The paths of protected changes, with special characters quoted, and why they are protected.
    *
    * @generated from field: repeated string protected = 13;
    */
@@ -138,7 +138,7 @@ export type ChangeSet = Message<"palyra.v1.ChangeSet"> & {
   classes: string[];
 
   /**
-   * False when it was undone, or when what it replaced is too much to keep.
+   * False if it was undone, or if the replaced files are too large to keep.
    *
    * @generated from field: bool undoable = 15;
    */
@@ -159,7 +159,7 @@ export const ChangeSetSchema: GenMessage<ChangeSet> = /*@__PURE__*/
  */
 export type WorkspaceChange = Message<"palyra.v1.WorkspaceChange"> & {
   /**
-   * With odd characters quoted.
+   * With special characters quoted.
    *
    * @generated from field: string path = 1;
    */
@@ -196,7 +196,7 @@ export const WorkspaceChangeSchema: GenMessage<WorkspaceChange> = /*@__PURE__*/
   messageDesc(file_palyra_v1_workspace, 3);
 
 /**
- * FileState is what stands at a path; it is missing when there is nothing.
+ * FileState is the file at a path; it is absent if the path does not exist.
  *
  * @generated from message palyra.v1.FileState
  */
@@ -228,7 +228,7 @@ export type FileState = Message<"palyra.v1.FileState"> & {
   sha256: string;
 
   /**
-   * Of a symbolic link, with odd characters quoted.
+   * The target of a symbolic link, with special characters quoted.
    *
    * @generated from field: string target = 5;
    */
@@ -262,7 +262,7 @@ export const ListChangeSetsRequestSchema: GenMessage<ListChangeSetsRequest> = /*
   messageDesc(file_palyra_v1_workspace, 5);
 
 /**
- * ListChangeSetsResponse has no pages: few are kept.
+ * ListChangeSetsResponse lists all kept change sets, without pages.
  *
  * @generated from message palyra.v1.ListChangeSetsResponse
  */
@@ -315,7 +315,7 @@ export const GetChangeSetRequestSchema: GenMessage<GetChangeSetRequest> = /*@__P
   messageDesc(file_palyra_v1_workspace, 7);
 
 /**
- * GetChangeSetResponse has the diff with the first page.
+ * GetChangeSetResponse contains the diff on the first page.
  *
  * @generated from message palyra.v1.GetChangeSetResponse
  */
@@ -338,15 +338,15 @@ export type GetChangeSetResponse = Message<"palyra.v1.GetChangeSetResponse"> & {
   nextPageToken: string;
 
   /**
-   * As people were shown it, cut after 64 KiB, without the files that the caller may not
-   * read. Their changes have no digests and no targets of links.
+   * The diff as people were shown it, cut after 64 KiB, without the files that the caller may not
+   * read. Their changes have no digests and no link targets.
    *
    * @generated from field: string diff = 4;
    */
   diff: string;
 
   /**
-   * How many files the caller may not read.
+   * The number of files that the caller may not read.
    *
    * @generated from field: int32 restricted_files = 5;
    */
@@ -377,7 +377,7 @@ export type UndoChangeSetRequest = Message<"palyra.v1.UndoChangeSetRequest"> & {
   changeSetId: string;
 
   /**
-   * Why, for the journal.
+   * The reason for the journal.
    *
    * @generated from field: string reason = 3;
    */
@@ -392,7 +392,7 @@ export const UndoChangeSetRequestSchema: GenMessage<UndoChangeSetRequest> = /*@_
   messageDesc(file_palyra_v1_workspace, 9);
 
 /**
- * UndoChangeSetResponse is the change set that took the other one back.
+ * UndoChangeSetResponse is the change set that undid the other one.
  *
  * @generated from message palyra.v1.UndoChangeSetResponse
  */
@@ -411,7 +411,7 @@ export const UndoChangeSetResponseSchema: GenMessage<UndoChangeSetResponse> = /*
   messageDesc(file_palyra_v1_workspace, 10);
 
 /**
- * ChangeSetState is whether a change set is in its workspace.
+ * ChangeSetState is the state of a change set in its workspace.
  *
  * @generated from enum palyra.v1.ChangeSetState
  */
@@ -439,14 +439,16 @@ export const ChangeSetStateSchema: GenEnum<ChangeSetState> = /*@__PURE__*/
   enumDesc(file_palyra_v1_workspace, 0);
 
 /**
- * WorkspaceService shows the workspaces and what programs changed in them, and
- * takes such changes back.
+ * WorkspaceService lists the workspaces and the changes that programs made in them, and undoes such
+ * changes.
  *
  * @generated from service palyra.v1.WorkspaceService
  */
 export const WorkspaceService: GenService<{
   /**
-   * The declared workspaces.
+   * ListWorkspaces lists the declared workspaces.
+   *
+   * Example: {}
    *
    * @generated from rpc palyra.v1.WorkspaceService.ListWorkspaces
    */
@@ -456,7 +458,10 @@ export const WorkspaceService: GenService<{
     output: typeof ListWorkspacesResponseSchema;
   },
   /**
-   * The change sets of a workspace that are kept, newest first.
+   * ListChangeSets lists the change sets of a workspace that are kept, newest first: the last 20,
+   * as long as the replaced files are no larger than 1 GiB.
+   *
+   * Example: {"workspace":"default"}
    *
    * @generated from rpc palyra.v1.WorkspaceService.ListChangeSets
    */
@@ -466,7 +471,10 @@ export const WorkspaceService: GenService<{
     output: typeof ListChangeSetsResponseSchema;
   },
   /**
-   * One change set, with a page of its changes and its diff.
+   * GetChangeSet returns one change set with a page of its changes, in the order of paths. The
+   * first page contains the diff.
+   *
+   * Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000","page_size":100}
    *
    * @generated from rpc palyra.v1.WorkspaceService.GetChangeSet
    */
@@ -476,8 +484,17 @@ export const WorkspaceService: GenService<{
     output: typeof GetChangeSetResponseSchema;
   },
   /**
-   * Takes a change set back, all of it or nothing: everything must still be as
-   * the change set left it. A change set that was undone already stays so.
+   * UndoChangeSet undoes a change set, completely or not at all, and returns the new change set
+   * that undid it. If a file has changed since, nothing is done and the error is `COMMIT_CONFLICT`.
+   * A change set that was already undone stays so, and the answer is the same as the first time.
+   *
+   * The request is a call of the tool `workspace.undo`, and waits while people are asked about the
+   * changes. If policy denies it, the error is `COMMIT_REFUSED`. While the gateway is frozen, only
+   * an owner or admin may undo; other callers are refused with `GATEWAY_FROZEN`. Tokens are
+   * refused.
+   *
+   * Example: {"workspace":"default","change_set_id":"01JZ8Q4T2M0000000000000000",
+   * "reason":"the wrong branch"}
    *
    * @generated from rpc palyra.v1.WorkspaceService.UndoChangeSet
    */

@@ -10,10 +10,10 @@ import { TextField } from "../../../ui/Field";
 import { KeyValue } from "../../../ui/KeyValue";
 import { ErrorState, Notice } from "../../../ui/State";
 import { Untrusted } from "../../../ui/Untrusted";
-import type { Failure, Outcome, Progress, Seen } from "../../../verify/check";
-import { check, failureOf, pinProblem, pinsOf, proves } from "../../../verify/check";
-import type { Pin } from "./memory";
-import { dropPin, dropSeen, readPin, readSeen, writePin, writeSeen } from "./memory";
+import type { Failure, Outcome, Progress, VerifiedState } from "../../../verify/check";
+import { verifyJournal, failureOf, pinProblem, pinsOf, describeProof } from "../../../verify/check";
+import type { Pin } from "./storage";
+import { dropPin, dropLastState, readPin, readLastState, writePin, writeLastState } from "./storage";
 import { verifyWorker } from "./worker";
 
 type State =
@@ -23,10 +23,10 @@ type State =
   | { kind: "failed"; failure: Failure }
   | { kind: "error"; error: unknown };
 
-/** The whole journal, verified by this browser: every hash, link, checkpoint, attestation and the seal. */
+/** Verifies the whole journal in this browser: every hash, link, checkpoint, attestation and the seal. */
 export default function VerifyPanel() {
   const [pin, setPin] = useState(readPin);
-  const [seen, setSeen] = useState(readSeen);
+  const [lastState, setLastState] = useState(readLastState);
   const [state, setState] = useState<State>({ kind: "idle" });
   const stop = useRef<AbortController>(undefined);
   useEffect(() => () => stop.current?.abort(), []);
@@ -37,12 +37,12 @@ export default function VerifyPanel() {
     let progress: Progress = { events: 0, seconds: 0 };
     setState({ kind: "running", progress });
     try {
-      const outcome = await check(exported(abort.signal), verifyWorker, { ...pinsOf(pin?.text ?? ""), seenRoot: seen?.ca }, seen, (p) => {
+      const outcome = await verifyJournal(readExport(abort.signal), verifyWorker, { ...pinsOf(pin?.text ?? ""), previousRoot: lastState?.ca }, lastState, (p) => {
         progress = p;
         setState({ kind: "running", progress });
       });
-      writeSeen(outcome.seen);
-      setSeen(outcome.seen);
+      writeLastState(outcome.lastState);
+      setLastState(outcome.lastState);
       setState({ kind: "done", progress, outcome });
     } catch (thrown) {
       const failure = failureOf(thrown);
@@ -60,58 +60,58 @@ export default function VerifyPanel() {
         running ? (
           <Button onClick={() => stop.current?.abort()}>Stop</Button>
         ) : (
-          <Button look="primary" needs="journal.export" onClick={() => void verify()}>
+          <Button variant="primary" needs="journal.export" onClick={() => void verify()}>
             Verify
           </Button>
         )
       }
     >
-      <Proves pin={pin} />
+      <ProofNotice pin={pin} />
       <div role="status" aria-live="polite">
-        {state.kind === "running" && <Rate progress={state.progress} />}
-        {state.kind === "done" && <Done outcome={state.outcome} progress={state.progress} onPin={(text) => setPin(writePin(text))} pinned={pin !== undefined} />}
+        {state.kind === "running" && <ProgressRate progress={state.progress} />}
+        {state.kind === "done" && <Result outcome={state.outcome} progress={state.progress} onPin={(text) => setPin(writePin(text))} pinned={pin !== undefined} />}
       </div>
-      {state.kind === "failed" && <Failed failure={state.failure} />}
+      {state.kind === "failed" && <FailureNotice failure={state.failure} />}
       {state.kind === "error" && <ErrorState error={state.error} retry={() => void verify()} />}
-      <Pinned
+      <PinSection
         pin={pin}
-        off={running ? "A verification is under way." : undefined}
+        disabledReason={running ? "A verification is running." : undefined}
         onPin={(text) => setPin(writePin(text))}
         onDrop={() => {
           dropPin();
           setPin(undefined);
         }}
       />
-      <Memory
-        seen={seen}
+      <LastVerification
+        lastState={lastState}
         onForget={() => {
-          dropSeen();
-          setSeen(undefined);
+          dropLastState();
+          setLastState(undefined);
         }}
       />
     </Screen>
   );
 }
 
-async function* exported(signal: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* readExport(signal: AbortSignal): AsyncGenerator<Uint8Array> {
   for await (const part of client(JournalService).exportJournal({}, { signal })) yield part.data;
 }
 
-function Proves({ pin }: { pin: Pin | undefined }) {
+function ProofNotice({ pin }: { pin: Pin | undefined }) {
   return (
     <Notice tone={pin === undefined ? "warn" : "plain"}>
       <p className="font-semibold">
-        {pin === undefined ? "No key is pinned: this proves that the journal is whole, and not whose it is." : "This proves the journal against the key that was pinned in this browser."}
+        {pin === undefined ? "No key is pinned: this verifies the integrity of the journal, but not its origin." : "This verifies the journal against the key pinned in this browser."}
       </p>
       <p className="mt-1 text-sm">
-        The code that verifies was served by this gateway. Who doubts the gateway takes the <a className="text-accent underline" href="/palyra-verifier.html" download>verifier in one file</a>, whose digest is in the
-        documentation, and an export; or <code className="font-mono">palyra journal verify FILE</code>. That one also compares each attestation with the events beside it, and votes with their passkeys.
+        This gateway served the verifying code. To verify independently of the gateway, use an export with the <a className="text-accent underline" href="/palyra-verifier.html" download>single-file verifier</a>, whose digest is in the
+        documentation, or with <code className="font-mono">palyra journal verify FILE</code>. The command also checks each attestation against its events, and votes against their passkeys.
       </p>
     </Notice>
   );
 }
 
-function Rate({ progress: { events, seconds } }: { progress: Progress }) {
+function ProgressRate({ progress: { events, seconds } }: { progress: Progress }) {
   return (
     <p>
       {events.toLocaleString()} events verified in {seconds.toFixed(1)} s{seconds > 0 && `, ${Math.round(events / seconds).toLocaleString()} a second`}
@@ -119,20 +119,20 @@ function Rate({ progress: { events, seconds } }: { progress: Progress }) {
   );
 }
 
-function Done({ outcome, progress, pinned, onPin }: { outcome: Outcome; progress: Progress; pinned: boolean; onPin: (text: string) => void }) {
+function Result({ outcome, progress, pinned, onPin }: { outcome: Outcome; progress: Progress; pinned: boolean; onPin: (text: string) => void }) {
   const { summary, ca } = outcome;
   return (
     <div className="flex flex-col gap-3">
       <Notice tone={outcome.originProven ? "good" : "warn"}>
-        <p className="font-semibold">{proves(outcome)}</p>
+        <p className="font-semibold">{describeProof(outcome)}</p>
       </Notice>
-      <Rate progress={progress} />
+      <ProgressRate progress={progress} />
       <KeyValue
         rows={[
           ["Gateway", <Untrusted text={summary.gateway} />],
           ["Events", `${summary.events.toLocaleString()}, up to ${summary.last.toLocaleString()}`],
           ["Checkpoints", summary.checkpoints.toLocaleString()],
-          ["Key replaced", summary.rotations > 0 && `${summary.rotations} times`],
+          ["Key rotations", summary.rotations > 0 && String(summary.rotations)],
           ["Erased payloads", summary.erased.toLocaleString()],
           ["Attestations", `${summary.attestations.toLocaleString()} verified${summary.erasedAttestations > 0 ? `, ${summary.erasedAttestations.toLocaleString()} erased` : ""}`],
           ["Signed up to", summary.signed.size.toLocaleString()],
@@ -143,34 +143,34 @@ function Done({ outcome, progress, pinned, onPin }: { outcome: Outcome; progress
       {!pinned && ca !== undefined && (
         <div className="flex flex-wrap items-center gap-3">
           <Button onClick={() => onPin(ca)}>Pin this CA</Button>
-          <span className="text-sm text-quiet">Compare it over another channel first: it is what `palyra attest keys` says on the gateway's host.</span>
+          <span className="text-sm text-quiet">Compare it over another channel first, with the output of `palyra attest keys` on the gateway's host.</span>
         </div>
       )}
     </div>
   );
 }
 
-function Failed({ failure }: { failure: Failure }) {
+function FailureNotice({ failure }: { failure: Failure }) {
   return (
     <div role="alert" className="rounded-lg border border-bad bg-bad-soft px-4 py-3">
       <p className="font-semibold">
-        <Badge tone="bad">does not verify</Badge> {failure.seq !== undefined ? `The first bad event is ${failure.seq}.` : "No event is to blame by itself."}
+        <Badge tone="bad">not valid</Badge> {failure.seq !== undefined ? `The first invalid event is ${failure.seq}.` : "The failure is not in a single event."}
       </p>
       <p className="mt-1">
         <Untrusted text={failure.what} />
         {failure.line !== undefined && ` (line ${failure.line} of the export)`}
       </p>
       <p className="mt-1 text-sm">
-        Keep an export as evidence, and check on the gateway's host: <code className="font-mono">{palyra("journal", "export", "journal.ndjson")}</code>
+        Keep an export as evidence, and verify it on the gateway's host: <code className="font-mono">{palyra("journal", "export", "journal.ndjson")}</code>
       </p>
     </div>
   );
 }
 
-function Pinned({ pin, off, onPin, onDrop }: { pin: Pin | undefined; off: string | undefined; onPin: (text: string) => void; onDrop: () => void }) {
+function PinSection({ pin, disabledReason, onPin, onDrop }: { pin: Pin | undefined; disabledReason: string | undefined; onPin: (text: string) => void; onDrop: () => void }) {
   const [text, setText] = useState("");
-  const given = text.trim();
-  const problem = given === "" ? "Nothing is given." : pinProblem(given);
+  const input = text.trim();
+  const problem = input === "" ? "Enter a fingerprint or a key." : pinProblem(input);
   return (
     <Section title="Pinned key">
       {pin === undefined ? (
@@ -178,12 +178,12 @@ function Pinned({ pin, off, onPin, onDrop }: { pin: Pin | undefined; off: string
           className="flex flex-col gap-2 sm:max-w-3xl"
           onSubmit={(event) => {
             event.preventDefault();
-            if (problem === undefined) onPin(given);
+            if (problem === undefined) onPin(input);
           }}
         >
-          <TextField label="CA fingerprint or checkpoint key" hint="From the gateway's host, by another way than this page: `palyra attest keys`." value={text} onChange={(event) => setText(event.target.value)} />
+          <TextField label="CA fingerprint or checkpoint key" hint="The output of `palyra attest keys` on the gateway's host, obtained over another channel than this page." value={text} onChange={(event) => setText(event.target.value)} />
           <div>
-            <Button type="submit" off={off ?? problem}>
+            <Button type="submit" disabledReason={disabledReason ?? problem}>
               Pin
             </Button>
           </div>
@@ -197,7 +197,7 @@ function Pinned({ pin, off, onPin, onDrop }: { pin: Pin | undefined; off: string
             ]}
           />
           <div>
-            <Button size="small" off={off} onClick={onDrop}>
+            <Button size="small" disabledReason={disabledReason} onClick={onDrop}>
               Unpin
             </Button>
           </div>
@@ -207,17 +207,17 @@ function Pinned({ pin, off, onPin, onDrop }: { pin: Pin | undefined; off: string
   );
 }
 
-function Memory({ seen, onForget }: { seen: Seen | undefined; onForget: () => void }) {
-  if (seen === undefined) return null;
+function LastVerification({ lastState, onForget }: { lastState: VerifiedState | undefined; onForget: () => void }) {
+  if (lastState === undefined) return null;
   return (
-    <Section title="Last check">
-      <p className="text-sm text-quiet">The next check holds the journal against this, and notices when it was rolled back or forked.</p>
+    <Section title="Last verification">
+      <p className="text-sm text-quiet">The next verification compares the journal with this state and detects a rollback or a fork.</p>
       <KeyValue
         rows={[
-          ["Checked", new Date(seen.at).toLocaleString()],
-          ["Size", `${seen.size.toLocaleString()} events`],
-          ["Root", <Id id={seen.root} />],
-          ["CA", seen.ca !== undefined && <Id id={seen.ca} keep={24} />],
+          ["Verified", new Date(lastState.at).toLocaleString()],
+          ["Size", `${lastState.size.toLocaleString()} events`],
+          ["Root", <Id id={lastState.root} />],
+          ["CA", lastState.ca !== undefined && <Id id={lastState.ca} keep={24} />],
         ]}
       />
       <div>

@@ -1,16 +1,16 @@
 import script from "../../../verify/worker?worker&url";
 
-// The content security policy wants a policy's word for what is run as a script.
+// The content security policy requires Trusted Types for script URLs.
 interface Policies {
   createPolicy: (name: string, rules: { createScriptURL: (url: string) => string }) => { createScriptURL: (url: string) => string };
 }
 
 const policies = (globalThis as { trustedTypes?: Policies }).trustedTypes;
 
-/** The address of the one script that this screen runs in Workers; no other passes. */
+/** The trusted type policy, which allows only the worker script of the verifier. */
 const address = policies?.createPolicy("palyra-verify", {
   createScriptURL: (url) => {
-    if (url !== script) throw new Error("another script than the verifier's");
+    if (url !== script) throw new Error("the script is not the verifier's worker");
     return url;
   },
 });

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package edit
+
+const noFollow = 0

@@ -1,0 +1,100 @@
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
+)
+
+// SetTools replaces all tools of one source, such as an upstream server, atomically; an empty
+// list removes them. After an error nothing is changed. Calls under way keep the tool that they
+// found. The caller must rebuild the policies (policyadmin.Rebuild): a tool that they do not
+// include is denied.
+func (r *Router) SetTools(source string, tools []tool.Runnable) error {
+	list := make([]*entry, 0, len(tools))
+	for _, t := range tools {
+		e, err := entryOf(t)
+		if err != nil {
+			return err
+		}
+		list = append(list, e)
+	}
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	all := &toolset{revision: r.Revision() + 1, byName: make(map[string]*entry)}
+	sources := maps.Clone(r.sources)
+	if sources[source] = list; len(list) == 0 {
+		delete(sources, source)
+	}
+	for _, entries := range sources {
+		for _, e := range entries {
+			if _, taken := all.byName[e.descriptor.Name]; taken {
+				return fmt.Errorf("two tools are named %q; rename one", e.descriptor.Name)
+			}
+			all.byName[e.descriptor.Name] = e
+			all.sorted = append(all.sorted, e.descriptor)
+		}
+	}
+	slices.SortFunc(all.sorted, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
+	r.sources = sources
+	r.tools.Store(all)
+	return nil
+}
+
+func entryOf(t tool.Runnable) (*entry, error) {
+	d := t.Descriptor()
+	digest, err := d.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: %w", d.Name, err)
+	}
+	schema, err := d.CompileInput()
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: input schema: %w", d.Name, err)
+	}
+	return &entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
+}
+
+// Descriptors lists all tools by name. The list is the caller's.
+func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.Load().sorted) }
+
+// Descriptor finds one tool by its name.
+func (r *Router) Descriptor(name string) (tool.Descriptor, bool) {
+	e, ok := r.tools.Load().byName[name]
+	if !ok {
+		return tool.Descriptor{}, false
+	}
+	return e.descriptor, true
+}
+
+// Revision changes whenever the tools change. A caller that caches data derived from
+// Descriptors must read Revision first.
+func (r *Router) Revision() uint64 {
+	if all := r.tools.Load(); all != nil {
+		return all.revision
+	}
+	return 0
+}
+
+// Suspend prevents calls of the named tools, each with the error for its callers, and allows
+// all others. It replaces the previous suspensions.
+func (r *Router) Suspend(tools map[string]*reason.Error) {
+	tools = maps.Clone(tools)
+	r.suspended.Store(&tools)
+}
+
+// Unusable returns the reason why calls of the named tool cannot run at present: it is
+// suspended, or the tool reports an error. It returns nil for usable tools.
+func (r *Router) Unusable(name string) error {
+	e, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	if t, ok := e.tool.(interface{ Unusable() error }); ok {
+		return t.Unusable()
+	}
+	return nil
+}
