@@ -27,7 +27,7 @@ type Injected struct {
 	Value []byte
 }
 
-// Format prevents that printing a Spec discloses the value.
+// Format prevents the value from being disclosed when a Spec is printed.
 func (i Injected) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "{secret in variable %q, file %q}", i.Env, i.File)
 }

@@ -27,13 +27,13 @@ type Step struct {
 	Open func() (Backend, error)
 }
 
-// Choice is the selected backend. If none works, it is the best one, whose status contains the
-// reason.
+// Choice is the selected backend. If no backend works, it is the best one, and Status contains
+// the reason.
 type Choice struct {
 	Backend Backend
 	Status  Status
-	// Wanted is the requested rung, and Lack the reason why the machine does not provide it; ""
-	// if it does.
+	// Wanted is the requested rung. Lack is the reason why the machine does not provide it, "" if
+	// it does.
 	Wanted Isolation
 	Lack   string
 	// low is the lowest allowed rung.
@@ -74,8 +74,9 @@ func (s Status) within(low Isolation) Status {
 	return tooLow(s)
 }
 
-// Choose opens the backends of the ladder until one works and reaches the lowest rung. If none
-// does, the status of the first one contains the reason, and nothing runs.
+// Choose opens the backends of the ladder until one works and reaches the lowest rung. If no
+// backend does, Choose returns the first one, whose status contains the reason, and no program
+// runs.
 func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 	chosen := Choice{Wanted: steps[0].Rung, low: low}
 	for i, s := range steps {
@@ -121,7 +122,7 @@ func tooLow(s Status) Status {
 	return low
 }
 
-// lack returns the reason why a machine provides only a rung.
+// lack returns the reason why a machine provides only this rung.
 func lack(rung Isolation) string {
 	if rung == JobObject {
 		return "Windows provides only job objects"

@@ -22,8 +22,8 @@ const (
 	current = 10 * time.Second
 )
 
-// Of returns the git author of the owner of a home directory. It is empty for "", and if git is
-// missing or fails.
+// Of returns the git author of the owner of the directory home. It returns an empty author if
+// home is empty, or if git is missing or fails.
 func Of(home string) command.Author {
 	if home == "" {
 		return command.Author{}
@@ -43,8 +43,8 @@ func Of(home string) command.Author {
 	return parse(string(out))
 }
 
-// environment gives git access to the configuration of one person, and to neither the machine's
-// nor a repository's configuration.
+// environment returns the environment of git. git reads the configuration of the owner of home,
+// but not the machine's or a repository's configuration.
 func environment(home string) []string {
 	env := []string{
 		"HOME=" + home, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_DIR=" + os.DevNull, "GIT_TERMINAL_PROMPT=0",
@@ -56,8 +56,8 @@ func environment(home string) []string {
 	return env
 }
 
-// parse reads the key, line end, value and NUL of each setting; like in git, the last setting of
-// a key takes precedence.
+// parse parses settings, each a key, a line end, a value and a NUL. As in git, the last setting
+// of a key takes precedence.
 func parse(out string) command.Author {
 	var a command.Author
 	for setting := range strings.SplitSeq(out, "\x00") {
@@ -80,7 +80,7 @@ type Author struct {
 	until time.Time
 }
 
-// New returns the author for the owner of a home directory, "" for none.
+// New returns the author for the owner of the directory home. An empty home means no author.
 func New(home string) *Author { return &Author{home: home} }
 
 // Now returns the current author.

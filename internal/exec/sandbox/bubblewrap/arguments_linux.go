@@ -11,13 +11,13 @@ import (
 
 // layout holds the parameters of the arguments of one sandbox.
 type layout struct {
-	// source is the path of the workspace for bubblewrap.
+	// source is the path by which bubblewrap opens the workspace.
 	source   string
 	readOnly bool
-	// caches are pairs of the path of a cache for bubblewrap and its path inside.
+	// caches are the caches. The source is the path that bubblewrap opens, the target is inside.
 	caches []place
-	// toolchains are pairs of the path of a toolchain directory for bubblewrap and its path, which is
-	// the same inside and outside.
+	// toolchains are the toolchain directories. The target is the path of the directory on the
+	// host.
 	toolchains []place
 	// hostPath is an additional path that leads to the workspace; "" for none.
 	hostPath string
@@ -26,8 +26,8 @@ type layout struct {
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
 	filter int
-	// hostNetwork keeps the program in the host's network. listens makes the helper open the
-	// connections to allowed hosts in the program's own network.
+	// hostNetwork keeps the program in the host's network namespace. listens makes the helper open
+	// the connections to allowed hosts in the program's own network namespace.
 	hostNetwork, listens bool
 	without              func(layer string) bool
 }
@@ -40,9 +40,9 @@ type dataFile struct {
 	name string
 }
 
-// arguments returns the arguments of bubblewrap, in the order of their execution. Nothing is
-// mounted or created below the workspace: while it builds the root, bubblewrap 0.8 follows links
-// in it to the host (CVE-2026-87766).
+// arguments returns the arguments of bubblewrap in the order of their execution. No argument
+// mounts or creates a path below the workspace. bubblewrap 0.8 would follow links in the
+// workspace to the host while it builds the root (CVE-2026-87766).
 func (r *root) arguments(l layout) []string {
 	a := namespaceArguments(l)
 	a = append(a, "--die-with-parent")
@@ -100,8 +100,9 @@ func (r *root) arguments(l layout) []string {
 	)
 }
 
-// capabilityArguments keep the capabilities of the helper: one to empty the bounding set, the
-// others to add routes and to listen at low ports. The helper drops all of them.
+// capabilityArguments returns the arguments that keep the capabilities of the helper: one to
+// empty the bounding set, the others to add routes and to listen at low ports. The helper drops
+// all of them.
 func capabilityArguments(l layout) []string {
 	if l.without(jail.LayerCaps) {
 		return []string{"--cap-add", "ALL"}
@@ -133,8 +134,8 @@ func namespaceArguments(l layout) []string {
 	return append(a, "--uid", id, "--gid", id)
 }
 
-// etcArguments copy files into the root: a file in it needs no mount, and the root is finally
-// made read-only.
+// etcArguments returns the arguments that copy files into the root. A file in the root needs no
+// mount, because the root is made read-only at the end.
 func (r *root) etcArguments(l layout) []string {
 	a := append([]string{}, r.etc.binds...)
 	for _, f := range l.files {
@@ -146,8 +147,8 @@ func (r *root) etcArguments(l layout) []string {
 	return a
 }
 
-// deviceArguments build /dev explicitly: --dev would need a second user namespace for an identity
-// other than root, and would add a terminal.
+// deviceArguments returns the arguments that build /dev explicitly. --dev would need a second
+// user namespace for an identity other than root, and would add a terminal.
 func deviceArguments(tmp int64) []string {
 	a := []string{"--perms", "0755", "--size", "65536", "--tmpfs", "/dev"}
 	for _, node := range jail.Devices() {
@@ -161,8 +162,8 @@ func deviceArguments(tmp int64) []string {
 	)
 }
 
-// hostArguments mount the host's directories, and its whole root at /host, if minimal_root is
-// omitted.
+// hostArguments returns the arguments that mount the host's directories, and its whole root at
+// /host. They are used if minimal_root is omitted.
 func hostArguments() []string {
 	var a []string
 	for _, dir := range []string{"/etc", "/var", "/root", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"} {

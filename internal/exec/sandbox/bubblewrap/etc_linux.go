@@ -32,7 +32,7 @@ type etcFile struct {
 	content string
 	// source is the host's file with the content, "" for none.
 	source string
-	// ofNetwork marks files that are the host's own if a program has the host's network.
+	// ofNetwork marks files that come from the host if a program uses the host's network.
 	ofNetwork bool
 
 	file    *os.File
@@ -40,8 +40,8 @@ type etcFile struct {
 	changed time.Time
 }
 
-// etc is the content of /etc in sandboxes: copies of small files, which the daemon keeps in
-// memory, and the host's directories.
+// etc holds the content of /etc in sandboxes. Small files are copies in the daemon's memory;
+// the host's directories and larger files are bind mounts.
 type etc struct {
 	mu    sync.Mutex
 	files []etcFile

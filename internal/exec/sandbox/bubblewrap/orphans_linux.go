@@ -28,11 +28,11 @@ func sweepOrphans(argv []string) error {
 	return failed
 }
 
-// isOrphan reports whether a process is an orphaned second half of bubblewrap: it has exactly the
-// command line that the runner gives bubblewrap, is the first of a process namespace, which
-// bubblewrap creates for its second half, and has a parent with another command line. The parent
-// of an orphan is process 1, the user's systemd, or any other process that adopts orphans
-// (PR_SET_CHILD_SUBREAPER in prctl(2)).
+// isOrphan reports whether a process is an orphaned second half of bubblewrap. Such a process
+// has exactly the command line that the runner gives bubblewrap, and its parent has another
+// command line. It is also the first process of a PID namespace, which bubblewrap creates for
+// its second half. The parent of an orphan is process 1, the user's systemd, or any other
+// process that adopts orphans (PR_SET_CHILD_SUBREAPER in prctl(2)).
 func isOrphan(pid int, argv []string) bool {
 	if !hasCommandLine(strconv.Itoa(pid), argv) {
 		return false
@@ -59,8 +59,8 @@ func statusField(status []byte, name string) string {
 	return strings.TrimSpace(value)
 }
 
-// endOrphan kills a process after opening a pidfd and checking again, because its number may have
-// been reused. Processes of other users stay.
+// endOrphan kills a process. It opens a pidfd first and then checks the process again, because
+// its number may have been reused. It leaves processes of other users running.
 func endOrphan(pid int, argv []string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -24,8 +24,8 @@ type draft struct {
 	layout layout
 }
 
-// plan returns the plan of the sandbox of a call. It depends only on the fields in the key of
-// prepared sandboxes. It takes ownership of the workspace.
+// plan returns the plan of the sandbox of a call. The plan depends only on the fields in the
+// key of prepared sandboxes. It takes ownership of the workspace.
 func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Plan, error) {
 	plan, err := r.machine.NewPlan()
 	if err != nil {
@@ -72,7 +72,8 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 // one of their hosts are inspected.
 const bundle = "/etc/palyra-authorities.pem"
 
-// network opens the connections to the allowed hosts. It does nothing in the host's network.
+// network opens the connections to the allowed hosts. It does nothing if the call has no allowed
+// hosts, or if the network layer is omitted.
 func (d *draft) network() error {
 	if d.spec.Network == nil || d.runner.machine.Without(jail.LayerNetwork) {
 		return nil
@@ -155,8 +156,8 @@ func (d *draft) toolchains() error {
 	return nil
 }
 
-// hostPath links the path of the workspace on the machine to its mount, if the call requests it.
-// No link is created where the sandbox has an entry of its own.
+// hostPath links the host's path of the workspace to its mount, if the call requests it. It
+// creates no link that conflicts with an entry of the sandbox.
 func (d *draft) hostPath() error {
 	if root := d.spec.WorkspaceRoot; d.spec.HostPath && linkable(root, d.layout) {
 		d.layout.hostPath = root
@@ -164,10 +165,10 @@ func (d *draft) hostPath() error {
 	return nil
 }
 
-// workspace selects the first process. It is bubblewrap if bubblewrap can bind an existing
-// directory: the workspace itself, or a mount that the daemon made as root. It is the outer stage
-// of palyra-init, which starts bubblewrap afterwards, if the daemon of an ordinary user needs
-// mounts first: an overlay for a copy, or pins over protected paths.
+// workspace selects the first process. The first process is bubblewrap if bubblewrap can bind
+// an existing directory: the workspace itself, or a mount that the daemon made as root.
+// Otherwise it is the outer stage of palyra-init, which makes mounts before it starts
+// bubblewrap: an overlay for a copy if the daemon is not root, or pins over protected paths.
 func (d *draft) workspace() (err error) {
 	switch {
 	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():
@@ -194,7 +195,7 @@ func (d *draft) staged() {
 	d.layout.source = inside.Mountpoint
 }
 
-// inner sets the layers that palyra-init puts in force inside the sandbox.
+// inner sets the layers that palyra-init applies inside the sandbox.
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner

@@ -40,11 +40,11 @@ type pool struct {
 // member is one sandbox. Its keeper builds it and ends it unless a call takes it.
 type member struct {
 	key string
-	// begun is true while it is being built and afterwards.
+	// begun is set when the keeper starts to build the sandbox, and stays set.
 	begun bool
 	cell  *jail.Cell // nil while it is built
-	// built is closed when cell is set or building has failed; over when the member has left the
-	// pool.
+	// built is closed when cell is set or building has failed. over is closed when the member has
+	// left the pool.
 	built, over chan struct{}
 }
 
@@ -84,7 +84,7 @@ func (p *pool) take(key string) *jail.Cell {
 	}
 	p.mu.Unlock()
 	<-m.built
-	// The keeper hands over the cell, or ends one that has already ended.
+	// The keeper closes a cell that no longer waits for a call.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cell := m.cell
@@ -97,8 +97,8 @@ func (p *pool) take(key string) *jail.Cell {
 	return cell
 }
 
-// begin and end frame a call. After the end of a call, a sandbox is prepared for the next similar
-// call as soon as no run is in progress.
+// begin and end mark the start and the end of a call. After the end of a call, a sandbox is
+// prepared for the next similar call as soon as no run is in progress.
 func (p *pool) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *pool) end(key string, s sandbox.Spec) {
 	p.keepers.Go(func() { p.keep(m, s) })
 }
 
-// drop ends a member; the caller holds the lock.
+// drop removes and ends a member. The caller MUST hold the lock.
 func (p *pool) drop(i int) {
 	close(p.members[i].over)
 	p.members = slices.Delete(p.members, i, i+1)
@@ -200,7 +200,7 @@ func (p *pool) start(m *member) bool {
 	return m.begun
 }
 
-// empty ends all members, also those under construction.
+// empty ends all members, including those under construction.
 func (p *pool) empty() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,7 +209,7 @@ func (p *pool) empty() {
 	}
 }
 
-// close empties the pool permanently and returns the errors of its lifetime.
+// close empties the pool permanently and returns the errors of closing its sandboxes.
 func (p *pool) close() []error {
 	p.mu.Lock()
 	p.closed = true

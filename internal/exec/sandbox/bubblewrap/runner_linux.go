@@ -31,13 +31,13 @@ const (
 type Runner struct {
 	cfg     Config
 	machine *jail.Machine
-	// problem is the reason why nothing can run on this machine, nil if programs can run.
+	// problem is the reason why programs cannot run on this machine, nil if they can.
 	problem *reason.Error
 	version string
 	sha     string
 	root    root
 	pool    *pool
-	// stray gives sandboxes a descriptor that programs must not see, for an examination.
+	// stray adds a descriptor to sandboxes that programs must not see. Examinations use it.
 	stray bool
 }
 
@@ -83,7 +83,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	return r, nil
 }
 
-// indispensable returns an error for omitting a layer that bubblewrap always puts in force.
+// indispensable returns an error for omitting a layer that bubblewrap always applies.
 func indispensable(without []string) *reason.Error {
 	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP} {
 		if slices.Contains(without, layer) {
@@ -109,13 +109,13 @@ func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.machine.Sweep(ctx), sweepOrphans(r.argv()))
 }
 
-// argv is bubblewrap's command line. All other arguments are passed in memory files.
+// argv returns bubblewrap's command line. All other arguments are passed in memory files.
 func (r *Runner) argv() []string {
 	return []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
 }
 
-// findBwrap runs bubblewrap for its version and refuses a set-user-ID installation, which would
-// run as root.
+// findBwrap determines the version of bubblewrap. It refuses a set-user-ID installation, which
+// would run as root.
 func (r *Runner) findBwrap() *reason.Error {
 	program, err := os.ReadFile(r.cfg.Bwrap)
 	if err != nil {
@@ -207,8 +207,7 @@ func (r *Runner) converse(ctx context.Context, s sandbox.Spec, workspace *jail.D
 	return report, errors.Join(err, cell.Close(), guard.Settle(&report))
 }
 
-// cell returns a sandbox for a call: a prepared one, or a new one. It takes ownership of the
-// workspace.
+// cell returns a prepared or a new sandbox for a call. It takes ownership of the workspace.
 func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w *jail.Work) (*jail.Cell, error) {
 	cell := r.pool.take(kind)
 	if cell == nil {
@@ -221,7 +220,7 @@ func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, gu
 	return cell, nil
 }
 
-// build takes ownership of the workspace.
+// build creates and starts a sandbox. It takes ownership of the workspace.
 func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Cell, error) {
 	plan, err := r.plan(s, workspace, guard)
 	if err != nil {
@@ -230,7 +229,7 @@ func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gu
 	return r.machine.Start(plan)
 }
 
-// work returns the parameters that the call decides.
+// work returns the parameters of a call that are not part of its sandbox.
 func work(s sandbox.Spec, workspace *jail.Directory, probe []string) (w jail.Work, err error) {
 	w = jail.Work{Spec: s, Probe: probe, Env: command.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)}
 	if probe == nil {

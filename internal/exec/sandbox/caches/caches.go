@@ -1,8 +1,8 @@
 // Package caches manages the build tool directories that the runs of a workspace share, and
 // empties directories that grow too large.
 //
-// Caches are disabled by default. One run writes a cache and the next one reads it, without the
-// commit gate.
+// Caches are disabled by default, because a run reads the files that an earlier run wrote
+// without passing the commit gate.
 package caches
 
 import (
@@ -50,7 +50,7 @@ type Caches struct {
 	log   *slog.Logger
 
 	mu sync.Mutex
-	// uses counts the runs that use the caches of a workspace, which are not emptied meanwhile.
+	// uses counts the runs that use the caches of a workspace. Caches in use are not emptied.
 	uses map[string]int
 }
 
@@ -124,8 +124,8 @@ func (c *Caches) sweep() error {
 	return errors.Join(errs...)
 }
 
-// size returns the size of a workspace's caches in bytes. Files that a run removes meanwhile do
-// not count.
+// size returns the size of a workspace's caches in bytes. It does not count files that a run
+// removes while it measures.
 func (c *Caches) size(workspace string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(filepath.Join(c.dir, workspace), func(_ string, entry fs.DirEntry, err error) error {
@@ -151,9 +151,9 @@ func (c *Caches) size(workspace string) (int64, error) {
 // removal.
 const oldDir = ".old"
 
-// empty removes the contents of a workspace's caches, unless a run uses them: those are handled
-// in the next round. The cache directories themselves stay, because a prepared sandbox may have
-// them mounted.
+// empty removes the contents of a workspace's caches. Caches that a run uses are left for the
+// next round. The cache directories themselves stay, because a prepared sandbox may have them
+// mounted.
 func (c *Caches) empty(workspace string, size int64) error {
 	root, err := os.OpenRoot(filepath.Join(c.dir, workspace))
 	if err != nil {
@@ -172,8 +172,8 @@ func (c *Caches) empty(workspace string, size int64) error {
 	return nil
 }
 
-// putAside moves all contents out of the caches. This is fast, because a starting run waits for
-// it.
+// putAside moves all contents out of the caches. A starting run waits for putAside, so it moves
+// the contents instead of removing them.
 func (c *Caches) putAside(root *os.Root, workspace string) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,8 @@ func (c *Caches) putAside(root *os.Root, workspace string) (bool, error) {
 	return true, nil
 }
 
-// removeOld removes the moved contents, in any state that programs left them.
+// removeOld removes the moved contents, regardless of the permissions that programs set on
+// them.
 func removeOld(root *os.Root) error {
 	dir, err := root.Open(".")
 	if err != nil {

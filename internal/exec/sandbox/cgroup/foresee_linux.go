@@ -13,9 +13,10 @@ const (
 	byScope = "it requests a delegated scope from systemd"
 )
 
-// Foresee returns the expected result of Settle without moving or requesting a scope: how the
-// calling process would obtain controllers for runs, or why it would not. The result is "" and no
-// error if Settle has nothing to do. reachable returns an error if systemd is not available.
+// Foresee predicts Settle without moving a process or requesting a scope. It returns how the
+// calling process would obtain controllers for runs, or the error that prevents it. The result
+// is "" and no error if Settle has nothing to do. reachable returns an error if systemd is not
+// available.
 func Foresee(reachable func() error) (how string, err error) {
 	return foresee(ownGroups()[""], reachable)
 }

@@ -14,9 +14,9 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Group is the set of control groups of one run. At level Rlimit it may be empty and has no
-// effect. Watch and Kill may be called concurrently with its other methods, which must be called
-// from one goroutine.
+// Group is the set of control groups of one run. At level Rlimit the set may be empty, and the
+// Group then has no effect. Watch and Kill may be called concurrently with the other methods.
+// The other methods must be called from one goroutine.
 type Group struct {
 	tree   *Tree
 	name   string
@@ -109,15 +109,15 @@ func (g *Group) limiting(controller string) string {
 // Name returns the name of the directories, "palyra-<pid>-<start time>-<n>".
 func (g *Group) Name() string { return g.name }
 
-// Dir returns the group of the unified hierarchy, for CLONE_INTO_CGROUP (clone(2),
-// syscall.SysProcAttr.CgroupFD), nil on other hierarchies. It belongs to the Group.
+// Dir returns the group of the unified hierarchy for CLONE_INTO_CGROUP (clone(2),
+// syscall.SysProcAttr.CgroupFD). It is nil on other hierarchies. The Group owns the file.
 func (g *Group) Dir() *os.File { return g.dir }
 
-// Enter moves the calling thread into the groups of version 1, so that its child processes start
-// there; the unified hierarchy is entered by Dir. The caller keeps the thread locked
-// (runtime.LockOSThread) until it has called Leave. If Enter fails it calls Leave itself; the
-// caller must then treat the thread as after an error of Leave, because the result of that call
-// is unknown.
+// Enter moves the calling thread into the groups of version 1, so that its child processes
+// start there. For the unified hierarchy, callers use Dir. The caller MUST keep the thread
+// locked (runtime.LockOSThread) until it has called Leave. If Enter fails it calls Leave
+// itself. The caller MUST then treat the thread as after an error of Leave, because the result
+// of that call is unknown.
 //
 // A single thread moves in microseconds. Moving a whole process, through cgroup.procs, waits for
 // an RCU grace period in each hierarchy: tens of milliseconds on a busy machine.
@@ -146,7 +146,8 @@ func (g *Group) Leave() error {
 	return failed
 }
 
-// Holds reports whether a process is in every group of the run; false if the run has no group.
+// Holds reports whether a process is in every group of the run. It is false if the run has no
+// group.
 func (g *Group) Holds(pid int) bool {
 	for controller := range g.dirs {
 		if !slices.Contains(pids(g.read(controller, "cgroup.procs")), pid) {
@@ -164,7 +165,7 @@ func (g *Group) CPU() time.Duration {
 	return time.Duration(keyed(g.read("", "cpu.stat"), "usage_usec")) * time.Microsecond
 }
 
-// PeakMemory is in bytes, 0 if no group counts it.
+// PeakMemory returns the peak memory use in bytes, 0 if no group records it.
 func (g *Group) PeakMemory() int64 {
 	if g.tree.level == V2 {
 		return number(g.read("", "memory.peak"))
@@ -172,7 +173,8 @@ func (g *Group) PeakMemory() int64 {
 	return number(g.read("memory", "memory.max_usage_in_bytes"))
 }
 
-// PeakProcesses includes threads. It is 0 on kernels that do not record it.
+// PeakProcesses returns the peak number of processes, including threads. It is 0 on kernels
+// that do not record it.
 func (g *Group) PeakProcesses() int {
 	return int(number(g.read(g.limiting("pids"), "pids.peak")))
 }

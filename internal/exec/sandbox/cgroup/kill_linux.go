@@ -15,17 +15,18 @@ const (
 	// endWait is the timeout for the kernel to end the processes, and then to release their
 	// groups. Each takes a few milliseconds, longer only on a badly overloaded machine.
 	endWait = 20 * time.Second
-	// firstWait and longestWait limit the polling interval of End. It cannot rely on
-	// notifications of cgroup.events, because the kernel sends at most one in 10 ms. From
-	// longestWait on, End kills again by all means.
+	// firstWait and longestWait limit the polling interval of End. End cannot rely on
+	// notifications of cgroup.events, because the kernel sends at most one in 10 ms. When the
+	// interval reaches longestWait, End kills again by every method.
 	firstWait, longestWait = 50 * time.Microsecond, 5 * time.Millisecond
 )
 
-// Kill ends every process of the groups; End waits for that.
+// Kill kills every process of the groups; End waits until they have ended.
 func (g *Group) Kill() { g.kill() }
 
-// kill reports whether it used the atomic cgroup.kill. Otherwise freezing first prevents forks
-// from outrunning the signals; without the freezer several rounds are needed.
+// kill kills the processes of the groups, and reports whether it used the atomic cgroup.kill.
+// Without cgroup.kill, the freezer prevents new forks while signals are sent. Without the
+// freezer, several rounds are needed.
 func (g *Group) kill() (atomic bool) {
 	if g.dirs[""] != "" && writeFile(g.path("", "cgroup.kill"), "1") == nil {
 		return true
@@ -69,8 +70,8 @@ func inGroup(text, name string) bool {
 	return false
 }
 
-// End kills until no process is left. It waits in ppoll(2), because Go's timers are too coarse
-// for waits of a fraction of a millisecond; the calling thread is blocked meanwhile.
+// End kills until no process remains. It waits in ppoll(2), because Go's timers are too coarse
+// for waits of a fraction of a millisecond. It blocks the calling thread.
 func (g *Group) End() error {
 	left := g.members()
 	if len(left) == 0 {

@@ -23,9 +23,10 @@ var (
 )
 
 // Settle makes the unified hierarchy usable for runs. A group with processes cannot pass on
-// controllers, so the calling process moves into a leaf of its own group if it is alone there.
-// Otherwise ask may move it into another group, such as a systemd scope, and Settle tries again
-// there. It does nothing if runs already have controllers, or if the unified hierarchy has none.
+// controllers, so the calling process moves into a leaf of its own group if no other process is
+// in that group. Otherwise ask may move the process into another group, such as a systemd
+// scope, and Settle tries again there. Settle does nothing if runs already have controllers, or
+// if the unified hierarchy has none.
 func Settle(ask func(slice string) error) error {
 	own := ownGroups()[""]
 	if !lacking(own) {
@@ -47,10 +48,10 @@ func Settle(ask func(slice string) error) error {
 	return moveToLeaf(ownGroups()[""], limiters...)
 }
 
-// mayLeave returns the reason why the daemon stays below a group, nil if it may move into a scope
-// next to it. systemd considers a service ended when its process is elsewhere, and limits of the
-// group apply to everything that is started in it. The limits of a user, and for root the limits of
-// the slice, apply in the scope as well.
+// mayLeave returns the reason why the daemon must stay below its group, nil if it may move into
+// a scope next to the group. systemd considers a service ended when its process is in another
+// group. The limits of a group apply to every process that is started in it. The limits of a
+// user, and for root the limits of the slice, also apply in the scope.
 func mayLeave(own string) error {
 	for dir := own; isGroup(dir); dir = filepath.Dir(dir) {
 		name := filepath.Base(dir)
@@ -123,8 +124,8 @@ func lists(file string, controllers []string) bool {
 	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(words, c) })
 }
 
-// delegated reports whether the daemon may divide a group. systemd marks delegated units by an
-// attribute; root could write everywhere, but systemd would undo it.
+// delegated reports whether the daemon may divide a group. systemd marks delegated units with
+// an attribute. root can write to any group, but systemd would revert its changes.
 func delegated(dir string) bool {
 	switch filepath.Ext(dir) {
 	case ".service", ".scope":

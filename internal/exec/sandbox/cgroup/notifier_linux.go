@@ -88,8 +88,8 @@ func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true after a notification, and false if ctx ends or after most; 0 waits without a
-// limit.
+// wait returns true after a notification, and false when ctx ends or after the duration most.
+// If most is 0, wait has no time limit.
 func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
 	if most > 0 {
@@ -116,7 +116,7 @@ func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	return rang
 }
 
-// pause waits without notifications, if the process has run out of descriptors.
+// pause waits without notifications. It is used if the process has run out of descriptors.
 func pause(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(max(most, tick))
 	defer timer.Stop()

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// startRoom is the number of processes that a starting run needs: if fewer are left, the run
-	// with the most processes is ended. It is limited to a part of the share.
+	// startRoom is the number of processes that a starting run needs. If fewer are left, the run
+	// with the most processes is ended. startRoom is at most 1/startPart of the share.
 	startRoom, startPart = 64, 8
 	// roomWait is how long a starting run waits for the end of another one.
 	roomWait, roomPause = 5 * time.Second, 5 * time.Millisecond
@@ -117,10 +117,10 @@ func (c *crowd) remove(g *Group) {
 	}
 }
 
-// ends reports whether a run is selected to end: the run with the most processes. Processes that
-// have exited but were not reaped (zombies) count for no run. The run with the most processes ends,
-// because a refused fork would otherwise affect the call that starts: two runs within their limits
-// could exclude all others.
+// ends reports whether the run g must end. It selects the run with the most processes.
+// Otherwise forks of a starting run would be refused, and two runs within their limits could
+// exclude all others. Processes that have exited but were not reaped (zombies) count for no
+// run.
 func (c *crowd) ends(g *Group, full int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,9 +29,9 @@ func ownGroups() map[string]string {
 	return own
 }
 
-// aboveRuns returns the group of a daemon from the group of its first thread, which
-// /proc/self/cgroup reports. Any thread, including the first, can be in the group of a run while
-// it starts a program there.
+// aboveRuns returns the group of a daemon, given the group of its first thread, which
+// /proc/self/cgroup reports. A thread, including the first, is in the group of a run while it
+// starts a program there.
 func aboveRuns(dir, mark string) string {
 	above, _, _ := strings.Cut(dir, "/"+prefix+mark+"-")
 	return above
@@ -80,8 +80,8 @@ func cgroupMount(line string) (root, point string, controllers []string, ok bool
 	return "", "", nil, false
 }
 
-// inMount joins a group's path to the mount point of its hierarchy. A path that is not below the
-// mount's root (a container's view) means the mount itself.
+// inMount joins a group's path to the mount point of its hierarchy. For a path that is not
+// below the mount's root (a container's view), it returns the mount point.
 func inMount(point, root, path string) string {
 	if root == "/" {
 		root = ""
@@ -93,10 +93,10 @@ func inMount(point, root, path string) string {
 	return filepath.Join(point, rest)
 }
 
-// unifiedCandidates returns the own group and its parent if that is the systemd unit
-// (DelegateSubgroup=) or the group of the daemon's leaf (Settle), because a group with processes
-// cannot pass on controllers. The daemon must not write to a slice above that, even if it is
-// root.
+// unifiedCandidates returns the daemon's own group. It also returns the parent if the parent is
+// the systemd unit (DelegateSubgroup=) or if own is the daemon's leaf (Settle), because a group
+// with processes cannot pass on controllers. The daemon MUST NOT write to a slice above these
+// groups, even if it is root.
 func unifiedCandidates(own string) []string {
 	if own == "" {
 		return nil
@@ -109,8 +109,8 @@ func unifiedCandidates(own string) []string {
 	return candidates
 }
 
-// delegates reports whether groups below dir get memory and pids; it enables them if they are
-// available.
+// delegates reports whether groups below dir have the controllers memory and pids. It enables
+// the controllers if they are available.
 func delegates(dir string) bool {
 	if handsDown(dir, limiters...) {
 		return true
@@ -121,7 +121,7 @@ func delegates(dir string) bool {
 	return handsDown(dir, limiters...)
 }
 
-// isGroup distinguishes a group from the directory above the root of a hierarchy.
+// isGroup reports whether dir is a group, and not the directory above the root of a hierarchy.
 func isGroup(dir string) bool { return exists(filepath.Join(dir, "cgroup.procs")) }
 
 func exists(name string) bool { return unix.Access(name, unix.F_OK) == nil }

@@ -60,7 +60,7 @@ func (t *Tree) orphans() map[string]*Group {
 	return found
 }
 
-// foreign reports whether the group contains a process without a number in this namespace.
+// foreign reports whether the group contains a process of an invisible pid namespace.
 func (g *Group) foreign() bool {
 	for _, dir := range slices.Concat(g.below, g.distinct()) {
 		if slices.Contains(strings.Fields(readFile(filepath.Join(dir, "cgroup.procs"))), "0") {

@@ -61,7 +61,7 @@ func Find() *Tree {
 	return find(ownGroups())
 }
 
-// find is Find for a daemon with its own groups at these paths.
+// find implements Find for a daemon whose own groups are at these paths.
 func find(own map[string]string) *Tree {
 	t := None()
 	kills := false
@@ -103,7 +103,7 @@ func None() *Tree {
 }
 
 // addV1 starts to use a hierarchy if groups can be created there and a thread can return from
-// them. Some containers do not show the daemon's own group: dir is then another group, and a
+// them. Some containers do not show the daemon's own group. dir is then another group, and a
 // thread that "returns" to dir would not be in its original group.
 func (t *Tree) addV1(controller, dir string) {
 	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
@@ -155,11 +155,12 @@ func (t *Tree) Close() error {
 	return failed
 }
 
-// Start returns the groups of one run with its limits set. They are complete or it fails; at
-// level Rlimit there may be none.
+// Start returns the groups of one run with its limits set. If a group cannot be created, Start
+// fails. At level Rlimit the run may have no groups.
 //
-// Groups are created for each run and removed after it. That takes 0.1 ms, and the counters of a
-// used group (pids.peak, the page cache of an earlier run) cannot be reset.
+// Groups are created for each run and removed after it, because the counters of a used group
+// (pids.peak, the page cache of an earlier run) cannot be reset. Creating and removing the
+// groups takes 0.1 ms.
 func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
 	t.awaitRoom()
 	g, err := t.make()
@@ -190,9 +191,9 @@ func (t *Tree) make() (*Group, error) {
 
 func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
 
-// removeDir removes a group and retries while it is busy: a dead process leaves its group some
-// time after its parent has reaped it, when the kernel has scheduled it one last time. On a busy
-// machine that takes a while.
+// removeDir removes a group and retries while it is busy. A dead process leaves its group some
+// time after its parent has reaped it, when the kernel has scheduled it one last time. On a
+// busy machine this takes longer.
 func removeDir(dir string) error {
 	deadline := time.Now().Add(endWait)
 	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {

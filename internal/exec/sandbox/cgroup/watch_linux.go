@@ -63,8 +63,8 @@ func (g *Group) Watch(ctx context.Context) sandbox.Quota {
 	return ""
 }
 
-// untilCPU returns the minimum time until the processor time can be used up, within limits; 0
-// means never.
+// untilCPU returns the minimum time until the processor time can be used up. The result is
+// between tick and maxCPUInterval; 0 means never.
 func (g *Group) untilCPU() time.Duration {
 	if len(g.dirs) == 0 {
 		return 0
@@ -73,7 +73,7 @@ func (g *Group) untilCPU() time.Duration {
 	return min(max(left, tick), maxCPUInterval)
 }
 
-// exceeded returns the limit for which a run must be stopped.
+// exceeded returns the limit for which a run must be stopped, "" for none.
 func (g *Group) exceeded() sandbox.Quota {
 	switch {
 	case g.killedForMemory():

@@ -21,14 +21,14 @@ func (u usage) over(limit usage) bool { return u.bytes > limit.bytes || u.files 
 // identity identifies a directory.
 type identity struct{ dev, ino uint64 }
 
-// waiting are the pending subdirectories of a directory.
+// waiting holds the pending subdirectories of a directory.
 type waiting struct {
 	below identity
 	names []string
 }
 
-// walker measures a tree that other processes may write to. It holds one directory at a time, and
-// goes up by "..": trees may be deeper than the limit of descriptors.
+// walker measures a tree that other processes may write to. It keeps one directory open at a
+// time and goes up by "..", because trees may be deeper than the limit of descriptors.
 type walker struct {
 	dir    int
 	path   []waiting
@@ -37,9 +37,10 @@ type walker struct {
 	hidden bool
 }
 
-// measure returns the size of the tree below root, and stops early when it is over limit. Files
-// count by blocks, so holes do not count, and a file with several names counts once. With
-// errHidden, parts of the tree were not readable, and the result is the sum of the others.
+// measure returns the size of the tree below root, and stops early when the size exceeds limit.
+// Files count by blocks, so holes do not count, and a file with several names counts once. If
+// parts of the tree are not readable, measure returns errHidden and the size of the other
+// parts.
 func measure(ctx context.Context, root int, limit usage) (usage, error) {
 	dir, err := openDir(root, ".")
 	if err != nil {
@@ -111,7 +112,7 @@ func (w *walker) count(name string) bool {
 	return dir
 }
 
-// advance goes to the next directory and reports whether there is one.
+// advance moves to the next directory. It returns false if no directory is left.
 func (w *walker) advance() (bool, error) {
 	for len(w.path) > 0 {
 		top := &w.path[len(w.path)-1]
@@ -138,7 +139,7 @@ func (w *walker) advance() (bool, error) {
 	return false, nil
 }
 
-// up goes to the parent. A directory that was moved meanwhile has another parent.
+// up moves to the parent. It returns errHidden if the directory was moved to another parent.
 func (w *walker) up(parent identity) error {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(w.dir, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// fastest is the assumed maximum write rate of a run in bytes per second; the remaining limit
-	// divided by it is the time until the next check.
+	// fastest is the assumed maximum write rate of a run in bytes per second. The remaining limit
+	// divided by fastest is the time until the next check.
 	fastest = 4 << 30
-	// fastestFiles is the same for files.
+	// fastestFiles is the assumed maximum rate of new files per second.
 	fastestFiles = 1 << 20
 	// soonest and latest limit the interval of checks.
 	soonest, latest = 10 * time.Millisecond, 250 * time.Millisecond
@@ -41,8 +41,8 @@ type space struct{ size, bytes, files int64 }
 type Meter struct {
 	layer, state int
 	limit        usage
-	// known is the result of the last walk, followed by the free space of the layer's file system
-	// at that time; now is its most recent free space.
+	// known is the result of the last walk. then is the free space of the layer's file system at
+	// the last walk, and now is its most recent free space.
 	known     usage
 	then, now space
 	// start is the initial free space of the daemon's file system.
@@ -186,7 +186,7 @@ func (m *Meter) next() time.Duration {
 	return min(max(wait, soonest, m.took), latest)
 }
 
-// share returns n parts of a second.
+// share returns n/parts of a second.
 func share(n, parts int64) time.Duration {
 	return time.Duration(float64(n) / float64(parts) * float64(time.Second))
 }

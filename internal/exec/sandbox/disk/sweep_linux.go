@@ -27,7 +27,7 @@ func Sweep(dir string) error {
 	return err
 }
 
-// markOf removes the part of a name after the mark.
+// markOf returns the mark at the start of a name.
 func markOf(name string) string {
 	parts := strings.SplitN(name, "-", 3)
 	return strings.Join(parts[:min(len(parts), 2)], "-")

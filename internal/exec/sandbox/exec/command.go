@@ -174,8 +174,8 @@ func (o options) parse(argv []string) (execution, error) {
 	return run, nil
 }
 
-// network returns the reach of the program: nil for none, and in the modes preflight and
-// unrestricted, which enforce nothing.
+// network returns the hosts that the program may reach. It is nil for no hosts, and in the
+// modes preflight and unrestricted, which restrict no connection.
 func (o options) network(mode egress.Mode) (*egress.Reach, error) {
 	if mode != egress.Strict || len(o.allow) == 0 {
 		return nil, nil
@@ -261,13 +261,13 @@ func (o options) parseLimits() (sandbox.Limits, error) {
 	}
 	l.Processes, l.OpenFiles = int(processes), int(files)
 	if l.Output == 0 {
-		// All output is passed on; this is the size at which it counts as a flood.
+		// All output is passed on. This limit only stops a flood of output.
 		l.Output = 16 << 20
 	}
 	return l, l.Check()
 }
 
-// parseSize parses a number of bytes or things: 4096, 64k, 512m, 2g.
+// parseSize parses a size in bytes or a count: 4096, 64k, 512m, 2g.
 func parseSize(text string) (int64, error) {
 	shift := 0
 	for i, suffix := range []string{"k", "m", "g"} {

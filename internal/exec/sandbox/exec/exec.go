@@ -1,5 +1,5 @@
 // Package exec implements `palyrad sandbox exec`: it runs one program in a sandbox without a
-// gateway. Nothing is decided, recorded or attested.
+// gateway. It makes no decision, and records and attests nothing.
 package exec
 
 import (
@@ -36,7 +36,8 @@ func (e execution) run(ctx context.Context) error {
 	return nil
 }
 
-// preflight checks the hosts as process.run does. In mode strict, connections are checked.
+// preflight checks the hosts as process.run does. In mode strict, each connection is checked
+// instead.
 func (e execution) preflight(ctx context.Context) error {
 	if e.spec.Egress != egress.Preflight {
 		return nil
@@ -91,8 +92,8 @@ func (e execution) pass(stream string, chunk []byte) {
 	_, _ = w.Write(chunk)
 }
 
-// say prints a message for people, who may base a decision on it: names and contents from a
-// program must not control their terminal.
+// say prints a message for people, who may base a decision on it. It escapes names and contents
+// from a program, because they must not control the terminal.
 func (e execution) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(e.stderr, text.Visible(fmt.Sprintf("palyrad: "+format, args...)))
 }

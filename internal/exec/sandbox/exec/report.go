@@ -37,7 +37,7 @@ type Report struct {
 	DurationMS       float64          `json:"duration_ms"`
 }
 
-// Enforcement lists the requested layers and those that were in force.
+// Enforcement lists the requested layers, the applied layers and the downgrades.
 type Enforcement struct {
 	Requested  []string `json:"requested"`
 	Applied    []string `json:"applied"`

@@ -9,10 +9,10 @@ import (
 )
 
 // Message is one of the messages between both sides: a Spec, an Order, a Report or an Attempt.
-// The encoding is custom, because the time in which encoding/json learns a type is a tenth of a
-// sandbox's, and palyra-init starts again for each sandbox.
+// The encoding is custom, because palyra-init starts again for each sandbox. encoding/json
+// would need a tenth of the time of a sandbox to inspect a type.
 type Message interface {
-	// code writes the message to c, or reads it from there.
+	// code writes the message to c or reads it from c.
 	code(c *coder)
 }
 
@@ -49,7 +49,7 @@ const wordSize = 8
 
 func (c *coder) fail() { c.bytes, c.failed = nil, true }
 
-// word writes w, or returns the word read in its place.
+// word writes and returns w, or reads and returns the next word.
 func (c *coder) word(w uint64) uint64 {
 	if !c.reading {
 		c.bytes = binary.LittleEndian.AppendUint64(c.bytes, w)
@@ -64,7 +64,7 @@ func (c *coder) word(w uint64) uint64 {
 	return w
 }
 
-// size is word for the length of a list whose elements take at least one byte each.
+// size processes the length of a list whose elements take at least one byte each.
 func (c *coder) size(n int) int {
 	got := c.word(uint64(n))
 	if c.reading && got > uint64(len(c.bytes)) {
@@ -134,7 +134,7 @@ type named struct {
 
 func (n *named) code(c *coder) { text(&n.name, c); number(&n.value, c) }
 
-// table is a list of the entries of a map, sorted by name.
+// table processes a map as a list of its entries, sorted by name.
 func table(p *map[string]uint64, c *coder) {
 	entries := make([]named, 0, len(*p))
 	for _, name := range slices.Sorted(maps.Keys(*p)) {

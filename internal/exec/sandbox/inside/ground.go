@@ -2,26 +2,26 @@ package inside
 
 import "strconv"
 
-// StageGround is the first process of a sandbox that keeps the host's root: it mounts, and then
-// continues as StageInner.
+// StageGround is the first process of a sandbox that keeps the host's root. It makes the mounts
+// and then continues as StageInner.
 const StageGround = "ground"
 
-// Ground lists the mounts of such a sandbox over the host's root, in addition to the workspace:
-// empty file systems over the directories that programs share.
+// Ground lists the mounts over the host's root in a sandbox with StageGround, in addition to
+// the workspace. They include empty file systems over the directories that programs share.
 type Ground struct {
 	// Tmp is the size of each empty file system, in bytes.
 	Tmp int64
-	// Proc mounts the process list of a separate process namespace.
+	// Proc mounts the proc file system of a separate process namespace.
 	Proc bool
 	// Masks are covered with /dev/null.
 	Masks []string
-	// Files are mounted over host files that name its users and hosts. Files below MountDir are
+	// Files are mounted over the host's files that list users and hosts. Files below MountDir are
 	// created there.
 	Files []File
 	// Caches are mounted at CacheAt of their position.
 	Caches []Source
-	// Writable are the mounts that do not become read-only: Landlock covers neither modes nor
-	// times.
+	// Writable are the mounts that do not become read-only. The other mounts become read-only
+	// because Landlock does not restrict changes of modes and times.
 	Writable []string
 	// Loopback brings up the loopback interface of a separate network namespace.
 	Loopback bool

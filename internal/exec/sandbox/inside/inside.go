@@ -30,7 +30,7 @@ const (
 // other process.
 const DieFirst = 1000
 
-// Go is the message by which palyrad lets the tool start.
+// Go is the message from palyrad that starts the tool.
 const Go = "go"
 
 // Limits of one message on the control socket.
@@ -39,16 +39,16 @@ const (
 	MaxFiles   = 8        // descriptors
 )
 
-// Spec contains the parameters of palyra-init when a sandbox is built. None are passed by
-// environment or arguments.
+// Spec contains the parameters of palyra-init when a sandbox is built. No parameter is passed
+// by environment or arguments.
 type Spec struct {
 	Outer  Outer
 	Ground Ground
 	Inner  Inner
 }
 
-// Outer makes the mounts that bubblewrap cannot make, in a user and a mount namespace for this
-// sandbox.
+// Outer lists the mounts that bubblewrap cannot make. They are made in a user and a mount
+// namespace for this sandbox.
 type Outer struct {
 	// Parent is palyrad's process id; another parent means that palyrad is dead.
 	Parent int
@@ -64,8 +64,8 @@ type Outer struct {
 	Argv []string
 }
 
-// Mount points of the outer stage. The directory exists everywhere, every user may enter it, and
-// an empty file system covers it.
+// Mount points of the outer stage. The directory MountDir exists everywhere, and every user may
+// enter it. An empty file system covers it.
 const (
 	MountDir   = "/run"
 	Mountpoint = MountDir + "/workspace"
@@ -96,7 +96,7 @@ type Pin struct {
 	ReadOnly bool
 }
 
-// Inner lists the layers that must be in force around every tool of this sandbox. If a requested
+// Inner lists the layers that must be in force for every tool of this sandbox. If a requested
 // layer fails, palyra-init exits without running the tool.
 type Inner struct {
 	// Parent, if not 0, is palyrad's process id in a sandbox without a process namespace; another
@@ -117,13 +117,13 @@ type Inner struct {
 	DropCapabilities bool
 	NoNewPrivs       bool
 	Landlock         *Landlock
-	// Network is nil if the tool reaches nothing, or has the host's network.
+	// Network is nil if the tool may reach no hosts, or uses the host's network.
 	Network *Network
 }
 
-// Order contains the parameters of one call. Its message carries descriptors, of which the first,
-// number 0, is a file with the order itself. Filter, Watched, Stdin, Bytes and Secrets are
-// numbers of the others; since 0 is taken, 0 means none.
+// Order contains the parameters of one call. Its message carries descriptors. The first
+// descriptor, number 0, is a file with the order itself. Filter, Watched, Stdin, Bytes and
+// Secrets are numbers of the other descriptors; 0 means none.
 type Order struct {
 	// Self runs palyra-init itself as the tool, in StageProbe.
 	Self bool
@@ -140,7 +140,7 @@ type Order struct {
 	// Bytes contains the operands, one after the other.
 	Bytes    int
 	Operands []Operand
-	// Secrets contains the values of SecretFiles, one after the other, which are created in
+	// Secrets contains the values of SecretFiles, one after the other. The files are created in
 	// SecretDir.
 	Secrets     int
 	SecretDir   string
@@ -152,9 +152,9 @@ type Order struct {
 	Watched int
 }
 
-// Operand is a workspace file whose bytes are written into the copy of the workspace. Path is the
-// name in the call, possibly through links. At is the resolved path, without links, at the time
-// when the bytes were read. Mtime, in nanoseconds, and Mode are preserved.
+// Operand is a workspace file whose bytes are written into the copy of the workspace. Path is
+// the name in the call, possibly through links. At is the path without links when the bytes
+// were read. Mtime, in nanoseconds, and Mode are preserved.
 type Operand struct {
 	Path  string
 	At    string
@@ -253,7 +253,7 @@ type Report struct {
 	Overlay   bool
 	// Root are the entries of the root directory.
 	Root []string
-	// Session is the id of the session in the process namespace; 0 is a session from outside.
+	// Session is the id of the session in the process namespace, 0 if the session is from outside.
 	Session int
 	// Strays are descriptors beyond the first three that a tool would inherit.
 	Strays int
@@ -265,8 +265,8 @@ type Report struct {
 	Unpinned []int
 }
 
-// Attempt is the output of palyra-init in StageProbe, where it runs instead of a tool: whether it
-// succeeded in an action that a layer forbids, and a description of the result.
+// Attempt is the output of palyra-init in StageProbe, where it runs instead of a tool. It
+// reports whether an action that a layer forbids succeeded, and describes the result.
 type Attempt struct {
 	Happened bool
 	Detail   string

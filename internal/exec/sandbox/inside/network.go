@@ -42,17 +42,17 @@ func (n Network) Valid() bool {
 	return len(n.Ports) <= MaxPorts
 }
 
-// Listener is one socket. It listens at 127.0.0.1, or Everywhere.
+// Listener is one socket. It listens at 127.0.0.1, or at every address if Everywhere is set.
 type Listener struct {
 	Port       uint16
 	UDP        bool
 	Everywhere bool
 }
 
-// Listeners returns all listeners of n, in the order in which they are passed. A port has one TCP
-// listener: if the name service's port 53 is also in Ports, the one that is Everywhere serves
-// both. Two listeners on one port would need SO_REUSEPORT. The tool, which runs as the same user,
-// could then open a third one and take connections.
+// Listeners returns all listeners of n, in the order in which they are passed. A port has one
+// TCP listener. If port 53 of the name service is also in Ports, the listener at every address
+// serves both. Two listeners on one port would need SO_REUSEPORT. The tool, which runs as the
+// same user, could then open a third listener and take connections.
 func (n Network) Listeners() []Listener {
 	list := []Listener{{Port: NamesPort, UDP: true}}
 	for _, port := range []uint16{NamesPort, HTTPPort, SOCKSPort} {

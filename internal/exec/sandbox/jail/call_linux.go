@@ -32,8 +32,8 @@ func Check(s sandbox.Spec) error {
 	return checkNetwork(s)
 }
 
-// checkToolchains refuses directories that would expose more than tools: the root directory, and
-// the workspace outside of its copy.
+// checkToolchains refuses directories that would expose more than tools: the root directory,
+// and directories that overlap the workspace.
 func checkToolchains(s sandbox.Spec) error {
 	for _, dir := range command.Shown(s.Toolchains) {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
@@ -46,7 +46,7 @@ func checkToolchains(s sandbox.Spec) error {
 	return nil
 }
 
-// checkNetwork refuses hosts if they would not be enforced.
+// checkNetwork refuses hosts in a mode that does not enforce them.
 func checkNetwork(s sandbox.Spec) error {
 	if s.Network == nil {
 		return nil
@@ -108,7 +108,7 @@ func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec
 		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	// Without namespaces under a daemon that is root, another user enters the directory.
+	// If the daemon is root and the sandbox has no namespaces, another user enters the directory.
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
 		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}

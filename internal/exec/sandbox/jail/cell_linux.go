@@ -35,7 +35,7 @@ type Cell struct {
 	started      time.Time
 	argumentsSHA string
 	seen         seen
-	// init refers to the sandbox's first process, once it is known.
+	// init is a pidfd of the sandbox's first process, nil until the process is known.
 	init     atomic.Pointer[os.File]
 	meter    *disk.Meter
 	listener *os.File
@@ -86,7 +86,7 @@ func errNoHelper() error {
 		WithRemedy("Build it with `make build`, which embeds the helper.")
 }
 
-// descriptors creates the pipes, the control socket and the memory files, and returns the first
+// descriptors creates the pipes, the control socket and the memory files. It returns the first
 // process's ends, by number. The caller closes them.
 func (c *Cell) descriptors() ([]*os.File, error) {
 	files := make([]*os.File, inside.ExtraFD)
@@ -131,10 +131,10 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// launch starts the first process on a dedicated thread. The process is killed when its parent
-// thread ends (PDEATHSIG, prctl(2)), so that it dies with the daemon; the thread therefore stays
-// until the process has ended. The thread is never unlocked, so the runtime ends it with its
-// goroutine: it may be in control groups or mounts of the run.
+// launch starts the first process on a dedicated thread. The kernel kills the process when its
+// parent thread ends (PDEATHSIG, prctl(2)), so that the process ends with the daemon. The
+// thread therefore stays until the process has ended. The thread is never unlocked, because it
+// may be in control groups or mounts of the run. The runtime ends it with its goroutine.
 func (c *Cell) launch(files []*os.File) error {
 	begun := make(chan error, 1)
 	c.ended = make(chan *os.ProcessState, 1)
@@ -191,22 +191,22 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 func (c *Cell) Waiting() bool {
 	select {
 	case state := <-c.ended:
-		c.ended <- state // for a run that begins nevertheless
+		c.ended <- state // for a later receiver
 		c.reaped = true
 	default:
 	}
 	return c.alive && !c.reaped
 }
 
-// patience is the timeout for events that normally happen at once: that bubblewrap reaps the
-// first process of a sandbox without other processes, and that sockets and pipes close when their
-// processes end.
+// patience is the timeout for events that normally happen at once. For example, bubblewrap
+// reaps the first process of a sandbox without other processes, and sockets and pipes close
+// when their processes end.
 const patience = 10 * time.Second
 
 // kill ends every process of the sandbox. The first process of a process namespace is killed
-// first: the kernel ends all others with it, and bubblewrap reaps it and exits. If bubblewrap
-// were killed at the same time, the first process would be left to the host's first process,
-// which in containers may reap nothing.
+// first. The kernel ends all others with it, and bubblewrap reaps it and exits. If bubblewrap
+// were killed at the same time, the host's first process would have to reap it. In containers,
+// that process may not reap others.
 func (c *Cell) kill() {
 	if init := c.init.Load(); init != nil && c.plan.Arguments != nil && unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0) == nil {
 		select {
@@ -221,14 +221,14 @@ func (c *Cell) kill() {
 	c.group.Kill()
 }
 
-// End kills all remaining processes and waits for their end: the kernel reports the end of a pid
-// namespace's first process only after all of its processes have ended.
+// End kills all remaining processes and waits for their end. The kernel reports the end of a
+// pid namespace's first process only after all of its processes have ended.
 func (c *Cell) End() error {
 	if !c.alive {
 		return nil
 	}
 	if c.init.Load() == nil {
-		// A sandbox without a run has reported it, unless it failed.
+		// The pid of the first process is still unread if the sandbox had no run.
 		_ = c.status.SetReadDeadline(time.Now().Add(patience))
 		_ = c.learnInit()
 	}
@@ -257,8 +257,8 @@ func (c *Cell) End() error {
 	return nil
 }
 
-// Close ends the rest of the sandbox and releases all its resources. Its user is not reused while
-// one of its processes may exist.
+// Close ends the rest of the sandbox and releases all its resources. The user of the sandbox is
+// not reused while one of its processes may exist.
 func (c *Cell) Close() error {
 	err := errors.Join(c.End(), c.part(context.Canceled))
 	if c.listener != nil {

@@ -23,28 +23,28 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// mostEntries is the maximum size of a workspace with direct writes, because it is walked before
-// and after the run.
+// mostEntries is the maximum number of entries of a workspace with direct writes. It is limited
+// because the workspace is walked before and after the run.
 const mostEntries = 500_000
 
 // readable are the permissions that a directory's owner needs to read it.
 const readable fs.FileMode = 0o500
 
 // Guard protects the protected paths of a workspace that a program writes to directly. Existing
-// paths are pinned before the run, and new ones are moved out of the workspace after it. In
-// between, other programs can read the new ones.
+// paths are pinned before the run. New protected paths are moved out of the workspace after the
+// run; until then, other programs can read them.
 type Guard struct {
 	root     *os.Root
 	patterns []string
 	aside    string
-	// known are the protected paths before the run, and targets the targets of those that are
-	// symbolic links.
+	// known are the protected paths before the run. targets maps each of them to its target, or to
+	// "" if it is not a symbolic link.
 	known   map[string]fs.FileInfo
 	targets map[string]string
 	// Pins keep the known paths unchanged.
 	Pins []inside.Pin
-	// Linked are files with other hard links, possibly outside of the workspace: a write changes
-	// both.
+	// Linked are files with other hard links, possibly outside of the workspace. A write to one
+	// changes the file under all its names.
 	Linked []string
 }
 
@@ -86,10 +86,10 @@ func (g *Guard) look() error {
 	})
 }
 
-// pin protects a path from writes, and its parent directories from being renamed. Of a repository
-// only the protected paths are pinned, such as .git/hooks, because git writes to .git itself all
-// the time. Symbolic links are not pinned: their target cannot be changed in place, and
-// Quarantine finds a replaced link.
+// pin protects a path from writes, and its parent directories from being renamed. .git itself
+// is protected only from being renamed, because git writes to it all the time. Protected paths
+// below it, such as .git/hooks, are protected from writes. Symbolic links are not pinned: their
+// target cannot be changed in place, and Quarantine finds a replaced link.
 func (g *Guard) pin(name string, info fs.FileInfo, pinned map[string]bool) {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return
@@ -149,8 +149,8 @@ func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protect
 	})
 }
 
-// Settle moves new protected paths of a run away, reports them and closes the workspace; on a nil
-// Guard it does nothing.
+// Settle moves new protected paths of a run away, reports them and closes the workspace. On a
+// nil Guard it does nothing.
 func (g *Guard) Settle(report *sandbox.Report) error {
 	if g == nil {
 		return nil
@@ -164,8 +164,8 @@ func (g *Guard) Settle(report *sandbox.Report) error {
 }
 
 // Quarantine moves protected paths that are new or were replaced to a directory of the daemon,
-// and returns their names. It visits every entry without a limit, and continues if one cannot be
-// moved, so that a program cannot keep all of them in place by blocking one.
+// and returns their names. It visits every entry without a limit. If one path cannot be moved,
+// it continues, so that a program cannot keep all paths in place by blocking one.
 func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
 	failed := []error{g.walk(math.MaxInt, func(name string, info fs.FileInfo, protected bool) {
@@ -220,8 +220,8 @@ func below(name string, found []string) bool {
 	return slices.ContainsFunc(found, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// putAside renames a path to a place where nothing executes it. Across file systems it copies
-// everything except special files, and removes the original.
+// putAside moves a path to a directory where no program executes it. Across file systems it
+// copies everything except special files, and removes the original.
 func (g *Guard) putAside(name, to string) error {
 	parent, err := g.root.OpenRoot(filepath.Dir(name))
 	if err != nil {
@@ -277,7 +277,7 @@ func copyAside(parent *os.Root, name, to string) error {
 	})
 }
 
-// copyFile copies the start of a file, because a hole can be arbitrarily long.
+// copyFile copies at most MaxPinned bytes of a file, because a hole can be arbitrarily long.
 func copyFile(parent *os.Root, name, to string) error {
 	from, err := parent.Open(name)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dumpable counts the current starts that need this process to be dumpable, which it normally is
-// not.
+// dumpable counts the current starts that require this process to be dumpable. Without such a
+// start, the process is not dumpable.
 var dumpable struct {
 	mu     sync.Mutex
 	starts int

@@ -15,10 +15,10 @@ import (
 //go:embed initbin/palyra-init.gz
 var initbin embed.FS
 
-// Helper returns palyra-init as it was built with this program. It is unpacked for each Machine;
-// Machines are few and keep it only in a memory file. It is embedded under a build tag because it
-// must be built first: without the tag, `go build ./...` and editors work on a fresh clone, and
-// palyrad reports that the sandbox is unavailable.
+// Helper returns palyra-init as it was built with this program. It unpacks the program for each
+// Machine, because Machines are few and keep the program only in a memory file. palyra-init
+// must be built first, so it is embedded under a build tag. Without the tag, `go build ./...`
+// and editors work on a fresh clone, and palyrad reports that the sandbox is unavailable.
 func Helper() ([]byte, error) {
 	packed, err := initbin.ReadFile("initbin/palyra-init.gz")
 	if err != nil {

@@ -31,12 +31,13 @@ type trial struct {
 	layer string
 	// attempt is the attempt of palyra-init.
 	attempt []string
-	// outside makes the control an attempt outside of any sandbox, because nothing runs without
+	// outside makes the control an attempt outside of any sandbox, because no sandbox can omit
 	// this layer.
 	outside bool
 	limits  sandbox.Limits
 	mode    sandbox.WorkspaceMode
-	// network is the reach of the program, and allowed an attempt that must succeed with it.
+	// network contains the hosts that the program may reach. allowed is an attempt that must
+	// succeed with them.
 	network *egress.Reach
 	allowed []string
 	// without is the layer that the control omits, "" for the examined layer itself.
@@ -55,8 +56,8 @@ type scene struct {
 	trials   []trial
 }
 
-// Examine tries what each layer forbids, once with the layer and once without it. layers are the
-// layers that a run of the backend requests.
+// Examine tries an action that each layer forbids, once with the layer and once without it.
+// layers are the layers that a run of the backend requests.
 func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []sandbox.Examination {
 	var list []sandbox.Examination
 	s, err := newScene()
@@ -81,8 +82,8 @@ func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []san
 	return list
 }
 
-// absent reports whether a layer cannot be examined here, because the machine lacks it or the
-// object that it hides, and why.
+// absent reports whether a layer cannot be examined here, and why. Either the machine lacks the
+// layer, or the machine lacks the object that the layer hides.
 func (m *Machine) absent(layer string) (why string, absent bool) {
 	if layer == LayerCgroupNS && m.Level() == cgroup.Rlimit {
 		return "the machine has no control groups, and no path of them to hide", true

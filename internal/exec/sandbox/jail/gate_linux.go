@@ -130,8 +130,8 @@ func refusal(r inside.Report) error {
 	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
 }
 
-// learnInit opens a pidfd of the sandbox's first process. bubblewrap reports its pid on the host;
-// other backends start it themselves.
+// learnInit opens a pidfd of the sandbox's first process. bubblewrap reports the pid of that
+// process on the host; other backends start the process themselves.
 func (c *Cell) learnInit() error {
 	if c.init.Load() != nil {
 		return nil

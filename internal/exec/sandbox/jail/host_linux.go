@@ -2,13 +2,14 @@ package jail
 
 import "path/filepath"
 
-// SystemDirs are links into /usr on most machines, directories on others.
+// SystemDirs returns paths that are links into /usr on most machines, and directories on
+// others.
 func SystemDirs() []string {
 	return []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
 }
 
-// SharedFiles are entries of the host's /etc that every program may see; they disclose only the
-// installed packages.
+// SharedFiles returns entries of the host's /etc that every program may see. They disclose only
+// the installed packages.
 func SharedFiles() []string {
 	// Debian keeps files in /etc that its Java needs to start.
 	java, _ := filepath.Glob("/etc/java-*-openjdk")
@@ -18,12 +19,12 @@ func SharedFiles() []string {
 	)
 }
 
-// Masks are entries of /proc that disclose information about the host and its keys.
+// Masks returns entries of /proc that disclose information about the host and its keys.
 func Masks() []string {
 	return []string{"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules"}
 }
 
-// Devices are harmless device nodes of /dev.
+// Devices returns harmless device nodes of /dev.
 func Devices() []string {
 	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 }

@@ -35,12 +35,12 @@ const (
 	LayerSession     = "new_session"
 )
 
-// AllowedHosts is the name of the examination whether a program with allowed hosts reaches these
-// and no others. It is not a layer: LayerNetwork and palyrad's proxy together have that effect.
+// AllowedHosts is the name of an examination: whether a program with allowed hosts reaches only
+// these hosts. It is not a layer: LayerNetwork and palyrad's proxy together have that effect.
 const AllowedHosts = "allowed_hosts"
 
-// AllRuns is the group around all runs, for Config.Without. It is not a layer of a run: it
-// prevents runs from using up together the resources that palyrad needs.
+// AllRuns is the group around all runs, for Config.Without. It is not a layer of a run. It
+// prevents all runs together from using up the resources that palyrad needs.
 const AllRuns = "all_runs"
 
 // namespaceLayers maps kinds to layers.
@@ -107,23 +107,24 @@ func (c *Cell) unprivileged() bool {
 	return false
 }
 
-// powerless reports whether all sets of capabilities are empty. The bounding set is ignored if it
-// cannot be emptied: for an ordinary user without a user namespace, who cannot gain those
-// capabilities either.
+// powerless reports whether all sets of capabilities are empty. It ignores the bounding set for
+// an ordinary user without a user namespace, who can neither empty that set nor gain its
+// capabilities.
 func (c *Cell) powerless() bool {
 	r := c.seen.report
 	gainless := Empty(r.CapBnd) || c.plan.Spec.Inner.Parent != 0 && !c.machine.Root() && r.NoNewPrivs
 	return Empty(r.CapEff) && Empty(r.CapPrm) && Empty(r.CapInh) && Empty(r.CapAmb) && gainless
 }
 
-// filtered requires one more filter than before palyra-init's.
+// filtered reports whether a filter was installed in addition to the filters that the daemon
+// and the backend installed.
 func (c *Cell) filtered() bool {
 	r := c.seen.report
 	return r.Seccomp == modeFilter && r.Filters > c.machine.filters+c.plan.Filters
 }
 
-// ownSession recognizes the sandbox's own session: in a process namespace any other session has
-// no number.
+// ownSession reports whether the sandbox has its own session. In a process namespace, a session
+// from outside has the number 0.
 func (c *Cell) ownSession() bool {
 	if namespace("pid")(c) {
 		return c.seen.report.Session > 0
@@ -131,7 +132,8 @@ func (c *Cell) ownSession() bool {
 	return c.seen.report.Session == c.seen.init
 }
 
-// limitsHold also requires that the kernel kills the run before palyrad if memory runs out.
+// limitsHold reports whether the limits are in force. It also requires that the kernel kills
+// the run before palyrad if memory runs out.
 func (c *Cell) limitsHold() bool {
 	if c.seen.report.OOMScore != inside.DieFirst {
 		return false

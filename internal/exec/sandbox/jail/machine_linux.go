@@ -33,7 +33,8 @@ const (
 type Config struct {
 	// Helper is the program palyra-init.
 	Helper []byte
-	// If the daemon is root, each sandbox has its own user, one of Users from FirstUser on.
+	// If the daemon is root, each sandbox has its own user ID, one of Users IDs starting at
+	// FirstUser.
 	FirstUser, Users int
 	// Filter selects the system call filter; Watch is ignored.
 	Filter seccomp.Options
@@ -52,15 +53,15 @@ type Machine struct {
 	helper  file
 	// plain and watched are the filter without and with a listener.
 	plain, watched file
-	// outer is the filter for processes before the final one is installed.
+	// outer is the filter for processes until the final filter is installed.
 	outer file
 	table seccomp.Table
 	// state is nil if the disk is not monitored.
 	state    *os.File
 	landlock int
 	tree     *cgroup.Tree
-	// atOnce is the number of concurrent runs, and part the limit of each of them if no control
-	// group limits them together. tight is sandbox.Status.Tight.
+	// atOnce is the maximum number of concurrent runs. part is the limit of each run if no control
+	// group limits all runs together. tight is sandbox.Status.Tight.
 	atOnce int
 	part   sandbox.Share
 	tight  string
@@ -74,7 +75,7 @@ type Machine struct {
 	hard     map[int]uint64
 	kernel   string
 	resolver *command.Resolver
-	// null is the host's null device, with which files are covered.
+	// null is the host's null device, which covers masked files.
 	null string
 }
 
@@ -105,8 +106,8 @@ func NewMachine(c Config) (*Machine, error) {
 	return m, nil
 }
 
-// divide reserves a part of the resources for the daemon: by one control group for all runs, or
-// else by limits of each run. A group whose limits cannot be set counts as missing.
+// divide reserves a part of the resources for the daemon. It limits all runs by one control
+// group, or else each run separately. A group whose limits cannot be set counts as missing.
 func (m *Machine) divide(r sandbox.Room) {
 	bounds := cgroup.Bounds()
 	share := r.Reserve.Of(bounds)
@@ -188,7 +189,7 @@ func (m *Machine) measure() error {
 		return fmt.Errorf("reading the daemon's filters: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
-		// Linux before 5.9 does not count them; the helper requires the count.
+		// Linux before 5.9 does not count the filters; the helper requires the count.
 		if count, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
 			m.filters, _ = strconv.Atoi(strings.TrimSpace(count))
 		}
@@ -224,8 +225,8 @@ func (m *Machine) takeFilters(o seccomp.Options) error {
 	return err
 }
 
-// OuterFilter returns a file with the filter for processes before the final one is installed,
-// positioned at its start. The caller closes it.
+// OuterFilter returns a file with the filter for processes until the final filter is installed,
+// positioned at its start. The caller closes the file.
 func (m *Machine) OuterFilter() (*os.File, error) { return reopen(m.outer.File) }
 
 // reopen returns another description of a memory file, with its own offset.

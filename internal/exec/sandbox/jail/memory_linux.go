@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/sandbox/cgroup"
 )
 
-// Limits of the interval of a memoryMeter, and the assumed maximum growth of programs, in bytes
-// per second.
+// Limits of the interval of a memoryMeter, and the assumed maximum growth of the memory of
+// programs, in bytes per second.
 const (
 	memorySoonest = 20 * time.Millisecond
 	memoryLatest  = 500 * time.Millisecond
@@ -23,10 +23,10 @@ const (
 	memoryShare = 20
 )
 
-// memoryMeter adds up the memory of a run's processes if no control group counts it: RLIMIT_DATA
-// limits only each process. It counts anonymous and shared memory, shared memory in proportion,
-// but not pages of files, which the kernel can reclaim. A memory file that no process has mapped
-// is not detected.
+// memoryMeter adds up the memory of a run's processes. It is used if no control group counts
+// that memory, because RLIMIT_DATA limits each process separately. It counts anonymous memory,
+// and shared memory in proportion. It does not count pages of files, which the kernel can
+// reclaim. It does not detect a memory file that no process has mapped.
 type memoryMeter struct {
 	// root is the process that all processes of the run descend from.
 	root  int

@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Resolver is the content of resolv.conf(5) inside: the name server is the proxy, if there is
-// one. It keeps the default timeout of 5 s, because on a busy machine an answer may take longer
-// than a second.
+// Resolver is the content of resolv.conf(5) inside. The name server is the proxy, if the
+// program has one. Resolver keeps the default timeout of 5 s, because on a busy machine an
+// answer may take longer than a second.
 const Resolver = "nameserver 127.0.0.1\n"
 
 // Open gives the program of a plan access to the hosts of g. The plan must have a network
@@ -61,9 +61,9 @@ func (c *Cell) admit(ctx context.Context) error {
 	return nil
 }
 
-// part ends the proxy of a program that has ended, and its remaining connections. If cause is
-// proxy.ErrEnded, bytes that the program has already sent are still delivered, for at most a
-// second.
+// part stops the proxy of a program that has ended, and closes the remaining connections. If
+// cause is proxy.ErrEnded, bytes that the program has already sent are still delivered, for at
+// most a second.
 func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
 		return nil

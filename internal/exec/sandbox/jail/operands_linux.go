@@ -64,7 +64,7 @@ func (c *Cell) pin(o *order, w Work) error {
 	return seal(bytes)
 }
 
-// openOperand opens a file of the workspace. Links are followed inside it.
+// openOperand opens a file of the workspace. It follows links only inside the workspace.
 func openOperand(root *os.File, path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH}
 	fd, err := unix.Openat2(int(root.Fd()), path, &how)
@@ -74,8 +74,8 @@ func openOperand(root *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// keep appends an operand's bytes to the memory file and returns its path, size, mode and time in
-// the workspace; nil means that it is too large.
+// keep appends an operand's bytes to the memory file and returns its path, size, mode and time
+// in the workspace. It returns nil if the operand is too large.
 func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Operand, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Work contains the parameters of a run that the call decides.
+// Work contains the parameters of a run that are specific to one call.
 type Work struct {
 	// Spec is the specification of the call; its limits are complete.
 	Spec sandbox.Spec
@@ -34,9 +34,9 @@ type order struct {
 	order inside.Order
 	// files are the order itself and its descriptors, by number.
 	files []*os.File
-	// shared is the number of last files that belong to the Machine.
+	// shared is the number of files at the end of the list that belong to the Machine.
 	shared int
-	// unpinned are operands that are too large to be kept in memory.
+	// unpinned are the paths of operands that are too large to be kept in memory.
 	unpinned []string
 }
 

@@ -22,23 +22,24 @@ type Plan struct {
 	// Attr contains the namespaces and the user of the first process.
 	Attr syscall.SysProcAttr
 	// Mounts are detached mounts that the first process finds attached at inside.MountAt of their
-	// position, in a separate mount namespace. The last one is the workspace. A layer that no
-	// outer stage mounts is mounted over it at inside.Mountpoint. The daemon must be root.
+	// position, in a separate mount namespace. The last mount is the workspace. If no outer stage
+	// runs, Layer is mounted over the workspace at inside.Mountpoint. Only a daemon that is root
+	// may use Mounts.
 	Mounts []*os.File
 	// Spec is the input of palyra-init; Staged reports that the outer stage runs.
 	Spec   inside.Spec
 	Staged bool
-	// Filters is the number of system call filters in force before palyra-init's, in addition to
-	// the daemon's own.
+	// Filters is the number of system call filters that are installed before the filter of
+	// palyra-init, in addition to the daemon's own.
 	Filters int
-	// Arguments are bubblewrap's, nil for another backend. With arguments, the first process
-	// reports on inside.StatusFD the sandbox's first process; otherwise it is that process
-	// itself.
+	// Arguments are the arguments of bubblewrap, nil for another backend. With arguments,
+	// bubblewrap reports the sandbox's first process on inside.StatusFD. Without arguments, the
+	// first process of the plan is the sandbox's first process.
 	Arguments []string
-	// Files are the descriptors from inside.ExtraFD on.
+	// Files are the descriptors, starting at inside.ExtraFD.
 	Files []*os.File
 
-	// User is the user of the sandbox outside, and ID its user inside; 0 means the same.
+	// User is the user of the sandbox outside, and ID its user inside; 0 means User.
 	User User
 	ID   int
 	// Limits are complete. Limits of a control group and of temporary file systems apply from the
@@ -48,8 +49,8 @@ type Plan struct {
 	Mode      sandbox.WorkspaceMode
 	// Layer contains the program's writes to its copy of the workspace; it may be nil.
 	Layer *overlay.Layer
-	// Proxy carries the connections to allowed hosts, nil if the program reaches nothing or
-	// everything. Bundle is the path of its Bundle inside, "" for none.
+	// Proxy carries the connections to allowed hosts. It is nil if the program may reach no hosts
+	// or all hosts. Bundle is the path of its Bundle inside, "" for none.
 	Proxy  *proxy.Proxy
 	Bundle string
 	// Root are the entries of the root directory inside, sorted.

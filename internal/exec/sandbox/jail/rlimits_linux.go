@@ -13,7 +13,7 @@ import (
 
 // rlimits returns the limits of the Machine. It omits RLIMIT_NPROC if the program has neither a
 // user namespace nor a separate user, because the kernel would count all processes of the
-// daemon's user. The control group limits processes then.
+// daemon's user. In that case the control group limits the processes.
 func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	list := c.machine.rlimits(limits)
 	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {
@@ -22,10 +22,11 @@ func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
 }
 
-// rlimits are set by the helper on itself; they apply to every process of the run individually.
-// Without control groups only RLIMIT_NPROC counts the processes of a whole run: since Linux 5.14
-// per user namespace. As nothing then counts all runs together, the limit of palyrad, less a
-// reserve, is divided by the number of concurrent runs. RLIMIT_DATA is divided in the same way.
+// rlimits returns the limits that the helper sets on itself. They apply to every process of the
+// run individually. Without control groups only RLIMIT_NPROC counts the processes of a whole
+// run, since Linux 5.14 per user namespace. No limit then counts all runs together. The limit
+// of palyrad, less a reserve, is therefore divided by the number of concurrent runs.
+// RLIMIT_DATA is divided in the same way.
 func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	if m.Without(LayerRlimits) {
 		return nil
@@ -70,7 +71,7 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	return list
 }
 
-// within returns the smaller of a limit and a part; 0 is no part.
+// within returns the smaller of a limit and a part. part 0 means no part.
 func within[N int | int64](limit, part N) N {
 	if part == 0 {
 		return limit

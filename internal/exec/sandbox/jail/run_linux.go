@@ -22,8 +22,8 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards no process of the
-// sandbox is left.
+// Run runs the Cell's one program to its end; see sandbox.Runner. When Run returns, no process
+// of the sandbox is left.
 func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	o, err := c.newOrder(w)
 	if err != nil {
@@ -117,7 +117,8 @@ func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sand
 	return r
 }
 
-// exitCode encodes a death by signal like bubblewrap and shells.
+// exitCode returns 128 plus the signal for a process that a signal killed, like bubblewrap and
+// shells.
 func exitCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

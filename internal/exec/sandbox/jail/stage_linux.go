@@ -140,8 +140,9 @@ func (s *Stage) within(mount *os.File, name string) (inside.Source, error) {
 	return inside.Source{FD: fd, Identity: dir.Identity}, nil
 }
 
-// Shared returns the path of a directory that is kept between runs: its own path, which only the
-// daemon can rename, or, if the daemon is root, the path of a view for the sandbox's user.
+// Shared returns the path of a directory that is kept between runs. It is the directory's own
+// path, which only the daemon can rename. If the daemon is root, it is the path of a view for
+// the sandbox's user.
 func (s *Stage) Shared(path string) (string, error) {
 	dir, err := OpenDirectory(path)
 	if err != nil {
@@ -159,10 +160,10 @@ func (s *Stage) Shared(path string) (string, error) {
 	return inside.MountAt(len(s.mounts) - 1), nil
 }
 
-// Shown returns the path of a toolchain directory: its own path, or, if the daemon is root, the
-// path of a read-only mount, because the sandbox's user may not be allowed to enter the
-// directories above. That user is not the owner of the toolchain and can read only files that are
-// readable for all.
+// Shown returns the path of a toolchain directory. If the daemon is not root, it is the
+// directory's own path. If the daemon is root, it is the path of a read-only mount, because the
+// sandbox's user may not be allowed to enter the directories above. That user is not the owner
+// of the toolchain and can read only files that are readable for all.
 func (s *Stage) Shown(path string) (string, error) {
 	dir, err := OpenDirectory(path)
 	if err != nil {
@@ -182,9 +183,9 @@ func (s *Stage) Shown(path string) (string, error) {
 
 // OnThread performs the mounts of a stage without a user namespace, and returns the path of the
 // workspace for the first process of the plan. Example: the workspace is /srv/w, whose files
-// belong to user 1000. A palyrad of user 1000 mounts nothing over it, and the first process finds
-// it at /srv/w. A palyrad that is root gives the thread that starts the first process a view of
-// /srv/w in which the files belong to user 100003, and starts it there as that user.
+// belong to user 1000. If palyrad runs as user 1000, it makes no mount, and the first process
+// opens /srv/w. If palyrad is root, the thread that starts the first process has a view of
+// /srv/w in which the files belong to user 100003. The first process runs as that user.
 func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	if !s.machine.Root() {
 		s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
@@ -211,8 +212,9 @@ func (s *Stage) CopyOnThread(spec sandbox.Spec, dir string) (source string, err 
 	return s.OnThread(true)
 }
 
-// layering are the capabilities that the kernel requires for operations on an overlay, which it
-// performs with the credentials of the process that mounted it.
+// layering are the capabilities that the kernel requires for operations on an overlay. The
+// kernel performs these operations with the credentials of the process that mounted the
+// overlay.
 var layering = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_ADMIN, unix.CAP_MKNOD,
 }

@@ -48,8 +48,8 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 	return end, state
 }
 
-// watch starts the monitors of the run's limits; the channel receives the exceeded limit. The
-// monitors end with ctx, and when unwatch is called, which waits for them.
+// watch starts the monitors of the run's limits. The channel receives the exceeded limit. The
+// monitors end with ctx. unwatch also ends them, and waits for them.
 func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatch func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watches := []func(context.Context) sandbox.Quota{c.group.Watch}
@@ -84,10 +84,12 @@ func (c *Cell) measure() (err error) {
 	return err
 }
 
-// overDisk measures once more, because a short run may end before the first measurement.
+// overDisk reports whether the run exceeded its disk limits. It measures once more, because a
+// short run may end before the first measurement.
 func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Ended(context.Background()) }
 
-// observe answers the calls that the filter passes to it. violations returns the recorded calls.
+// observe answers the system calls that the filter passes to the listener, and records them for
+// violations.
 func (c *Cell) observe(listener int) error {
 	f, err := notify.Open(listener)
 	if err != nil {
@@ -96,7 +98,7 @@ func (c *Cell) observe(listener int) error {
 	c.listener, c.observed = f, make(chan observation, 1)
 	go func() {
 		log, err := notify.Serve(f, c.machine.table)
-		// A call that is never answered must not wait.
+		// No call may wait for an answer after Serve has returned.
 		f.Close()
 		c.observed <- observation{log, err}
 	}()

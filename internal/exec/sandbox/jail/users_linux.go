@@ -40,8 +40,8 @@ func newUsers(c Config) *users {
 	return &users{next: first, last: first + count - 1}
 }
 
-// take returns an unused user. The most recently returned one comes first, because its views of
-// workspaces are cached.
+// take returns an unused user. It prefers the most recently returned user, because the user's
+// views of workspaces are cached.
 func (u *users) take() (User, error) {
 	if u == nil {
 		return User{os.Geteuid(), os.Getegid()}, nil
@@ -62,7 +62,7 @@ func (u *users) take() (User, error) {
 	return User{id, id}, nil
 }
 
-// give returns a user without remaining processes.
+// give makes a user available again. The user MUST NOT have remaining processes.
 func (u *users) give(user User) {
 	if u == nil || u.one != nil {
 		return

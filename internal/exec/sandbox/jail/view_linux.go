@@ -28,8 +28,9 @@ type views struct {
 
 type pair struct{ owner, user User }
 
-// View returns a detached mount of a directory with the ownership mapped to a sandbox's user, for
-// a daemon that is root. Mounts below the directory are not part of it. The caller closes it.
+// View returns a detached mount of a directory with the ownership mapped to a sandbox's user,
+// for a daemon that is root. The view does not contain mounts below the directory. The caller
+// closes the view.
 func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error) {
 	attr := unix.MountAttr{}
 	if readOnly {
@@ -67,8 +68,8 @@ func detach(d *Directory, attr *unix.MountAttr) (*os.File, error) {
 	return tree, nil
 }
 
-// namespace returns a user namespace in which the owner's id is the user. The caller closes its
-// copy.
+// namespace returns a user namespace that maps the owner's id to the user's id on the host. The
+// caller closes its copy.
 func (v *views) namespace(p pair) (*os.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -72,9 +72,9 @@ func OpenWorkspace(root string) (*Directory, error) {
 	return d, nil
 }
 
-// CheckCwd returns the cleaned working directory if it is a directory below the workspace that is
-// reached without a link. The plan of the call has resolved all links, so a link in the path now
-// was created since.
+// CheckCwd returns the cleaned working directory if it is a directory below the workspace that
+// is reached without a link. The plan of the call has resolved all links, so a link in the path
+// was created later.
 func (d *Directory) CheckCwd(cwd string) (string, error) {
 	cwd, err := command.CheckCwd(cwd)
 	if err != nil {

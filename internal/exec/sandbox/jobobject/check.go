@@ -43,8 +43,8 @@ func check(s sandbox.Spec) error {
 	return nil
 }
 
-// checkProgram refuses batch files: cmd.exe parses their command line by its own rules, by which
-// an argument becomes a command (CVE-2024-24576).
+// checkProgram refuses batch files. cmd.exe parses their command line by rules under which an
+// argument can become a command (CVE-2024-24576).
 func checkProgram(name string) error {
 	ext := strings.ToLower(path.Ext(strings.TrimRight(name, ". ")))
 	if ext == ".exe" || ext == ".com" {

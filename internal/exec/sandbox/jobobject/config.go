@@ -1,9 +1,9 @@
 // Package jobobject runs programs on Windows in a job object, which limits a whole process tree
-// and ends it reliably. It does not isolate files or the network. Every report states that, and
-// calls that need either are refused.
+// and ends it reliably. It does not isolate files or the network. Every report states this
+// limitation, and calls that require isolation of files or the network are refused.
 package jobobject
 
-// Config configures the runner. Its zero value runs nothing.
+// Config configures the runner. The zero value runs no programs.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool
@@ -23,8 +23,8 @@ const (
 	layerRate = "cpu_rate"
 	// layerToken is proved by the privileges in the process's token.
 	layerToken = "restricted_token"
-	// layerIntegrity is proved by the label in the process's token. A process of low integrity
-	// can write only to objects with such a label, which are very few. It makes a workspace
+	// layerIntegrity is proved by the label in the process's token. A process of low integrity can
+	// write only to objects with such a label, which are very few. The layer makes a workspace
 	// read-only.
 	layerIntegrity = "low_integrity"
 	// layerFiles and layerNetwork are never in force here. They are requested nevertheless, so
@@ -42,7 +42,7 @@ func requested(readOnly bool) []string {
 	return append(list, layerFiles, layerNetwork)
 }
 
-// essential lists the layers without which nothing runs.
+// essential lists the layers without which no program runs.
 func essential(readOnly bool) []string {
 	list := []string{layerJob, layerToken}
 	if readOnly {

@@ -121,8 +121,8 @@ func texts(program, line, dir string) (p, l, d *uint16, err error) {
 	return p, l, d, err
 }
 
-// environment adds the variables of caches, which are useful only for a program that may write to
-// them.
+// environment returns the variables of the call. It adds the variables of caches only for a
+// program that may write to the caches.
 func (j *run) environment() []string {
 	env := append([]string{}, j.spec.Env...)
 	if j.readOnly {

@@ -78,8 +78,8 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 // Close does nothing.
 func (*Runner) Close() error { return nil }
 
-// Sweep removes the directories of runs whose daemon is dead. Their processes have ended with it,
-// because a job ends with its last handle.
+// Sweep removes the directories of runs whose daemon is dead. The processes of these runs have
+// ended with the daemon, because a job ends with its last handle.
 func (r *Runner) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	for _, entry := range entries {

@@ -81,7 +81,7 @@ func readToken(process windows.Handle) (tokenOf, error) {
 	}
 	label, err := information(t, windows.TokenIntegrityLevel)
 	if err != nil {
-		return found, nil // such a label is not low
+		return found, nil // a label that cannot be read is not low
 	}
 	sid := (*windows.Tokenmandatorylabel)(unsafe.Pointer(&label[0])).Label.Sid
 	found.low = sid.SubAuthority(uint32(sid.SubAuthorityCount())-1) <= lowIntegrity

@@ -46,8 +46,9 @@ func Settle(ctx context.Context) error {
 	return cgroup.Settle(func(slice string) error { return scope.Ask(ctx, slice) })
 }
 
-// Foresee returns the expected effect of Settle without performing it: how the calling process
-// would obtain control groups for programs, "" if it needs none, or the reason why it would not.
+// Foresee returns the expected effect of Settle without performing it. It returns how the
+// calling process would obtain control groups for programs, or the error that prevents it. how
+// is "" if the process needs no control groups.
 func Foresee(ctx context.Context) (how string, err error) {
 	return cgroup.Foresee(func() error { return scope.Reachable(ctx) })
 }

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/exec/sandbox/places"
 )
 
-// Steps returns the only backend of Windows. It does not provide Tier C, which may still be
-// configured.
+// Steps returns the only backend of Windows. The settings may still request Tier C, which the
+// backend does not provide.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	return []sandbox.Step{{Rung: asked(p.Tier, "windows"), Open: func() (sandbox.Backend, error) {
 		return jobobject.New(jobobject.Config{Enabled: p.Enabled, RunDir: at.Layers})

@@ -92,7 +92,7 @@ func reachableAt(ctx context.Context, address string) error {
 	return nil
 }
 
-// greet connects and makes the first required call of a connection.
+// greet connects and calls Hello, the required first call of a connection.
 func greet(ctx context.Context, address string) (*bus, error) {
 	b, err := connect(ctx, address)
 	if err != nil {

@@ -68,7 +68,7 @@ func GiveAway(t testing.TB, root string) {
 	OpenPath(t, root)
 }
 
-// Answer runs such a process and decodes its JSON output.
+// Answer runs a process of Again and decodes its JSON output.
 func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -83,7 +83,7 @@ func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
 }
 
 // Undumpable makes this process undumpable, like palyrad (cmd/palyrad). The returned function
-// checks that it still is.
+// returns an error if the process can be dumped again.
 func Undumpable() (still func() error, err error) {
 	return func() error {
 		is, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)

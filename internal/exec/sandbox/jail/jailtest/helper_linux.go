@@ -23,7 +23,7 @@ var helper = sync.OnceValues(func() ([]byte, error) {
 // Helper returns palyra-init as built for this test run.
 func Helper() ([]byte, error) { return helper() }
 
-// Build builds a program like the programs that run inside.
+// Build builds a static program, like the programs that run inside.
 func Build(folder string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "palyra-build-")
 	if err != nil {
@@ -39,7 +39,7 @@ func Build(folder string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// Main runs the tests after program was set to palyra-init, and returns the exit code.
+// Main sets program to palyra-init, runs the tests and returns the exit code.
 func Main(m *testing.M, program *[]byte) int {
 	var err error
 	if *program, err = Helper(); err != nil {

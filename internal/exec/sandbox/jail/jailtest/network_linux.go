@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Grant returns a reach of some hosts.
+// Grant returns a Reach that allows some hosts.
 func Grant(t testing.TB, hosts ...string) *egress.Reach {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(hosts))(t)

@@ -29,8 +29,8 @@ func Home(t testing.TB) (home string, chain command.Toolchain) {
 	return home, command.Toolchain{Name: "test", Bins: []string{bin}, Dirs: []string{root}}
 }
 
-// Versions returns a toolchain with two versions, of which "stable" is the default: each has a
-// greet that prints hello with the greeting that it finds.
+// Versions returns a toolchain with two versions, of which "stable" is the default. The greet
+// of each version runs the first greeting in its path, which prints hello and its version.
 func Versions(t testing.TB) command.Toolchain {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("/var/tmp", "palyra-versions-"))(t)
