@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Reserve is the part of palyrad's resources that is reserved for palyrad itself: programs
+// Reserve is the part of palyrad's resources that is reserved for palyrad itself. All programs
 // together get the rest. A zero field is derived from the total.
 type Reserve struct {
 	Processes int
@@ -16,7 +16,7 @@ type Reserve struct {
 // Room contains the settings for all runs together.
 type Room struct {
 	Reserve Reserve
-	// Concurrent is the number of concurrent runs; 0 is as many as fit.
+	// Concurrent is the number of concurrent runs; 0 means as many as fit.
 	Concurrent int
 	// Each are the configured limits of one run.
 	Each Limits

@@ -127,8 +127,8 @@ type Spec struct {
 	Session *Session `json:"-"`
 	Limits  Limits
 	Egress  egress.Mode
-	// Network is the reach of a run in mode egress.Strict; nil is nothing. In other modes it must
-	// be nil.
+	// Network contains the hosts that a run in mode egress.Strict may reach; nil means no hosts.
+	// In other modes it must be nil.
 	Network *egress.Reach
 	// Required are layers without which the program must not run, in addition to those that the
 	// backend itself requires.
@@ -262,8 +262,9 @@ func (s Status) Tried(r Report, err error) Status {
 }
 
 // Examination is the result of a live probe of one layer. The probe tries the forbidden action
-// twice. Denied: it failed with the layer. Control: it succeeded with only this layer omitted.
-// The layer is in force if both are true; a probe that fails in both cases proves nothing.
+// twice. Denied is true if the action failed with the layer. Control is true if it succeeded
+// with only this layer omitted. The layer is in force if both are true; a probe that fails in
+// both cases proves nothing.
 type Examination struct {
 	Layer   string
 	Denied  bool
@@ -292,11 +293,12 @@ func (e Examination) Judged(failed error, remedy string) Examination {
 
 // Runner runs programs in isolation.
 //
-// Run returns a *reason.Error if nothing ran: SandboxDisabled, PlatformUnknown, InvalidInput,
-// ExecutableDenied, InlineCode, WorkspaceScope, EgressDenied, BindingMismatch, SpawnFailed,
-// SandboxUnavailable. It returns a report together with reason.Cancelled if ctx was cancelled
-// while the program ran, and with SandboxUnavailable if the program was stopped because the
-// connection to its hosts failed. Deadlines and quotas are in the report.
+// Run returns a *reason.Error if no program ran: SandboxDisabled, PlatformUnknown,
+// InvalidInput, ExecutableDenied, InlineCode, WorkspaceScope, EgressDenied, BindingMismatch,
+// SpawnFailed, SandboxUnavailable. It returns a report together with reason.Cancelled if ctx
+// was cancelled while the program ran. It returns a report together with SandboxUnavailable if
+// the program was stopped because the connection to its hosts failed. Deadlines and quotas are
+// in the report.
 type Runner interface {
 	Run(ctx context.Context, s Spec) (Report, error)
 	Probe(ctx context.Context) Status

@@ -7,10 +7,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Session is a run of a program until it is ended explicitly, such as a server that reads
+// Session is a run that continues until it is ended explicitly, such as a server that reads
 // requests and writes answers. The limits of a run apply, with two exceptions: there is no
-// deadline (Limits.Wall), and the amount of output is not limited. Spec.Output receives the whole
-// output in order. The program waits while Output runs, so the receiver limits the rate.
+// deadline (Limits.Wall), and the amount of output is not limited. Spec.Output receives the
+// whole output in order. The program waits while Output runs, so the receiver limits the rate.
 type Session struct {
 	// Stdin is the read end of a pipe for the program. The caller keeps ownership and closes it
 	// after the program has started: writes then fail once the program has ended.

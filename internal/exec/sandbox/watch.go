@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The interval of probes: while the sandbox works, and while it does not, when the interval
-// doubles with each probe up to the longer one.
+// The intervals of probes. While the sandbox works, the interval is probeEvery. While it does
+// not work, the interval starts at probeBroken and doubles with each probe up to probeEvery.
 const (
 	probeEvery  = 5 * time.Minute
 	probeBroken = 5 * time.Second
@@ -54,8 +54,8 @@ func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
 	return r, err
 }
 
-// Follow probes the backend until ctx ends: periodically, more often while it does not work, and
-// immediately after a call found that it does not.
+// Follow probes the backend until ctx ends: periodically, more often while the backend does not
+// work, and immediately after a call could not build a sandbox.
 func (w *Watch) Follow(ctx context.Context) error {
 	wait := w.next(probeBroken)
 	for {
@@ -73,8 +73,8 @@ func (w *Watch) Follow(ctx context.Context) error {
 	}
 }
 
-// next returns the time until the next probe: longer each time while the backend does not work,
-// and probeEvery while it does.
+// next returns the time until the next probe: broken while the backend does not work, and
+// probeEvery while it does.
 func (w *Watch) next(broken time.Duration) time.Duration {
 	if w.Status().Available {
 		return probeEvery

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// EOFWait is the timeout for the rest of the output after the program has ended: another process
-// may keep the pipe open forever. If none does, the rest only waits for the reader in this process,
-// and a shorter timeout would lose output on a busy machine.
+// EOFWait is the timeout for the rest of the output after the program has ended, because
+// another process may keep the pipe open forever. If no process keeps it open, only the reader
+// in this process has to catch up. A shorter timeout would lose output on a busy machine.
 const EOFWait = 2 * time.Second
 
 // A buffer starts small, because most streams are idle most of the time, and grows while reads
@@ -43,7 +43,8 @@ func Start(stdout, stderr io.ReadCloser, keep int64, each func(stream string, ch
 	return begin(stdout, stderr, keep, keep*sandbox.OutputFactor, each)
 }
 
-// Follow is Start for a sandbox.Session: the output is not limited, and each receives all of it.
+// Follow is like Start, but for a sandbox.Session: the output is not limited, and each receives
+// all of it.
 func Follow(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
 	return begin(stdout, stderr, keep, math.MaxInt64, each)
 }

@@ -23,18 +23,18 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Config configures the sandboxes. Its zero value runs nothing.
+// Config configures the sandboxes. The zero value runs no programs.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool
 	// Lowest is the lowest rung that may be used, sandbox.UserNamespaces if it is "".
 	Lowest sandbox.Isolation
-	// If the daemon is root, each sandbox has one of Users users from FirstUser on (jail.Config).
-	// An ordinary user's daemon runs them as that user.
+	// If the daemon is root, each sandbox uses one of Users user IDs, starting at FirstUser
+	// (jail.Config). The daemon of an ordinary user runs the sandboxes as that user.
 	FirstUser, Users int
 	// LayerDir is a directory of the daemon, mode 0700, for the copies of workspaces.
-	// QuarantineDir is one for protected files that programs created in a workspace with direct
-	// writes. Without them such runs are refused.
+	// QuarantineDir is a similar directory for protected files that programs created in a
+	// workspace with direct writes. A run that needs a directory that is not set is refused.
 	LayerDir      string
 	QuarantineDir string
 	// Outward configures the access of programs to hosts; only the better rung supports it.
@@ -43,8 +43,8 @@ type Config struct {
 	StrictExec bool
 	// Room is the resource limit of all runs together.
 	Room sandbox.Room
-	// Without lists layers that are omitted even if a run requests them. The program runs
-	// nevertheless, and its level is none. It exists to demonstrate the effect of a missing
-	// layer; Runner.Examine uses the same mechanism.
+	// Without lists layers that are omitted even if a run requests them. The program still runs,
+	// and its level is none. Without exists to demonstrate the effect of a missing layer;
+	// Runner.Examine uses the same mechanism.
 	Without []string
 }

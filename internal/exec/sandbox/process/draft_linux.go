@@ -176,9 +176,9 @@ func (d *draft) cache(stage *jail.Stage, path string, i int) (string, error) {
 	return inside.CacheAt(i), dir.Close()
 }
 
-// alone keeps the program among the host's processes and paths. If the daemon is root, the
-// program runs as another user, which has only the access to the workspace that its owner gives
-// to others, and no access to caches.
+// alone describes a sandbox without namespaces, in which the program shares the host's
+// processes and paths. If the daemon is root, the program runs as another user. That user has
+// only the access to the workspace that its owner gives to others, and no access to caches.
 func (d *draft) alone() error {
 	p := d.plan
 	p.Argv = []string{"palyra-init", inside.StageInner}
@@ -200,7 +200,7 @@ func (d *draft) alone() error {
 	return d.makeGitConfig()
 }
 
-// inner sets the layers that palyra-init puts in force.
+// inner sets the layers that palyra-init applies.
 func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
@@ -214,8 +214,8 @@ func (d *draft) inner() {
 	}
 }
 
-// layers are the layers that every run must prove; namespaces are the layers that only the better
-// rung has.
+// layers returns the layers that every run must prove. namespaces returns the layers that only
+// the better rung has.
 func layers() []string {
 	return []string{
 		jail.LayerUID, jail.LayerCaps, jail.LayerNNP, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerGroup, jail.LayerRlimits,
@@ -249,7 +249,7 @@ func (d *draft) describe() {
 	}
 }
 
-// stray leaves a descriptor open for the program if descriptors stay open.
+// stray opens a descriptor for the program if the layer that closes descriptors is omitted.
 func (d *draft) stray() error {
 	if !d.without(jail.LayerDescriptors) {
 		return nil
@@ -261,7 +261,7 @@ func (d *draft) stray() error {
 	return err
 }
 
-// weaknesses are the possible actions of a program without separate mounts that no layer covers.
+// weaknesses returns the actions that no layer prevents for a program without separate mounts.
 func (d *draft) weaknesses() []string {
 	var list []string
 	if !d.runner.machine.Root() {
@@ -274,7 +274,7 @@ func (d *draft) weaknesses() []string {
 	return list
 }
 
-// work returns the parameters that the call decides.
+// work returns the parameters of a call that are not part of its sandbox.
 func (d *draft) work(probe []string) (jail.Work, error) {
 	w := jail.Work{Spec: d.spec, Probe: probe, Env: d.environment()}
 	var err error
@@ -288,8 +288,8 @@ func (d *draft) work(probe []string) (jail.Work, error) {
 	return w, err
 }
 
-// environment points HOME and TMPDIR to the directories of the run, and the variables of a cache
-// to its path inside.
+// environment returns the variables of the program. HOME and TMPDIR are directories of the run,
+// and the variables of a cache contain its path inside.
 func (d *draft) environment() []string {
 	s := d.spec
 	s.Caches = nil
@@ -313,8 +313,8 @@ func (d *draft) environment() []string {
 	return append(env, "TMPDIR="+d.tmp, d.gitSystem())
 }
 
-// gitSystem returns the path that git uses as the machine's configuration. Git fails with the
-// host's file, which exists but is not readable.
+// gitSystem returns the variable with the path that git uses as the machine's configuration.
+// Git would fail with the host's file, which exists but is not readable.
 func (d *draft) gitSystem() string {
 	if d.gitConfig == "" {
 		return "GIT_CONFIG_NOSYSTEM=1"

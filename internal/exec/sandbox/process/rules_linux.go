@@ -11,9 +11,9 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// names are the files of /etc by which programs find localhost and their user name. They are for
-// the rung with separate mounts; on the other rung programs see the host's files, which every
-// user may read.
+// names returns the files of /etc by which programs find localhost and their user name. They
+// are used on the rung with separate mounts. On the other rung programs see the host's files,
+// which every user may read.
 func names() []inside.File {
 	return []inside.File{
 		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
@@ -30,7 +30,7 @@ const gitConfig = inside.MountDir + "/gitconfig"
 // one of their hosts are inspected.
 const bundle = inside.MountDir + "/authorities.pem"
 
-// networkFiles are the files for a program with allowed hosts.
+// networkFiles returns the files for a program with allowed hosts.
 func (d *draft) networkFiles() []inside.File {
 	files := []inside.File{{Path: "/etc/resolv.conf", Content: jail.Resolver}}
 	if content := d.plan.Proxy.Bundle(); content != nil {
@@ -40,7 +40,7 @@ func (d *draft) networkFiles() []inside.File {
 	return files
 }
 
-// facts are entries of /proc about the machine, not about its processes.
+// facts returns entries of /proc about the machine, not about its processes.
 func facts() []string {
 	return []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems"}
 }
@@ -69,7 +69,7 @@ func (d *draft) rules() []inside.Rule {
 		for _, f := range names() {
 			grant(inside.Read, existing([]string{f.Path})...)
 		}
-		// The helper's own entry, which becomes the program's.
+		// /proc/self is the helper's own entry, which becomes the program's.
 		grant(inside.Read, "/proc/self")
 		grant(inside.Read, existing(facts())...)
 		grant(inside.Full, d.home, d.tmp)
@@ -122,8 +122,9 @@ func passable(dir string) bool {
 	}
 }
 
-// replacedFile returns the path of a file that the helper mounts over a host file, or creates;
-// none if the host has nothing at that path (a dangling link counts as existing).
+// replacedFile returns the path of a file that the helper mounts over a host file, or creates.
+// It returns no path if the host has no entry to mount over (a dangling link counts as an
+// entry).
 func replacedFile(f inside.File) []string {
 	if _, err := os.Lstat(f.Path); err != nil && !strings.HasPrefix(f.Path, inside.MountDir+"/") {
 		return nil

@@ -22,12 +22,13 @@ type Runner struct {
 	rung    sandbox.Isolation
 	// lack is the reason why the rung is not the best one.
 	lack string
-	// problem is the reason why nothing can run on this machine, nil if programs can run.
+	// problem is the reason why programs cannot run on this machine, nil if they can.
 	problem *reason.Error
 }
 
-// The minimum Landlock ABI without namespaces: ABI 4 can deny TCP, and ABI 6 restricts signals,
-// which a separate user does as well.
+// The minimum Landlock ABI without namespaces. ABI 4 can deny TCP. ABI 6 also restricts
+// signals; it is required unless programs run as a separate user, which restricts signals as
+// well.
 const (
 	leastAlone     = 4
 	leastSameUser  = 6
@@ -84,7 +85,7 @@ func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	return err
 }
 
-// tryNamespaces runs a program without effects.
+// tryNamespaces runs a program without effects in a sandbox with user namespaces.
 func (r *Runner) tryNamespaces() *reason.Error {
 	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts} {
 		if r.machine.Without(layer) {
@@ -185,7 +186,7 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	return report, errors.Join(err, d.guard.Settle(&report), d.clean())
 }
 
-// run executes the draft. It transfers the ownership of the plan.
+// run executes the draft and releases its plan.
 func (d *draft) run(ctx context.Context, probe []string) (sandbox.Report, error) {
 	w, err := d.work(probe)
 	if err != nil {
@@ -261,8 +262,9 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 }
 
 // untellable reports whether no attempt can show the effect of a layer. Without namespaces a
-// program is never root, is in a session of the host with and without the layer, has no temporary
-// file system to fill memory with, and has no capabilities to lose unless the daemon is root.
+// program is never root, is in a session of the host with and without the layer, and has no
+// temporary file system to fill memory with. It has no capabilities to lose unless the daemon
+// is root.
 func (r *Runner) untellable(layer string) bool {
 	alone := r.rung == sandbox.Landlocked
 	switch layer {

@@ -15,9 +15,8 @@ import (
 // follow.
 const scratchPrefix = "palyra-run-"
 
-// makeScratch creates the directories of a run without separate mounts. They are in a directory
-// where every user may create one, because the daemon's own directories are closed to other
-// users.
+// makeScratch creates the directories of a run without separate mounts. They are in the
+// directory for temporary files, because other users cannot enter the daemon's own directories.
 func (d *draft) makeScratch() error {
 	root, err := os.MkdirTemp("", scratchPrefix+origin.Mark()+"-")
 	if err != nil {
@@ -72,8 +71,8 @@ func removeScratch(parent, name string) error {
 	return overlay.RemoveTree(dir, name)
 }
 
-// sweepScratch removes the directories of killed daemons. Names of other users' files prove
-// nothing, and RemoveTree fails on them.
+// sweepScratch removes the directories of killed daemons. Another user may create a file with
+// such a name; RemoveTree fails on it.
 func sweepScratch() error {
 	parent := os.TempDir()
 	entries, err := os.ReadDir(parent)

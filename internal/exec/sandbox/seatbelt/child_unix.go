@@ -20,13 +20,13 @@ import (
 // KiB each, escaped.
 const maxOrder = 256 << 20
 
-// Child is the helper: a Runner starts it inside a sandbox, it reports on the sandbox, and
-// becomes the program of the run. It returns only on failure.
+// Child runs the helper, which a Runner starts inside a sandbox. The helper reports on the
+// sandbox and then becomes the program of the run. Child returns only on failure.
 func Child() error {
 	return child(os.NewFile(wordFD, "word"), os.NewFile(reportFD, "report"), attempt)
 }
 
-// child is Child with its descriptors and its function for the attempts.
+// child implements Child with the given descriptors and the given function for the attempts.
 func child(word, report *os.File, attempt func(tries) denied) error {
 	if word == nil || report == nil {
 		return errors.New("only palyrad starts this command")
@@ -94,7 +94,7 @@ func (o order) settle() (step string, err error) {
 // those of the Go runtime.
 const maxDescriptors = 1024
 
-// look reports the layers in force.
+// look returns the denied attempts, the limits in force and the open descriptors.
 func (o order) look(attempt func(tries) denied) finding {
 	f := finding{Denied: attempt(o.Tries), Rlimits: map[string]uint64{}, Open: []int{}, UID: os.Getuid(), GID: os.Getgid()}
 	for _, l := range o.Rlimits {
@@ -114,7 +114,7 @@ func (o order) look(attempt func(tries) denied) finding {
 	return f
 }
 
-// start becomes the program.
+// start replaces the helper with the program.
 func (o order) start() (step string, err error) {
 	if err := same(o.Exec, o.File); err != nil {
 		return stepProgram, err

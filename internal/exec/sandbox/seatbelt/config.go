@@ -1,13 +1,13 @@
 // Package seatbelt implements Tier C on macOS: a program under a Seatbelt profile that
-// sandbox-exec puts in force. Before the program starts, palyrad itself runs inside as a small
+// sandbox-exec applies. Before the program starts, palyrad itself runs inside as a small
 // helper. It sets limits, tries actions that the profile forbids, and reports the results. The
-// runner lets the program start only if every layer was proved.
+// runner starts the program only if every layer was proved.
 package seatbelt
 
 // ChildCommand is the hidden subcommand of palyrad that calls Child.
 const ChildCommand = "sandbox-child"
 
-// Config configures the runner. Its zero value runs nothing.
+// Config configures the runner. The zero value runs no programs.
 type Config struct {
 	// Enabled is process_runner.enabled.
 	Enabled bool

@@ -26,7 +26,7 @@ type job struct {
 	runner *Runner
 	spec   sandbox.Spec
 	limits sandbox.Limits
-	// open uses a profile without any effect.
+	// open selects openProfile.
 	open bool
 
 	// base is the run's directory: it contains a canary, and the directories for the program.
@@ -46,7 +46,7 @@ type job struct {
 	started    bool
 }
 
-// openProfile forbids nothing.
+// openProfile is a profile that forbids nothing.
 const openProfile = "(version 1)\n(allow default)\n"
 
 // prepare opens, checks and builds all resources of the run.
@@ -135,7 +135,7 @@ func (j *job) forbiddenName() string {
 	return filepath.Join(j.spec.WorkspaceRoot, "."+filepath.Base(j.base)+".pth")
 }
 
-// environment is command.Environment with the directories of this run.
+// environment returns command.Environment with the directories of this run and its caches.
 func (j *job) environment() []string {
 	var env []string
 	for _, pair := range command.Environment(j.spec.Executable.Path, j.spec.Env, j.spec.Toolchains) {
@@ -160,7 +160,7 @@ func (j *job) mode() sandbox.WorkspaceMode {
 	return sandbox.ReadOnly
 }
 
-// arguments are the arguments of sandbox-exec.
+// arguments sets the profile and the arguments of sandbox-exec.
 func (j *job) arguments() error {
 	j.profile = profile{
 		workspace: j.spec.WorkspaceRoot, direct: j.mode() == sandbox.Direct, private: j.private(),
@@ -185,9 +185,9 @@ func (j *job) arguments() error {
 	return nil
 }
 
-// rlimits are set by the helper on itself; they apply to every process of the run individually.
-// Memory limits are omitted because macOS does not enforce them, and process limits because macOS
-// counts all processes of a user.
+// rlimits returns the limits that the helper sets on itself. They apply to every process of the
+// run individually. Memory limits are omitted because macOS does not enforce them. Process
+// limits are omitted because macOS counts all processes of a user.
 func rlimits(l sandbox.Limits) []rlimit {
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(l.CPU.Seconds()))

@@ -23,7 +23,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	return status.Tried(report, err)
 }
 
-// try runs /usr/bin/true, or, with open, runs it under a profile that forbids nothing.
+// try runs /usr/bin/true. With open, it uses a profile that forbids nothing.
 func (r *Runner) try(ctx context.Context, open bool) (sandbox.Report, error) {
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
@@ -54,8 +54,8 @@ var tried = []struct{ layer, what string }{
 	{layerNetwork, "connecting to a listener on the loopback interface"},
 }
 
-// Examine tries the actions that the profile forbids, under it and under one that forbids
-// nothing.
+// Examine tries the actions that the profile forbids, once under that profile and once under a
+// profile that forbids nothing.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	with, err := r.try(ctx, false)
 	without, openErr := r.try(ctx, true)

@@ -207,8 +207,8 @@ func own(param, kind string) []string {
 // links are top-level directories that are links into /private on every Mac.
 var links = []string{"/tmp", "/var", "/etc"}
 
-// spellingsOf returns a path and its other usual spelling, if there is one: the kernel checks the
-// canonical spelling, and in some cases the one that a program used.
+// spellingsOf returns a path and its other usual spelling, if it has one. The kernel checks the
+// canonical spelling, and in some cases the spelling that a program used.
 func spellingsOf(name string) []string {
 	if rest, ok := strings.CutPrefix(name, "/private"); ok && linked(rest) {
 		return []string{name, rest}
@@ -231,8 +231,8 @@ type writer struct {
 
 func (w *writer) line(s string) { w.text.WriteString(s + "\n") }
 
-// rule writes an action with its filters. Without filters it would apply to everything, so the
-// rule is omitted.
+// rule writes an action with its filters. A rule without filters would apply to every path, so
+// it is omitted.
 func (w *writer) rule(action string, filters []string) {
 	if len(filters) > 0 {
 		w.line("(" + action + "\n  " + strings.Join(filters, "\n  ") + ")")

@@ -12,11 +12,12 @@ import (
 type denials struct {
 	// writes are the names themselves.
 	writes []string
-	// pins are parent directories of the names: moved away, filled elsewhere and moved back, they
-	// could introduce a protected name.
+	// pins are parent directories of the names. A program could otherwise move a parent away,
+	// create a protected name in it, and move it back.
 	pins []string
-	// repositories match a file HEAD, by which git treats any directory as a repository and obeys
-	// its configuration. except matches the HEAD files that git itself writes in a .git.
+	// repositories match files named HEAD. With such a file, git treats any directory as a
+	// repository and applies its configuration. except matches the HEAD files that git itself
+	// writes in a .git.
 	repositories, except []string
 }
 
@@ -107,7 +108,7 @@ func (d *denials) declared(root, pattern string) error {
 		start, pattern = "^"+literal(root)+"/(.*/)?", rest
 	}
 	if before, after, inner := strings.Cut(pattern, "/**"); inner && (after == "" || after[0] == '/') {
-		// The meaning of the stars is unknown, so everything below is denied.
+		// The pattern after the stars is ignored, so everything below is denied.
 		pattern = before
 	}
 	return d.add(start, pattern, true)

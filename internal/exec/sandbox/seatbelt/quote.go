@@ -92,7 +92,7 @@ func spellings(name string) string {
 	return "(" + plain + "|" + strings.Join(others, "|") + ")"
 }
 
-// spelling matches one character in every case and form.
+// spelling returns an expression that matches one character in every case and form.
 func spelling(r rune) string {
 	switch r {
 	case '*':

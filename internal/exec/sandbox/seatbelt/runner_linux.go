@@ -12,5 +12,5 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, problem: reason.Errorf(reason.PlatformUnknown, "Seatbelt is a part of macOS")}, nil
 }
 
-// peakMemory is in KiB on Linux.
+// peakMemory returns the memory in bytes. Maxrss is in KiB on Linux.
 func peakMemory(u *syscall.Rusage) int64 { return u.Maxrss << 10 }

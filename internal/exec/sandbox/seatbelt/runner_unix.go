@@ -38,7 +38,7 @@ type tree interface {
 // Runner runs programs under Seatbelt. It is safe for concurrent use.
 type Runner struct {
 	cfg Config
-	// problem is the reason why nothing can run on this machine, nil if programs can run.
+	// problem is the reason why programs cannot run on this machine, nil if they can.
 	problem *reason.Error
 	// backend names the mechanism and its version.
 	backend string
@@ -125,8 +125,8 @@ func check(s sandbox.Spec) error {
 	return nil
 }
 
-// run runs one program, or, with open, runs it under a profile that forbids nothing, to
-// demonstrate the effect of the profile.
+// run runs one program. With open, it uses a profile that forbids nothing, to demonstrate the
+// effect of the profile.
 func (r *Runner) run(ctx context.Context, s sandbox.Spec, open bool) (sandbox.Report, error) {
 	j := &job{runner: r, spec: s, limits: s.Limits.OrDefault(), open: open}
 	if err := j.prepare(); err != nil {
@@ -181,7 +181,7 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// visible refuses a program that the profile would not let start.
+// visible refuses a program that the profile does not allow to start.
 func (r *Runner) visible(s sandbox.Spec) error {
 	program := s.Executable.Path
 	for _, dir := range slices.Concat(systemRoots, r.cfg.ReadRoots, command.Shown(s.Toolchains), []string{s.WorkspaceRoot}) {

@@ -142,5 +142,5 @@ func (p *processes) signal(s unix.Signal) {
 	}
 }
 
-// peakMemory is in bytes on macOS.
+// peakMemory returns the memory in bytes. Maxrss is in bytes on macOS.
 func peakMemory(u *syscall.Rusage) int64 { return u.Maxrss }

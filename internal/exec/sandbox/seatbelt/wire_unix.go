@@ -53,8 +53,8 @@ type tries struct {
 	Dial string `json:"dial"`
 }
 
-// denied contains the results of the attempts: EPERM, which Seatbelt returns, and no other
-// failure.
+// denied contains the results of the attempts. A field is true only if the attempt failed with
+// EPERM, which Seatbelt returns.
 type denied struct {
 	Read  bool `json:"read"`
 	Write bool `json:"write"`

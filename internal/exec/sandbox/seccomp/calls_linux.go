@@ -4,9 +4,9 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// allowed are the calls of every architecture that builds, test suites and interpreters make and
-// that give no control over other processes, namespaces, devices or the kernel. The list follows
-// the default profiles of container runtimes.
+// allowed returns calls of every architecture that builds, test suites and interpreters make.
+// They give no control over other processes, namespaces, devices or the kernel. The list
+// follows the default profiles of container runtimes.
 func allowed() []int {
 	return append(legacyAllowed(), []int{
 		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT, unix.SYS_CAPGET, unix.SYS_CAPSET, unix.SYS_CHDIR,
@@ -48,10 +48,10 @@ func allowed() []int {
 	}...)
 }
 
-// denied are known calls that get EPERM and that no ordinary program makes: a filter that watches
-// reports them. An unlisted call gets ENOSYS, on which C libraries fall back to older calls. It
-// is either newer than this program, or belongs to io_uring, which would make file and socket
-// calls that no filter sees.
+// denied returns known calls that get EPERM and that no ordinary program makes. A filter that
+// watches reports them. An unlisted call gets ENOSYS, on which C libraries fall back to older
+// calls. An unlisted call is either newer than this program, or belongs to io_uring, which
+// would make file and socket calls that no filter sees.
 func denied() []int {
 	return append(legacyDenied(), []int{
 		unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHROOT, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,
@@ -65,9 +65,9 @@ func denied() []int {
 	}...)
 }
 
-// harmless are known calls that get EPERM as well, and are never reported: programs try them
-// without harmful intent (ps and libnuma query memory policies), or the kernel has not had them
-// for decades.
+// harmless returns known calls that get EPERM as well, and are never reported. Programs try
+// some of them without harmful intent: ps and libnuma query memory policies. The kernel has not
+// had the others for decades.
 func harmless() []int {
 	return append(legacyHarmless(), []int{
 		unix.SYS_GET_MEMPOLICY, unix.SYS_MBIND, unix.SYS_MEMFD_SECRET, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES, unix.SYS_SET_MEMPOLICY,
@@ -75,9 +75,9 @@ func harmless() []int {
 	}...)
 }
 
-// shared are the calls of System V and POSIX message queues, semaphores and shared memory. Their
-// objects have no path in the file system, so that only an IPC namespace separates the objects of
-// different programs.
+// shared returns the calls of System V and POSIX message queues, semaphores and shared memory.
+// Their objects have no path in the file system, so that only an IPC namespace separates the
+// objects of different programs.
 func shared() []int {
 	return []int{
 		unix.SYS_MQ_GETSETATTR, unix.SYS_MQ_NOTIFY, unix.SYS_MQ_OPEN, unix.SYS_MQ_TIMEDRECEIVE, unix.SYS_MQ_TIMEDSEND, unix.SYS_MQ_UNLINK,

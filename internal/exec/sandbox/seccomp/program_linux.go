@@ -32,9 +32,9 @@ type span struct {
 	rule rule
 }
 
-// Program returns the filter that is installed last, for the architecture of this build. Unknown
-// calls get ENOSYS, known dangerous ones EPERM; calls of a foreign architecture or of the x32
-// table kill the process.
+// Program returns the filter that is installed last, for the architecture of this build.
+// Unknown calls get ENOSYS, and known denied calls get EPERM. Calls of a foreign architecture
+// or of the x32 table kill the process.
 func Program(o Options) ([]bpf.RawInstruction, error) {
 	return NewTable(o).assemble(o.Watch)
 }

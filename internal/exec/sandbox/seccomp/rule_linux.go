@@ -82,7 +82,8 @@ func (r rule) code(watch bool) []bpf.Instruction {
 	return code
 }
 
-// code is built from its end: a check that does not match skips the rest.
+// code builds the instructions from the end, because a check that does not match skips the
+// rest.
 func (c clause) code(watch bool) []bpf.Instruction {
 	code := []bpf.Instruction{c.then.code(watch)}
 	for i := len(c.when) - 1; i >= 0; i-- {

@@ -6,9 +6,8 @@ import "golang.org/x/sys/unix"
 
 // Options configure a filter.
 type Options struct {
-	// Watch reports denied calls that no ordinary program makes: they get SECCOMP_RET_USER_NOTIF
-	// instead of their errno, which the notifier then answers (package notify). Without a
-	// notifier they get ENOSYS.
+	// Watch reports denied calls that no ordinary program makes. They get SECCOMP_RET_USER_NOTIF,
+	// and the notifier returns their errno (package notify). Without a notifier they get ENOSYS.
 	Watch bool
 	// StrictExec denies running programs that are not in a file system.
 	StrictExec bool
@@ -51,7 +50,7 @@ func NewTable(o Options) Table {
 		} {
 			t[nr] = ownOnly(0)
 		}
-		// All processes of a user include the daemon.
+		// PRIO_USER and IOPRIO_WHO_USER select all processes of a user, including the daemon.
 		const ioprioUser = 3 // IOPRIO_WHO_USER of <linux/ioprio.h>
 		t[unix.SYS_SETPRIORITY] = append(rule{{[]check{equal(0, unix.PRIO_USER)}, attack(unix.EPERM)}}, ownOnly(1)...)
 		t[unix.SYS_IOPRIO_SET] = append(rule{{[]check{equal(0, ioprioUser)}, attack(unix.EPERM)}}, ownOnly(1)...)
@@ -87,9 +86,9 @@ const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUT
 // set-user-ID file would give root privileges.
 const privileged = unix.S_ISUID | unix.S_ISGID
 
-// commonRules are the calls whose arguments are checked. A filter cannot read pointer arguments,
-// so clone3 and openat2, whose flags are behind one, get ENOSYS, on which every C library falls
-// back to clone and openat.
+// commonRules returns the rules for calls whose arguments are checked. A filter cannot read
+// pointer arguments, so clone3 and openat2, whose flags are behind a pointer, get ENOSYS. Every
+// C library then falls back to clone and openat.
 func commonRules() map[int]rule {
 	return map[int]rule{
 		unix.SYS_CLONE:       {{[]check{anyBit(0, newNamespaces)}, attack(unix.EPERM)}, otherwise(verdict{})},
@@ -123,8 +122,8 @@ func terminal() rule {
 	return append(r, otherwise(verdict{}))
 }
 
-// personality allows the default one and querying it. Others make data executable or addresses
-// predictable.
+// personality allows setting the default personality and querying the current one. Other
+// personalities make data executable or addresses predictable.
 func personality() rule {
 	return rule{
 		{[]check{equal(0, 0)}, verdict{}},
@@ -133,9 +132,9 @@ func personality() rule {
 	}
 }
 
-// stacked lets the program install further filters, which can only deny more, but none with its
-// own notifier: if two filters use notifiers, the kernel asks the notifier of the newer filter,
-// which could answer SECCOMP_USER_NOTIF_FLAG_CONTINUE.
+// stacked allows the program to install further filters, which can only deny more. It denies a
+// filter with its own notifier. If two filters use notifiers, the kernel asks the notifier of
+// the newer filter, which could answer SECCOMP_USER_NOTIF_FLAG_CONTINUE.
 func stacked() rule {
 	return rule{
 		{[]check{anyBit(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}, attack(unix.EBUSY)},
@@ -162,7 +161,7 @@ func fileMode(flags, mode int) rule {
 	}
 }
 
-// nodeMode is modeOnly that also denies devices.
+// nodeMode is like modeOnly, but also denies devices.
 func nodeMode(i int) rule {
 	kind := func(format uint32) check { return check{arg: i, mask: unix.S_IFMT, want: format} }
 	return append(rule{
@@ -174,11 +173,11 @@ func nodeMode(i int) rule {
 // kindOf checks the type of a socket without SOCK_CLOEXEC and SOCK_NONBLOCK.
 func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
 
-// socket gives TCP and UDP over IP the verdict ip. All other sockets get EAFNOSUPPORT, as if the
-// kernel did not support them. Attempts are reported, except for those that harmless programs
-// make regularly: TCP and UDP sockets, which programs open before they need them; unix sockets,
-// by which the C library contacts nscd and syslog; netlink, by which it lists the interfaces; and
-// MPTCP, which Go tries first.
+// socket gives TCP and UDP over IP the verdict ip. All other sockets get EAFNOSUPPORT, as if
+// the kernel did not support them. Attempts are reported, except for sockets that harmless
+// programs open regularly. These are TCP and UDP sockets, which programs open before they need
+// them; unix sockets, by which the C library contacts nscd and syslog; netlink, by which it
+// lists the interfaces; and MPTCP, which Go tries first.
 func socket(ip verdict) rule {
 	var r rule
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {

@@ -37,9 +37,9 @@ type Run struct {
 	// Kill ends all existing processes. It may be called several times.
 	Kill func()
 
-	// Attended receives the result of the start: nil, or the reason why the program never
-	// started. Wait receives it after the end of the first process; it calls Hurry then, which
-	// ensures that this does not take long.
+	// Attended receives the result of the start: nil, or the reason why the program never started.
+	// If Wait has not received it when the first process ends, Wait calls Hurry and then receives
+	// it. Hurry ensures that this does not take long.
 	Attended <-chan error
 	Hurry    func()
 	// Broken receives a failure of the program's surroundings; Repair is called with it.

@@ -2,8 +2,8 @@
 
 package toolchain
 
-// writable checks nothing on platforms without owners and modes.
+// writable returns "" on platforms without owners and modes.
 func writable(string, bool) string { return "" }
 
-// operatorHome is "" on platforms without rows in the table.
+// operatorHome returns "" on platforms without rows in the table.
 func operatorHome() string { return "" }

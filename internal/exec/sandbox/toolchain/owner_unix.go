@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// writable describes which other user can write to a directory or rename a parent of it. Root,
-// the user of this process and, for a configured directory, its owner may.
+// writable describes which other user can write to a directory or rename a parent of it. It
+// accepts root, the user of this process and, for a configured directory, the owner of the
+// directory.
 func writable(dir string, asked bool) string {
 	trusted := map[int]bool{0: true, os.Geteuid(): true}
 	for at := dir; ; at = filepath.Dir(at) {

@@ -15,8 +15,8 @@ type row struct {
 	// base is a pattern. If several directories match it, they are versions, and choice selects
 	// the default one.
 	base string
-	// bins and dirs are below the base: the directories of programs, and all directories; without
-	// them it is the base itself.
+	// bins are the directories of programs, and dirs are all directories, both below the base. An
+	// empty list means the base itself.
 	bins, dirs []string
 	// with are directories that contain the targets of links to programs.
 	with   []string
@@ -26,8 +26,8 @@ type row struct {
 }
 
 // choice is a file in which the user selects the default version, by the word after key, or by
-// the first word if key is "". TOOL is the name of the parent directory of the versions. Without
-// a file, or a version of that name, the highest version is the default.
+// the first word if key is "". TOOL is the name of the parent directory of the versions. If the
+// file or the selected version does not exist, the highest version is the default.
 type choice struct{ file, key string }
 
 // table lists the places of programs that are searched after the system directories. No row may
@@ -57,7 +57,7 @@ var (
 	brewDirs = []string{"bin", "sbin", "Cellar", "opt", "lib", "libexec", "share", "Frameworks"}
 )
 
-// bases returns the existing directories of a row: one for each thing with versions.
+// bases returns the existing directories of a row: the default version of each tool.
 func (r row) bases(home string) []string {
 	pattern, ok := expand(r.base, home)
 	if !ok {
@@ -81,7 +81,7 @@ func (r row) bases(home string) []string {
 	return list
 }
 
-// expand inserts the home directory; without one the place does not exist.
+// expand inserts the home directory. It returns false if the name needs one and home is "".
 func expand(name, home string) (string, bool) {
 	rest, inHome := strings.CutPrefix(name, "~/")
 	if !inHome {

@@ -1,11 +1,11 @@
 // Package toolchain finds programs outside of the system directories, and their files, so that
-// the sandbox can mount them read-only. A table lists the places. It never returns a directory
-// that contains credentials, or that agents, their programs or other users can write to. Each
-// directory skipped for that is reported with the reason.
+// the sandbox can mount them read-only. A table lists the places. The package never returns a
+// directory that contains credentials, or that agents, their programs or other users can write
+// to. Each directory skipped for such a reason is reported with the reason.
 //
-// Programs of rustup, pyenv and asdf that only select a version are not used: they need a shell, a
-// home directory and a place to write. Whole directories are mounted, because no list contains the
-// files that node or cargo need.
+// Programs of rustup, pyenv and asdf that only select a version are not used: they need a
+// shell, a home directory and a place to write. Whole directories are mounted, because the
+// individual files that node or cargo need are not known.
 package toolchain
 
 import (
@@ -38,8 +38,8 @@ type Config struct {
 	Covered []string
 }
 
-// Written is a directory that agents or their programs write to. What describes it briefly: "the
-// workspace here".
+// Written is a directory that agents or their programs write to. The field What describes it
+// briefly, such as "the workspace here".
 type Written struct{ Dir, What string }
 
 // Found is the result of a search.
@@ -50,8 +50,8 @@ type Found struct {
 	Left []Left
 }
 
-// Left is a skipped directory. Why completes a sentence, such as "lies in the workspace here";
-// Asked reports that the configuration names it.
+// Left is a skipped directory. Why completes a sentence, such as "lies in the workspace here".
+// Asked reports that the configuration names the directory.
 type Left struct {
 	Dir, Why string
 	Asked    bool
@@ -256,7 +256,8 @@ func credential(name string) bool {
 // mostNames is the maximum number of names checked in one directory.
 const mostNames = 20_000
 
-// secretive names the credential in a directory or one of its direct subdirectories.
+// secretive returns the reason why a directory, or one of its direct subdirectories, may
+// contain a credential; "" for none.
 func secretive(dir string) string {
 	names := 0
 	var found error

@@ -2,8 +2,8 @@
 // answers the guest's requests, and the report of the call. The implementation is in other
 // packages, which only the daemon imports.
 //
-// It is separate from the engine because package catalog plans the tools of skills and must not
-// import an executor.
+// The package is separate from the engine because package catalog plans the tools of skills and
+// must not import an executor.
 package guest
 
 import (
@@ -90,7 +90,7 @@ type Report struct {
 	// Output is the result and Log the standard error.
 	Output, Log []byte
 	// Fuel is the used fuel, as reported by the worker. MemoryBytes is the final size of the
-	// guest's memory. Clock and Random count the uses of the real ones.
+	// guest's memory. Clock and Random count the uses of the real clock and randomness.
 	Fuel        uint64
 	MemoryBytes int64
 	Clock       int

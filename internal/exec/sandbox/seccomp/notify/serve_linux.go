@@ -27,7 +27,7 @@ const (
 	mostName = 256
 )
 
-// Log contains the first denied calls, and the number of further ones.
+// Log contains the first denied calls, and the number of further denied calls.
 type Log struct {
 	Violations []tool.Violation
 	Missed     int
@@ -43,9 +43,10 @@ func Open(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "seccomp"), nil
 }
 
-// Serve answers until no process is under the filter any more, or until the listener is closed;
-// before Linux 5.9 only the latter ends it. The caller must close the listener in any case: while
-// it is open without a server, callers hang.
+// Serve answers requests until the filter applies to no process any more, or until the listener
+// is closed. Before Linux 5.9 only closing the listener ends Serve. The caller MUST close the
+// listener in any case: while it is open without a server, the processes that make denied calls
+// hang.
 func Serve(listener *os.File, table seccomp.Table) (Log, error) {
 	s := server{table: table}
 	if err := s.allocate(); err != nil {
@@ -103,7 +104,8 @@ func (s *server) step(fd uintptr) bool {
 	return true
 }
 
-// one answers one request. A caller that was killed meanwhile results in ENOENT.
+// one answers one request. It ignores ENOENT, which the kernel returns if the caller was
+// killed.
 func (s *server) one(fd int) {
 	r, err := receive(fd, s.request)
 	if err == nil {
@@ -136,7 +138,7 @@ func (s *server) record(fd int, r request, errno unix.Errno) {
 	})
 }
 
-// arguments are hexadecimal, without trailing zeros.
+// arguments returns the arguments in hexadecimal, without zeros at the end of the list.
 func arguments(args [6]uint64) []string {
 	n := len(args)
 	for n > 0 && args[n-1] == 0 {

@@ -69,7 +69,7 @@ func answer(fd int, buffer []byte, id uint64, errno unix.Errno) error {
 	return ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, buffer)
 }
 
-// alive reports whether the caller still waits: only then does its pid belong to it.
+// alive reports whether the caller still waits. Otherwise its pid may have been reused.
 func alive(fd int, id uint64) bool {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
 	return errno == 0
