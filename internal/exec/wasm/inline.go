@@ -37,7 +37,7 @@ type Inline struct {
 	Guests guest.Runner
 	// Ready returns the reason why no guest can run, nil if guests can run.
 	Ready func() error
-	// Limits are the limits of a call without fuel; FuelCeiling is the maximum fuel of a call.
+	// Limits are the limits of a call. A call may request other fuel, up to FuelCeiling.
 	Limits      guest.Limits
 	FuelCeiling uint64
 	// ModuleBytes is the maximum size of a module; modules in calls are also limited to 256 KiB.
@@ -154,7 +154,7 @@ func imported(m *module.Module) string {
 	return strings.Join(list, ", ")
 }
 
-// run makes a decided call.
+// run makes a call after its decision.
 func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Report {
 	report := tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: guest.Tier},

@@ -34,9 +34,9 @@ func (w *worker) room(l guest.Limits) bool {
 	return w.may.memory >= l.MemoryBytes+workerMemory && w.may.cpu >= workerTime(l)
 }
 
-// ready starts spare workers, because starting a worker dominates the duration of a call without
-// an idle worker. Spare workers have run nothing and have no owner. ready does not block, and its
-// errors are dropped: the next call that needs a worker reports them.
+// ready starts spare workers, because starting a worker dominates the duration of a call
+// without an idle worker. Spare workers have run no guest and have no owner. ready does not
+// block, and drops its errors: the next call that needs a worker reports them.
 func (r *Runner) ready() {
 	if r.use.Limits == (guest.Limits{}) {
 		return
@@ -63,8 +63,8 @@ func (r *Runner) ready() {
 	}
 }
 
-// keep stores a worker for the next call of its principal; if the pool is full, the longest idle
-// worker is ended.
+// keep stores a worker for the next call of its principal. If the pool is full, it ends the
+// worker that was idle for the longest time.
 func (r *Runner) keep(w *worker) {
 	r.mu.Lock()
 	w.idle = time.Now()
@@ -116,8 +116,8 @@ func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
 }
 
 // code returns a module's compiled code from memory, from the directory, or from a worker that
-// compiles it. Concurrent callers wait for one compilation, and a caller that leaves does not
-// stop it.
+// compiles it. Concurrent callers wait for one compilation. The end of a caller's context does
+// not stop the compilation.
 func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
 	r.mu.Lock()
 	if r.closed {
@@ -155,13 +155,13 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.F
 	}
 }
 
-// left returns the error of a call whose caller did not wait for it.
+// left returns the error of a call that was cancelled before its guest ran.
 func left(ctx context.Context) error {
 	return reason.Errorf(reason.Cancelled, "the call was cancelled before its guest ran").WithCause(context.Cause(ctx))
 }
 
-// dropOne drops an arbitrary cached code if there are too many; it can be read again from the
-// directory. The caller holds r.mu.
+// dropOne drops an arbitrary compiled module if too many are in memory. The code can be read
+// again from the directory. The caller MUST hold r.mu.
 func (r *Runner) dropOne(but codeName) {
 	if len(r.compiled) <= keptCodes {
 		return

@@ -67,7 +67,7 @@ type compiling struct {
 	err  error
 }
 
-// Open returns a Runner. It starts nothing; its errors name the missing parts.
+// Open returns a Runner. It starts no worker. Its errors name the missing parts.
 func Open(c Config) (*Runner, error) {
 	if c.Sandbox == nil {
 		return nil, unavailable("Tier C, in which the WASM worker runs, is not available on this machine")
@@ -95,8 +95,8 @@ func Open(c Config) (*Runner, error) {
 	return r, nil
 }
 
-// show mounts a worker program from outside of /usr in the sandbox: as a copy in a directory of
-// its own.
+// show makes a worker program outside of the system directories visible in the sandbox. It
+// copies the program to a separate directory, which the sandbox mounts.
 func (r *Runner) show() error {
 	if command.OfSystem(filepath.Dir(r.program.Path)) {
 		return nil
@@ -168,8 +168,8 @@ func running(owner string, l guest.Limits) job {
 	return job{word: "run", owner: owner, memory: l.MemoryBytes + workerMemory, space: instanceSpace, cpu: workerTime(l)}
 }
 
-// workerTime is the processor time of a worker over all its calls: it is replaced after
-// workerSpan, and the last call may use all of its own time.
+// workerTime is the processor time of a worker over all its calls. The worker is replaced after
+// workerSpan, and its last call may use all of the call's own time.
 func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
 
 // Run makes one call. It returns a report even if the guest did not finish.
@@ -265,7 +265,8 @@ type talk struct {
 	worker *worker
 	call   guest.Call
 	report guest.Report
-	// over reports that the worker was killed or must be; spent, that it must not be used again.
+	// over reports that the worker was or must be killed. spent reports that it must not be
+	// reused.
 	over, spent bool
 }
 

@@ -3,10 +3,11 @@
 // in one-shot workers, stores the compiled code so that no other process can change it, passes it
 // to workers that serve one principal each, and answers the requests of guests.
 //
-// A worker loads one module: compiled code of several modules in one process would be more to
-// attack, and starting a worker costs about as much as another module. A call of a guest is decided
-// durably before it runs, also without grants, unlike a call of package pure: only a sandbox with
-// an untrusted engine limits its effects.
+// A worker loads one module. Compiled code of several modules in one process would increase the
+// attack surface, and starting a worker costs about as much as loading another module. The
+// decision about a call of a guest is durable before the guest runs, even if the guest has no
+// grants. Package pure differs, because only a sandbox with an untrusted engine limits the
+// effects of a guest.
 package wasm
 
 import (

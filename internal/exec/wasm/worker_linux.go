@@ -48,8 +48,8 @@ type worker struct {
 	underway sandbox.Underway
 	engine   string
 	stop     context.CancelFunc
-	// ended is closed when the process has exited. failed is then its start error, and said its
-	// standard error.
+	// ended is closed when the process has exited. failed and report are then the results of the
+	// process, and logTail is the end of its output.
 	ended   chan struct{}
 	failed  error
 	report  sandbox.Report
@@ -58,7 +58,7 @@ type worker struct {
 	// Fields of a worker that runs guests:
 	owner  string
 	loaded loaded
-	// span is the total duration of its calls, and may their limits.
+	// span is the total duration of the worker's calls, and may contains the worker's limits.
 	span time.Duration
 	may  job
 	idle time.Time
@@ -101,7 +101,7 @@ func (r *Runner) launch(ctx context.Context, j job) (*worker, error) {
 	case <-w.ended:
 	case <-ctx.Done():
 		stop()
-		<-w.ended // the process uses theirs until then
+		<-w.ended // the process uses its end until then
 	}
 	// The worker has its own copy by now. While this copy is open, the end of a worker that did
 	// not start would not be detected.
@@ -180,7 +180,7 @@ func (w *worker) next(ctx context.Context, most int) (wire.Frame, error) {
 	return f, err
 }
 
-// write sends a frame; it does not wait for a worker that does not read.
+// write sends a frame. It fails if the worker does not read the frame within greetingTime.
 func (w *worker) write(kind wire.Kind, head any, body []byte) error {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(greetingTime)); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (w *worker) kill() {
 	}
 }
 
-// alive reports whether an idle worker still runs and has sent nothing unrequested.
+// alive reports whether the process of a worker still runs.
 func (w *worker) alive() bool {
 	select {
 	case <-w.ended:
@@ -249,7 +249,7 @@ func (w *worker) lost(what string, err error) *reason.Error {
 	return e
 }
 
-// tail keeps the end of a worker's standard error.
+// tail keeps the end of a worker's output.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

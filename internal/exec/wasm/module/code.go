@@ -44,7 +44,7 @@ func (p *parser) body() {
 // checks that its instructions are constant.
 func (p *parser) constant() { p.instructions() }
 
-// instructions reads up to the end that closes the expression.
+// instructions reads instructions up to the end of the expression.
 func (p *parser) instructions() {
 	for depth := 1; depth > 0 && p.in.err == nil; {
 		switch op := p.in.byte(); op {
@@ -59,7 +59,8 @@ func (p *parser) instructions() {
 	}
 }
 
-// blockType is nothing (0x40), one type, or the index of a function type.
+// blockType reads the type of a block: 0x40 for none, one type, or the index of a function
+// type.
 func (p *parser) blockType() {
 	in := &p.in
 	if !in.more() {
@@ -79,7 +80,7 @@ func (p *parser) blockType() {
 	}
 }
 
-// The instructions of disabled features.
+// otherFeatures maps the instructions of disabled features to the names of the features.
 var otherFeatures = map[byte]string{
 	0x06: "exceptions", 0x07: "exceptions", 0x08: "exceptions", 0x09: "exceptions", 0x0a: "exceptions",
 	0x18: "exceptions", 0x19: "exceptions", 0x1f: "exceptions",

@@ -7,8 +7,8 @@ import (
 // Functions are the functions that a guest may import, by module and name. All of them exist and
 // return a result, even if the guest has no grant for them.
 var Functions = map[string]map[string]FuncType{
-	// All of preview 1, because programs link functions that they do not use. Source: WASI
-	// preview 1, witx/wasi_snapshot_preview1.witx.
+	// All functions of preview 1 are included, because programs link functions that they do not
+	// use. Source: WASI preview 1, witx/wasi_snapshot_preview1.witx.
 	WASI: {
 		"args_get": {"ii", "i"}, "args_sizes_get": {"ii", "i"},
 		"environ_get": {"ii", "i"}, "environ_sizes_get": {"ii", "i"},

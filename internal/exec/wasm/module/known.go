@@ -8,9 +8,10 @@ import (
 // mostKnown is the maximum number of cached modules.
 const mostKnown = 32
 
-// Known checks modules and caches the results of valid ones by bytes and limits. It is safe for
-// concurrent use; its zero value has an empty cache. A call checks the same bytes when it is
-// planned and again at dispatch. Refused modules are not cached.
+// Known checks modules and caches the results of valid ones by bytes and limits. Refused
+// modules are not cached. The cache is useful because a call checks the same bytes when it is
+// planned and again at dispatch. Known is safe for concurrent use; its zero value has an empty
+// cache.
 type Known struct {
 	mu   sync.Mutex
 	read map[known]*Module

@@ -263,7 +263,8 @@ func (p *parser) readFunctions() {
 	}
 }
 
-// sizes reads the initial and the maximum size of a table or a memory.
+// sizes reads the initial and the maximum size of a table or a memory, and returns the initial
+// size.
 func (p *parser) sizes(what string, most uint64) uint64 {
 	in := &p.in
 	flags := in.byte()
@@ -364,9 +365,9 @@ func (p *parser) readStart() {
 	}
 }
 
-// readElements reads the element segments. Bit 0 of the flags marks a segment that is passive or
-// declared, bit 1 one with an explicit table (or declared), bit 2 one of expressions instead of
-// function indices.
+// readElements reads the element segments. Bit 0 of the flags marks a passive or declared
+// segment. Bit 1 marks an explicit table or, with bit 0, a declared segment. Bit 2 marks
+// expressions instead of function indices.
 func (p *parser) readElements() {
 	in := &p.in
 	for range in.count("element segments", p.limits.Elements) {

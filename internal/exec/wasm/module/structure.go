@@ -4,8 +4,8 @@
 //
 // Source: WebAssembly Core Specification 2.0, chapter 5 (binary format).
 //
-// The decoders of wazero are internal to it, and the limits here (bodies, jump tables, counts)
-// apply while the module is read.
+// This package has its own decoder, because the decoders of wazero are internal to wazero, and
+// because the limits here (bodies, jump tables, counts) apply while the module is read.
 package module
 
 import (
@@ -63,8 +63,8 @@ const (
 	// Command is a program of WASI preview 1: it reads its input from standard input and
 	// writes its result to standard output.
 	Command Kind = "command"
-	// ABI is a module that exports palyra_alloc and run. Its result is one 64-bit number (pointer and
-	// length): two results would need multi-value, which a manifest must enable.
+	// ABI is a module that exports palyra_alloc and run. Its result is one 64-bit number (pointer
+	// and length). Two results would need multi-value, which a manifest must enable.
 	ABI Kind = "abi"
 )
 

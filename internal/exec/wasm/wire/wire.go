@@ -70,22 +70,22 @@ type Order struct {
 	// Tool is the guest's only argument.
 	Tool string `json:"tool"`
 	Fuel uint64 `json:"fuel"`
-	// MemoryBytes limits its memory, TableElements each of its tables, and Output standard output
-	// and standard error each, in bytes.
+	// MemoryBytes limits the guest's memory, TableElements each of its tables, and Output standard
+	// output and standard error each, in bytes.
 	MemoryBytes   int64 `json:"memory_bytes"`
 	TableElements int64 `json:"table_elements"`
 	Output        int   `json:"output"`
 	// WallMillis is the maximum duration.
 	WallMillis int64 `json:"wall_ms"`
-	// Seed seeds its randomness if it has no grant for the real one.
+	// Seed seeds the guest's randomness if the guest has no grant for real randomness.
 	Seed []byte `json:"seed"`
 	// Clock and Random are grants.
 	Clock  bool `json:"clock,omitempty"`
 	Random bool `json:"random,omitempty"`
 }
 
-// Question is the head of Ask: a function of the handle interface, its numbers, and the sizes of
-// its two pieces of data, which are the body.
+// Question is the head of Ask: a function of the handle interface and its numbers. The body
+// contains its two pieces of data.
 type Question struct {
 	Function string  `json:"function"`
 	Numbers  []int32 `json:"numbers,omitempty"`
@@ -130,7 +130,7 @@ type End struct {
 	MemoryBytes int64  `json:"memory_bytes"`
 	// Result is the length of the result in the body; the rest is standard error.
 	Result int `json:"result"`
-	// Clock and Random count the uses of the real ones.
+	// Clock and Random count the uses of the real clock and randomness.
 	Clock  int `json:"clock,omitempty"`
 	Random int `json:"random,omitempty"`
 }
@@ -217,7 +217,7 @@ func As[T any](f Frame, kind Kind) (head T, err error) {
 	if f.Kind != kind {
 		return head, fmt.Errorf("a frame of kind %d was received instead of kind %d", f.Kind, kind)
 	}
-	// This takes half of the time of encoding/json, and refuses duplicate members.
+	// jsonv2 takes half of the time of encoding/json, and refuses duplicate members.
 	if err := jsonv2.Unmarshal(f.Head, &head, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return head, fmt.Errorf("the head of a frame of kind %d: %w", f.Kind, err)
 	}
