@@ -20,7 +20,7 @@ func SecretFile(name string) string { return path.Join(SecretDir, name) }
 
 // Injected is a secret that a program receives as a plain value.
 type Injected struct {
-	// Env is the variable with the value, or with the path of the file if there is one.
+	// Env is the variable with the value, or with the path of the file if File is set.
 	Env string
 	// File is the name of the file in SecretDir with the value, "" for none.
 	File  string

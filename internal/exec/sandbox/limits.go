@@ -23,7 +23,7 @@ type Limits struct {
 	// Tmp is the size of each temporary file system, in bytes.
 	Tmp int64
 	// Disk is the maximum amount of data that a run may write to its copy of the workspace, in
-	// bytes, and Files the maximum number of files and directories it may create there.
+	// bytes. Files is the maximum number of files and directories that it may create there.
 	Disk  int64
 	Files int64
 	// AddressSpace is in bytes for each process. Zero leaves it to the backend: most programs

@@ -154,7 +154,7 @@ func imported(m *module.Module) string {
 	return strings.Join(list, ", ")
 }
 
-// run makes a call after its decision.
+// run executes a call that was permitted.
 func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Report {
 	report := tool.Report{
 		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: guest.Tier},

@@ -1,13 +1,14 @@
-// Package wasm implements Tier A: WebAssembly guests with limited fuel. The engine is a separate,
-// untrusted program, palyra-wasm, which runs in a Tier C sandbox. This package compiles modules
-// in one-shot workers, stores the compiled code so that no other process can change it, passes it
-// to workers that serve one principal each, and answers the requests of guests.
+// Package wasm implements Tier A: WebAssembly guests with limited fuel. The engine is a
+// separate, untrusted program, palyra-wasm, which runs in a Tier C sandbox. This package
+// compiles modules in one-shot workers, and stores the compiled code so that no other process
+// can change it. It passes the code to workers that serve one principal each, and answers the
+// requests of guests.
 //
 // A worker loads one module. Compiled code of several modules in one process would increase the
 // attack surface, and starting a worker costs about as much as loading another module. The
 // decision about a call of a guest is durable before the guest runs, even if the guest has no
-// grants. Package pure differs, because only a sandbox with an untrusted engine limits the
-// effects of a guest.
+// grants. A call of package pure does not wait for that. A guest does, because only a sandbox
+// with an untrusted engine limits its effects.
 package wasm
 
 import (

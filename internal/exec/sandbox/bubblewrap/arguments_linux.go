@@ -135,7 +135,7 @@ func namespaceArguments(l layout) []string {
 }
 
 // etcArguments returns the arguments that copy files into the root. A file in the root needs no
-// mount, because the root is made read-only at the end.
+// mount of its own. The root is made read-only at the end.
 func (r *root) etcArguments(l layout) []string {
 	a := append([]string{}, r.etc.binds...)
 	for _, f := range l.files {

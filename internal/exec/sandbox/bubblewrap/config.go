@@ -26,7 +26,7 @@ type Config struct {
 	FirstUser, Users int
 	// LayerDir is a directory of the daemon, mode 0700, for the copies of workspaces.
 	// QuarantineDir is a similar directory for protected files that programs created in a
-	// workspace with direct writes. A run that needs a directory that is not set is refused.
+	// workspace with direct writes. A run is refused if it needs a directory that is not set.
 	LayerDir      string
 	QuarantineDir string
 	// Outward configures the access of programs to hosts.

@@ -25,7 +25,7 @@ type draft struct {
 }
 
 // plan returns the plan of the sandbox of a call. The plan depends only on the fields in the
-// key of prepared sandboxes. It takes ownership of the workspace.
+// key of prepared sandboxes. The method takes ownership of the workspace.
 func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Plan, error) {
 	plan, err := r.machine.NewPlan()
 	if err != nil {
@@ -168,7 +168,8 @@ func (d *draft) hostPath() error {
 // workspace selects the first process. The first process is bubblewrap if bubblewrap can bind
 // an existing directory: the workspace itself, or a mount that the daemon made as root.
 // Otherwise it is the outer stage of palyra-init, which makes mounts before it starts
-// bubblewrap: an overlay for a copy if the daemon is not root, or pins over protected paths.
+// bubblewrap. These mounts are an overlay for a copy if the daemon is not root, or pins over
+// protected paths.
 func (d *draft) workspace() (err error) {
 	switch {
 	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():

@@ -37,7 +37,7 @@ type Runner struct {
 	sha     string
 	root    root
 	pool    *pool
-	// stray adds a descriptor to sandboxes that programs must not see. Examinations use it.
+	// stray adds to sandboxes a descriptor that programs must not see. Examinations use it.
 	stray bool
 }
 

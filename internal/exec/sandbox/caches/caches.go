@@ -1,8 +1,8 @@
 // Package caches manages the build tool directories that the runs of a workspace share, and
 // empties directories that grow too large.
 //
-// Caches are disabled by default, because a run reads the files that an earlier run wrote
-// without passing the commit gate.
+// Caches are disabled by default, because files that one run wrote reach later runs without
+// passing the commit gate.
 package caches
 
 import (
@@ -125,7 +125,7 @@ func (c *Caches) sweep() error {
 }
 
 // size returns the size of a workspace's caches in bytes. It does not count files that a run
-// removes while it measures.
+// removes during the measurement.
 func (c *Caches) size(workspace string) (int64, error) {
 	var total int64
 	err := filepath.WalkDir(filepath.Join(c.dir, workspace), func(_ string, entry fs.DirEntry, err error) error {

@@ -98,7 +98,8 @@ func (g *Group) End() error {
 	}
 }
 
-// openEvents returns a descriptor for notifications about an empty group, -1 if that is not supported.
+// openEvents returns a descriptor for notifications about an empty group, -1 if the kernel does
+// not support them.
 func (g *Group) openEvents() int {
 	if g.dirs[""] == "" {
 		return -1

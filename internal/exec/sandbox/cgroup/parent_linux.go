@@ -118,8 +118,8 @@ func (c *crowd) remove(g *Group) {
 }
 
 // ends reports whether the run g must end. It selects the run with the most processes.
-// Otherwise forks of a starting run would be refused, and two runs within their limits could
-// exclude all others. Processes that have exited but were not reaped (zombies) count for no
+// If no run ended, forks of a starting run would be refused, and two runs within their limits
+// could exclude all others. Processes that have exited but were not reaped (zombies) count for no
 // run.
 func (c *crowd) ends(g *Group, full int) bool {
 	c.mu.Lock()

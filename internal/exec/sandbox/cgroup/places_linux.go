@@ -30,8 +30,8 @@ func ownGroups() map[string]string {
 }
 
 // aboveRuns returns the group of a daemon, given the group of its first thread, which
-// /proc/self/cgroup reports. A thread, including the first, is in the group of a run while it
-// starts a program there.
+// /proc/self/cgroup reports. Any thread, including the first, can be in the group of a run while
+// the thread starts a program there.
 func aboveRuns(dir, mark string) string {
 	above, _, _ := strings.Cut(dir, "/"+prefix+mark+"-")
 	return above
@@ -93,10 +93,10 @@ func inMount(point, root, path string) string {
 	return filepath.Join(point, rest)
 }
 
-// unifiedCandidates returns the daemon's own group. It also returns the parent if the parent is
-// the systemd unit (DelegateSubgroup=) or if own is the daemon's leaf (Settle), because a group
-// with processes cannot pass on controllers. The daemon MUST NOT write to a slice above these
-// groups, even if it is root.
+// unifiedCandidates returns the daemon's own group, and in two cases its parent, because a
+// group with processes cannot pass on controllers. The parent is a candidate if it is the
+// systemd unit (DelegateSubgroup=), or if own is the daemon's leaf (Settle). The daemon MUST
+// NOT write to a slice above these groups, even if it is root.
 func unifiedCandidates(own string) []string {
 	if own == "" {
 		return nil

@@ -21,8 +21,8 @@ const (
 	// soonest and latest limit the interval of checks.
 	soonest, latest = 10 * time.Millisecond, 250 * time.Millisecond
 	// walkAnyway is the interval of walks through the layer while the free space of the file
-	// system has not decreased by the limit of the run: another program may have freed as much as
-	// the run has used.
+	// system has not decreased by the limit of the run. Such walks are needed because another
+	// program may have freed as much as the run has used.
 	walkAnyway = 2 * time.Second
 	// walkShare limits the time spent walking, to 1 part in walkShare.
 	walkShare = 10
@@ -116,9 +116,9 @@ func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 // they are freed when the run is stopped.
 func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 
-// Ended is Over for a run that has ended. It does not wait for walkAnyway: a short run may end
-// before Watch has checked it, and another program may have freed as much disk as the run has
-// used.
+// Ended is Over for a run that has ended. It does not wait for walkAnyway, because a short run
+// may end before Watch has checked it. Another program may also have freed as much disk as the
+// run has used.
 func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
 
 func (m *Meter) look(ctx context.Context, last bool) bool {

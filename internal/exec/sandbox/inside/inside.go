@@ -39,8 +39,8 @@ const (
 	MaxFiles   = 8        // descriptors
 )
 
-// Spec contains the parameters of palyra-init when a sandbox is built. No parameter is passed
-// by environment or arguments.
+// Spec contains the parameters of palyra-init when a sandbox is built. Its parameters
+// are not passed by environment or arguments.
 type Spec struct {
 	Outer  Outer
 	Ground Ground

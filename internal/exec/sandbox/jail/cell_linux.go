@@ -198,9 +198,9 @@ func (c *Cell) Waiting() bool {
 	return c.alive && !c.reaped
 }
 
-// patience is the timeout for events that normally happen at once. For example, bubblewrap
-// reaps the first process of a sandbox without other processes, and sockets and pipes close
-// when their processes end.
+// patience is the timeout for events that normally happen at once: bubblewrap reaps the first
+// process of a sandbox without other processes, and sockets and pipes close when their
+// processes end.
 const patience = 10 * time.Second
 
 // kill ends every process of the sandbox. The first process of a process namespace is killed

@@ -49,10 +49,10 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
 	}
 	if m.Level() == cgroup.Rlimit {
-		// Only coarse limits per process are possible here. RLIMIT_DATA limits private memory;
-		// the helper itself needs some. Shared memory is limited only by the address space, of
-		// which runtimes reserve far more than they use: V8 takes 10 GiB for each WebAssembly
-		// memory, and Node's HTTP client has one.
+		// Only coarse limits per process are possible here. RLIMIT_DATA limits private memory; the
+		// helper itself needs some. Shared memory is limited only by the address space. Runtimes
+		// reserve far more address space than they use: V8 takes 10 GiB for each WebAssembly memory,
+		// and Node's HTTP client has one.
 		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
 		space := max(2*data, 65536*mib)
 		list = append(list,

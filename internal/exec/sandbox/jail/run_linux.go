@@ -126,7 +126,7 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// Visible maps the program of a call to its path inside: programs are below /usr or one of
+// Visible maps the program of a call to its path inside. Programs are below /usr or one of
 // SystemDirs, in a toolchain, or in the workspace, which is mounted at mount.
 func Visible(s sandbox.Spec, mount string) (at string, inWorkspace bool, err error) {
 	program := s.Executable.Path

@@ -1,7 +1,7 @@
-// Package output captures the output of a program: it keeps the start and the end of each stream
-// within a limit, computes the digest of the whole stream, and stops waiting for descriptors that
-// another process keeps open after the program has ended. It does not change bytes; code that
-// displays them must escape them.
+// Package output captures the output of a program. It keeps the start and the end of each
+// stream within a limit, and computes the digest of the whole stream. After the program has
+// ended, it stops waiting for descriptors that another process keeps open. It does not change
+// bytes; code that displays them must escape them.
 package output
 
 import (

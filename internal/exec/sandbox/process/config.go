@@ -5,10 +5,10 @@
 //
 // There are two rungs.
 //
-// With user namespaces, the program has separate network, process, mount and IPC namespaces. Its
-// workspace may be a copy, and every mount that does not belong to the run is read-only.
-// palyra-init stays as process 1 of the process namespace, a role that is not suitable for the
-// program: process 1 receives no signal that it does not handle, and must reap orphans.
+// With user namespaces, the program has separate network, process, mount and IPC namespaces.
+// Its workspace may be a copy, and every mount that does not belong to the run is read-only.
+// palyra-init stays as process 1 of the process namespace. The program is not suitable for that
+// role: process 1 receives no signal that it does not handle, and must reap orphans.
 //
 // Without user namespaces only Landlock and seccomp restrict the program. They deny files, TCP,
 // UDP, signals, and IPC objects that have no path (System V IPC and POSIX message queues). A
@@ -34,7 +34,7 @@ type Config struct {
 	FirstUser, Users int
 	// LayerDir is a directory of the daemon, mode 0700, for the copies of workspaces.
 	// QuarantineDir is a similar directory for protected files that programs created in a
-	// workspace with direct writes. A run that needs a directory that is not set is refused.
+	// workspace with direct writes. A run is refused if it needs a directory that is not set.
 	LayerDir      string
 	QuarantineDir string
 	// Outward configures the access of programs to hosts; only the better rung supports it.

@@ -26,9 +26,9 @@ type Runner struct {
 	problem *reason.Error
 }
 
-// The minimum Landlock ABI without namespaces. ABI 4 can deny TCP. ABI 6 also restricts
-// signals; it is required unless programs run as a separate user, which restricts signals as
-// well.
+// leastAlone and leastSameUser are the minimum Landlock ABIs without namespaces. ABI 4 can deny
+// TCP. ABI 6 also restricts signals; it is required unless programs run as a separate user,
+// which restricts signals as well.
 const (
 	leastAlone     = 4
 	leastSameUser  = 6
@@ -262,7 +262,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 }
 
 // untellable reports whether no attempt can show the effect of a layer. Without namespaces a
-// program is never root, is in a session of the host with and without the layer, and has no
+// program is never root, and is in a session of the host with and without the layer. It has no
 // temporary file system to fill memory with. It has no capabilities to lose unless the daemon
 // is root.
 func (r *Runner) untellable(layer string) bool {

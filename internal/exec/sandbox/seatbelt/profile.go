@@ -231,8 +231,8 @@ type writer struct {
 
 func (w *writer) line(s string) { w.text.WriteString(s + "\n") }
 
-// rule writes an action with its filters. A rule without filters would apply to every path, so
-// it is omitted.
+// rule writes an action with its filters. A rule without filters would match everything, so it
+// is omitted.
 func (w *writer) rule(action string, filters []string) {
 	if len(filters) > 0 {
 		w.line("(" + action + "\n  " + strings.Join(filters, "\n  ") + ")")

@@ -39,11 +39,11 @@ func Program(o Options) ([]bpf.RawInstruction, error) {
 	return NewTable(o).assemble(o.Watch)
 }
 
-// Outer returns the filter for the processes that run before the final one is installed. It kills
-// on calls of a foreign architecture or of the x32 table and allows everything else. It denies
-// nothing, because the kernel uses the strictest action of all filters: an errno from this filter
-// would take precedence over the final filter's SECCOMP_RET_USER_NOTIF, and the notifier would
-// not receive the call.
+// Outer returns the filter for the processes that run before the final one is installed. It
+// kills on calls of a foreign architecture or of the x32 table and allows everything else. It
+// denies no call with an errno, because the kernel uses the strictest action of all filters. An
+// errno from this filter would take precedence over the final filter's SECCOMP_RET_USER_NOTIF,
+// and the notifier would not receive the call.
 func Outer() ([]bpf.RawInstruction, error) {
 	return assemble(append(prologue(), bpf.RetConstant{Val: retAllow}))
 }

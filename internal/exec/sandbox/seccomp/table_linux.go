@@ -175,9 +175,9 @@ func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
 
 // socket gives TCP and UDP over IP the verdict ip. All other sockets get EAFNOSUPPORT, as if
 // the kernel did not support them. Attempts are reported, except for sockets that harmless
-// programs open regularly. These are TCP and UDP sockets, which programs open before they need
-// them; unix sockets, by which the C library contacts nscd and syslog; netlink, by which it
-// lists the interfaces; and MPTCP, which Go tries first.
+// programs open regularly. Programs open TCP and UDP sockets before they need them. The C
+// library contacts nscd and syslog by unix sockets, and lists the interfaces by netlink. Go
+// tries MPTCP first.
 func socket(ip verdict) rule {
 	var r rule
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {

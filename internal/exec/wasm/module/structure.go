@@ -1,6 +1,6 @@
-// Package module checks the structure of a WebAssembly module before any engine reads it: its
-// imports and exports, the sizes of its parts, and that it uses only features that palyrad's
-// engine enables. It does not check types; the engine does.
+// Package module checks the structure of a WebAssembly module before any engine reads it. It
+// checks the imports and exports, the sizes of the parts, and that the module uses only
+// features that palyrad's engine enables. It does not check types; the engine does.
 //
 // Source: WebAssembly Core Specification 2.0, chapter 5 (binary format).
 //
