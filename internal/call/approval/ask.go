@@ -42,10 +42,10 @@ type Ask struct {
 	// Missing and Needs are the requirements of the call before the first vote, if known.
 	Missing string
 	Needs   *Needs
-	// Covers evaluates policy with a standing grant. It is for a call that waited on a record
-	// together with an identical call, which consumed the approval. The call may proceed by the
-	// grant that the votes created if Covers returns true. If Covers is nil, such a call
-	// requests a new approval.
+	// Covers evaluates policy with a standing grant. It is used for a call that waited on a record
+	// together with an identical call that consumed the approval. If Covers returns true, the call
+	// may proceed by the grant that the votes created. If Covers is nil, such a call requests a
+	// new approval.
 	Covers func(context.Context, Grant) (bool, error)
 }
 

@@ -32,7 +32,7 @@ type Amendment struct {
 	Reason      string
 	// Ask is the edited call, planned and judged; its Edits are the earlier ones.
 	Ask *Ask
-	// Extra are journaled with it.
+	// Extra are the events that are journaled with the edit.
 	Extra []event.Draft
 }
 
@@ -106,10 +106,10 @@ func (r Record) Editors() []access.Principal {
 	return list
 }
 
-// Edit replaces the call of a pending record. The votes on the previous version are dropped. If the
-// edit races with another change of the record, one of them fails. The call does not end when its
-// editor logs out: the credential was checked at the edit, as for a vote. Revoking the editor's
-// device does end it, because the device may have been stolen before.
+// Edit replaces the call of a pending record. The votes on the previous version are dropped. If
+// the edit races with another change of the record, one of them fails. The call does not end
+// when its editor logs out: the credential was checked at the edit, as for a vote. It ends when
+// the editor's device is revoked, because the device may have been stolen before the edit.
 func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amendment) (Record, error) {
 	rec, err := d.MayEdit(ctx, caller, id, a.Version, a.ShownDigest)
 	if err != nil {

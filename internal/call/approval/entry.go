@@ -193,8 +193,8 @@ func (d *Desk) announceLocked() {
 // now returns the time in UTC, truncated to microseconds as in a store.
 func (d *Desk) now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
 
-// update runs one unit to its end independently of the caller's context: the desk must learn
-// the outcome of every unit that it started.
+// update runs one unit to its end independently of the caller's context: the desk needs the
+// outcome of every unit that it started.
 func (d *Desk) update(ctx context.Context, fn func(Tx) error) error {
 	return d.store.Update(context.WithoutCancel(ctx), fn)
 }

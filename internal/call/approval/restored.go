@@ -11,7 +11,7 @@ import (
 
 // Restored describes a restored store. Approvals in it may have been revoked since the backup.
 type Restored struct {
-	// Note is the reason for ending them, and for the freeze.
+	// Note is the reason for ending the approvals, and for the freeze.
 	Note string
 	// At is the time, in UTC.
 	At time.Time

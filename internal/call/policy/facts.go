@@ -74,8 +74,8 @@ type Fact struct {
 	in     contexts
 	origin origin
 	Change Way
-	// at points to the fact in a request; nil if no request has it, or this one lacks it. For a
-	// record it returns a record.
+	// at returns a pointer to the fact in a request, or nil if the request lacks it. It is nil
+	// itself if no request has the fact. For a record it returns a record.
 	at func(*Request) any
 	// About is the description in docs/reference/facts.md.
 	About string
@@ -203,7 +203,7 @@ var facts = [...]Fact{
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 
-// injection returns the secret injection that the request is about, or nil.
+// injection returns a copy of the injection that the request is about, or of a zero one.
 func (r *Request) injection() *tool.Injection { return copyOf(r.Injection) }
 
 func copyOf[T any](v *T) *T {
@@ -232,7 +232,7 @@ func externalOf(r *Request) any {
 	return always{}
 }
 
-// shellOf returns a record that is not cached: lines hardly repeat.
+// shellOf returns a record that is not cached: shell lines rarely repeat.
 func shellOf(r *Request) any {
 	if r.Facts.Shell == nil {
 		return nil

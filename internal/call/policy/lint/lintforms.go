@@ -138,8 +138,8 @@ func checkForms(p *expr.Policy) []finding.Finding {
 	return findings
 }
 
-// likely reports whether a text before the first wildcard, or a whole one, can have that
-// format.
+// likely reports whether a fact can have the text, which is a whole one or the part before the
+// first wildcard.
 func (f form) likely(text string, whole bool) bool {
 	if whole {
 		return f.fits(text)
@@ -156,7 +156,8 @@ func firstText(parts []any) (string, bool) {
 	return string(text), is
 }
 
-// factsOf names the attributes of the context that an expression reads, or has as elements.
+// factsOf returns the names of the context attributes that an expression is, or has as
+// elements.
 func factsOf(t *expr.Tree) []string {
 	if chain := t.Chain(); len(chain) > 1 && chain[0] == "context" {
 		return []string{strings.Join(chain[1:], ".")}

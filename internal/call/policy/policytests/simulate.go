@@ -149,7 +149,7 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 }
 
 // foldGiven derives the folded path from the path, unless both are unchanged. A real call
-// cannot have another one.
+// cannot have a different folded path.
 func foldGiven(r *policy.Request, was tool.Facts) error {
 	g := &r.Facts
 	if g.Path == was.Path && g.PathFolded == was.PathFolded {

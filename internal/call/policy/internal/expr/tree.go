@@ -187,8 +187,8 @@ func (l *layer) ifThenElse(n NodeIf) *Tree {
 	return &Tree{Node: n, At: at, Kids: []*Tree{cond, then, l.lay(n.Else)}}
 }
 
-// and also handles "x has a.b", which cedar-go converts to "x has a && x.a has b": there, a dot
-// follows instead of an operator.
+// and also handles "x has a.b", which cedar-go converts to "x has a && x.a has b". In this
+// form, a dot follows instead of an operator.
 func (l *layer) and(n NodeAnd) *Tree {
 	left := l.lay(n.Left)
 	if has, ok := n.Right.(NodeHas); ok && l.dotFollows() {
