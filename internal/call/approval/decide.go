@@ -61,7 +61,7 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d, but version %d was displayed", rec.ID, rec.Version, b.ShownVersion).
 			WithRemedy("Review it again: a vote was cast, or the call was edited.").WithField("version", strconv.FormatInt(rec.Version, 10))
 	}
-	if b.Passkey != nil && b.Passkey.Version != rec.Version { // the passkey proves a vote on another version
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // the passkey proves another vote
 		return conflict(rec)
 	}
 	if b.Allow && rec.Withheld != nil { // a withheld record cannot be reviewed, so it cannot be approved

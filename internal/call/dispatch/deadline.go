@@ -32,7 +32,7 @@ func withDeadline(parent context.Context, limit time.Duration) (ctx context.Cont
 	stop := context.AfterFunc(inner, ended)
 	return timed, d, func() {
 		d.timer.Stop()
-		early := stop() // and its end needs no goroutine
+		early := stop() // true if ended has not run: no goroutine is needed
 		if cancel(nil); early {
 			ended()
 		}

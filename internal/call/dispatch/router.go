@@ -64,7 +64,7 @@ type entry struct {
 	schema     *tool.Schema
 }
 
-// New checks the tools: names are unique, schemas compile.
+// New returns a router. It fails if two tools have the same name or a schema does not compile.
 func New(cfg Config) (*Router, error) {
 	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
 		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")

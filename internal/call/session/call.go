@@ -116,7 +116,7 @@ type Turn struct {
 }
 
 // AskMore begins a Turn, which this call must end with Asked. If another call of the session is
-// already asking, it returns that call's Turn, and mine is false.
+// already asking, AskMore returns the Turn of that call, and created is false.
 func (c *Call) AskMore() (turn *Turn, created bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
