@@ -26,8 +26,8 @@ type Permit struct {
 }
 
 // Mint creates the permit for a call that Make allows, and returns nil for a denied call. The
-// caller has made the decision durable before or, for a tool without effects, makes it durable
-// together with the outcome.
+// caller must have made the decision durable before. For a tool without effects, it may instead
+// make the decision durable together with the outcome.
 func Mint(in *Input) *Permit {
 	if refuse(in) != nil {
 		return nil

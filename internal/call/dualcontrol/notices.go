@@ -31,8 +31,8 @@ type notice struct {
 // maxNotices is the highest number of notices in memory.
 const maxNotices = 20
 
-// Begin records in the journal that the configuration disables dual control, if it does, and reads
-// the notices that are still displayed. Call it once, at the start.
+// Begin journals that the configuration disables dual control, if it does, and reads the
+// notices that are still displayed. It must be called once, at the start.
 func (g *Gate) Begin(ctx context.Context) error {
 	if g.switchedOff {
 		off := struct {
@@ -100,7 +100,8 @@ func (g *Gate) note(n notice) {
 }
 
 // Notices returns the messages for the status: whether changes require a second person, and the
-// changes of the last seven days that were made without one although others could have answered.
+// notices of the last seven days. While only one person can answer changes, it omits dual
+// control and the changes that one person made alone.
 func (g *Gate) Notices() []string {
 	state := g.DualControl()
 	list := []string{"dual control is off, so one person can change members and policies, and end a freeze: " + state.Why}

@@ -175,7 +175,7 @@ type Sighted struct {
 type SessionExtended struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
-	// Calls is the number of additional calls, Limit the number allowed before.
+	// Calls is the number of additional calls, Limit the session's new limit of calls.
 	Calls      int    `json:"calls"`
 	Limit      int    `json:"limit"`
 	ProposalID string `json:"proposal_id"`
