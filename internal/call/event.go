@@ -19,7 +19,7 @@ type Event struct {
 	Resolved *approval.Answer
 	Decision *decision.Record
 	Output   *Chunk
-	// Ruling is durable: whether changes to a workspace may be applied.
+	// Ruling is the durable ruling whether changes to a workspace may be applied.
 	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation

@@ -132,8 +132,8 @@ func (a *authorization) enough(r policy.Request) bool {
 // MayReadFile reports whether policy allows the caller to read a file of a workspace without an
 // approval, as if by a call of fs.read. The caller needs no permission to make calls. path is
 // relative to the workspace, and the file need not exist. The result is false if the request
-// cannot be evaluated, and if the path leads to another file: the content was read under this
-// name, which policy then did not judge.
+// cannot be evaluated, and if the path leads to another file: policy then judged the name of
+// the other file, and not the name under which the content was read.
 func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
 	input, err := canonical.Marshal(readInput{path, workspace})
 	if err != nil {

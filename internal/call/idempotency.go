@@ -164,7 +164,7 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 
 // passing lists the refusals that do not depend on the call itself. A call with a key does not
 // end with its client, so CANCELLED is a deliberate order to end it, which a retry does not
-// undo. UNAUTHENTICATED is about the credential that started the call; a retry brings another
+// undo. UNAUTHENTICATED concerns the credential that started the call; a retry may use another
 // one.
 var passing = []reason.Code{
 	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,

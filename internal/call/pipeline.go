@@ -3,9 +3,9 @@
 // path runs a tool.
 //
 // Each stage gets the result of the stage before it and never calls back into an earlier stage.
-// A stage that fails ends the call. Nothing runs without a decision, nothing with an effect
-// runs before its decision is durable, and a result is sent only after its attestation is
-// durable.
+// A stage that fails ends the call. A tool runs only after a decision, and a tool with an
+// effect runs only after its decision is durable. A result is sent only after its attestation
+// is durable.
 package call
 
 import (
@@ -164,7 +164,7 @@ type Pipeline struct {
 	waiting map[string]*waiting
 }
 
-// New checks that the configuration is complete.
+// New returns a pipeline, or an error if the configuration is not complete.
 func New(cfg Config) (*Pipeline, error) {
 	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil || cfg.Standing == nil {
 		return nil, errors.New("creating the pipeline: a stage is missing")
@@ -212,8 +212,8 @@ type Submission struct {
 	// LeadBlobs are the blobs that Lead names by digest.
 	LeadBlobs [][]byte
 	// Hold, unless nil, is called before a call that policy and approvers allow is decided, and
-	// again before its changes are. It may block until the result has a receiver; the call is
-	// then judged again. An error refuses the call and releases its answer.
+	// again before the commit of its changes is decided. It may block until the result has a
+	// receiver; the call is then judged again. An error refuses the call and releases its answer.
 	Hold func(context.Context) error
 	// NoEdit is the reason why an edit of the arguments cannot be reported to the client, "" if
 	// it can.

@@ -25,7 +25,7 @@ type Budget struct {
 	Limit int
 	// Used counts the calls of the run or session, this one included.
 	Used int
-	// Session is the session that counts; "" for a run.
+	// Session is the session whose calls are counted; "" for a run.
 	Session string
 	// Said is the approvers' answer to a request to extend the session, or "".
 	Said string

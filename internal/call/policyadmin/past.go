@@ -50,8 +50,8 @@ type PastCall struct {
 
 // Past finds a call with the set that judged it, by the id of its proposal, its decision, or
 // one of its approvals. The id of an approval of a commit finds that commit, and so does the
-// proposal's id if a commit was refused. Calls of other principals are part of the journal: a
-// caller who may not read the journal gets the error for an unknown id.
+// proposal's id if a commit was refused. A caller who may not read the journal gets the error
+// for an unknown id for calls of other principals.
 func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
 	one, approvalDigest, err := p.pastCall(ctx, id)
 	if err != nil {
