@@ -91,10 +91,10 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 	return unwritten(err)
 }
 
-// AskElsewhere requests an approval, at the desk of all calls, for a call that another gateway
-// would run, and waits for the answer. notice is an additional notice for the approvers. The
-// answer is held for MayElsewhere under the same rules and lifetime as the answer of a waiting
-// call.
+// AskElsewhere requests an approval for a call that another gateway would run, and waits for
+// the answer. It uses the same desk as other calls. notice is an additional notice for the
+// approvers. The answer is held for MayElsewhere under the same rules and lifetime as the
+// answer of a waiting call.
 func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, notice string, observe func(*approval.Record)) (approval.Answer, error) {
 	c, _, err := p.weighElsewhere(ctx, s)
 	if err != nil {

@@ -152,7 +152,7 @@ func (a *authorization) agreed() bool {
 	return true
 }
 
-// letThrough reports whether verdict and answer, which agree, let the call run.
+// letThrough reports whether verdict and answer, which agree, permit the call to run.
 func (a *authorization) letThrough() bool {
 	return a.verdict.Effect() != policy.Deny && a.answer.Allowed()
 }

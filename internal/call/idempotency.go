@@ -72,8 +72,8 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 }
 
 // start runs the call in its own goroutine, independently of its clients, also while it waits
-// for an approval: a lost connection loses neither the answer nor the result. To stop such a
-// call, cancel it.
+// for an approval. A lost connection therefore loses neither the answer nor the result. To stop
+// such a call, cancel it.
 //
 // replaces is the earlier proposal with the same key that never started, or "" if none exists.
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Consume uses an answer: an allowed record becomes consumed, a grant counts one use. This
-// change and the extra events (the `decided` of the call) are one unit: when Consume returns
-// nil, all of it is durable; otherwise none of it is kept.
+// change and the extra events (the `decided` of the call) are one unit. When Consume returns
+// nil, the unit is durable; otherwise it has no effect.
 //
 // The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict if the record or
 // grant was revoked, expired or used before; GatewayFrozen while the gateway is frozen;

@@ -39,9 +39,9 @@ type Amendment struct {
 // noEdit are the surfaces that display too little of a call to edit it.
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
-// MayEdit returns nil if the caller may edit the call of a record in the displayed version: the
-// caller may answer it, the call still waits, and the record is unchanged. It blocks until the
-// waiting call has received the record.
+// MayEdit returns nil if the caller may edit the call of a record in the displayed version. The
+// caller must be allowed to answer the record, the call must still wait, and the record must be
+// unchanged. It blocks until the waiting call has received the record.
 func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (Record, error) {
 	rec, err := d.Get(ctx, id)
 	if err != nil {

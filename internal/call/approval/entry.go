@@ -19,8 +19,8 @@ type entry struct {
 	key callKey
 	// resolved is Ask.Resolved, or "" for a record loaded at start.
 	resolved string
-	// calls are the edited versions of the call, by call digest, including an edit that is not
-	// stored yet or never will be. before are the Resolved values of earlier versions.
+	// calls are the edited versions of the call, by call digest, including an edit that is not yet
+	// stored or could not be stored. before are the Resolved values of earlier versions.
 	calls  map[string]editedCall
 	before []string
 	run    runKey

@@ -8,8 +8,8 @@ import (
 )
 
 // Resolve requests an approval for a call and waits for the answer, from any approver and
-// surface. It joins an identical pending ask, may use an identical ask that was allowed and not
-// consumed, and answers an ask that was denied or expired recently from memory.
+// surface. It joins an identical pending ask, and may use an identical ask that was allowed and
+// not consumed. It answers an ask that was recently denied or expired from memory.
 //
 // The observer, which may be nil, is called on this goroutine with the record, once when it
 // exists and again after each change. It must not change the record.

@@ -24,7 +24,7 @@ type RestoredEnds struct{ Grants, Cancelled, Revoked int }
 
 // EndRestored runs at the first start of a restored gateway, before any other use of the store.
 // In one unit it freezes the gateway, ends all grants, cancels the pending records and revokes
-// the allowed ones: no earlier approval lets a call run.
+// the allowed ones: no call can run by an earlier approval.
 func EndRestored(ctx context.Context, store Store, r Restored) (ends RestoredEnds, err error) {
 	records, err := openRecords(ctx, store)
 	if err != nil {

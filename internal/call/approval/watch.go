@@ -15,8 +15,8 @@ import (
 // of fn is passed once, in its newest form.
 //
 // If after is 0, Watch begins with the records that are pending or allowed. If after is a
-// revision that the client received, Watch begins with all later changes, so that a client that
-// reconnects misses no change; it may get a record twice.
+// revision that the client received, Watch begins with all later changes. A client that
+// reconnects thus misses no change, but may get a record twice.
 //
 // Watch calls opened, which may be nil, before the first fn. Every change after the call of
 // opened is delivered. If opened returns an error, Watch returns it.

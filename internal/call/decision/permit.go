@@ -10,8 +10,8 @@ import (
 // ErrNoPermit is returned for a nil, zero, spent or expired permit.
 var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
 
-// Permit is the single-use token that lets dispatch run one call. Only Mint creates a valid
-// one: a nil or zero Permit is rejected.
+// Permit is the single-use token with which dispatch may run one call. Only Mint creates a
+// valid one: a nil or zero Permit is rejected.
 //
 // A permit MUST be redeemed immediately before the call starts, for the plan as it is then. It MUST
 // NOT be valid twice, also after a failed attempt, and MUST NOT be stored or sent.

@@ -1,5 +1,5 @@
-// Package dispatch runs permitted calls: it redeems the permit, plans the call again, checks
-// that it is still the decided call, and passes it to the executor of its tool. No other code
+// Package dispatch runs permitted calls. It plans the call again, redeems the permit if the
+// call is still the decided one, and passes the call to the executor of its tool. No other code
 // calls an executor.
 package dispatch
 
@@ -109,8 +109,8 @@ func (r *Router) Effectless(name string) bool {
 	return pure
 }
 
-// limit returns the maximum duration of a call of the named tool: the configured one, or the
-// tool's own for calls that run elsewhere and are only waited for.
+// limit returns the maximum duration of a call of the named tool. It is the configured one, or
+// the tool's own for calls that run elsewhere, for which the gateway only waits.
 func (r *Router) limit(name string) time.Duration {
 	if e := r.tools.Load().byName[name]; e != nil && e.descriptor.Executor == tool.External {
 		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {

@@ -16,9 +16,9 @@ import (
 // enough.
 //
 // A change of the gateway requires an owner or admin who votes with a live device and is
-// independent of the requester: neither can act as the other, and no third person can act as both
-// (package provenance). A device pairing requires a member who may change members. That member may
-// be the one who made the pairing code; see PairingRule.
+// independent of the requester. Independent means that neither can act as the other, and no
+// third person can act as both (package provenance). A device pairing requires a member who may
+// change members. That member may be the one who made the pairing code; see PairingRule.
 type Rule struct {
 	// Owner is true if the question concerns owners or admins. A change then requires an owner, and
 	// a pairing a member who may change owners and admins.

@@ -16,7 +16,8 @@ type State struct {
 }
 
 // DualControl reports whether changes require a second person now. They do if at least two
-// people can answer and are independent of each other. Otherwise no change could be approved.
+// of the people who can answer are independent of each other, unless the configuration disables
+// dual control. Without two such people no change could be approved.
 func (g *Gate) DualControl() State { return g.people.DualControl(g.switchedOff) }
 
 // DualControl is Gate.DualControl for these people. switchedOff is true if the configuration

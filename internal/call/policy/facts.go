@@ -11,8 +11,8 @@ import (
 type factKind uint8
 
 const (
-	// bound facts must be the same at the run as at the decision: the permit holds their
-	// digest. context.path is one: a link that is redirected after the decision stops the call.
+	// bound facts must be the same at the run as at the decision: the permit holds their digest.
+	// An example is context.path: a link that is redirected after the decision stops the call.
 	bound factKind = iota + 1
 	// fresh facts keep changing while a call waits: they are read again, and the call is judged
 	// again, immediately before its decision. context.session is one.

@@ -80,7 +80,7 @@ type builder func(tools []tool.Descriptor, suspended map[string]error) (*policy.
 // that one tool does not stop the others. If the policies do not load with the pins either,
 // choose returns the first error.
 //
-// The tools of a new upstream server have no pins: if the policies do not fit them, all tools
+// The tools of a new upstream server have no pins. If the policies do not fit them, all tools
 // of the server are excluded, as if the server did not exist yet.
 func choose(now []definition, pins map[string]pin, inForce *policy.Set, build builder) (pinned, error) {
 	set, err := build(resolve(now, pins, nil), nil)

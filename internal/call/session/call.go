@@ -52,9 +52,9 @@ func (c *Call) facts() tool.SessionFacts {
 	return f
 }
 
-// Decide calls judge with the current facts and counts the returned effects, all under the
-// session's lock: no other call of the session is judged in between. nil effects count nothing.
-// judge must be quick and must not block.
+// Decide calls judge with the current facts and counts the returned effects, both under the
+// session's lock. No other call of the session is judged in between. If the effects are nil,
+// Decide counts nothing. judge must be quick and must not block.
 func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

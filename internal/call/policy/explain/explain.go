@@ -154,8 +154,8 @@ func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy
 	return out
 }
 
-// Policies explains only the policies of a call, including those of its skill gate, without the
-// search for changes. It returns none for a call without a Cedar form.
+// Policies explains only the policies of a call and of its skill gate, without the search for
+// changes. It returns none for a call without a Cedar form.
 func Policies(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant, v policy.Verdict) []Policy {
 	seen, one := look(s, r, a, grants, v)
 	if seen == nil {

@@ -260,7 +260,7 @@ func entityChange(uid, group types.EntityUID, in bool, say string, edit func(*sc
 	return change{effort: effortEntity, say: say, step: step, edit: edit}
 }
 
-// roleChange gives a member a role, or takes it away.
+// roleChange returns the change that gives a role to a member, or removes the role.
 func roleChange(who access.Principal, role access.Role, in bool) change {
 	say := fmt.Sprintf("give role %s to %s", role, who)
 	if !in {

@@ -27,8 +27,9 @@ var (
 	hexDigest = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
 	variable  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	withPort  = lazyregexp.New(`:([0-9]+|\*)$`)
-	// scripts are file suffixes that are common for project files and rare for installed
-	// programs. Those of Node are excluded: npm is npm-cli.js.
+	// scripts are file suffixes that are common for project files and rare for installed programs.
+	// Suffixes of Node scripts are excluded, because installed programs have them: npm is
+	// npm-cli.js.
 	scripts = lazyregexp.New(`\.(sh|bash|zsh|py|rb|pl|php|ps1|bat|cmd)$`)
 
 	absolute = form{

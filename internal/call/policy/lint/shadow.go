@@ -31,8 +31,8 @@ func checkShadows(view policy.View) []finding.Finding {
 
 // shadows finds the policies that cover others. A policy covers another if all its conjuncts
 // are among the other's. Each policy is therefore indexed under its scope and its rarest
-// conjunct, and looked up under each conjunct of the other: the work grows with the number of
-// policies instead of its square.
+// conjunct, and looked up under each conjunct of the other policy. The work thus grows with the
+// number of policies instead of its square.
 type shadows struct {
 	view  policy.View
 	order map[*expr.Policy]int

@@ -7,8 +7,8 @@ import (
 )
 
 // Tree is one expression with its main token: the operator of an operation, the name of an
-// attribute, the first token of a literal. cedar-go parses without positions, so the syntax
-// tree is aligned with the policy's own tokens.
+// attribute, or the first token of a literal. The syntax tree is aligned with the policy's own
+// tokens, because cedar-go parses without positions.
 type Tree struct {
 	Node Node
 	At   Token
