@@ -16,6 +16,6 @@
 // A requester's reason is a field of the request and not an argument. A tool would receive an
 // argument, and the call digest would cover it, so that no grant would cover a second call.
 // Waiting calls with different reasons are different requests. Grants and remembered denials
-// ignore the reason, because a requester could repeat a call with other words. Policy sees the
+// ignore the reason, because a requester could repeat a call with other words. Policy reads the
 // text, which is unverified: a rule may deny by it and should allow nothing by it alone.
 package approval

@@ -1,6 +1,6 @@
-// Package dispatch runs permitted calls. It plans the call again, redeems the permit if the
-// call is still the decided one, and passes the call to the executor of its tool. No other code
-// calls an executor.
+// Package dispatch runs permitted calls. It plans the call again and redeems the permit, which
+// verifies that the call is still the decided one. It then passes the call to the executor of
+// its tool. No other code calls an executor.
 package dispatch
 
 import (
@@ -64,7 +64,8 @@ type entry struct {
 	schema     *tool.Schema
 }
 
-// New returns a router. It fails if two tools have the same name or a schema does not compile.
+// New returns a router. It fails if cfg is not valid, two tools have the same name, or a schema
+// does not compile.
 func New(cfg Config) (*Router, error) {
 	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
 		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")

@@ -74,8 +74,8 @@ type Fact struct {
 	in     contexts
 	origin origin
 	Change Way
-	// at returns a pointer to the fact in a request, or nil if the request lacks it. It is nil
-	// itself if no request has the fact. For a record it returns a record.
+	// at returns a pointer to the fact in a request, or nil if the request lacks it. The field
+	// is nil if no request has the fact. For a record it returns a record.
 	at func(*Request) any
 	// About is the description in docs/reference/facts.md.
 	About string
@@ -203,7 +203,7 @@ var facts = [...]Fact{
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 
-// injection returns a copy of the injection that the request is about, or of a zero one.
+// injection returns a copy of the injection that the request is about, or a zero one.
 func (r *Request) injection() *tool.Injection { return copyOf(r.Injection) }
 
 func copyOf[T any](v *T) *T {

@@ -61,9 +61,9 @@ type Determining struct {
 // Verdict is the result of evaluating a proposal. It is sealed: only this package creates a
 // verdict, and the zero value denies.
 //
-// A verdict that asks MUST NOT be treated as an allow until decision.Make has checked an answer
-// for the same call digest. A verdict MUST be used only for the request that it was evaluated
-// for.
+// A verdict that asks MUST NOT be treated as an allow unless decision.Make allows the call by an
+// answer for the same call digest. A verdict MUST be used only for the request that it was
+// evaluated for.
 type Verdict struct {
 	effect      Effect
 	code        reason.Code

@@ -124,8 +124,8 @@ func (v View) Gate(r Request) (Call, bool) {
 	}, Policies: v.set.inScope(req).parsed()}, true
 }
 
-// Change is a modified set for evaluating a call. It keeps the tools and roles of the original set,
-// because the schema is not rebuilt.
+// Change is a modified set for evaluating a call. It keeps the tools and roles of the original
+// set, because the schema is not rebuilt.
 type Change struct {
 	Config    Config
 	Drop, Add []*expr.Policy
@@ -230,7 +230,7 @@ func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string)
 }
 
 // findSole marks the user who is the only approver and may therefore answer their own calls.
-// access.Member.Decides defines approvers. If it holds for fewer than two users, users who may
+// access.Member.Decides defines approvers. If at most one user satisfies it, users who may
 // decide by the operator's policies count as well. A user with another possible approver is
 // therefore never sole.
 func (s *Set) findSole() {
