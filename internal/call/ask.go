@@ -138,8 +138,8 @@ func (c *call) noteAsk(e *Event) {
 }
 
 // join uses the answer of the announced call if policy accepts its votes and proofs for this
-// call, and if the call is identical to the announced one. It applies to the call alone and is
-// tried once.
+// call, and if the call is identical to the announced one. It applies only to the call itself,
+// not to its changes or secrets, and is tried once.
 func (a *authorization) join() bool {
 	if a.sub.PriorAnswer == nil || a.joined || a.ran != nil || a.request.Commit != nil || a.request.Injection != nil {
 		return false

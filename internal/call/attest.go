@@ -147,8 +147,8 @@ func (c *call) sign(ctx context.Context, e *attest.Execution, envelope *attest.E
 }
 
 // evidence returns the part of a report that is stored. A tool's message may quote a secret of
-// the input, which is redacted from the evidence. The client, which sent it, gets the full
-// message.
+// the input, which is redacted from the evidence. The client sent the input, so it gets the
+// full message.
 func evidence(report *tool.Report) *tool.Report {
 	kept := new(tool.Report)
 	*kept = *report

@@ -20,8 +20,10 @@ const moreCalls = 200
 // askToGoOn requests an approval to extend the session, for a call that is beyond the session's
 // budget and that policy does not deny. A run is never extended: its budget was set when it was
 // started. After a denial the call stays beyond its budget, and the decision denies it for that
-// reason. Policy does not define the approvers of an extension, because the budget limits volume
-// and is not a permission: one member who may decide approvals of the requester is sufficient,
+// reason.
+//
+// Policy does not define the approvers of an extension, because the budget limits volume and is
+// not a permission. One member who may decide approvals of the requester is sufficient,
 // whichever approval the call itself needs.
 func (a *authorization) askToGoOn(ctx context.Context) error {
 	for a.budget.Session != "" && a.budget.Used > a.budget.Limit && a.verdict.Effect() != policy.Deny {
@@ -66,7 +68,7 @@ func (a *authorization) waitFor(ctx context.Context, turn *session.Turn) error {
 }
 
 // askForMore requests the approval and extends the session if it is granted. refused is true if
-// the approvers denied it or if none exist; said is their reason.
+// the approvers denied it or if none exist; extension is their reason.
 func (a *authorization) askForMore(ctx context.Context, turn *session.Turn) (allowed, refused bool, extension string, err error) {
 	if !a.Evaluator.Current().SomebodyDecides(a.request, policy.SeverityMedium) {
 		return false, true, "", nil

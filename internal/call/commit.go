@@ -28,7 +28,7 @@ const (
 // requires it, and the ruling is durable before it is returned. On any error the workspace
 // stays unchanged.
 //
-// ctx is the context of the call. Its end ends the wait, and the changes are discarded.
+// ctx is the context of the call. When it ends, the wait ends and the changes are discarded.
 func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(Event)) (tool.CommitRuling, error) {
 	g, err := c.gate(r, observe)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 }
 
 // gate decides whether the changes of a call may be committed to its workspace. It is an
-// authorization like that for the call, with the change set in place of the arguments.
+// authorization like the one for the call, with the change set in place of the arguments.
 type gate struct {
 	authorization
 	// ruled is the journaled form of the ruling.
@@ -184,8 +184,8 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	return ruling, nil
 }
 
-// settleCommit gets verdict and answer. It fails if the changes are too many to decide on, or
-// if the call has ended.
+// settleCommit determines the verdict and the answer. It fails if the changes are too many to
+// decide on, or if the call has ended.
 func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	if n := len(r.Facts.Protected); n > mostProtected {
 		return reason.Errorf(reason.CommitRefused, "deciding on the commit: %d protected paths changed, at most %d are allowed in one commit", n, mostProtected)
@@ -203,7 +203,7 @@ func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	return g.settle(asking)
 }
 
-// rule sets the decision. A why that is not nil is the refusal.
+// rule sets the decision. why is the refusal, if it is not nil.
 func (g *gate) rule(d decision.Record, why *reason.Error) {
 	p := &g.ruled
 	p.Allowed, p.ApprovalID, p.GrantID = d.Allowed, d.ApprovalID, d.GrantID

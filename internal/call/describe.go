@@ -30,7 +30,7 @@ type Description struct {
 // Describe returns the policy request of a described call and the grants that match it. The
 // call is checked and planned like a real one, but it is not counted, journaled, approved or
 // run. If the call cannot be planned here, for example because its program is not installed,
-// the request is made of d.Facts alone.
+// the request is built from d.Facts alone.
 func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request, []policy.Grant, error) {
 	s := d.Submission
 	s.Run = ""

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Elsewhere is a decision on a call that another gateway would run. It holds for one call: the
-// approval or the grant use that permits it is consumed, as by a call that runs here. Its facts
-// state that no sandbox of this gateway confines it. Approvals and grants for local calls do
-// not apply to it, nor the other way around.
+// Elsewhere is a decision on a call that another gateway would run. It is valid for one call:
+// the approval or the grant use that permits it is consumed, as for a call that runs here. Its
+// facts state that no sandbox of this gateway confines it. Approvals and grants for local calls
+// do not apply to it, and its approvals and grants do not apply to local calls.
 type Elsewhere struct {
 	Evaluation
 	Allowed bool
@@ -25,10 +25,11 @@ type Elsewhere struct {
 // Note drafts the event of a decision, which is durable before the decision is returned.
 type Note func(Elsewhere) (event.Draft, error)
 
-// MayElsewhere decides about a call that another gateway would run. It proposes, asks and runs
-// nothing; note is journaled in the transaction that consumes the answer. answer is the result
-// of AskElsewhere for the identical call, or the zero value. A call that takes a secret of the
-// vault is always denied, because secrets do not leave this gateway.
+// MayElsewhere decides about a call that another gateway would run. It does not propose the
+// call, request an approval or run a tool. note is journaled in the transaction that consumes
+// the answer. answer is the result of AskElsewhere for the identical call, or the zero value. A
+// call that takes a secret of the vault is always denied, because secrets do not leave this
+// gateway.
 func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
 	c, evaluation, err := p.weighElsewhere(ctx, s)
 	if err != nil {
@@ -90,10 +91,10 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 	return unwritten(err)
 }
 
-// AskElsewhere requests an approval, at the desk of all calls, for a call that another gateway
-// would run, and waits for the answer. notice is an additional notice for the approvers. The
-// answer is held for MayElsewhere under the same rules and lifetime as the answer of a waiting
-// call.
+// AskElsewhere requests an approval for a call that another gateway would run, and waits for
+// the answer. It uses the same desk as other calls. notice is an additional notice for the
+// approvers. The answer is held for MayElsewhere under the same rules and lifetime as the
+// answer of a waiting call.
 func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, notice string, observe func(*approval.Record)) (approval.Answer, error) {
 	c, _, err := p.weighElsewhere(ctx, s)
 	if err != nil {

@@ -31,10 +31,10 @@ type SecretEvaluation struct {
 	Verdict   policy.Verdict
 }
 
-// Evaluate is a dry run: it checks, plans and evaluates the call. It counts, asks and runs
-// nothing. The files that it read are reported to Config.Looked. CallDigest is empty for
-// callers that may not read the files of the call: the digest covers file content and would
-// confirm a guess of it.
+// Evaluate is a dry run: it checks, plans and evaluates the call. It does not count the call,
+// request an approval or run a tool. The files that it read are reported to Config.Looked.
+// CallDigest is empty for callers that may not read the files of the call: the digest covers
+// file content and would confirm a guess of it.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	c, e, err := p.weigh(ctx, s, false)
 	if c != nil {
@@ -46,8 +46,8 @@ func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, erro
 	return e, err
 }
 
-// weigh is Evaluate that also returns the call, for further use. The call is nil if nothing was
-// planned. elsewhere is true for a call that another gateway runs.
+// weigh checks, plans and evaluates a call that is not made, and also returns the call. The
+// call is nil if it was not planned. elsewhere is true for a call that another gateway runs.
 func (p *Pipeline) weigh(ctx context.Context, s Submission, elsewhere bool) (*call, Evaluation, error) {
 	s.Run = ""
 	c := newCall(p, &s, nil, func(Event) {})

@@ -19,14 +19,13 @@ type Event struct {
 	Resolved *approval.Answer
 	Decision *decision.Record
 	Output   *Chunk
-	// Ruling is durable: whether changes to a workspace may be applied.
+	// Ruling is the durable ruling whether changes to a workspace may be applied.
 	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation
 	// Restricted reports whether the digests of a decision and its attestation depend on files
-	// that policy does not let the caller read, or that are unknown by now. Such digests would
-	// confirm a guess of the content. It evaluates policy: call it only to display digests, and
-	// immediately.
+	// that the caller may not read, or that are unknown by now. Such digests would confirm a guess
+	// of the content. It evaluates policy: call it only to display digests, and immediately.
 	Restricted func() bool
 	// Follows is true if another event comes immediately, without a wait.
 	Follows bool
@@ -64,8 +63,8 @@ type Outcome struct {
 	Attestation Attestation
 }
 
-// CallDependent takes a call that another call depends on through all stages. asked, unless
-// nil, receives the id of the approval that it waits for. It returns the errors of Call.
+// CallDependent runs a call that another call depends on through all stages. asked, unless nil,
+// receives the id of the approval that it waits for. It returns the errors of Call.
 func (p *Pipeline) CallDependent(ctx context.Context, c tool.DependentCall, asked func(approval string)) (tool.DependentResult, error) {
 	out, err := p.Call(ctx, Submission{Caller: c.Caller, Tool: c.Tool, Input: c.Input, Channel: c.Channel, Session: c.Session}, func(e Event) {
 		if e.Asked != nil && asked != nil {

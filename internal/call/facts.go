@@ -56,9 +56,9 @@ func (c *call) rejudge(now tool.Facts) error {
 		WithField("sandbox", "not what policy judged")
 }
 
-// mayRead reports whether policy lets the call read a file that it found. No approval is
-// requested for a single file: where policy requires one, the file is denied unless the votes
-// on the call itself satisfy policy for this file too.
+// mayRead reports whether policy allows the call to read a file that it found. No approval is
+// requested for a single file. If policy requires one, the file is denied unless the votes on
+// the call itself satisfy policy for this file too.
 func (c *call) mayRead(a tool.FileAccess) bool {
 	set := c.Evaluator.Current()
 	request := c.request
@@ -132,8 +132,8 @@ func (a *authorization) enough(r policy.Request) bool {
 // MayReadFile reports whether policy allows the caller to read a file of a workspace without an
 // approval, as if by a call of fs.read. The caller needs no permission to make calls. path is
 // relative to the workspace, and the file need not exist. The result is false if the request
-// cannot be evaluated, and if the path leads to another file: the content was read under this
-// name, which policy then did not judge.
+// cannot be evaluated, and if the path leads to another file. In that case policy judged the
+// other file's name, and not the name under which the content was read.
 func (p *Pipeline) MayReadFile(ctx context.Context, caller access.Caller, workspace, path string) bool {
 	input, err := canonical.Marshal(readInput{path, workspace})
 	if err != nil {

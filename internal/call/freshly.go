@@ -11,11 +11,11 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// A verdict holds for the facts that it was made with, but a call may wait for an approval for
+// A verdict is valid for the facts that it is based on, but a call may wait for an approval for
 // hours. A last step, under the lock of the call's session, therefore settles verdict and
-// answer: it takes the facts again, judges the call again with the same votes if a fact has
-// changed that policy reads, and counts the call's effect on the facts. Only then is the next
-// call of the session settled.
+// answer. It reads the facts again. If a fact that policy reads has changed, it judges the call
+// again with the same votes. It then counts the call's effect on the facts. The next call of
+// the session is settled only after this step.
 
 const (
 	// mostSettled is the number of attempts to settle a call before it is refused. Every
@@ -152,7 +152,7 @@ func (a *authorization) agreed() bool {
 	return true
 }
 
-// letThrough reports whether verdict and answer, which agree, let the call run.
+// letThrough reports whether verdict and answer, which agree, permit the call to run.
 func (a *authorization) letThrough() bool {
 	return a.verdict.Effect() != policy.Deny && a.answer.Allowed()
 }

@@ -76,7 +76,7 @@ type call struct {
 	journal attest.Journal
 	// atOnce is true if the decision becomes durable together with the outcome.
 	atOnce bool
-	// decisionID identifies the decision that let the call run.
+	// decisionID identifies the decision that allowed the call.
 	decisionID string
 	// running is true while the tool runs.
 	running atomic.Bool

@@ -72,8 +72,8 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 }
 
 // start runs the call in its own goroutine, independently of its clients, also while it waits
-// for an approval: a lost connection loses neither the answer nor the result. To stop such a
-// call, cancel it.
+// for an approval. A lost connection therefore loses neither the answer nor the result. To stop
+// such a call, cancel it.
 //
 // replaces is the earlier proposal with the same key that never started, or "" if none exists.
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
@@ -164,7 +164,7 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 
 // passing lists the refusals that do not depend on the call itself. A call with a key does not
 // end with its client, so CANCELLED is a deliberate order to end it, which a retry does not
-// undo. UNAUTHENTICATED is about the credential that started the call; a retry brings another
+// undo. UNAUTHENTICATED concerns the credential that started the call; a retry may use another
 // one.
 var passing = []reason.Code{
 	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,

@@ -52,7 +52,8 @@ func (a *authorization) refusedBy(one *authorization) {
 	}
 }
 
-// injectionsHold judges the secrets again: an early one may have waited for the others.
+// injectionsHold judges the secrets again: facts may have changed while an early one waited for
+// the others.
 func (a *authorization) injectionsHold(ctx context.Context) error {
 	for _, one := range a.injected {
 		settled, err := one.settleNow(ctx)

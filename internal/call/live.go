@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Live is a call under way for its followers, who may join at any time.
+// Live holds the events of a call under way. Followers may join at any time.
 type Live struct {
 	mu     sync.Mutex
 	events []Event
@@ -63,8 +63,8 @@ func (l *Live) Since(seen int) (events []Event, ended bool) {
 	return l.events[seen:], l.ended
 }
 
-// Follow passes on all events, starting with the first, until the call or ctx ends. It reports
-// whether the call ended, and its outcome.
+// Follow passes all events to observe, starting with the first, until the call or ctx ends. It
+// reports whether the call ended, and its outcome.
 func (l *Live) Follow(ctx context.Context, observe func(Event)) (o Outcome, ended bool, err error) {
 	for seen := 0; ; {
 		l.mu.Lock()

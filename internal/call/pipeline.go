@@ -3,9 +3,9 @@
 // path runs a tool.
 //
 // Each stage gets the result of the stage before it and never calls back into an earlier stage.
-// A stage that fails ends the call. Nothing runs without a decision, nothing with an effect
-// runs before its decision is durable, and a result is sent only after its attestation is
-// durable.
+// A stage that fails ends the call. A tool runs only after a decision, and a tool with an
+// effect runs only after its decision is durable. A result is sent only after its attestation
+// is durable.
 package call
 
 import (
@@ -87,8 +87,8 @@ type Ledger interface {
 	// state of the session.
 	NewestSession(ctx context.Context, k session.Key, each EachEvent) (session.Past, bool, error)
 	Session(ctx context.Context, id string, each EachEvent) (session.Past, bool, error)
-	// Sessions returns a page of sessions, newest first, and the token of the next page. Of
-	// Past.Did, only the number of calls and LastAt are set.
+	// Sessions returns a page of sessions, newest first, and the token of the next page. It sets
+	// only the number of calls and LastAt in Past.Did.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
 	// Calls returns a page of the ids of calls, newest first, and the token of the next page.
 	// It filters by parties and by run.
@@ -144,8 +144,9 @@ type Config struct {
 
 // Pipeline runs calls through the stages.
 //
-// Every interface MUST make its calls by Call. Nothing else may create a permit, write a decision,
-// or return a result of a tool. A configuration without one of the stages MUST NOT be accepted.
+// Every interface MUST make its calls by Call. No other code may create a permit, write a
+// decision, or return a result of a tool. A configuration without one of the stages MUST NOT be
+// accepted.
 type Pipeline struct {
 	Config
 	sessions *session.Book
@@ -164,7 +165,7 @@ type Pipeline struct {
 	waiting map[string]*waiting
 }
 
-// New checks that the configuration is complete.
+// New returns a pipeline, or an error if the configuration is not complete.
 func New(cfg Config) (*Pipeline, error) {
 	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil || cfg.Standing == nil {
 		return nil, errors.New("creating the pipeline: a stage is missing")
@@ -188,9 +189,9 @@ type Submission struct {
 	Tool  string
 	// Input is the JSON that the client sent; empty means {}.
 	Input []byte
-	// Session and Run are names that the client declares. An empty Session means "default", an
-	// empty Run a run of this call alone. (The gateway counts by its own session ids, see
-	// package session.) With MaxCalls, Run is the gateway's id of a run.
+	// Session and Run are names that the client declares. An empty Session means "default", and an
+	// empty Run means a run of this call alone. If MaxCalls is set, Run is the gateway's id of a
+	// run. The gateway counts calls by its own session ids (see package session).
 	Session string
 	Run     string
 	Channel string
@@ -198,9 +199,9 @@ type Submission struct {
 	IdempotencyKey string
 	// CallID is the id that a model assigned to the call; "" for others.
 	CallID string
-	// MaxCalls is set for calls of a run that the gateway drives: such a run may make at most
-	// MaxCalls calls, or Config.MaxCallsPerRun if that is less. 0 for all other calls, which
-	// count in their session.
+	// MaxCalls is set for calls of a run that the gateway drives. Such a run may make at most
+	// MaxCalls calls, or Config.MaxCallsPerRun if that is less. MaxCalls is 0 for all other calls,
+	// which count in their session.
 	MaxCalls int
 	// Precedence sets how far the writes of the call may fill a nearly full disk.
 	Precedence access.Precedence
@@ -212,8 +213,8 @@ type Submission struct {
 	// LeadBlobs are the blobs that Lead names by digest.
 	LeadBlobs [][]byte
 	// Hold, unless nil, is called before a call that policy and approvers allow is decided, and
-	// again before its changes are. It may block until the result has a receiver; the call is
-	// then judged again. An error refuses the call and releases its answer.
+	// again before the commit of its changes is decided. It may block until the result has a
+	// receiver; the call is then judged again. An error refuses the call and releases its answer.
 	Hold func(context.Context) error
 	// NoEdit is the reason why an edit of the arguments cannot be reported to the client, "" if
 	// it can.
@@ -228,7 +229,7 @@ type Submission struct {
 	Peer tool.Peer
 }
 
-// Call takes one submission through all stages and passes the events to observe, in order. A
+// Call runs one submission through all stages and passes the events to observe, in order. A
 // denial is an outcome; an error means that the call was refused before it was decided, or that
 // it could not be recorded.
 //

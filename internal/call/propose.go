@@ -21,7 +21,7 @@ import (
 // takesContent is true.
 const inlineArguments = 16 << 10
 
-// propose checks the input.
+// propose checks the input, and drafts and reports the proposal.
 func (c *call) propose(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return leftEarly(ctx, "before the call began")

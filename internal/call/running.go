@@ -35,9 +35,9 @@ func (p *Pipeline) Running() []Running {
 	return list
 }
 
-// EndCallers ends the calls of the callers for which ended returns true, at any stage, and
-// returns their number. Running programs are killed, and nothing that they wrote is committed.
-// It does not wait for the calls to end.
+// EndCallers ends the calls of the callers for which done returns true, at any stage, and
+// returns their number. Running programs are killed, and their changes are not committed.
+// EndCallers does not wait for the calls to end.
 func (p *Pipeline) EndCallers(done func(access.Caller) bool, why *reason.Error) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// settle gets the verdict and, where required, the answer. Both are valid for the facts, and
-// under the policy, of the moment in which it returns.
+// settle determines the verdict and, where required, the answer. Both are valid for the facts
+// and the policy at the time when settle returns.
 func (a *authorization) settle(ctx context.Context) error {
 	if err := a.evaluate(ctx); err != nil {
 		return err

@@ -63,8 +63,8 @@ func (a Answer) Allowed() bool {
 
 // Join converts an approval of an announced call to an answer for the call itself. The approval
 // was requested when the agent announced the call as proposal, and was consumed then. The
-// caller must verify that this is the announced call. An answer that does not rest on an
-// approval is not converted.
+// caller must verify that this is the announced call. Join returns false unless the kind of the
+// answer is ByApproval or ByGrant.
 func (a Answer) Join(proposal, callDigest string) (Answer, bool) {
 	if a.kind != ByApproval && a.kind != ByGrant {
 		return Answer{}, false

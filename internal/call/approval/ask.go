@@ -42,10 +42,10 @@ type Ask struct {
 	// Missing and Needs are the requirements of the call before the first vote, if known.
 	Missing string
 	Needs   *Needs
-	// Covers evaluates policy with a standing grant. It is for a call that waited on a record
-	// together with an identical call, which consumed the approval. The call may proceed by the
-	// grant that the votes created if Covers returns true. If Covers is nil, such a call
-	// requests a new approval.
+	// Covers evaluates policy with a standing grant. It is used for a call that waited on a record
+	// together with an identical call that consumed the approval. If Covers returns true, the call
+	// may proceed by the grant that the votes created. If Covers is nil, such a call requests a
+	// new approval.
 	Covers func(context.Context, Grant) (bool, error)
 }
 
@@ -120,9 +120,9 @@ func (r Record) AboutSecret() bool { return r.SubjectType == SubjectSecretAccess
 // ComparedPrefixes are the prefixes that ComparedAs adds to the name of a tool.
 var ComparedPrefixes = []string{"secret:", CommitSubject}
 
-// ComparedAs is the name under which Store.LastAllowed finds r: the tool's name for a call,
-// with the prefix "commit:" for the changes of a call and "secret:" for a secret. Commits are
-// thus compared with commits, and calls with calls.
+// ComparedAs is the name under which Store.LastAllowed finds r. It is the tool's name for a
+// call, with the prefix "commit:" for the changes of a call and "secret:" for a secret. Commits
+// are thus compared with commits, and calls with calls.
 func (r Record) ComparedAs() string {
 	if r.AboutSecret() {
 		return "secret:" + r.Binding.Tool
@@ -215,8 +215,8 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 	}, nil
 }
 
-// redacted returns the ask's binding in the form that may be stored and displayed: without the
-// values at the tool's secret paths and without text in the form of a key.
+// redacted returns the ask's binding in the form that may be stored and displayed. Values at
+// the tool's secret paths and text in the form of a key are replaced.
 func redacted(a Ask) (tool.Binding, error) {
 	shown, _, err := redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
 	return shown, err

@@ -18,8 +18,8 @@ type payload struct {
 }
 
 // Sealed reports whether a store must seal the prompt and the binding of r. An ask about the
-// gateway has no data of a tool or a workspace, unless it reverts changes. It must be
-// answerable also while the vault is locked.
+// gateway has no data of a tool or a workspace, unless it reverts changes. It must be possible
+// to answer such an ask while the vault is locked.
 func (r Record) Sealed() bool {
 	return r.SubjectType != SubjectGatewayChange && r.SubjectType != SubjectDevicePairing || r.Prompt.Workspace != ""
 }
@@ -44,7 +44,8 @@ func (r Record) outline() Record {
 	return r
 }
 
-// Complete restores to r, which was decoded from its outline, the output of EncodePayload.
+// Complete restores the prompt and the binding of r, which was decoded from its outline. text
+// is the output of EncodePayload.
 func (r *Record) Complete(text []byte) error {
 	var p payload
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -54,7 +55,8 @@ func (r *Record) Complete(text []byte) error {
 	return nil
 }
 
-// Withhold leaves r an outline and adds the reason to its notes.
+// Withhold leaves r as an outline without its Request, and states the reason in the prompt's
+// notes.
 func (r *Record) Withhold(why error) {
 	r.Withheld, r.Request = why, nil
 	note := "The subject of this approval cannot be displayed."

@@ -9,8 +9,8 @@ import (
 )
 
 // Consume uses an answer: an allowed record becomes consumed, a grant counts one use. This
-// change and the extra events (the `decided` of the call) are one unit: when Consume returns
-// nil, all of it is durable; otherwise none of it is kept.
+// change and the extra events (the `decided` of the call) are one unit. When Consume returns
+// nil, the unit is durable; otherwise it has no effect.
 //
 // The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict if the record or
 // grant was revoked, expired or used before; GatewayFrozen while the gateway is frozen;
@@ -66,7 +66,7 @@ func usedBy(t SubjectType) string {
 	return "used by one call"
 }
 
-// lost maps the conflict of a use to its own reason.
+// lost maps the conflict error of a use to the reason code for the state of the record.
 func lost(err error) error {
 	var e *reason.Error
 	if !errors.As(err, &e) || e.Code != reason.ApprovalConflict {
@@ -82,8 +82,8 @@ func lost(err error) error {
 	return &reason.Error{Code: code, Message: e.Message, Fields: e.Fields}
 }
 
-// consumeGrant counts one use. A grant without remaining uses stays open until its time is over:
-// the call with the last use may not have started, and revoking the grant must still stop it.
+// consumeGrant counts one use. A grant without remaining uses stays open until it expires: the
+// call with the last use may not have started, and revoking the grant must still stop it.
 func (d *Desk) consumeGrant(ctx context.Context, a Answer, extra []event.Draft) error {
 	if err := d.stands(a.grant); err != nil {
 		return err

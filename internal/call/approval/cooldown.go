@@ -41,7 +41,8 @@ func (c *cooldown) remember(rec Record, effect string) {
 	c.asks[coolKey{rec.RequestedBy, rec.OnBehalfOf, effect}] = rec
 }
 
-// evict removes the entries whose cooldown is over, or one more if there are none.
+// evict removes the entries whose cooldown is over. If none is over, it removes the oldest
+// entry.
 func (c *cooldown) evict(now time.Time) {
 	c.forget(now)
 	if len(c.asks) < maxCooled {
@@ -57,7 +58,7 @@ func (c *cooldown) evict(now time.Time) {
 	delete(c.asks, oldest)
 }
 
-// until is the time at which a record stops answering.
+// until returns the time from which a record no longer answers repeated asks.
 func (c *cooldown) until(rec *Record) time.Time { return rec.ClosedAt.Add(c.span) }
 
 func (c *cooldown) forget(now time.Time) {
@@ -69,8 +70,8 @@ func (c *cooldown) forget(now time.Time) {
 }
 
 // recall returns the record that answers the ask. A record of another policy snapshot does not
-// answer. An expired record does not block a person, who asks deliberately; a program would ask
-// again and again.
+// answer. An expired record does not answer an ask of a user, because users ask deliberately; a
+// program would ask again and again.
 func (c *cooldown) recall(ask *Ask, now time.Time) (Record, bool) {
 	caller := ask.Proposal.Caller
 	for _, what := range []string{ask.Resolved, ask.CallDigest} {

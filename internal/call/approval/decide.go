@@ -35,7 +35,7 @@ func (d *Desk) MayVote(ctx context.Context, caller access.Caller, rec Record) er
 	return d.mayVote(ctx, caller, rec, Ballot{Allow: true, Scope: Once})
 }
 
-// MayDecide returns the error if the caller may not answer the approval, independent of its
+// MayDecide returns an error if the caller may not answer the approval, independent of its
 // state. reason.PresenceNotProven means that the caller may answer it with proof of presence.
 func (d *Desk) MayDecide(ctx context.Context, caller access.Caller, rec Record) error {
 	if caller.Principal.Kind != access.KindUser {
@@ -61,7 +61,7 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 		return reason.Errorf(reason.ApprovalConflict, "approval %s has version %d, but version %d was displayed", rec.ID, rec.Version, b.ShownVersion).
 			WithRemedy("Review it again: a vote was cast, or the call was edited.").WithField("version", strconv.FormatInt(rec.Version, 10))
 	}
-	if b.Passkey != nil && b.Passkey.Version != rec.Version { // otherwise it would prove another vote
+	if b.Passkey != nil && b.Passkey.Version != rec.Version { // the passkey proves another vote
 		return conflict(rec)
 	}
 	if b.Allow && rec.Withheld != nil { // a withheld record cannot be reviewed, so it cannot be approved

@@ -29,11 +29,11 @@ type Ruling struct {
 type Judge interface {
 	// Judge evaluates the record's request with the votes as facts.
 	Judge(ctx context.Context, r Record, votes []Vote) (Ruling, error)
-	// MayDecide returns nil if the caller may answer the record: it needs permission
+	// MayDecide returns nil if the caller may answer the record: the caller needs permission
 	// approval.decide and must not be the requester.
 	MayDecide(ctx context.Context, caller access.Caller, r Record) error
-	// MayGrantBroad returns nil if the caller may create a grant with matcher tool: it needs
-	// permission approval.grant_broad.
+	// MayGrantBroad returns nil if the caller may create a grant with matcher tool: the caller
+	// needs permission approval.grant_broad.
 	MayGrantBroad(ctx context.Context, caller access.Caller) error
 }
 

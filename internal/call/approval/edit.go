@@ -32,16 +32,16 @@ type Amendment struct {
 	Reason      string
 	// Ask is the edited call, planned and judged; its Edits are the earlier ones.
 	Ask *Ask
-	// Extra are journaled with it.
+	// Extra are the events that are journaled with the edit.
 	Extra []event.Draft
 }
 
 // noEdit are the surfaces that display too little of a call to edit it.
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
-// MayEdit returns nil if the caller may edit the call of a record in the displayed version: the
-// caller may answer it, the call still waits, and the record is unchanged. It blocks until the
-// waiting call has received the record.
+// MayEdit returns nil if the caller may edit the call of a record in the displayed version. The
+// caller must be allowed to answer the record, the call must still wait, and the record must be
+// unchanged. It blocks until the waiting call has received the record.
 func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (Record, error) {
 	rec, err := d.Get(ctx, id)
 	if err != nil {
@@ -106,10 +106,10 @@ func (r Record) Editors() []access.Principal {
 	return list
 }
 
-// Edit replaces the call of a pending record. The votes on the previous version are dropped. If the
-// edit races with another change of the record, one of them fails. The call does not end when its
-// editor logs out: the credential was checked at the edit, as for a vote. Revoking the editor's
-// device does end it, because the device may have been stolen before.
+// Edit replaces the call of a pending record. The votes on the previous version are dropped. If
+// the edit races with another change of the record, one of them fails. The call does not end
+// when its editor logs out: the credential was checked at the edit, as for a vote. It ends when
+// the editor's device is revoked, because the device may have been stolen before the edit.
 func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amendment) (Record, error) {
 	rec, err := d.MayEdit(ctx, caller, id, a.Version, a.ShownDigest)
 	if err != nil {

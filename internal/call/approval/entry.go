@@ -19,8 +19,8 @@ type entry struct {
 	key callKey
 	// resolved is Ask.Resolved, or "" for a record loaded at start.
 	resolved string
-	// calls are the edited versions of the call, by call digest, including an edit that is not
-	// stored yet or never will be. before are the Resolved values of earlier versions.
+	// calls are the edited versions of the call, by call digest, including an edit that is not yet
+	// stored or could not be stored. before are the Resolved values of earlier versions.
 	calls  map[string]editedCall
 	before []string
 	run    runKey
@@ -193,8 +193,8 @@ func (d *Desk) announceLocked() {
 // now returns the time in UTC, truncated to microseconds as in a store.
 func (d *Desk) now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
 
-// update runs one unit to its end independently of the caller's context: the desk must learn
-// the outcome of every unit that it started.
+// update runs one unit to its end independently of the caller's context: the desk needs the
+// outcome of every unit that it started.
 func (d *Desk) update(ctx context.Context, fn func(Tx) error) error {
 	return d.store.Update(context.WithoutCancel(ctx), fn)
 }

@@ -18,7 +18,7 @@ type FreezeState struct {
 	At time.Time `json:"at"`
 }
 
-// Frozen returns the freeze and whether there is one.
+// Frozen returns the freeze, and whether the gateway is frozen.
 func (d *Desk) Frozen(context.Context) (FreezeState, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -125,8 +125,8 @@ func narrowFirst(a, b Grant) int {
 	return cmp.Or(cmp.Compare(a.Match.width(), b.Match.width()), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// mint computes the grant of an allowed record. There is one only if every approving vote
-// requested a grant, and it is as narrow as the narrowest request.
+// mint computes the grant of an allowed record. It returns a grant only if every approving vote
+// requested one. The grant is as narrow as the narrowest request.
 func mint(id string, rec Record, at time.Time) (Grant, bool) {
 	g := Grant{
 		ID: id, ApprovalID: rec.ID, Scope: Timeboxed, Match: MatchTool,

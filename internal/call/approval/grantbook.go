@@ -160,9 +160,9 @@ func (d *Desk) Grants(_ context.Context, q GrantQuery) ([]Grant, error) {
 	return d.grants.find(q, now), nil
 }
 
-// GrantAnswer returns the allowing answer of a grant for an ask. The grant must be valid and cover
-// the call: otherwise the error is reason.NotFound, ApprovalRevoked, ApprovalExpired, or
-// BindingMismatch with the fields that differ. Nothing is counted until Consume.
+// GrantAnswer returns the allowing answer of a grant for an ask. The grant must be valid and
+// cover the call: otherwise the error is reason.NotFound, ApprovalRevoked, ApprovalExpired, or
+// BindingMismatch with the fields that differ. The use is counted only by Consume.
 func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer, error) {
 	if err := ask.check(d.limits); err != nil {
 		return Answer{}, err
@@ -187,7 +187,7 @@ func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer
 func (d *Desk) stands(g Grant) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// A grant that is not in the book was closed, which the unit that uses it detects.
+	// A grant that is not in the book was closed; the unit that uses the grant detects this.
 	_, known := d.grants.byID[g.ID]
 	switch now := d.now(); {
 	case d.frozen != nil:

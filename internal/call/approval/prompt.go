@@ -79,7 +79,8 @@ type Cause struct {
 type Offer struct {
 	Scope Scope `json:"scope"`
 	Match Match `json:"match"`
-	// What describes the calls that it would cover, By their callers; both are "" for once.
+	// What describes the calls that a grant would cover, and By describes their callers. Both are
+	// "" for scope once.
 	What string `json:"what,omitempty"`
 	By   string `json:"by,omitempty"`
 	// Matcher describes the coverage in one sentence, with the maximum duration.
@@ -152,8 +153,8 @@ func lead(plan tool.Plan, shown tool.Binding) string {
 	}
 }
 
-// clean returns p with its texts in displayable form: text in the form of a key is replaced,
-// which the notes then state, and hidden characters are escaped. clean is idempotent.
+// clean returns p with its texts in displayable form. Text in the form of a key is replaced,
+// and the notes then state this. Hidden characters are escaped. clean is idempotent.
 func (p Prompt) clean() Prompt {
 	hidden := false
 	show := func(content string) string {

@@ -149,8 +149,8 @@ func (r Record) Stored() Record {
 	return r
 }
 
-// Own reports whether r is a request of, or on behalf of, the user, whose vote then does not
-// count as independent.
+// Own reports whether the user is a requester of r: as RequestedBy, as OnBehalfOf, or as an
+// editor. The vote of such a user does not count as independent.
 func (r Record) Own(user access.Principal) bool {
 	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf || r.edited(user))
 }
@@ -160,9 +160,9 @@ func (r Record) HasVoted(user access.Principal) bool {
 	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
 }
 
-// provesMore reports whether a vote of the caller has a proof that its previous vote lacks, so
-// that an insufficient approval can be repeated: over TLS after the socket, or with proof of
-// presence.
+// provesMore reports whether a vote of the caller has a proof that the caller's previous vote
+// lacks, and lacks none that it has. An insufficient approval can thus be repeated: over TLS
+// after the socket, or with proof of presence.
 func (r Record) provesMore(c access.Caller) bool {
 	return slices.ContainsFunc(r.Votes, func(v Vote) bool {
 		return v.User == c.Principal && (c.Paired && !v.Paired || c.Present && !v.Present) && (c.Paired || !v.Paired) && (c.Present || !v.Present)

@@ -8,18 +8,18 @@ import (
 )
 
 // Resolve requests an approval for a call and waits for the answer, from any approver and
-// surface. It joins an identical pending ask, may use an identical ask that was allowed and not
-// consumed, and answers an ask that was denied or expired recently from memory.
+// surface. It joins an identical pending ask, and may use an identical ask that was allowed and
+// not consumed. It answers an ask that was recently denied or expired from memory.
 //
 // The observer, which may be nil, is called on this goroutine with the record, once when it
 // exists and again after each change. It must not change the record.
 //
 // When ctx ends, the answer is ByCancel with reason.Cancelled, and the last waiter to leave
-// cancels the record. But if the cause of ctx is reason.ShuttingDown, or Run has ended, the
-// record stays pending and the error is reason.ShuttingDown.
+// cancels the record. If the cause of ctx is reason.ShuttingDown, or Run has ended, the record
+// stays pending instead, and the error is reason.ShuttingDown.
 //
-// Errors are reason.ApprovalLimit, GatewayFrozen, BindingMismatch, InvalidInput, or those of
-// the store. None of them allows anything.
+// Errors are reason.ApprovalLimit, GatewayFrozen, BindingMismatch, InvalidInput, or errors of
+// the store. None of them allows the call.
 func (d *Desk) Resolve(ctx context.Context, ask *Ask, observer func(*Record)) (Answer, error) {
 	if observer == nil {
 		observer = func(*Record) {}
@@ -48,8 +48,8 @@ func (d *Desk) resolve(ctx context.Context, ask *Ask, observer func(*Record)) (*
 	}
 }
 
-// bySibling looks for a grant that was created while the call waited for a record which then
-// served an identical call. It returns nil without one.
+// bySibling finds a grant that was created while the call waited for a record that then served
+// an identical call. It returns nil if no grant covers the call.
 func (d *Desk) bySibling(ctx context.Context, ask *Ask) (*Answer, error) {
 	if ask.Covers == nil {
 		return nil, nil

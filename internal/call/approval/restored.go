@@ -11,7 +11,7 @@ import (
 
 // Restored describes a restored store. Approvals in it may have been revoked since the backup.
 type Restored struct {
-	// Note is the reason for ending them, and for the freeze.
+	// Note is the reason for ending the approvals, and for the freeze.
 	Note string
 	// At is the time, in UTC.
 	At time.Time
@@ -24,7 +24,7 @@ type RestoredEnds struct{ Grants, Cancelled, Revoked int }
 
 // EndRestored runs at the first start of a restored gateway, before any other use of the store.
 // In one unit it freezes the gateway, ends all grants, cancels the pending records and revokes
-// the allowed ones: no earlier approval lets a call run.
+// the allowed ones: no call can run by an earlier approval.
 func EndRestored(ctx context.Context, store Store, r Restored) (ends RestoredEnds, err error) {
 	records, err := openRecords(ctx, store)
 	if err != nil {

@@ -83,10 +83,10 @@ func (d *Desk) revoke(ctx context.Context, rec Record, by, why string) (Record, 
 	})
 }
 
-// RevokeGrant revokes a grant immediately: a call that was allowed by it and has not started does
-// not start (see Recheck). The principal whose calls it covers, the user on whose behalf they are
-// made, the users whose votes created it, and every user who may decide its approval may revoke it.
-// For a revoked or ended grant the error is reason.ApprovalConflict.
+// RevokeGrant revokes a grant immediately: a call that was allowed by it and has not started
+// does not start (see Recheck). A grant may be revoked by the principal whose calls it covers,
+// the user on whose behalf they are made, the users whose votes created it, and every user who
+// may decide its approval. For a revoked or ended grant the error is reason.ApprovalConflict.
 func (d *Desk) RevokeGrant(ctx context.Context, caller access.Caller, id, why string) (Grant, error) {
 	if err := checkReason(why); err != nil {
 		return Grant{}, err

@@ -20,7 +20,7 @@ var (
 )
 
 // Tx is one unit of the store's writer. Units are serialized, and each reads the writes of the
-// previous ones. Nothing of a unit is kept if its function returns an error.
+// previous ones. If the function of a unit returns an error, the unit has no effect.
 type Tx interface {
 	// Record returns the stored record, or ErrNotFound.
 	Record(id string) (Record, error)
@@ -50,7 +50,7 @@ type Tx interface {
 // Store holds records, grants and the freeze row.
 type Store interface {
 	// Update runs fn as one unit and returns when the unit and its events are durable. After an
-	// error nothing is kept.
+	// error the unit has no effect.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// Record and Grant return ErrNotFound if the id does not exist.
 	Record(ctx context.Context, id string) (Record, error)

@@ -18,7 +18,7 @@ const (
 	sweepIdle = time.Hour
 )
 
-// sweep ends everything that is due and returns how long to sleep.
+// sweep ends all due records and grants and returns how long to sleep.
 func (d *Desk) sweep(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		records, grants, wait := d.takeDue()

@@ -122,8 +122,8 @@ func left(ctx context.Context) string {
 	return "the caller disconnected while the call waited for approval"
 }
 
-// depart removes the waiter and reports whether the record must be cancelled because it was the
-// last.
+// depart removes the waiter. It reports whether the record must be cancelled because the waiter
+// was the last one.
 func (d *Desk) depart(ctx context.Context, e *entry, w *waiter) (Record, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

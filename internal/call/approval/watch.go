@@ -15,11 +15,11 @@ import (
 // of fn is passed once, in its newest form.
 //
 // If after is 0, Watch begins with the records that are pending or allowed. If after is a
-// revision that the client received, Watch begins with all later changes, so that a client that
-// reconnects misses nothing; it may get a record twice.
+// revision that the client received, Watch begins with all later changes. A client that
+// reconnects thus misses no change, but may get a record twice.
 //
-// Watch calls opened, which may be nil, before the first fn: a record that changes after that
-// is delivered. An error of opened ends Watch, which returns it.
+// Watch calls opened, which may be nil, before the first fn. Every change after the call of
+// opened is delivered. If opened returns an error, Watch returns it.
 func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
 	resumed := after > 0
 	if !resumed {

@@ -15,7 +15,7 @@ import (
 )
 
 // PermitLife is how long a permit can be redeemed after its decision. It only has to outlast
-// the durable write between the two.
+// the durable write between the decision and the start of the call.
 const PermitLife = 30 * time.Second
 
 // Budget is the number of calls that a run or a session may make, and the number of this call.
@@ -25,7 +25,7 @@ type Budget struct {
 	Limit int
 	// Used counts the calls of the run or session, this one included.
 	Used int
-	// Session is the session that counts; "" for a run.
+	// Session is the session whose calls are counted; "" for a run.
 	Session string
 	// Said is the approvers' answer to a request to extend the session, or "".
 	Said string
@@ -72,8 +72,7 @@ type Record struct {
 	Remedy     string      `json:"remedy,omitempty"`
 	ApprovalID string      `json:"approval_id,omitempty"`
 	GrantID    string      `json:"grant_id,omitempty"`
-	// Joins is the proposal by which an agent's hook announced the call, and which was
-	// approved.
+	// Joins is the approved proposal by which an agent's hook announced the call.
 	Joins string `json:"joins,omitempty"`
 	// GrantCovers describes in words the calls that the grant covers.
 	GrantCovers string `json:"grant_covers,omitempty"`
@@ -85,7 +84,8 @@ type Record struct {
 	At             time.Time            `json:"at"`
 }
 
-// Make decides. Rules are applied, and explained, in this order: budget, policy, approval.
+// Make decides a call. Rules are applied, and explained, in this order: budget, policy,
+// approval.
 func Make(in *Input) Record {
 	r := Record{
 		ID:             in.DecisionID,
@@ -108,7 +108,7 @@ func Make(in *Input) Record {
 	return r
 }
 
-// refuse returns why the call is denied, or nil.
+// refuse returns the error with which the call is denied, or nil.
 func refuse(in *Input) *reason.Error {
 	switch {
 	case in.ProposalID == "" || in.CallDigest == "" || in.FactsDigest == "" || in.Verdict.SnapshotDigest() == "":

@@ -10,8 +10,8 @@ import (
 // ErrNoPermit is returned for a nil, zero, spent or expired permit.
 var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
 
-// Permit is the single-use token that lets dispatch run one call. Only Mint creates a valid
-// one: a nil or zero Permit is rejected.
+// Permit is the single-use token with which dispatch may run one call. Only Mint creates a
+// valid one: a nil or zero Permit is rejected.
 //
 // A permit MUST be redeemed immediately before the call starts, for the plan as it is then. It MUST
 // NOT be valid twice, also after a failed attempt, and MUST NOT be stored or sent.
@@ -26,8 +26,8 @@ type Permit struct {
 }
 
 // Mint creates the permit for a call that Make allows, and returns nil for a denied call. The
-// caller has made the decision durable before or, for a tool without effects, makes it durable
-// together with the outcome.
+// caller must have made the decision durable before. For a tool without effects, it may instead
+// make the decision durable together with the outcome.
 func Mint(in *Input) *Permit {
 	if refuse(in) != nil {
 		return nil

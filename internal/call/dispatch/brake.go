@@ -52,7 +52,7 @@ func (r *Router) Freeze() int {
 	return len(r.brake.running)
 }
 
-// Thaw lets calls start again.
+// Thaw permits calls to start again.
 func (r *Router) Thaw() {
 	r.brake.mu.Lock()
 	defer r.brake.mu.Unlock()

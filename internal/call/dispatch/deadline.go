@@ -32,7 +32,7 @@ func withDeadline(parent context.Context, limit time.Duration) (ctx context.Cont
 	stop := context.AfterFunc(inner, ended)
 	return timed, d, func() {
 		d.timer.Stop()
-		early := stop() // and its end needs no goroutine
+		early := stop() // true if ended has not run: no goroutine is needed
 		if cancel(nil); early {
 			ended()
 		}
@@ -61,9 +61,10 @@ func (d *deadline) resume() {
 
 // timedContext reports that a call exceeded its time. Example: a call may take 10 s, and runs
 // for 12. Err is context.DeadlineExceeded, and the attestation has TIMED_OUT. A context of
-// context.WithCancelCause would return context.Canceled, which net/http, os/exec and the
-// runners interpret as a disconnected client, and the attestation would have CANCELLED.
-// context.WithTimeout does not work either: its clock continues while approvals are pending.
+// context.WithCancelCause would return context.Canceled. net/http, os/exec and the runners
+// interpret this error as a disconnected client, and the attestation would have CANCELLED. A
+// context of context.WithTimeout does not work either: its clock continues while approvals are
+// pending.
 type timedContext struct {
 	context.Context
 	// done is its own channel. Package context looks up the innermost context of its own types,

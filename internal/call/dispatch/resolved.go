@@ -7,9 +7,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Resolver is a Tool that can detect calls with different arguments and the same effect.
-// Reading "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool that is not a
-// Resolver are the same only if their canonical arguments are.
+// Resolver is a Tool that can detect calls with different arguments and the same effect. For
+// example, calls that read "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool
+// that is not a Resolver are the same only if their canonical arguments are.
 type Resolver interface {
 	tool.Runnable
 	// Resolve is called for a planned call. It has no effect.

@@ -1,6 +1,6 @@
-// Package dispatch runs permitted calls: it redeems the permit, plans the call again, checks
-// that it is still the decided call, and passes it to the executor of its tool. No other code
-// calls an executor.
+// Package dispatch runs permitted calls. It plans the call again and redeems the permit, which
+// verifies that the call is still the decided one. It then passes the call to the executor of
+// its tool. No other code calls an executor.
 package dispatch
 
 import (
@@ -64,7 +64,8 @@ type entry struct {
 	schema     *tool.Schema
 }
 
-// New checks the tools: names are unique, schemas compile.
+// New returns a router. It fails if cfg is not valid, two tools have the same name, or a schema
+// does not compile.
 func New(cfg Config) (*Router, error) {
 	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
 		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")
@@ -109,8 +110,8 @@ func (r *Router) Effectless(name string) bool {
 	return pure
 }
 
-// limit returns the maximum duration of a call of the named tool: the configured one, or the
-// tool's own for calls that run elsewhere and are only waited for.
+// limit returns the maximum duration of a call of the named tool. It is the configured one, or
+// the tool's own for calls that run elsewhere, for which the gateway only waits.
 func (r *Router) limit(name string) time.Duration {
 	if e := r.tools.Load().byName[name]; e != nil && e.descriptor.Executor == tool.External {
 		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {

@@ -25,9 +25,9 @@ type Decided struct {
 	// It may be nil.
 	Ready  func(context.Context) error
 	Output func(stream string, chunk []byte)
-	// Rejudge is called if the facts about the machine (such as the sandbox's rung) changed
-	// since the decision, and returns an error if the call is not allowed with them. If it is
-	// nil, such a change stops the call.
+	// Rejudge is called if the facts about the machine (such as the sandbox's rung) have changed
+	// since the decision. It returns an error if the call is not allowed with the new facts. If it
+	// is nil, such a change stops the call.
 	Rejudge func(tool.Facts) error
 	// MayRead implements tool.Call.MayRead. If it is nil, the call reads none of the files that
 	// it finds.

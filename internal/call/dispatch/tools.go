@@ -58,7 +58,7 @@ func entryOf(t tool.Runnable) (*entry, error) {
 	return &entry{tool: t, descriptor: d, digest: digest, schema: schema}, nil
 }
 
-// Descriptors lists all tools by name. The list is the caller's.
+// Descriptors lists all tools by name. The caller owns the list.
 func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.Load().sorted) }
 
 // Descriptor finds one tool by its name.

@@ -65,9 +65,10 @@ type changed struct {
 // it, Change returns reason.ChangePending, with the fields approval_id and expires_at, once the
 // question is stored. The same change by the same requester joins the one that waits.
 //
-// Change returns the errors of Ask and of the plan. It also returns reason.ApprovalUnattainable if
-// dual control is on and no person is independent of the requester, reason.BindingMismatch if the
-// plan has changed since the question, and reason.ShuttingDown once Run has ended.
+// Change returns the errors of Ask and of the plan. If dual control is on and no person is
+// independent of the requester, it returns reason.ApprovalUnattainable. It returns
+// reason.BindingMismatch if the plan has changed since the question, and reason.ShuttingDown
+// once Run has ended.
 func (g *Gate) Change(ctx context.Context, by access.Caller, wait bool, plan Planner) (Outcome, error) {
 	p, err := g.plan(ctx, by, plan)
 	if err != nil {

@@ -94,9 +94,9 @@ func (y Consent) By() []access.Principal {
 	return list
 }
 
-// Ask asks people and waits for their answer, as a call does: until a person answers, the time
-// limit passes, or ctx ends, which withdraws the question. If asked is not nil, it is called with
-// the record once the record is stored.
+// Ask requests an approval and waits for the answer, like a call. It waits until a person
+// answers, the time limit passes, or ctx ends. The end of ctx withdraws the question. If asked
+// is not nil, it is called with the record once the record is stored.
 //
 // Ask returns the errors of the desk. If the answer is not an approval, it returns
 // reason.ApprovalDenied, ApprovalExpired, ApprovalCancelled or Cancelled.
@@ -128,10 +128,10 @@ func remedy(a approval.Answer) string {
 	}
 }
 
-// Use consumes the approval right before the change is made, and journals the extra events in the
-// same step. A second use returns reason.ApprovalConflict. Use returns reason.ApprovalRevoked if a
-// voter is no longer eligible: the vote of a member who has since been disabled, lost the role, or
-// come under the control of the requester does not count.
+// Use consumes the approval right before the change is made, and journals the extra events in
+// the same step. A second use returns reason.ApprovalConflict. Use returns
+// reason.ApprovalRevoked if a voter is no longer eligible. This applies to a member who has
+// since been disabled, has lost the role, or has come under the control of the requester.
 func (y Consent) Use(ctx context.Context, extra ...event.Draft) error {
 	if y.gate == nil {
 		return reason.Errorf(reason.PermitRefused, "the change was not approved")

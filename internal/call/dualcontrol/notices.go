@@ -10,8 +10,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// noticePeriod is how long a notice is displayed about a change that one person made alone although
-// others could have answered, or about a change made on the gateway's host.
+// noticePeriod is how long a notice is displayed. Notices are about changes that one person
+// made alone, changes made on the gateway's host, and approved changes that were not made.
 const noticePeriod = 7 * 24 * time.Hour
 
 // Journal records changes, and returns them at the next start.
@@ -24,15 +24,16 @@ type Journal interface {
 type notice struct {
 	at   time.Time
 	text string
-	// alone is true for a change by one person. It is not shown while only one person could answer.
+	// alone is true for a change by one person. Such a notice is not displayed while the gateway
+	// has only one owner or admin.
 	alone bool
 }
 
 // maxNotices is the highest number of notices in memory.
 const maxNotices = 20
 
-// Begin records in the journal that the configuration disables dual control, if it does, and reads
-// the notices that are still displayed. Call it once, at the start.
+// Begin journals that the configuration disables dual control, if it does, and reads the
+// notices that are still displayed. It must be called once, at the start.
 func (g *Gate) Begin(ctx context.Context) error {
 	if g.switchedOff {
 		off := struct {
@@ -100,7 +101,8 @@ func (g *Gate) note(n notice) {
 }
 
 // Notices returns the messages for the status: whether changes require a second person, and the
-// changes of the last seven days that were made without one although others could have answered.
+// notices of the last seven days. If the gateway has only one owner or admin, it omits dual
+// control and the changes that one person made alone.
 func (g *Gate) Notices() []string {
 	state := g.DualControl()
 	list := []string{"dual control is off, so one person can change members and policies, and end a freeze: " + state.Why}

@@ -16,9 +16,9 @@ import (
 // enough.
 //
 // A change of the gateway requires an owner or admin who votes with a live device and is
-// independent of the requester: neither can act as the other, and no third person can act as both
-// (package provenance). A device pairing requires a member who may change members. That member may
-// be the one who made the pairing code; see PairingRule.
+// independent of the requester. Independent means that neither can act as the other, and no
+// third person can act as both (package provenance). A device pairing requires a member who may
+// change members. That member may be the one who made the pairing code; see PairingRule.
 type Rule struct {
 	// Owner is true if the question concerns owners or admins. A change then requires an owner, and
 	// a pairing a member who may change owners and admins.
@@ -81,8 +81,8 @@ type People struct {
 	LiveDevice func(id string) bool
 	// Session reports whether a device is a login session.
 	Session func(id string) bool
-	// Engine decides whom the gateway admits, and who may change members, which device pairings
-	// require.
+	// Engine decides whom the gateway admits, and who may change members. A device pairing
+	// requires a member who may.
 	Engine *policy.Engine
 }
 
@@ -96,7 +96,7 @@ func (p People) active(user access.Principal, device string) (access.Member, err
 	return m, nil
 }
 
-// mayAdmit returns nil if a user may answer whether a device pairs.
+// mayAdmit returns nil if a user may answer a question about a device pairing.
 func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, device string) error {
 	if _, err := p.active(user, device); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (p People) checkNotSession(device string) error {
 		WithRemedy("Allow it with a paired device of yours, or ask another person who may change members.")
 }
 
-// mayAnswer returns nil if a user may answer whether the gateway changes. An approval also requires
-// independence, see independent; each of these users may deny.
+// mayAnswer returns nil if a user may answer a question about a change of the gateway. An
+// approval also requires independence (see independent); each of these users may deny.
 func (p People) mayAnswer(rule Rule, r approval.Record, user access.Principal, device string) error {
 	m, err := p.active(user, device)
 	switch {
@@ -214,8 +214,7 @@ func (j Judge) MayGrantBroad(ctx context.Context, caller access.Caller) error {
 	return j.Calls.MayGrantBroad(ctx, caller)
 }
 
-// ruleOf returns the rule that a question was asked with. A settled record has no rule, and cannot
-// be answered.
+// ruleOf returns the rule of a question. A settled record has no rule, and cannot be answered.
 func ruleOf(r approval.Record) (rule Rule, err error) {
 	if r.State.Terminal() {
 		return rule, nil

@@ -15,12 +15,13 @@ type State struct {
 	Why string
 }
 
-// DualControl reports whether changes require a second person now. They do if at least two people
-// can answer and neither controls the other. Otherwise nobody could ever approve a change.
+// DualControl reports whether changes require a second person now. They do if at least two
+// of the people who can answer are independent of each other, unless the configuration disables
+// dual control. Without two such people no change could be approved.
 func (g *Gate) DualControl() State { return g.people.DualControl(g.switchedOff) }
 
-// DualControl does so for these people. With switchedOff, the configuration has disabled dual
-// control.
+// DualControl is Gate.DualControl for these people. switchedOff is true if the configuration
+// disables dual control.
 func (p People) DualControl(switchedOff bool) State {
 	able := p.eligible(Rule{})
 	if switchedOff {

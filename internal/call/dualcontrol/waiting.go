@@ -23,13 +23,13 @@ const stopGrace = 10 * time.Second
 type waitingChange struct {
 	by    access.Caller
 	needs access.Permission
-	// end ends the wait, which withdraws the question; a change that is already being made
-	// continues. abandon ends that as well.
+	// end ends the wait and withdraws the question; a change that is already being made continues.
+	// abandon ends such a change as well.
 	end, abandon context.CancelCauseFunc
 	// asked is closed once the question is stored and record is set.
 	asked  chan struct{}
 	record approval.Record
-	// done is closed once the change was made or has ended, and word and err are set.
+	// done is closed once the change was made or has ended, and outcome and err are set.
 	done    chan struct{}
 	outcome Outcome
 	err     error
@@ -110,8 +110,8 @@ func (g *Gate) complete(asking, making context.Context, w *waitingChange, q Ques
 	return Outcome{ApprovalID: yes.ApprovalID(), Result: result}, nil
 }
 
-// failed makes it visible that an approved change was not made: its requester may have
-// disconnected.
+// failed reports an approved change that was not made: in the log, in its approval, and in a
+// notice. The requester of the change may have disconnected.
 func (g *Gate) failed(ctx context.Context, q Question, id string, err error) {
 	why := "internal error"
 	if e := (*reason.Error)(nil); errors.As(err, &e) {

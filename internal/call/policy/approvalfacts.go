@@ -129,8 +129,8 @@ func (t *tally) listed(b ballot) []types.Value {
 }
 
 // ballots converts cast votes to counted ones. A vote counts only while its voter is an enabled
-// user who may decide this record on that surface, and only with the voter's current roles: a
-// role lost since the vote does not count for a call that runs now.
+// user who may decide this record on that surface. It counts only with the voter's current
+// roles: a role that the voter has lost since the vote does not count.
 func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
 	var out []ballot
 	for _, v := range a.Votes {

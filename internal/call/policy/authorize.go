@@ -51,8 +51,8 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 }
 
-// accessRequest converts a request to Cedar's terms. misfit is the reason if that is
-// impossible, and denies.
+// accessRequest converts a request to Cedar's terms. misfit is the reason why the conversion is
+// impossible, or "". A request with a misfit is denied.
 func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overlay, misfit string) {
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
 	declared, ok := s.vocab.schema.Actions[action]
@@ -214,7 +214,7 @@ func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 }
 
 // LetsIn reports whether the configuration and the ceilings set by commands allow a member to
-// act at all. Policies do not change that.
+// act at all. Policies cannot override this.
 func (s *Set) LetsIn(p access.Principal) bool {
 	return slices.Contains(s.dir.ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 }
@@ -247,9 +247,9 @@ func (s *Set) Permit(r AccessRequest) error {
 	return e
 }
 
-// authorizeToken decides for a caller with an API token: within the token's scopes, the
-// permission must be held by both its holder and its creator. A role that the creator loses is
-// thus lost to the token.
+// authorizeToken decides for a caller with an API token. The permission must be within the
+// token's scopes, and both the token's holder and its creator must have it. If the creator
+// loses a role, the token therefore loses it too.
 func (s *Set) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
 	if !slices.Contains(bounds.Scopes, r.Permission) {
 		return Judgement{Missing: "it is not among the token's scopes"}

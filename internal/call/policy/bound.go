@@ -18,9 +18,10 @@ const (
 	factFiles = "file"
 )
 
-// BoundDigest is the digest of the data of a plan that policy judged and that must be the same
-// when the call runs: "sha256:<hex>" over the bound facts of the table, the paths, and the
-// identities of the inspected files. It exists only in the permit and is not stored.
+// BoundDigest returns the digest of the plan data that policy judged and that must be the same
+// when the call runs. It has the form "sha256:<hex>" and covers the bound facts of the table,
+// the paths, and the identities of the inspected files. It exists only in the permit and is not
+// stored.
 func BoundDigest(p *tool.Plan) string {
 	var room [1024]byte // enough for most calls, so that nothing is allocated
 	text, r := room[:0], &Request{Facts: p.Facts}
@@ -109,9 +110,9 @@ func (f planFact) appendTo(b []byte, r *Request, files []tool.FileIdentity) []by
 	return b
 }
 
-// appendTo appends an encoding of the value that value converts to Cedar, for the types that
-// occur in plans and in the past of a session. Each value is prefixed with its type and length,
-// so that the concatenation is unambiguous.
+// appendTo appends an encoding of the value that the method value converts to Cedar. It
+// supports the types that occur in plans and in the past of a session. Each value is prefixed
+// with its type and length, so that the concatenation is unambiguous.
 func (f *Fact) appendTo(b []byte, r *Request, parts []part) []byte {
 	switch at := f.at(r).(type) {
 	case nil:

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// refusal is the reason why a request cannot be evaluated; it denies.
+// refusal is the reason why a request cannot be evaluated and is therefore denied.
 type refusal struct {
 	code    reason.Code
 	message string
@@ -37,7 +37,7 @@ func (s *Set) prepare(r *Request) (*call, *refusal) {
 }
 
 func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
-	// Otherwise the gate would have been skipped.
+	// A call that does not name its skill would bypass the skill gate.
 	if skill := s.dir.skills[r.Tool]; skill != "" && skill != r.SkillID {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not name its skill %s", r.Tool, skill)}
 	}
@@ -59,8 +59,8 @@ func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 	return c, nil
 }
 
-// readArguments checks the arguments, and converts them to values if a policy reads them. They
-// are complete if they have all members that the tool's schema requires.
+// readArguments checks the arguments, and converts them to values if a policy reads them.
+// complete is true if the arguments have all members that the tool's schema requires.
 func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 	c.input = input
 	if !c.reads.has(attrArgs) {
@@ -79,7 +79,7 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	for _, other := range r.Beside {
 		others = append(others, s.dir.requester(other))
 	}
-	// The creator of another user's agent could be behind its calls.
+	// Another principal that controls the agent, such as its creator, could be behind its calls.
 	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
 		others = append(others, agent)
 	}
@@ -104,9 +104,8 @@ func (c *call) findPolicies() {
 }
 
 // misfitOf returns the schema violation of a whole request, or "". All values except the
-// arguments are built with the types that the schema declares. Only a missing value would go
-// unnoticed when it is read, so nothing else needs a check; a fuzz test compares this with the
-// validator.
+// arguments are built with the types that the schema declares, so only missing arguments need
+// this check. A fuzz test compares the result with the validator.
 func (s *Set) misfitOf(c *call) string {
 	context := c.contextOf(allAttributes)
 	context["approval"] = s.noApproval
@@ -193,8 +192,8 @@ func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 	return c, nil
 }
 
-// prepareInjection converts a request about a secret for a program to Cedar's terms. Like a
-// commit it always fits.
+// prepareInjection converts a request about a secret for a program to Cedar's terms. Like the
+// context of a commit, its context always fits the schema.
 func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	c, refused := s.newCall(r, injectAttributes)
 	if refused != nil {

@@ -23,8 +23,8 @@ type CatalogEntry struct {
 // facts are unknown, so the list may be too long: a listed tool may still be denied, a tool
 // that is not listed is always denied.
 //
-// The list of a member is cached for the lifetime of the set, which never changes: a model
-// receives it before each of its turns.
+// The list of a member is cached for the lifetime of the set, because a model requests it
+// before each of its turns. A set never changes.
 func (s *Set) Catalog(caller access.Caller) []CatalogEntry { return slices.Clone(s.listed(caller)) }
 
 // Lists reports whether Catalog lists a tool. It copies nothing, because every call uses it.
@@ -149,8 +149,8 @@ func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.P
 	return partialOf(entities, req, types.NewRecord(types.RecordMap{"approval": approval}))
 }
 
-// partialOf returns a partial request with principal, action and resource. Of the context it
-// has the approval, or the absence of one.
+// partialOf returns a partial request with principal, action and resource. Of the context, only
+// the approval, or its absence, is known.
 func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr.Partial {
 	return &expr.Partial{
 		Env:   expr.Env{Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
@@ -200,8 +200,9 @@ func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, str
 	return append(lifted, brought...)
 }
 
-// Grounds returns the policies behind an entry of the catalog, by id: those that could make a
-// call wait or, if there are none, those that could permit one.
+// Grounds returns the policies behind an entry of the catalog, sorted by id. They are the
+// policies that could make a call wait or, if no policy could, the policies that could permit a
+// call.
 func (s *Set) Grounds(caller access.Caller, tool string) []Determining {
 	p, ok := s.prospectsOf(caller)
 	if !ok {

@@ -97,8 +97,8 @@ func (l *linter) validate(p *compiled) []finding.Finding {
 }
 
 // awaitsUpstream reports whether a policy only covers requests of upstream servers other than
-// tool calls. Without such a server it matches no action; it is checked when the first one is
-// added.
+// tool calls. Without an upstream server, such a policy matches no action. It is checked when
+// the first server is added.
 func awaitsUpstream(scope expr.ScopeNode) bool {
 	in, ok := scope.(expr.ScopeIn)
 	id := string(in.Entity.ID)
@@ -223,10 +223,10 @@ func (l *linter) namesOf(t types.EntityType) []string {
 	return out
 }
 
-// A policy may name tools of an upstream server or a skill before these exist: the policy is
-// written first, and the server added under it. The action of such a tool is declared, so that
-// the policy loads and is otherwise checked; no call has it. The use of the tool's arguments is
-// checked when the tool exists.
+// A policy may name tools of an upstream server or a skill before these exist, so that the
+// policy can be written before the server is added. The action of such a tool is declared, so
+// that the policy loads and is otherwise checked, but no call has this action. The use of the
+// tool's arguments is checked once the tool exists.
 
 // waitingTools returns the missing tools that policies name and whose server or skill has no
 // tools yet, sorted. A tool that is missing from an existing server is a mistake.

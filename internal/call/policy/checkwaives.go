@@ -57,9 +57,9 @@ func (l *linter) reaches(p *compiled, action types.String) bool {
 	return slices.Contains(l.actionsOf(p), types.NewEntityUID(names.TypeAction, action))
 }
 
-// checkWaives finds permits under which a sensitive tool could run, protected changes could be
-// committed, or a program could get a secret, without an approval. Such a permit must have the
-// annotation @waives, so that approvals are not waived by accident.
+// checkWaives finds permits that could hold without an approval for a sensitive tool, for
+// protected changes, or for a secret of a program. Such a permit must have the annotation
+// @waives, so that approvals are not waived by accident.
 func (l *linter) checkWaives(p *compiled) []finding.Finding {
 	tools, _ := l.reachesTools(p)
 	tools = tools && l.unapproved(p) != expr.No
@@ -139,8 +139,9 @@ var (
 )
 
 // checkHostNetwork finds permits that could give a program the network of the host without
-// naming it, so that it is not opened by accident. Agents always run their own tools there: a
-// permit for those must name that tier, or the network.
+// naming this network, so that it is not opened by accident. Agents always run their own tools
+// on the network of the host; a permit for these tools must name the tier "external", or the
+// network.
 func (l *linter) checkHostNetwork(p *compiled) []finding.Finding {
 	if !p.Permits() || p.ReadsText("none", "context", "egress", "mode") {
 		return nil

@@ -10,8 +10,9 @@ import (
 )
 
 // electorate is the set of users who may decide a record, with the strongest approval that they
-// could give: each user with all their roles, on every reachable surface where they may decide,
-// paired, present if that can be proven, and at the current time.
+// could give. Each user votes with all their roles, from a paired device, on every reachable
+// surface where they may decide. Presence is proven if the gateway supports it, and the votes
+// have age 0.
 type electorate struct {
 	// severity is the severity of the records, "" for any.
 	severity string
@@ -43,8 +44,8 @@ func (s *Set) electorate(requester access.Principal, severity string) *electorat
 }
 
 // electorateWithin is electorate for a gateway of another reach. Results are cached for the
-// lifetime of the set, which never changes. There are at most (members x severities) of them
-// for each of a few reaches, because all unknown requesters share one entry.
+// lifetime of the set, which never changes. The cache holds at most (members x severities)
+// results for each of a few reaches, because all unknown requesters share one entry.
 func (s *Set) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
 	if _, known := s.dir.members[requester]; !known {
 		requester = access.Principal{}
@@ -95,9 +96,9 @@ func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severi
 	return false
 }
 
-// Policy does not decide whether a session may make more calls than max_calls_per_session. This
-// takes one approver for that requester, independent of the requirements of the call that
-// reached the bound. Policy defines the approvers (approval.decide), so that self-approval
+// Policy does not decide whether a session may make more calls than max_calls_per_session. An
+// extension needs one approver for that requester, independent of the requirements of the call
+// that reached the bound. Policy defines the approvers (approval.decide), so that self-approval
 // stays forbidden where policy forbids it.
 
 // JudgeMoreCalls judges the votes on an extension of the session of a request's caller.

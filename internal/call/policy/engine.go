@@ -10,9 +10,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Evaluate decides a proposal: it allows the call as it is, allows it by the first grant that
-// suffices, asks if the strongest approval that users could give would allow it, and otherwise
-// denies. It returns the error of ctx; any error in policy is a denial with reason PolicyError.
+// Evaluate decides a proposal. It allows the call without an approval, or by the first grant
+// that suffices. Otherwise it asks if the strongest approval that users could give would allow
+// the call, and denies if not. It returns the error of ctx; any error in policy is a denial
+// with reason PolicyError.
 func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return Verdict{}, err

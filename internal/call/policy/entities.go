@@ -16,8 +16,7 @@ import (
 // directory holds the hydrated entities of one set.
 type directory struct {
 	entities types.EntityMap
-	// ancestors are all entities above one, closest first or not: order has
-	// no meaning.
+	// ancestors are all entities above an entity, in no particular order.
 	ancestors map[types.EntityUID][]types.EntityUID
 	// keys are the index keys of each entity; see requestKeys.
 	keys    map[types.EntityUID][]types.EntityUID
@@ -127,8 +126,8 @@ func toolAttributes(t tool.Descriptor, pinned, sensitive bool) types.RecordMap {
 func capabilitySet(list []tool.Capability) types.Set { return stringSet(list) }
 
 // addMembers hydrates users and agents. A disabled member keeps its entity, so that policies
-// may name it, but loses its roles and its place among the allowed; so does an agent whose
-// owner is disabled, unknown, or has not consented.
+// may name it, but it loses its roles and is not among the allowed principals. The same applies
+// to an agent whose owner is disabled or unknown, or has not consented.
 func (d *directory) addMembers(cfg Config) {
 	for _, m := range cfg.Members {
 		d.members[m.Principal] = m

@@ -11,8 +11,8 @@ import (
 type factKind uint8
 
 const (
-	// bound facts must be the same at the run as at the decision: the permit holds their
-	// digest. context.path is one: a link that is redirected after the decision stops the call.
+	// bound facts must be the same at the run as at the decision: the permit holds their digest.
+	// An example is context.path: a link that is redirected after the decision stops the call.
 	bound factKind = iota + 1
 	// fresh facts keep changing while a call waits: they are read again, and the call is judged
 	// again, immediately before its decision. context.session is one.
@@ -74,8 +74,8 @@ type Fact struct {
 	in     contexts
 	origin origin
 	Change Way
-	// at points to the fact in a request; nil if no request has it, or this one lacks it. For a
-	// record it returns a record.
+	// at returns a pointer to the fact in a request, or nil if the request lacks it. The field
+	// is nil if no request has the fact. For a record it returns a record.
 	at func(*Request) any
 	// About is the description in docs/reference/facts.md.
 	About string
@@ -203,7 +203,7 @@ var facts = [...]Fact{
 	{"injection.version", "Long", nil, bound, inInjection, ofCall, ByNobody, func(r *Request) any { return &r.injection().Version }, "the version of the secret"},
 }
 
-// injection returns the secret injection that the request is about, or nil.
+// injection returns a copy of the injection that the request is about, or a zero one.
 func (r *Request) injection() *tool.Injection { return copyOf(r.Injection) }
 
 func copyOf[T any](v *T) *T {
@@ -232,7 +232,7 @@ func externalOf(r *Request) any {
 	return always{}
 }
 
-// shellOf returns a record that is not cached: lines hardly repeat.
+// shellOf returns a record that is not cached: shell lines rarely repeat.
 func shellOf(r *Request) any {
 	if r.Facts.Shell == nil {
 		return nil

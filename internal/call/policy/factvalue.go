@@ -87,7 +87,8 @@ func recordOf(c *call, parts []part) types.Record {
 	return types.NewRecord(m)
 }
 
-// record is a record of facts that exists. key is its cache key; nil if it is not cached.
+// record is a record of facts that a request has. key returns its cache key, or nil if the
+// record is not cached.
 type record interface{ key() any }
 
 type (

@@ -12,8 +12,9 @@ import (
 )
 
 // index finds the policies whose scope can match a request, by action, then resource, then
-// principal. It only narrows: Cedar still checks each scope. An additional policy costs time; a
-// missing policy would be a fault, which a fuzz test against the plain authorizer would find.
+// principal. It only narrows the search: Cedar still checks each scope. A superfluous candidate
+// only costs time, but a missing one would be a bug. A fuzz test compares the index with the
+// plain authorizer.
 type index struct {
 	byAction map[types.EntityUID]byResource
 	policies []*compiled
@@ -92,14 +93,14 @@ func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 }
 
 // mustRead lists facts of a call. A permit without an approval covers a call with such a fact
-// only if it reads the fact: otherwise these facts could turn a rule for a harmless command
-// line against it.
+// only if it reads the fact. Otherwise a permit for a harmless command line could also cover a
+// harmful call with the same line.
 var mustRead = []string{"exec.env", "exec.starts", "exec.inline_code"}
 
-// Unread returns the facts of a call that p must read to cover it but does not. This applies if
-// p waives an approval, and the call sets variables that are not on the allow list, has its
-// program start another one, or passes code to an interpreter. For a shell line, which is
-// itself inline code, context.shell describes its uncertain parts. The permit of
+// Unread returns the facts of a call that p must read to cover the call but does not. The rule
+// applies if p waives an approval. The facts are variables outside the allow list, further
+// programs that the program starts, and code that is passed to an interpreter. For a shell
+// line, which is itself inline code, context.shell describes its uncertain parts. The permit of
 // allow_sensitive_tools covers everything.
 func Unread(p *expr.Policy, r *Request) []string {
 	if r.Facts.Exec == nil || !p.Permits() || p.Notes.Waives == "" || p.Builtin {

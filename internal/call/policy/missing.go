@@ -43,9 +43,9 @@ func (h moreVoters) String() string {
 	return fmt.Sprintf("%s with role %s", persons(h.people), h.role)
 }
 
-// lacking determines whether additional users could allow the call: first whether any number of
-// them could, then whether the gateway lacks a surface or a proof for their votes, then which
-// users are missing.
+// lacking determines whether additional users could allow the call. It first determines whether
+// any number of them could, then whether the gateway lacks a surface or a proof for their
+// votes, and then which users are missing.
 func (s *Set) lacking(c *call, voters *electorate) lack {
 	if !c.under(s.ideal()).allowed {
 		return lack{}
@@ -144,8 +144,8 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 }
 
 // missing describes the votes that must be added to the cast votes to allow the call, as far as
-// existing users can add them, and returns the required voters if more voters suffice. The text
-// is "" if no votes can help.
+// existing users can add them. It also returns the required voters if more voters suffice. The
+// text is "" if no votes can help.
 func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
 	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
 		return s.lacking(c, voters).text, nil

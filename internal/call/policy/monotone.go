@@ -7,8 +7,9 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// trend is the direction in which a value moves when an approval gets stronger: by another
-// vote, role, surface or proof, a younger vote, or votes about this call instead of a grant's.
+// trend is the direction in which a value moves when an approval gets stronger. An approval
+// gets stronger by another vote, role, surface or proof, by a younger vote, or by votes about
+// this call instead of a grant's.
 type trend int
 
 const (

@@ -11,8 +11,8 @@ import (
 )
 
 // A call that changes several files is evaluated once for each file, with context.path naming
-// it, and the strictest verdict counts: a rule about a path must not be evaded by naming a
-// second file in the same call.
+// the file, and the strictest verdict counts. Otherwise a call could evade a rule about a path
+// by naming a second file.
 
 // PerPath returns the request once for each file that the call changes, and the request itself
 // if there is at most one. A commit is decided as a whole: its paths are a set in the context.
@@ -149,8 +149,8 @@ func uniqueByID(list []Determining) []Determining {
 	return slices.CompactFunc(list, func(a, b Determining) bool { return a.ID == b.ID })
 }
 
-// Judge evaluates a proposal with exactly the given votes: after each vote, and again before
-// dispatch if the snapshot has changed.
+// Judge evaluates a proposal with exactly the given votes. It is called after each vote, and
+// again before dispatch if the snapshot has changed.
 func (s *Set) Judge(r Request, a Approval) Judgement {
 	if gate := s.skillGate(&r); gate != nil && !gate.Allowed {
 		return gate.Judgement

@@ -13,10 +13,10 @@
 //
 // docs/policy.md describes the vocabulary for authors of policies.
 //
-// The packages explain, lint and policytests read a View of a set: policies, entities and a call as
-// Cedar receives it. A View can try a call under another set, but it returns no Verdict and no Set
-// for an engine. An auditor of decisions therefore reads only this package. The two files of
-// policy/internal that name cedar-go's unstable packages are the only ones.
+// The packages explain, lint and policytests read a View of a set: policies, entities and a
+// call as Cedar receives it. A View can try a call under another set, but it returns no Verdict
+// and no Set for an engine. An auditor of decisions therefore reads only this package. Only two
+// files of policy/internal import cedar-go's unstable packages.
 package policy
 
 import (

@@ -57,8 +57,9 @@ func (s *Set) everybody(r reach) types.Record {
 	return s.facts(access.Principal{}, ballots, false)
 }
 
-// outOfReach determines whether the gateway itself prevents an approval: existing users, or
-// additional ones, could allow the call if it offered another surface or a proof of presence.
+// outOfReach determines whether the gateway itself prevents an approval. This is the case if
+// existing or additional users could allow the call on a gateway with another surface or a
+// proof of presence.
 func (s *Set) outOfReach(c *call, severity string) lack {
 	all := everywhere()
 	if s.offers == all {

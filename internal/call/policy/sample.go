@@ -13,8 +13,8 @@ import (
 )
 
 // checkSamples evaluates a few requests that no set may permit. The ceilings among the default
-// policies forbid them regardless of other policies. A set in which they do not, because a
-// default was damaged or the vocabulary changed, must not come into force.
+// policies forbid them regardless of other policies. If they do not, for example because a
+// default was damaged or the vocabulary changed, the set must not come into force.
 func (s *Set) checkSamples() []finding.Finding {
 	var findings []finding.Finding
 	add := func(format string, args ...any) {

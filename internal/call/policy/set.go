@@ -19,9 +19,9 @@ import (
 // Set is one immutable set of policies with its schema and its entities. It is safe for
 // concurrent use.
 //
-// A set MUST NOT allow what a policy with an error might have forbidden. It MUST NOT decide by
-// anything but the request, the grants and its own content, so that its snapshot digest explains
-// every verdict.
+// A set MUST NOT allow a call that a policy with an error might have forbidden. Its decisions
+// MUST depend only on the request, the grants and its own content, so that its snapshot digest
+// explains every verdict.
 type Set struct {
 	// config has the inputs of the set.
 	config   Config

@@ -29,8 +29,8 @@ type Snapshot struct {
 	// is false by default.
 	AllowSensitiveTools bool `json:"allow_sensitive_tools"`
 	MaxCallsPerRun      int  `json:"max_calls_per_run"`
-	// MaxCallsPerSession, and SessionIdleMS in milliseconds, are 0 in snapshots from before
-	// sessions existed.
+	// MaxCallsPerSession, and SessionIdleMS in milliseconds, are 0 in snapshots of releases
+	// without sessions.
 	MaxCallsPerSession int   `json:"max_calls_per_session,omitempty"`
 	SessionIdleMS      int64 `json:"session_idle_ms,omitempty"`
 	// ExecutionTimeoutMS is in milliseconds.

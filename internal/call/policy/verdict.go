@@ -61,8 +61,9 @@ type Determining struct {
 // Verdict is the result of evaluating a proposal. It is sealed: only this package creates a
 // verdict, and the zero value denies.
 //
-// A verdict that asks MUST NOT be treated as an allow before decision.Make has seen an answer for
-// the same call digest. A verdict MUST be used only for the request that it was evaluated for.
+// A verdict that asks MUST NOT be treated as an allow unless decision.Make allows the call by an
+// answer for the same call digest. A verdict MUST be used only for the request that it was
+// evaluated for.
 type Verdict struct {
 	effect      Effect
 	code        reason.Code
@@ -98,8 +99,8 @@ func (v Verdict) Remedy() string {
 	return v.remedy
 }
 
-// Determining returns the policies that determined the verdict, by id: the permits of an allow,
-// the forbids of a denial (none if no policy permits), and the forbids and permits of an ask
+// Determining returns the policies that determined the verdict, by id. These are the permits of
+// an allow, the forbids of a denial (none if no policy permits), and the policies of an ask
 // that wait for an approval.
 func (v Verdict) Determining() []Determining { return append([]Determining(nil), v.determining...) }
 
@@ -120,8 +121,8 @@ func (v Verdict) Timeout() time.Duration { return v.timeout }
 // "" for other verdicts.
 func (v Verdict) Severity() string { return v.severity }
 
-// AskReason returns the questions for the requester of the policies that caused an ask
-// (@ask_reason), by policy id and without duplicates; "" if there are none, and for other
+// AskReason returns the questions for the requester (@ask_reason) of the policies that caused
+// an ask, by policy id and without duplicates. It returns "" if they have none, and for other
 // verdicts.
 func (v Verdict) AskReason() string {
 	if v.effect != Ask {

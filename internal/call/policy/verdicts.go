@@ -13,8 +13,8 @@ var verdicts = verdictMemory{now: map[verdictKey][]message{}}
 // verdictKey is the SHA-256 of the schema's digest and the policy's text.
 type verdictKey [sha256.Size]byte
 
-// maxVerdicts bounds each of the two generations: the most policies that palyrad is measured
-// with. A verdict is mostly its key.
+// maxVerdicts bounds each of the two generations. It is the largest number of policies that
+// palyrad is measured with. A verdict is mostly its key.
 const maxVerdicts = 10_000
 
 // verdictMemory holds the verdicts of two generations. A hit moves its entry to the newer one;

@@ -109,8 +109,8 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.inScope(c.req).parsed()}, true
 }
 
-// Gate returns the request whether the caller may run the skill of a call about one file; false
-// for a call without a skill.
+// Gate returns the request that decides whether the caller may run the skill of a call about
+// one file. It returns false for a call without a skill, and if the request has no Cedar form.
 func (v View) Gate(r Request) (Call, bool) {
 	if v.set.skillGate(&r) == nil {
 		return Call{}, false
@@ -124,8 +124,8 @@ func (v View) Gate(r Request) (Call, bool) {
 	}, Policies: v.set.inScope(req).parsed()}, true
 }
 
-// Change is a modified set for evaluating a call. Tools and roles are unchanged from the original
-// set, because the schema stays.
+// Change is a modified set for evaluating a call. It keeps the tools and roles of the original
+// set, because the schema is not rebuilt.
 type Change struct {
 	Config    Config
 	Drop, Add []*expr.Policy
@@ -149,8 +149,8 @@ func (v View) Try(change *Change, r Request, a Approval) Tried {
 	return Tried{out.effect, out.determining, out.errors}
 }
 
-// TryAccess evaluates access requests under a modified set, each in turn: the permissions that
-// members would have. As with Try, the modified set never comes into force.
+// TryAccess evaluates access requests one by one under a modified set, to determine the
+// permissions that members would have. As with Try, the modified set never comes into force.
 func (v View) TryAccess(change *Change, requests ...AccessRequest) []Judgement {
 	s := v.changed(change)
 	out := make([]Judgement, len(requests))
@@ -230,9 +230,9 @@ func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string)
 }
 
 // findSole marks the user who is the only approver and may therefore answer their own calls.
-// access.Member.Decides defines approvers. If it holds for at most one person, users whom the
-// operator's policies let decide are counted too, so that a user with another possible approver
-// is never sole.
+// access.Member.Decides defines approvers. If at most one user satisfies it, users who may
+// decide by the operator's policies count as well. A user with another possible approver is
+// therefore never sole.
 func (s *Set) findSole() {
 	for _, m := range s.dir.voters {
 		if m.Decides() {

@@ -178,8 +178,8 @@ func DescribedFacts() []Fact {
 	})
 }
 
-// Described reports whether a description of a call sets the fact: not the data of the call
-// itself, the time or the votes.
+// Described reports whether a description of a call sets the fact. It does not set the data of
+// the call itself or the time.
 func (f *Fact) Described() bool {
 	return f.at != nil && f.origin != ofCall && f.origin != ofClock
 }
@@ -250,8 +250,8 @@ func (f *Fact) record() string {
 	return name
 }
 
-// At points to the fact in a request; nil if the request lacks it. The containing record is
-// copied into the request, so that other requests sharing it do not change.
+// At returns a pointer to the fact in a request, or nil if the request lacks it. It first
+// copies the containing record, so that other requests that share the record do not change.
 func (f *Fact) At(r *Request) any {
 	if f.at == nil || f.HasParts() {
 		return nil

@@ -124,8 +124,8 @@ func (p *Admin) read() (sources, tests []policy.Source, err error) {
 }
 
 // ReadTrusted reads the policy directory of a configuration, as ReadDir. It returns
-// trusted.ErrUntrusted if a user other than root and the user of this process can change the
-// directory or a file in it, or if the directory is in a workspace.
+// trusted.ErrUntrusted if users other than root and the user of this process can change the
+// directory or a file in it. The error is also returned if the directory is in a workspace.
 func ReadTrusted(cfg *config.Config) (sources, tests []policy.Source, err error) {
 	workspaces := cfg.WorkspacePaths()
 	return readDir(cfg.Policy.Dir, func(path string) error {

@@ -93,9 +93,9 @@ func (p *Admin) describe(v KeptVersion) (Version, error) {
 	}, err
 }
 
-// Reset makes the policy directory effective from the next start of palyrad, in the store of a
-// stopped daemon: an activation ends, and the directory may differ from the set that was in
-// force last. It returns the version that was in force last.
+// Reset makes the policy directory effective from the next start of palyrad. It changes the
+// store of a stopped daemon. An activation ends, and the directory may differ from the set that
+// was in force last. It returns the version that was in force last.
 func Reset(ctx context.Context, store Store) (version string, err error) {
 	kept, found, err := store.LastPolicy(ctx)
 	if err != nil {

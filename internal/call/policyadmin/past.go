@@ -50,8 +50,8 @@ type PastCall struct {
 
 // Past finds a call with the set that judged it, by the id of its proposal, its decision, or
 // one of its approvals. The id of an approval of a commit finds that commit, and so does the
-// proposal's id if a commit was refused. Calls of other principals are part of the journal: a
-// caller who may not read the journal gets the error for an unknown id.
+// proposal's id if a commit was refused. A caller who may not read the journal gets the error
+// for an unknown id for calls of other principals.
 func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
 	one, approvalDigest, err := p.pastCall(ctx, id)
 	if err != nil {
@@ -128,8 +128,8 @@ func (c *pastCall) of(p access.Principal) bool {
 	return who == c.proposed.Principal || who == c.proposed.OnBehalfOf || who == c.refused.Principal
 }
 
-// subject selects the subject of an id: the commit or the secret of the approval with the call
-// digest asked, a refused commit or secret of the proposal, else the call.
+// subject selects the subject of an id: the commit or the secret whose approval has the call
+// digest approvalDigest, a refused commit or secret of the proposal, else the call.
 func (c *pastCall) subject(id, approvalDigest string) (*record.Evaluated, decision.Record, []string) {
 	commit := func(e *record.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == approvalDigest }
 	if g := c.Gate(); approvalDigest == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
@@ -167,8 +167,8 @@ func (c *pastCall) subject(id, approvalDigest string) (*record.Evaluated, decisi
 	return c.evaluation(commit, ""), decision.Record{}, append(notes, "the commit is not decided yet")
 }
 
-// evaluation returns the last wanted evaluation that has a snapshot, or else the last wanted
-// one. At least one must exist: a call always has one, and so does a commit that was selected.
+// evaluation returns the last wanted evaluation with a snapshot, or else the last wanted one.
+// At least one must exist. A call always has one, and so does a commit that was selected.
 func (c *pastCall) evaluation(wanted func(*record.Evaluated) bool, snapshot string) *record.Evaluated {
 	var list []*record.Evaluated
 	for _, e := range c.Evaluations {
@@ -198,8 +198,8 @@ func (c *pastCall) notes() []string {
 	return notes
 }
 
-// pastCall reads the events of a call. asked is the call digest of an approval if the id is
-// the id of an approval.
+// pastCall reads the events of a call. approvalDigest is the call digest of an approval if the
+// id is the id of an approval.
 func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, approvalDigest string, err error) {
 	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: id, Limit: maxCallEvents})
 	switch {
@@ -230,7 +230,8 @@ func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, approva
 	return call, approvalDigest, nil
 }
 
-// eventsOfApproval returns the events of the call that asked first.
+// eventsOfApproval returns the events of the call that first requested an approval, and the
+// call digest of the approval. approvalDigest is the event of the request.
 func (p *Admin) eventsOfApproval(ctx context.Context, approvalDigest journal.Event) ([]journal.Event, string, error) {
 	var about approval.AskedPayload
 	if err := json.Unmarshal(approvalDigest.Payload, &about); err != nil {

@@ -61,8 +61,8 @@ func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, 
 // pinned is a policy set with its tool definitions.
 type pinned struct {
 	set *policy.Set
-	// suspended are the tools whose definitions do not fit the policies, with the error. The
-	// set has their old definitions; tools of a new server, with leftOut, are not in it.
+	// suspended are the tools whose definitions do not fit the policies, with the error. The set
+	// has their old definitions. Tools of a new server, whose error is a leftOut, are not in it.
 	suspended map[string]error
 }
 
@@ -77,10 +77,10 @@ type builder func(tools []tool.Descriptor, suspended map[string]error) (*policy.
 
 // choose builds a set from the current definitions. If the policies do not fit a definition
 // that changed since it was pinned, the pinned definition is used and the tool is suspended, so
-// that one tool does not stop the others. If the policies do not load with the pins either, the
-// policies are wrong.
+// that one tool does not stop the others. If the policies do not load with the pins either,
+// choose returns the first error.
 //
-// The tools of a new upstream server have no pins: if the policies do not fit them, all tools
+// The tools of a new upstream server have no pins. If the policies do not fit them, all tools
 // of the server are excluded, as if the server did not exist yet.
 func choose(now []definition, pins map[string]pin, inForce *policy.Set, build builder) (pinned, error) {
 	set, err := build(resolve(now, pins, nil), nil)

@@ -438,8 +438,8 @@ func loadUnless(there *policy.Set, cfg policy.Config) (*policy.Set, error) {
 	return policy.Load(cfg)
 }
 
-// beside returns the sources in force together with others; of two with the same name the other
-// one is used.
+// beside returns the sources in force together with others. A source of others replaces a
+// source in force with the same name.
 func (p *Admin) beside(others []policy.Source) []policy.Source {
 	p.mu.Lock()
 	sources := slices.Clone(p.running.sources)

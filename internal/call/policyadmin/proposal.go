@@ -24,13 +24,13 @@ type Proposal struct {
 	candidate               candidate
 }
 
-// Changes reports whether enacting it changes anything.
+// Changes reports whether enacting the proposal changes anything.
 func (p Proposal) Changes() bool {
 	return p.Version != p.Was || p.Activated != p.WasActivated
 }
 
-// Propose reads a stored version, or the policy directory for "", as a proposal. The proposal
-// loads and its tests pass; nothing is changed.
+// Propose reads a stored version, or the policy directory for "", as a proposal. It fails
+// unless the proposal loads and its tests pass. It changes nothing.
 func (p *Admin) Propose(ctx context.Context, by access.Caller, version string) (Proposal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

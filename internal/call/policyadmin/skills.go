@@ -8,8 +8,8 @@ import (
 )
 
 // SetSkills sets the active skills: calls of other skills' tools are denied, regardless of
-// policies. It is in force when it returns. Before Load no set is in force, and Load includes
-// it.
+// policies. The change is in force when SetSkills returns. Before Load, when no set is in
+// force, the skills are included by Load.
 func (p *Admin) SetSkills(ctx context.Context, active []string) error {
 	var list []string
 	if len(active) > 0 {

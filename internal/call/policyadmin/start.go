@@ -13,8 +13,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// loadFirst loads the directory at the start. If it does not exist, the last set in force stays
-// in force, as it does while palyrad runs: moving the directory must not end its rules.
+// loadFirst loads the directory at the start. If the directory does not exist, the last set in
+// force stays in force, as it does while palyrad runs. Moving the directory must not end its
+// rules.
 func (p *Admin) loadFirst(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ type Store interface {
 	ActivatedPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
 	// LastPolicy returns the version that was put in force last, if any.
 	LastPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
-	// ResetPolicy removes both.
+	// ResetPolicy clears the results of ActivatedPolicy and LastPolicy.
 	ResetPolicy(ctx context.Context, reset event.Draft) error
 	// SnapshotInputs returns the inputs of the set with a snapshot digest, or nil if they were not
 	// stored.
@@ -38,7 +38,7 @@ type Store interface {
 	Pins(ctx context.Context) ([]Pin, error)
 	PutPins(ctx context.Context, pins []Pin, events ...event.Draft) error
 
-	// ProposalOf finds the proposal of a decision. It reads no event before that time.
+	// ProposalOf finds the proposal of a decision. It ignores events before a time.
 	ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error)
 	// Blob returns the content of a digest.
 	Blob(ctx context.Context, digest string) ([]byte, error)

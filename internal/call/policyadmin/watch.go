@@ -120,7 +120,7 @@ type place struct {
 	was os.FileInfo
 }
 
-// watchDir watches a directory, which need not exist yet. It watches nothing for "".
+// watchDir watches a directory, which need not exist yet. For "" it watches no directory.
 func watchDir(dir string) (*dirChanges, error) {
 	if dir == "" {
 		return &dirChanges{}, nil

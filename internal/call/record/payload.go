@@ -55,13 +55,13 @@ type Proposed struct {
 	Journal *attest.Journal `json:"journal,omitempty"`
 }
 
-// Edited is the payload of event.Edited: an edit of a waiting call. Its members are those of
-// Proposed, for the edited call.
+// Edited is the payload of event.Edited: an edit of a waiting call. Members with the same name
+// as in Proposed describe the edited call.
 type Edited struct {
 	ProposalID string `json:"proposal_id"`
 	ApprovalID string `json:"approval_id"`
 	By         string `json:"by"`
-	// WasDigest is the call digest before, CallDigest after.
+	// WasDigest is the call digest before the edit, and CallDigest the one after it.
 	WasDigest       string          `json:"was_digest"`
 	CallDigest      string          `json:"call_digest"`
 	Arguments       json.RawMessage `json:"arguments,omitempty"`
@@ -98,7 +98,7 @@ type Evaluated struct {
 // Gated is the payload of event.Gated.
 type Gated struct {
 	ProposalID string `json:"proposal_id"`
-	// DecisionID identifies the decision that let the call run.
+	// DecisionID identifies the decision that allowed the call.
 	DecisionID string `json:"decision_id"`
 	// CallDigest is the digest that an approval of the commit binds to.
 	CallDigest string            `json:"call_digest"`
@@ -175,7 +175,7 @@ type Sighted struct {
 type SessionExtended struct {
 	Session   string `json:"session"`
 	Principal string `json:"principal"`
-	// Calls is the number of additional calls, Limit the number allowed before.
+	// Calls is the number of additional calls, Limit the session's new limit of calls.
 	Calls      int    `json:"calls"`
 	Limit      int    `json:"limit"`
 	ProposalID string `json:"proposal_id"`
@@ -218,9 +218,10 @@ func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
 // Shape is the shape of the verdict.
 func (v Verdict) Shape() any { return v.made.Shape() }
 
-// Decode reads the payload of an event of a call or of a session: a pointer to one of the types
-// of this package or to a decision.Record, nil for any other event. An erased payload is
-// NOT_FOUND. Duplicate members are an error: two readers could use different ones.
+// Decode reads the payload of an event of a call or of a session. It returns a pointer to one
+// of the types of this package or to a decision.Record, and nil for any other event. For an
+// erased payload the error is reason.NotFound. Duplicate members are an error, because two
+// readers could use different ones.
 func Decode(e *journal.Event) (any, error) {
 	into := payloadOf(e.Code)
 	if into == nil {

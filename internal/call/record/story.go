@@ -13,7 +13,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Story is the history of one call. A nil member did not happen.
+// Story is the history of one call. A member is nil if its event did not occur.
 type Story struct {
 	Session, Run string
 	// Steps are all events, in order.
@@ -120,8 +120,8 @@ func (s *Story) Gate() *Gated {
 	return s.Gates[len(s.Gates)-1]
 }
 
-// Opens reports whether an event lets a call run, so that the call is open until an event for
-// which Ends is true. An unreadable decision counts as one that does: the call is closed as
+// Opens reports whether an event allows a call to run. The call is then open until an event for
+// which Ends is true. An unreadable decision counts as an allowing one: the call is closed as
 // ambiguous later.
 func Opens(e *journal.Event) bool {
 	if e.Code != event.Decided {

@@ -52,9 +52,9 @@ func (c *Call) facts() tool.SessionFacts {
 	return f
 }
 
-// Decide calls judge with the current facts and counts the returned effects, all under the
-// session's lock: no other call of the session is judged in between. nil effects count nothing.
-// judge must be quick and must not block.
+// Decide calls judge with the current facts and counts the returned effects, both under the
+// session's lock. No other call of the session is judged in between. If the effects are nil,
+// Decide counts nothing. judge must be quick and must not block.
 func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -116,7 +116,7 @@ type Turn struct {
 }
 
 // AskMore begins a Turn, which this call must end with Asked. If another call of the session is
-// already asking, it returns that call's Turn, and mine is false.
+// already asking, AskMore returns the Turn of that call, and created is false.
 func (c *Call) AskMore() (turn *Turn, created bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

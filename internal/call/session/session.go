@@ -100,8 +100,8 @@ type session struct {
 	row Row
 	// stored is true once the row is durable.
 	stored atomic.Bool
-	// inFlight counts the calls that have not ended, and lastAt is when one began or ended
-	// last, in microseconds since 1970. Both are written under Book.mu, so that a session
+	// inFlight counts the calls that have not ended. lastAt is the last time at which a call began
+	// or ended, in microseconds since 1970. Both are written under Book.mu, so that a session
 	// cannot end as idle while a call is being counted.
 	inFlight atomic.Int64
 	lastAt   atomic.Int64

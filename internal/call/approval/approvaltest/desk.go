@@ -26,8 +26,8 @@ type Desk struct {
 // FailNext makes the store's next Update fail with err.
 func (d *Desk) FailNext(err error) { d.Store.FailNext(err) }
 
-// NewDesk returns a running desk that one vote of any user satisfies. It
-// stops when the test ends.
+// NewDesk returns a running desk whose judge is satisfied by one vote. It stops when the test
+// ends.
 func NewDesk(t testing.TB) *Desk {
 	t.Helper()
 	return NewDeskOn(t, NewMemory(), approval.Limits{})
@@ -119,7 +119,7 @@ func (j *Judge) Judge(_ context.Context, _ approval.Record, votes []approval.Vot
 	return approval.Ruling{Allowed: true}, nil
 }
 
-// MayDecide lets every caller except the requester decide.
+// MayDecide permits every user except the requester to decide.
 func (j *Judge) MayDecide(_ context.Context, c access.Caller, r approval.Record) error {
 	if c.Principal == r.RequestedBy || c.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not decide approval %s", c.Principal, r.ID)
@@ -127,7 +127,7 @@ func (j *Judge) MayDecide(_ context.Context, c access.Caller, r approval.Record)
 	return nil
 }
 
-// MayGrantBroad lets the members of Broad grant broadly.
+// MayGrantBroad permits the members of Broad to grant broadly.
 func (j *Judge) MayGrantBroad(_ context.Context, c access.Caller) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -201,7 +201,7 @@ type Pending struct {
 	Leave context.CancelCauseFunc
 }
 
-// Outcome is what Resolve returned.
+// Outcome is the result of Resolve.
 type Outcome struct {
 	Answer approval.Answer
 	Err    error

@@ -234,10 +234,10 @@ type memoryTx struct {
 	drafts []event.Draft
 }
 
-// Record returns one record as the unit sees it.
+// Record returns one record, with the changes of the unit.
 func (t *memoryTx) Record(id string) (approval.Record, error) { return t.record(id) }
 
-// Grant returns one grant as the unit sees it.
+// Grant returns one grant, with the changes of the unit.
 func (t *memoryTx) Grant(id string) (approval.Grant, error) { return t.grant(id) }
 
 // InsertRecord stores a new record.

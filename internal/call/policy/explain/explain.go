@@ -57,7 +57,7 @@ const (
 	OutcomeTrue         = "true"
 	OutcomeFalse        = "false"
 	// OutcomeSkipped marks an expression that Cedar did not evaluate because the result was
-	// determined before.
+	// already determined.
 	OutcomeSkipped = "skipped"
 )
 
@@ -125,8 +125,8 @@ func (n *Nearest) String() string {
 	return fmt.Sprintf("%s (%s:%d): %s", n.ID, n.File, n.Line, strings.Join(n.False, "; "))
 }
 
-// Verdict explains the verdict on a call: of Judge if the votes of the approval allow it,
-// otherwise of Evaluate.
+// Verdict explains the verdict on a call. It explains the result of Judge if the votes of the
+// approval allow the call, otherwise the result of Evaluate.
 func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant) Explanation {
 	v := s.Simulate(r, a, grants)
 	out := Explanation{
@@ -154,8 +154,8 @@ func Verdict(s *policy.Set, r policy.Request, a policy.Approval, grants []policy
 	return out
 }
 
-// Policies explains only the policies of a call, including those of its skill gate, without the
-// search for changes. It returns none for a call without a Cedar form.
+// Policies explains only the policies of a call and of its skill gate, without the search for
+// changes. It returns none for a call without a Cedar form.
 func Policies(s *policy.Set, r policy.Request, a policy.Approval, grants []policy.Grant, v policy.Verdict) []Policy {
 	seen, one := look(s, r, a, grants, v)
 	if seen == nil {

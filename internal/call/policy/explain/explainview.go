@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// sight is one call for an explanation: the evaluated request, and the same without secrets.
+// sight is one call for an explanation, with its context as evaluated and without secrets.
 type sight struct {
 	set  *policy.Set
 	view policy.View
@@ -22,7 +22,7 @@ type sight struct {
 	env  expr.Env
 	// request is the call for one file.
 	request policy.Request
-	// context is the context that policy evaluates; redacted is the same without the values that
+	// context is the context that policy evaluates; displayed is the same without the values that
 	// tool.Redact hides.
 	context, displayed types.Record
 	// files are the files of a call that changes several.

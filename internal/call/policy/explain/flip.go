@@ -85,7 +85,7 @@ func applied(to scenario, changes []change) (scenario, error) {
 // change is one step of a flip.
 type change struct {
 	step Step
-	// say is the instruction to make it, as an infinitive: "add fs.read to allowed_tools".
+	// say is the instruction for the change, as an infinitive: "add fs.read to allowed_tools".
 	say    string
 	effort effort
 	// edit applies the change, unless it changes policies. It copies the data that it modifies.

@@ -89,7 +89,7 @@ func decodeExact(text []byte, into any) error {
 	return dec.Decode(into)
 }
 
-// jsonOf converts a Cedar value to JSON; a set becomes a list that keeps the order of before.
+// jsonOf converts a Cedar value to JSON. A set becomes a list in the order of the list before.
 func jsonOf(kind args.Kind, v types.Value, before any) (any, error) {
 	switch v := v.(type) {
 	case types.String:

@@ -260,7 +260,7 @@ func entityChange(uid, group types.EntityUID, in bool, say string, edit func(*sc
 	return change{effort: effortEntity, say: say, step: step, edit: edit}
 }
 
-// roleChange gives a member a role, or takes it away.
+// roleChange returns the change that gives a role to a member, or removes the role.
 func roleChange(who access.Principal, role access.Role, in bool) change {
 	say := fmt.Sprintf("give role %s to %s", role, who)
 	if !in {
@@ -286,8 +286,8 @@ func changeMember(to *scenario, who access.Principal, edit func(*access.Member))
 	return nil
 }
 
-// admit makes a principal one of the allowed: registered, enabled like its owner, and on the
-// list if there is one.
+// admit makes a principal an allowed one: registered, enabled together with its owner, and on
+// the list of allowed principals if the configuration has one.
 func admit(to *scenario, who access.Principal) error {
 	enable := func(m *access.Member) { m.Disabled, m.AwaitsConsent = false, false }
 	if err := changeMember(to, who, enable); err != nil {

@@ -44,8 +44,8 @@ func (f *search) places() {
 	}
 }
 
-// placesRead lists the places of the context that policies in scope read: arguments before
-// facts derived from them, and those of blocking policies first.
+// placesRead lists the places of the context that policies in scope read. Arguments come before
+// facts derived from them; in each group, places of blocking policies come first.
 func (f *search) placesRead() [][]string {
 	var out [][]string
 	for _, p := range append(f.blockers(f.now()), f.seen.call.Policies...) {

@@ -73,7 +73,7 @@ func (v *sight) comparedWith(chain []string) (near []types.Value, patterns []typ
 	return near, patterns
 }
 
-// dottedAnd lets a walk descend into "x has a.b".
+// dottedAnd reports whether a walk must descend into t because t may be "x has a.b".
 func dottedAnd(t *expr.Tree) bool {
 	_, and := t.Node.(expr.NodeAnd)
 	return and
@@ -122,8 +122,8 @@ func texts(p place, old string, near []types.Value, patterns []types.Pattern) []
 	return out
 }
 
-// fitting returns the texts that match a pattern with a filler for each of its wildcards, and
-// for the last alone.
+// fitting returns two texts for a pattern: one with the filler for each wildcard, and one with
+// the filler only for the last wildcard.
 func fitting(pattern types.Pattern, filler string) []string {
 	var all, last strings.Builder
 	parts := expr.PatternParts(pattern)
@@ -141,8 +141,9 @@ func fitting(pattern types.Pattern, filler string) []string {
 	return []string{all.String(), last.String()}
 }
 
-// sets proposes the current set with one element more or less, or with all of a constant, and
-// constants.
+// sets proposes values derived from the current set. These are the set with one element added
+// or removed, the set with all elements of a constant set added or removed, the constant sets,
+// and the empty set.
 func sets(now types.Set, near []types.Value) []types.Value {
 	var out, whole []types.Value
 	without := func(drop func(types.Value) bool) types.Value {
@@ -213,8 +214,8 @@ func (v *sight) standsAt(p place, context types.Record) types.Value {
 	return at
 }
 
-// masked is the text of a proposed value. What it takes over from a value that
-// is hidden, in whole or in part, is hidden as well.
+// masked returns the text of a proposed value. Parts that are copied from a hidden value are
+// hidden as well.
 func (v *sight) masked(p place, value types.Value) string {
 	real, displayed := v.real(p), v.standsAt(p, v.displayed)
 	if value == nil || real == nil || displayed != nil && real.Equal(displayed) {

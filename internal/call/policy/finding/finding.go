@@ -129,7 +129,7 @@ func (e *LoadError) Unwrap() error {
 	return reason.Errorf(reason.PolicyInvalid, "%s", e.Error())
 }
 
-// HasErrors reports whether one of them is an error.
+// HasErrors reports whether one of the findings is an error.
 func HasErrors(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == SeverityError })
 }

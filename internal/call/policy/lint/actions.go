@@ -11,7 +11,7 @@ import (
 )
 
 // checkActions finds policies about actions of the vocabulary that this release never performs,
-// such as Action::"channel.send": the author of a forbid for one may rely on it.
+// such as Action::"channel.send". An author may rely on a forbid for such an action.
 func checkActions(p *expr.Policy) []finding.Finding {
 	if p.Builtin {
 		return nil

@@ -27,8 +27,9 @@ var (
 	hexDigest = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
 	variable  = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	withPort  = lazyregexp.New(`:([0-9]+|\*)$`)
-	// scripts are file suffixes that are common for project files and rare for installed
-	// programs. Those of Node are excluded: npm is npm-cli.js.
+	// scripts are file suffixes that are common for project files and rare for installed programs.
+	// Suffixes of Node scripts are excluded, because installed programs have them: npm is
+	// npm-cli.js.
 	scripts = lazyregexp.New(`\.(sh|bash|zsh|py|rb|pl|php|ps1|bat|cmd)$`)
 
 	absolute = form{
@@ -138,8 +139,8 @@ func checkForms(p *expr.Policy) []finding.Finding {
 	return findings
 }
 
-// likely reports whether a text before the first wildcard, or a whole one, can have that
-// format.
+// likely reports whether a fact can have the text, which is a whole one or the part before the
+// first wildcard.
 func (f form) likely(text string, whole bool) bool {
 	if whole {
 		return f.fits(text)
@@ -156,7 +157,8 @@ func firstText(parts []any) (string, bool) {
 	return string(text), is
 }
 
-// factsOf names the attributes of the context that an expression reads, or has as elements.
+// factsOf returns the names of the context attributes that an expression is, or has as
+// elements.
 func factsOf(t *expr.Tree) []string {
 	if chain := t.Chain(); len(chain) > 1 && chain[0] == "context" {
 		return []string{strings.Join(chain[1:], ".")}

@@ -38,8 +38,8 @@ func checkLines(view policy.View) []finding.Finding {
 	return findings
 }
 
-// among are the sets of a call that an allowing rule must list completely, with an example of
-// further elements that it would let through.
+// among lists the sets of a call that an allowing rule must list completely. The value is an
+// example of a line with further elements, which an incomplete rule would allow.
 var among = map[string]string{
 	"context.shell.commands": "ls; rm -r src", "context.shell.subcommands": "ls; rm -r src", "context.shell.lines": "ls; rm -r src", "context.shell.origins": "ls; rm -r src",
 	"context.exec.env": "GOOS=linux GOROOT=./go", "context.exec.starts": "find . -exec ls {} + -exec rm {} +",

@@ -12,10 +12,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// checkSpelling finds ineffective path comparisons: a refusing one that another spelling of the
-// same file evades, and a text that is not in the folded form of context.path_folded, so that
-// it never matches. A list of allowed paths is correct, also in the unless of a forbid: another
-// spelling is not on it.
+// checkSpelling finds ineffective path comparisons. One kind refuses a path, so that another
+// spelling of the same file evades it. The other compares context.path_folded with a text that
+// is not in the folded form, so that it never matches. A list of allowed paths is correct, also
+// in the unless of a forbid, because another spelling is not on the list.
 func checkSpelling(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	add := func(t *expr.Tree, message string) {

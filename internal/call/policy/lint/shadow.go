@@ -10,8 +10,8 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// checkShadows finds policies without effect because of another policy: one of the same effect
-// that holds whenever they hold, or a forbid that does so over a permit.
+// checkShadows finds policies that have no effect because of another policy. The other policy
+// holds whenever they hold, and has the same effect or is a forbid over a permit.
 func checkShadows(view policy.View) []finding.Finding {
 	search := newShadows(view)
 	var findings []finding.Finding
@@ -31,8 +31,8 @@ func checkShadows(view policy.View) []finding.Finding {
 
 // shadows finds the policies that cover others. A policy covers another if all its conjuncts
 // are among the other's. Each policy is therefore indexed under its scope and its rarest
-// conjunct, and looked up under each conjunct of the other: the work grows with the number of
-// policies instead of its square.
+// conjunct, and looked up under each conjunct of the other policy. The work thus grows with the
+// number of policies instead of its square.
 type shadows struct {
 	view  policy.View
 	order map[*expr.Policy]int
@@ -182,7 +182,8 @@ func (s *shadows) covers(a, b *expr.Policy) bool {
 	return !same || s.order[a] < s.order[b]
 }
 
-// scopeWider excludes an == or "is in" whose key is as wide as the other's "in".
+// scopeWider reports whether a is at least as wide as b, given that their keys match. It
+// distinguishes == and "is in" from a plain "in" with the same key.
 func scopeWider(a, b expr.ScopeNode) bool {
 	switch a := a.(type) {
 	case expr.ScopeEq:

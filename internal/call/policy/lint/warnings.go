@@ -1,6 +1,6 @@
-// Package lint warns of policies that load but do not have the apparent effect: policies that
-// can fail at run time, that another spelling of a path evades, or that another policy leaves
-// without effect. It reads a policy.View. Errors that prevent loading are found by package
+// Package lint warns of policies that load but do not have the apparent effect. Such a policy
+// can fail at run time, can be evaded by another spelling of a path, or has no effect because
+// of another policy. It reads a policy.View. Errors that prevent loading are found by package
 // policy.
 package lint
 

@@ -70,7 +70,7 @@ type Options struct {
 	NoPresence bool
 }
 
-// Config returns what Set loads.
+// Config returns the configuration that Set loads.
 func Config(o Options) policy.Config {
 	members := []access.Member{
 		{Principal: Alice, Roles: []access.Role{access.RoleOwner}, CreatedAt: Now},

@@ -30,9 +30,9 @@ type ConditionCoverage struct {
 	WasFalse int
 }
 
-// CoveredPercent is the covered share of the policies, from 0 to 100, rounded down: each policy
-// counts once for having determined a verdict, and each of its conjuncts twice, for having been
-// true and for having been false.
+// CoveredPercent is the covered share of the policies, from 0 to 100, rounded down. Each policy
+// counts once, for having determined a verdict. Each of its conjuncts counts twice, for having
+// been true and for having been false.
 func CoveredPercent(list []Coverage) int {
 	all, covered := 0, 0
 	count := func(cases int) {

@@ -54,8 +54,8 @@ func VoteFor(s *policy.Set, v policy.Vote, at time.Time) (policy.Vote, error) {
 }
 
 // ReplaceFacts replaces facts of a request by described ones. text is a JSON object of context
-// attributes, such as {"exec": {"basename": "git"}}; other facts stay, and null removes an
-// optional fact.
+// attributes, such as {"exec": {"basename": "git"}}. Other facts are unchanged, and null
+// removes an optional fact.
 func ReplaceFacts(r *policy.Request, text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func replaceFact(r *policy.Request, name string, text json.RawMessage) error {
 }
 
 // foldGiven derives the folded path from the path, unless both are unchanged. A real call
-// cannot have another one.
+// cannot have a different folded path.
 func foldGiven(r *policy.Request, was tool.Facts) error {
 	g := &r.Facts
 	if g.Path == was.Path && g.PathFolded == was.PathFolded {

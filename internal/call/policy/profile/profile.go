@@ -1,12 +1,12 @@
 // Package profile provides initial sets of policies, with tests.
 //
-// Key files below node_modules, vendor, .venv, site-packages and .cargo/registry are readable,
-// because they are test data of public packages and prompts about them would train users to
-// approve. A .env file is not part of a package and is protected there, too. target and .cargo are
-// excluded only from the rule about hard links: builds copy an application's keys into target, and
-// .cargo has the credentials of its registries. A user who can link a file of the machine into
-// node_modules can have it read; a sandboxed program cannot, because a link does not cross its
-// mounts.
+// Key files below node_modules, vendor, .venv, site-packages and .cargo/registry are readable.
+// They are test data of public packages, and prompts about them would train users to approve. A
+// .env file is not part of a package and is protected there, too. The directories target and
+// .cargo are excluded only from the rule about hard links. Builds copy an application's keys
+// into target, and .cargo has the credentials of its registries. A user who can link a file of
+// the machine into node_modules can have it read. A sandboxed program cannot, because a link
+// does not cross its mounts.
 package profile
 
 import (

@@ -42,8 +42,8 @@ type callFacts struct {
 	verdicts []stage
 	decided  *decision.Record
 	gated    *record.Gated
-	// seqs are the sequence numbers of these. The approvals are the ones that the decision and
-	// the ruling consumed.
+	// seqs are the sequence numbers of the events. decidedWith and gatedWith are the approvals
+	// that the decision and the ruling consumed.
 	seqs                   map[event.Code]int64
 	decidedWith, gatedWith *approvalFacts
 	grants                 []grantFacts
@@ -89,7 +89,7 @@ type approvalFacts struct {
 	erased            bool
 }
 
-// New tracks the events after the one with a number; 0 for all events of a journal.
+// New returns a tracker of the events after a sequence number; 0 means all events of a journal.
 func New(after int64) *Calls {
 	return &Calls{whole: after == 0, open: map[string]*callFacts{}, approvals: map[string]*approvalFacts{}}
 }
@@ -439,8 +439,8 @@ func (h *heads) at(seq int64) (hash [32]byte, kept bool) {
 	return h.hashes[(seq-h.first)%mostHeads], true
 }
 
-// contradicts returns the reason why a call with this proposal event cannot have seen this
-// journal head, or "".
+// contradicts returns the reason why a call with this proposal event cannot name this journal
+// head, or "".
 func (h *heads) contradicts(j *attest.Journal, proposed int64) string {
 	switch {
 	case j == nil:

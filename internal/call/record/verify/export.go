@@ -73,8 +73,8 @@ func (x *Export) Verify(r io.Reader) (journal.Summary, error) {
 	return sum, err
 }
 
-// trust chooses the keys that may have signed the journal: those of the pinned key set, of an
-// earlier verification, or of the pinned CA. Keys of the export itself come last; they prove
+// trust chooses the keys that may have signed the journal: the keys of the pinned key set, of
+// an earlier verification, or of the pinned CA. Keys of the export itself come last; they prove
 // only that it is whole.
 func (x *Export) trust(header json.RawMessage, _ []string) (journal.Trust, error) {
 	own, err := headerSet(header)

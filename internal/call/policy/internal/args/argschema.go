@@ -1,5 +1,5 @@
-// Package args converts the arguments of a tool to Cedar: it derives a type from the tool's
-// JSON Schema, and values of that type.
+// Package args converts the arguments of a tool to Cedar. It derives a type from the tool's
+// JSON Schema, and converts arguments to values of that type.
 package args
 
 import (

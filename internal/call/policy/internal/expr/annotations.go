@@ -137,7 +137,7 @@ func (c *Policy) AnnotationToken(name string) Token {
 	return c.Tokens[0]
 }
 
-// Bounds of the time that a policy may let an ask wait for an answer.
+// Bounds of the time that an ask waits for an answer, as set by a policy.
 const (
 	MinTimeout = 30 * time.Second
 	MaxTimeout = 24 * time.Hour
@@ -151,5 +151,5 @@ const (
 	SeverityCritical = "critical"
 )
 
-// Severities are all of them, the lowest first.
+// Severities lists all severities, the lowest first.
 var Severities = []string{SeverityLow, SeverityMedium, SeverityHigh, SeverityCritical}

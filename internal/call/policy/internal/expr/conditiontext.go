@@ -8,8 +8,8 @@ import (
 const maxCondition = 300
 
 // ConditionText returns the source text of the policy's clauses on one line and without
-// comments. Of each clause it includes the conjuncts that keep admits (all if nil) and omits
-// empty clauses.
+// comments. It includes the conjuncts for which keep returns true, or all if keep is nil, and
+// omits empty clauses.
 func (c *Policy) ConditionText(keep func([]Token) bool) string {
 	var clauses []string
 	for _, start := range c.clauseStarts() {
@@ -39,7 +39,7 @@ func clauseBody(tokens []Token) []Token {
 }
 
 // conjuncts splits an expression at each top-level &&. An expression with a top-level || or if
-// is not a conjunction, because those bind weaker.
+// is not a conjunction, because these operators bind more weakly.
 func conjuncts(body []Token) [][]Token {
 	var parts [][]Token
 	depth, start := 0, 0

@@ -27,8 +27,8 @@ func (c *Policy) anywhere(is func(*Tree) bool) bool {
 // Permits reports whether the policy is a permit.
 func (c *Policy) Permits() bool { return c.Cedar.Effect() == cedar.Permit }
 
-// IsKey is the key of a scope that names a type. No entity has this id: the
-// language's strings hold no NUL.
+// IsKey is the key of a scope that names a type. No entity has this id, because strings of the
+// language contain no NUL.
 func IsKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
 
 // AnyEntity is the key of a scope that names nothing.

@@ -155,7 +155,7 @@ func (c *Policy) PlaceOf(t *Tree) (line, column int) {
 	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[last+1:])
 }
 
-// ElementsOf returns the expressions that the value of another one is built from.
+// ElementsOf returns the expressions that the value of t is built from.
 func ElementsOf(t *Tree) []*Tree {
 	switch t.Node.(type) {
 	case NodeSet, NodeRecord:
@@ -172,7 +172,8 @@ type Literal struct {
 	At   Token
 }
 
-// Literals returns the text literals that an expression is, or has as elements.
+// Literals returns the text literals of t: t itself if it is one, otherwise the
+// literals among its elements.
 func Literals(t *Tree) []Literal {
 	if v, ok := t.Node.(NodeValue); ok {
 		if text, ok := v.Value.(types.String); ok {

@@ -6,7 +6,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// ScopeKey returns the one entity that the request's must be or lie below.
+// ScopeKey returns the entity that an entity of a request must equal or be a descendant of. It
+// returns IsKey for a scope that only names a type, and AnyEntity for one that names nothing.
 func ScopeKey(scope ScopeNode) types.EntityUID {
 	switch s := scope.(type) {
 	case ScopeEq:

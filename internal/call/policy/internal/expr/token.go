@@ -27,7 +27,7 @@ type Token struct {
 	Offset, line, column int
 }
 
-// End is the offset after it, in bytes.
+// End returns the offset after the token, in bytes.
 func (t Token) End() int { return t.Offset + len(t.Text) }
 
 // Unquoted returns the text of a string literal without its quotes. Escapes are not decoded:
@@ -45,7 +45,7 @@ type lexError struct {
 	message      string
 }
 
-// lexer splits a policy text into tokens. It accepts slightly more than cedar-go does, which
+// lexer splits a policy text into tokens. It accepts slightly more than cedar-go does; cedar-go
 // then reports the error.
 type lexer struct {
 	text         string

@@ -7,8 +7,8 @@ import (
 )
 
 // Tree is one expression with its main token: the operator of an operation, the name of an
-// attribute, the first token of a literal. cedar-go parses without positions, so the syntax
-// tree is aligned with the policy's own tokens.
+// attribute, or the first token of a literal. The syntax tree is aligned with the policy's own
+// tokens, because cedar-go parses without positions.
 type Tree struct {
 	Node Node
 	At   Token
@@ -187,8 +187,8 @@ func (l *layer) ifThenElse(n NodeIf) *Tree {
 	return &Tree{Node: n, At: at, Kids: []*Tree{cond, then, l.lay(n.Else)}}
 }
 
-// and also handles "x has a.b", which cedar-go converts to "x has a && x.a has b": there, a dot
-// follows instead of an operator.
+// and also handles "x has a.b", which cedar-go converts to "x has a && x.a has b". In this
+// form, a dot follows instead of an operator.
 func (l *layer) and(n NodeAnd) *Tree {
 	left := l.lay(n.Left)
 	if has, ok := n.Right.(NodeHas); ok && l.dotFollows() {
