@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxBody is the longest request in bytes, maxAtOnce the largest number of evaluations in one, and
-// maxText how much of an external text is repeated.
+// maxBody is the longest request in bytes, maxAtOnce the largest number of evaluations in one
+// request, and maxText the longest part of an external text that is repeated.
 const (
 	maxBody   = 1 << 20
 	maxAtOnce = 50
@@ -106,7 +106,8 @@ func (e evaluation) submission(c access.Caller, tool string) (call.Submission, e
 	return s, call.CheckClientName("session", s.Session)
 }
 
-// approvalID returns the approval that a re-evaluation refers to, "" for others.
+// approvalID returns the id of the approval that a re-evaluation refers to. refers is true if
+// the evaluation has a reference, even if its id is missing.
 func (e evaluation) approvalID() (id string, refers bool) {
 	raw, there := e.Context["approval"]
 	var o object
@@ -116,7 +117,8 @@ func (e evaluation) approvalID() (id string, refers bool) {
 	return o.text("id"), true
 }
 
-// keys are the members that are read from an evaluation, in addition to a batch's.
+// keys are the members that the gateway reads from an evaluation, in addition to the fields of
+// the type that read decodes into.
 type keys struct {
 	Subject  entityKeys `json:"subject"`
 	Action   entityKeys `json:"action"`
