@@ -325,12 +325,12 @@ func host(addr string) string {
 // expired and may be renewed.
 func (p peer) authenticated() bool { return p.known || p.expired }
 
-// keys returns the rate limit buckets of the peer: its principal and its address, or its network
-// for IPv6. Many devices of one principal, or many principals at one address, therefore share one
-// limit. A caller without a credential has only the bucket of its address. An authenticated caller
-// on the gateway's own host has only the bucket of its principal: an operator and an agent there
-// have the same address, and the agent could exhaust the requests that the operator needs to stop
-// it.
+// keys returns the rate limit buckets of the peer: its principal and its address, or its
+// network for IPv6. Many devices of one principal, or many principals at one address, therefore
+// share one limit. A caller without a credential has only the bucket of its address. An
+// authenticated caller on the gateway's own host has only the bucket of its principal. An
+// operator and an agent there have the same address, and the agent could otherwise exhaust the
+// requests that the operator needs to stop it.
 func (p peer) keys() []string {
 	if !p.authenticated() {
 		return []string{limit.Address(p.address)}

@@ -146,8 +146,8 @@ func (g *gateway) CancelRun(ctx context.Context, req *palyrav1.CancelRunRequest)
 	return &palyrav1.CancelRunResponse{Run: runMessage(r)}, nil
 }
 
-// cancelRun stops a run for callers who may steer it or may stop everything. For others it does not
-// exist.
+// cancelRun stops a run for callers who may steer it or may freeze the gateway. For other
+// callers, the error is the same as for an unknown run.
 func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// sessions lists and ends the sessions that call limits count by. Agents have no access: they must
-// not inspect or reset their own limits.
+// sessions lists and ends the sessions by which limits count calls. Agents have no access: they
+// must not inspect or reset their own limits.
 type sessions struct {
 	pipeline *call.Pipeline
 	engine   *policy.Engine

@@ -87,7 +87,7 @@ func (s *ReviewService) unknown(name string) error {
 	return e.WithRemedy("Name a permission, such as approval.decide, or a method, such as DecideApproval; docs/reference/access.md lists them.")
 }
 
-// explain returns the answer.
+// explain returns the answer for one permission.
 func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 	res := &palyrav1.ExplainAccessResponse{
 		Principal: r.of.Principal.String(), Permission: string(m.permission), Methods: m.methods, Roles: roleNames(r.of.Roles),
