@@ -8,12 +8,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ending is how a run ends. As the cause of a context it is why the run's work was stopped.
+// ending describes the end of a run. As the cause of a context, it is the reason why the run's
+// work was stopped.
 type ending struct {
 	state State
 	// why is nil for a completed run.
 	why *reason.Error
-	// by is who cancelled the run.
+	// by is the principal that cancelled the run.
 	by access.Principal
 	// cause is the underlying error of the reason INTERNAL, for the log.
 	cause error

@@ -109,8 +109,8 @@ func operands(args []string) (count int) {
 	return count
 }
 
-// targets returns the arguments of a command that may name its destination: of cp the last one,
-// unless an option names the target.
+// targets returns the arguments of a command that may name its destination. For cp it returns
+// only the last one, unless an option names the target.
 func targets(words []string) []string {
 	args := words[1:]
 	if path.Base(words[0]) == "cp" && len(args) > 1 && !slices.ContainsFunc(args, func(arg string) bool {
