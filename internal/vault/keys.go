@@ -50,7 +50,8 @@ type Wrapper struct {
 	keys  Keys
 	kinds []Boxes
 	// rotating is held shared from wrapping a key until it is stored, and exclusively while the
-	// current key changes: no box is then stored under an old key once StaleBoxes was called.
+	// current key changes. After StaleBoxes was called, no box is therefore stored under an old
+	// key.
 	rotating sync.RWMutex
 	// rekeying allows one rekey at a time.
 	rekeying sync.Mutex

@@ -21,7 +21,8 @@ type placed struct {
 	known []Placeholder
 
 	changing sync.Mutex
-	// stale were changed since they were read, staleScopes are scopes of which all were.
+	// stale has the secrets that changed since they were read, staleScopes the scopes of which all
+	// did.
 	stale       map[Ref]bool
 	staleScopes map[string]bool
 }
@@ -63,7 +64,8 @@ func (p *placed) taken() map[Ref]bool {
 	return stale
 }
 
-// list returns all of them, narrower scopes first. While the vault is locked it returns an error.
+// list returns all secrets that have hosts, narrower scopes first. While the vault is locked it
+// returns an error.
 func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

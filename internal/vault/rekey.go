@@ -16,7 +16,7 @@ const batch = 256
 
 // Rekeyed is the result of a rekey.
 type Rekeyed struct {
-	// Key is the id of the current key, Dropped are the permanently deleted ones.
+	// Key is the id of the current key, Dropped are the ids of the permanently deleted keys.
 	Key     string
 	Dropped []string
 	// Rewrapped is the number of data keys that were wrapped again.
@@ -75,8 +75,8 @@ func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 // itself is the gateway's own principal.
 var itself = access.Principal{Kind: access.KindService, Name: "palyrad"}
 
-// finish wraps everything with the current key, and drops the others once that is journaled. The
-// caller holds rekeying.
+// finish wraps all data keys with the current key, and drops the other keys once the rekey is
+// journaled. The caller holds rekeying.
 func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
 	w := s.keys
 	old, current, err := w.old(ctx)

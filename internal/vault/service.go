@@ -23,8 +23,8 @@ type Judge interface {
 	Permit(b Borrower, p access.Permission, ref Ref) error
 }
 
-// Config holds the dependencies of a Service. All members but Gateway, Holders, Own and Now are
-// required.
+// Config holds the dependencies of a Service. All fields except Gateway, Holders, Own and Now
+// are required.
 type Config struct {
 	Store Store
 	Keys  *Wrapper
@@ -283,7 +283,7 @@ func (s *Service) Reveal(ctx context.Context, caller access.Caller, ref Ref, ver
 	})
 }
 
-// read decrypts a value and journals its release. Values are released only by it.
+// read decrypts a value and journals its release. No other function releases values.
 func (s *Service) read(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) (value []byte, m Secret, err error) {
 	err = again(ref, func() (err error) {
 		value, m, err = s.readOnce(ctx, ref, version, says)
@@ -374,8 +374,8 @@ type Page struct {
 	Limit int
 }
 
-// List returns the secrets that the caller may see, by scope and key. An unreadable one is listed
-// by its name with the problem; while the vault is locked List returns an error.
+// List returns the secrets that the caller may see, by scope and key. An unreadable secret is
+// listed by its name with the problem. While the vault is locked, List returns an error.
 func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Secret, error) {
 	if p.Scope != "" {
 		if _, _, err := ParseScope(p.Scope); err != nil {

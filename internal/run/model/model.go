@@ -86,7 +86,7 @@ type Tool struct {
 	InputSchema json.RawMessage
 }
 
-// Stop is why the model ended its turn.
+// Stop is the reason why the model ended its turn.
 type Stop string
 
 // The stops.

@@ -45,7 +45,8 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Listed as left over until it is current, so that its possible location is recorded.
+	// The key is listed as left over until it is current, so that its possible location is
+	// recorded.
 	p := r.pin.clone()
 	p.leave(b.Name(), id)
 	if err := r.adopt(p); err != nil {
@@ -67,8 +68,8 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// Drop deletes older KEKs, after everything that they wrapped was wrapped again. Missing ones are
-// not an error. If it returns an error they are not in use any more, but may not be deleted yet.
+// Drop deletes older KEKs. The caller must have wrapped all their data keys again. Missing KEKs
+// are not an error. After an error, a KEK may still exist even if it is no longer in use.
 func (r *Ring) Drop(ctx context.Context, ids ...string) error {
 	return r.inTurn(ctx, func() error {
 		if err := r.again(ctx); err != nil {

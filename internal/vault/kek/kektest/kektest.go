@@ -72,7 +72,7 @@ func (m *Memory) Change(change func(keys map[string][]byte)) {
 	change(m.keys)
 }
 
-// Name is "memory".
+// Name returns "memory".
 func (m *Memory) Name() string { return "memory" }
 
 // Get returns a key, or kek.ErrNoKey.
