@@ -44,9 +44,9 @@ func (e *ending) Error() string {
 	return e.why.Message
 }
 
-// Unwrap returns the reason. For an interrupted run it is SHUTTING_DOWN, not
-// RUN_INTERRUPTED: the ending is the cause of the calls' contexts, and an approval
-// stays pending only when the cause is SHUTTING_DOWN.
+// Unwrap returns the reason. For an interrupted run it is SHUTTING_DOWN, not RUN_INTERRUPTED.
+// The ending is the cause of the calls' contexts, and an approval stays pending only when that
+// cause is SHUTTING_DOWN.
 func (e *ending) Unwrap() error {
 	switch {
 	case e.state == Interrupted:

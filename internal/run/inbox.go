@@ -44,7 +44,7 @@ func newMailbox(keep func(context.Context, access.Caller, string) error) *mailbo
 	return &mailbox{keep: keep, said: map[saidKey]bool{}, changed: make(chan struct{}, 1)}
 }
 
-// attach returns another inbox, which replaces the lost ones.
+// attach returns another inbox, which replaces the lost inboxes.
 func (b *mailbox) attach(by access.Caller) *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,8 +237,8 @@ type inbox struct {
 // Say queues a message of the user.
 func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, i.by, text) }
 
-// Close ends the messages of this client and of the disconnected ones: an interactive run that no
-// other client holds open then ends with the model's turn.
+// Close ends the messages of this client and of disconnected clients. An interactive run that
+// no other client holds open then ends with the model's turn.
 func (i *inbox) Close() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()

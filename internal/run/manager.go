@@ -136,7 +136,7 @@ func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	return nil
 }
 
-// close stops admitting runs and returns the active ones.
+// close stops admitting runs and returns the active runs.
 func (m *Manager) close() []*active {
 	m.mu.Lock()
 	defer m.mu.Unlock()

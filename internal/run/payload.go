@@ -17,7 +17,7 @@ import (
 // names by digest.
 const inlineText = 16 << 10
 
-// longestName bounds the journaled name of a tool, because a model may write anything there.
+// longestName bounds the journaled name of a tool, because a model may write any text there.
 const longestName = 128
 
 // rowMessage bounds the task in the row of a run, in bytes; the event has the whole task.
@@ -52,8 +52,8 @@ type MessagePayload struct {
 	TextBlob string `json:"text_blob,omitempty"`
 }
 
-// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs; older
-// gateways wrote small ones into the event.
+// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs; events
+// of older gateways contain small texts themselves.
 type TurnPayload struct {
 	Turn         int               `json:"turn"`
 	Text         string            `json:"text,omitempty"`

@@ -42,7 +42,7 @@ type tape struct {
 	results map[string]json.RawMessage
 	// texts are the texts of writes in progress, by the digests of their blobs.
 	texts map[string]string
-	// changed is closed and replaced when there are new events.
+	// changed is closed and replaced when the tape gets new events.
 	changed chan struct{}
 	// ended is set with the run's last event in items. lost makes clients read the journal instead.
 	ended bool
@@ -132,8 +132,8 @@ func (en *entry) take(texts map[string]string) {
 	}
 }
 
-// expect provides the texts of a write that is about to become durable, so that they need not
-// be read. forget must be called when the events of the write are on the tape, or when the
+// expect provides the texts of a write that is about to become durable. The tape then need not
+// read them. forget must be called when the events of the write are on the tape, or when the
 // write has failed.
 func (t *tape) expect(w Write) (forget func()) {
 	t.mu.Lock()

@@ -18,8 +18,8 @@ import (
 const replayPage = 256
 
 // Watch calls fn with every event of a run's tape after a sequence number, in order, including
-// new ones. It returns nil after the last event of an ended run, or the error of fn or ctx. It
-// calls idle before it waits for more. A slow fn does not delay the run. It may miss deltas,
+// new events. It returns nil after the last event of an ended run, or the error of fn or ctx.
+// It calls idle before it waits for more. A slow fn does not delay the run. It may miss deltas,
 // retries and output, which are dropped when memory is full. It misses no durable event.
 func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error, idle func()) error {
 	record, err := m.Store.Get(ctx, id)

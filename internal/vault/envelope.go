@@ -64,7 +64,7 @@ type Record struct {
 
 // LastEvent is the newest event that put, ended or removed a secret.
 type LastEvent struct {
-	// Code is "" if there is no event.
+	// Code is "" if no such event exists.
 	Code event.Code
 	// Payload is nil once it was erased.
 	Payload []byte

@@ -16,7 +16,7 @@ type Keys interface {
 	Current(ctx context.Context) (id string, err error)
 	// IDs returns all keys, including the current one.
 	IDs(ctx context.Context) ([]string, error)
-	// Rotate creates another key and makes it current; the old ones still unwrap.
+	// Rotate creates another key and makes it current; the old keys still unwrap.
 	Rotate(ctx context.Context) (id string, err error)
 	// Drop deletes keys permanently; the current one is refused.
 	Drop(ctx context.Context, ids ...string) error

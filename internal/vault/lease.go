@@ -76,7 +76,7 @@ type Handle struct {
 	mu    sync.Mutex
 	lease Lease
 	value []byte
-	// told contains the purposes for which a use was journaled.
+	// told contains the purposes whose use was journaled.
 	told map[string]bool
 	over func()
 }

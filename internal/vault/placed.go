@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// placed is a cache of the secrets that have hosts, each verified once: verifying them all for each
-// call would be slow. Only this Service changes the store, and it reports each changed secret. A
-// direct change of the file is detected when the secret itself is read: a lease verifies the record
-// again, and the cached entry was authentic when it was read.
+// placed is a cache of the secrets that have hosts, each verified once: verifying them all for
+// each call would be slow. Only this Service changes the store, and it reports each changed
+// secret. A direct change of the file is detected when the secret itself is read, because a
+// lease verifies the record again. The cached entry was authentic when it was read.
 type placed struct {
 	// mu is held while known is updated.
 	mu sync.Mutex

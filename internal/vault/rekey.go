@@ -21,8 +21,8 @@ type Rekeyed struct {
 	Dropped []string
 	// Rewrapped is the number of data keys that were wrapped again.
 	Rewrapped int
-	// Unreadable are the data keys that could not be unwrapped, by About. While there are any, no
-	// key is dropped, because the damage may be repaired.
+	// Unreadable are the data keys that could not be unwrapped, by About. While it is not empty,
+	// no key is dropped, because the damage may be repaired.
 	Unreadable []string
 }
 
@@ -60,8 +60,8 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	return s.finish(ctx, caller.Principal)
 }
 
-// Resume completes an interrupted rekey; without one it does nothing. It acts as the gateway
-// itself.
+// Resume completes an interrupted rekey. It has no effect if none was interrupted. It acts as
+// the gateway itself.
 func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 	s.keys.rekeying.Lock()
 	defer s.keys.rekeying.Unlock()

@@ -54,14 +54,14 @@ type Secret struct {
 	Env, File string
 	// Versions are the stored versions, oldest first.
 	Versions []Past
-	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at
-	// the time of the last put; "" for every other scope.
+	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at the time
+	// of the last put. It is "" for every other scope.
 	Holder string
 	// Ended is the reason why the secret must not be lent, or nil. Lists omit the metadata of an
 	// ended secret.
 	Ended *reason.Error
-	// Unreadable is set in lists, if the secret cannot be decrypted, to the reason. Only Ref is
-	// then known.
+	// Unreadable is, in lists, the reason why the secret cannot be decrypted; nil otherwise. If it
+	// is set, only Ref is known.
 	Unreadable *reason.Error
 }
 

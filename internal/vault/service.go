@@ -1,5 +1,5 @@
-// Package vault stores secrets. Each version of a secret is sealed with its own data key, which the
-// key-encryption key wraps; its metadata are authenticated with the same data key.
+// Package vault stores secrets. Each version of a secret is sealed with its own data key, which
+// the key-encryption key wraps. Its metadata are authenticated with the same data key.
 // docs/format/vault.md describes the formats.
 //
 // Every operation has a caller. Checking policy, journaling and returning the result are one
@@ -94,10 +94,10 @@ func (s *Service) mayBorrow(b Borrower, p access.Permission, ref Ref) error {
 // Gateway returns the caller for the gateway's own use. No member or credential can act as it.
 func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
 
-// mayItself allows the gateway to lease the secrets that its configuration names for its own use,
-// and to store its logins at upstream servers, and nothing else. Policy is not evaluated: the
-// author of the configuration decides here, and for logins the member that logs in. A call that
-// uses a login still needs permission.
+// mayItself allows the gateway to lease the secrets that its configuration names for its own
+// use, and to store, list and delete its logins at upstream servers. All other requests are
+// refused. Policy is not evaluated: the author of the configuration decides here, and for
+// logins the member that logs in. A call that uses a login still needs permission.
 func (s *Service) mayItself(p access.Permission, ref Ref) error {
 	if ref.login() && slices.Contains([]access.Permission{access.PermVaultPut, access.PermVaultList, access.PermVaultDelete}, p) {
 		return nil

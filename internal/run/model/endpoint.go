@@ -80,7 +80,7 @@ func (e Endpoint) host() string {
 	return u.Host
 }
 
-// Generate makes attempts at the turn of r. ask makes one attempt, with a key that may be zero;
+// Generate makes attempts at the turn of r. ask makes one attempt, with a key that may be zero.
 // inStream returns the JSON of an error event in the stream, nil for other errors.
 func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context, Key) (Turn, error), inStream func(error) []byte) (Turn, error) {
 	key := e.Key

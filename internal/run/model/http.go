@@ -57,9 +57,9 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard converts every response that is not a stream to an error before the SDKs read it: they read
-// error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects are such
-// errors, too, so that http.Client follows none.
+// guard converts every response that is not a stream to an error before the SDKs read it. The
+// SDKs read error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects
+// are such errors, too, so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration

@@ -110,8 +110,8 @@ type Usage struct {
 // Turn is one complete answer.
 type Turn struct {
 	Text string
-	// Calls are complete: a call truncated by MaxTokens is omitted, and a Refusal has none. Without
-	// MaxTokens, there are calls exactly when Stop is ToolUse.
+	// Calls are complete: a call truncated by MaxTokens is omitted, and a Refusal has none.
+	// Without MaxTokens, Calls is non-empty exactly when Stop is ToolUse.
 	Calls []Call
 	Stop  Stop
 	Usage Usage

@@ -285,8 +285,8 @@ func (a *approvals) MayRead(caller access.Caller) error {
 	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
 }
 
-// CancelApproval withdraws a pending approval, or revokes one that was allowed and not used.
-// The response omits why policy requires approval if the caller may not read policy.
+// CancelApproval withdraws a pending approval, or revokes an approval that was allowed and not
+// used. The response omits why policy requires approval if the caller may not read policy.
 func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
 	caller := callerOf(ctx)
 	r, err := a.takeBack(ctx, caller, req.GetApprovalId(), req.GetReason())

@@ -47,7 +47,7 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 }
 
 // findCall returns a call of the caller, or any call if the caller has the permission others. A
-// call that the caller may not see yields the same error as one that does not exist.
+// call that the caller may not see yields the same error as an unknown call.
 func (g *gateway) findCall(ctx context.Context, id string, others access.Permission) (call.PastCall, error) {
 	past, err := g.pipeline.PastCall(ctx, id)
 	caller := callerOf(ctx)

@@ -204,9 +204,9 @@ type checkedConn struct {
 	cut func() error
 }
 
-// Receive reads a message and checks its field rules. For a message that violates them, the
-// error is a *reason.Error, and the next message can still be read; any other error is an error
-// of the connection.
+// Receive reads a message and checks its field rules. For a message that violates the rules,
+// the error is a *reason.Error, and the next message can still be read. Any other error is an
+// error of the connection.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return unreadable(err)
@@ -238,8 +238,8 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 	return g.admitPeer(ctx, who, procedure, method)
 }
 
-// admitMessage checks a message on an open stream like a separate request: it consumes a rate-limit
-// token, and the caller needs the permission now and on the surface of the stream.
+// admitMessage checks a message on an open stream like a separate request: it consumes a
+// rate-limit token. The caller needs the permission now, on the surface of the stream.
 func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedure string, method Method) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	who.caller = caller

@@ -163,8 +163,9 @@ func (o *openStreams) look() {
 	}
 }
 
-// until cancels a request when its credential expires, with the error that why returns, so that
-// no stream outlives its credential. stop must be called when the request has ended.
+// until cancels a request when its credential expires, so that no stream outlives its
+// credential. The cause is the error that why returns. stop must be called when the request has
+// ended.
 func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (stop func()) {
 	if end.IsZero() {
 		return func() {}

@@ -242,9 +242,9 @@ var methods = map[string]Method{
 	palyrav1connect.SkillServiceDistrustPublisherProcedure: {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone. The handler decides which sessions of other callers are
-	// readable and can be ended. They have no permissions of their own: new actions would change
-	// the policy schema and the digest of every snapshot, and earlier decisions could not be
-	// explained under it.
+	// readable and can be ended. They have no permissions of their own, because new actions would
+	// change the policy schema and the digest of every snapshot. Earlier decisions could then not
+	// be explained.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},

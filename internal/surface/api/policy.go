@@ -35,7 +35,7 @@ type Policies interface {
 	// Build builds a policy set from sources. The set also has the sources in force, unless
 	// replace is true. It does not come into force.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
-	// Test runs test files against sources, or against the sources in force if there are none.
+	// Test runs test files against sources, or against the sources in force if sources is empty.
 	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)
 	// Past finds a decided call by the id of its proposal or decision. A call of another caller is
 	// found only with the permission to read the journal.

@@ -174,7 +174,7 @@ func (s *runStream) listen(ctx context.Context) {
 	}
 }
 
-// hangUp releases the inbox, if there is one.
+// hangUp releases the inbox, if any.
 func (s *runStream) hangUp(how func(run.Inbox)) {
 	if s.inbox != nil {
 		how(s.inbox)

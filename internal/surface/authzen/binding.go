@@ -22,9 +22,9 @@ import (
 // requestableFor is how long an approval can be requested after a denial.
 const requestableFor = 10 * time.Minute
 
-// bindingHash is the digest of the subject of an evaluation (draft profile, Denial Binding Claims):
-// subject without its actor, resource, action, and the named members of the context, in the form of
-// RFC 8785, as base64url of its SHA-256.
+// bindingHash is the base64url of the SHA-256 of an evaluation in the form of RFC 8785 (draft
+// profile, Denial Binding Claims). It covers the subject without its actor, the resource, the
+// action, and the named members of the context.
 func bindingHash(e evaluation, members []string) (string, error) {
 	bound := object{}
 	for _, name := range members {

@@ -1,12 +1,12 @@
-// Package authzen answers other gateways about their members' calls: decisions by the OpenID
-// AuthZEN Authorization API 1.0 (single and batch evaluation), and approvals by the draft AuthZEN
-// Access Request and Approval Profile (Draft 1). The call then runs elsewhere; it is decided and
-// journaled here.
+// Package authzen answers other gateways about their members' calls. It implements decisions by
+// the OpenID AuthZEN Authorization API 1.0 (single and batch evaluation), and approvals by the
+// draft AuthZEN Access Request and Approval Profile (Draft 1). The call then runs elsewhere; it
+// is decided and journaled here.
 //
-// A caller needs the permission access.evaluate_for, and the configuration lists the members that
-// it may ask about. The answer is the same for a member that it may not ask about, an unknown
-// member, and a call that can never be allowed. An evaluation creates nothing; an approval or a use
-// of a grant that allows a call is consumed as by a call that runs here.
+// A caller needs the permission access.evaluate_for, and the configuration lists the members
+// that it may ask about. The answer is the same for a member that it may not ask about, an
+// unknown member, and a call that can never be allowed. An evaluation creates no approval. An
+// approval or a use of a grant that allows the call is consumed, as by a call that runs here.
 //
 // The configuration lists the members. Tokens cannot list them, because the owner of an agent
 // creates its tokens. Policy cannot list them, because it would need an entity for pairs of

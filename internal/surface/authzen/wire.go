@@ -78,8 +78,9 @@ func invalid(format string, args ...any) *reason.Error {
 		WithRemedy("docs/authzen.md has an example.")
 }
 
-// principal returns the member that a subject names: type "user" or "agent" with its name, or any
-// other type with "user:NAME" or "agent:NAME", such as type "identity" of the profile for MCP.
+// principal returns the member that a subject names. A subject of type "user" or "agent" has
+// its name. A subject of any other type, such as "identity" of the profile for MCP, has
+// "user:NAME" or "agent:NAME".
 func (e evaluation) principal() (access.Principal, bool) {
 	kind, id := e.Subject.text("type"), e.Subject.text("id")
 	if kind == string(access.KindUser) || kind == string(access.KindAgent) {
@@ -95,8 +96,8 @@ func (e evaluation) tool() (string, bool) {
 	return e.Resource.text("id"), (action == "tools/call" || action == "tool.call") && e.Resource.text("type") == "tool"
 }
 
-// relevant are the members of the context that affect the decision, in addition to subject, action
-// and resource. An absent member differs from one that is null.
+// relevant are the members of the context that affect the decision, in addition to subject,
+// action and resource. An absent member differs from a null member.
 var relevant = []string{"arguments", "channel", "requester_reason", "session"}
 
 // submission returns the call of a member.

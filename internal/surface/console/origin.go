@@ -56,8 +56,8 @@ func (c *Console) host() string {
 	return host
 }
 
-// ownName reports whether a request was sent to another name of the gateway than the canonical one:
-// an address of this machine, localhost, or a name of its certificate.
+// ownName reports whether a request was sent to a name of the gateway that is not canonical: an
+// address of this machine, localhost, or a name of its certificate.
 func (c *Console) ownName(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(r.Host); err == nil {

@@ -308,7 +308,7 @@ func (c *Console) use(cookie string) {
 	}
 }
 
-// caller returns the current caller of a session, and the time at which the session ends.
+// caller returns the current caller of a session, and the end time of the session.
 func (c *Console) caller(ctx context.Context, id string) (access.Caller, time.Time, error) {
 	s, known := c.Get(id)
 	if !known {

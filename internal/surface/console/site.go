@@ -21,7 +21,7 @@ const (
 	BackgroundHeader = "Palyra-Console-Background"
 
 	// cookieName has a prefix with which browsers accept the cookie from this host alone. Some
-	// browsers refuse such a cookie over plain HTTP: one that does not return the probe gets
+	// browsers refuse such a cookie over plain HTTP. A browser that does not return the probe gets
 	// plainCookieName.
 	cookieName, plainCookieName = "__Host-palyra", "palyra-session"
 	probeName                   = "__Host-palyra-probe"

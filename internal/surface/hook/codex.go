@@ -36,8 +36,8 @@ var codex = Agent{
 	},
 }
 
-// answerCodex returns nothing if a call may proceed. Codex treats any output except a denial, even
-// an allow, as a failed hook, after which the call runs.
+// answerCodex returns no output if a call may proceed. Codex treats any output except a denial,
+// even an allow, as a failed hook, after which the call runs.
 func answerCodex(m *Message, a Answer) []byte {
 	if m != nil && m.Kind != Before || a.Allowed {
 		return nil

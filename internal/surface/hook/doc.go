@@ -13,7 +13,7 @@
 // different call.
 //
 // The gateway's own socket accepts hooks without a token. A process with the uid of the state
-// directory's owner could act as the local operator on the other socket, so a token in a
+// directory's owner could act as the local operator on the other socket. A token in a
 // repository's file would only add power. Agents of other users connect to the socket
 // listen.hooks and present a token. While palyrad does not run, another program could take a
 // port, but not a name in palyrad's directory.

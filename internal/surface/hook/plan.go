@@ -246,8 +246,8 @@ func (p *planned) findHost() {
 	}
 }
 
-// readLine parses the input of a shell, or of a program that may be one. The line and its language
-// are the agent's claim, so nothing that loosens a decision may depend on them.
+// readLine parses the input of a shell, or of a program that may be one. The line and its
+// language are not verified, so they MUST NOT loosen a decision.
 func (p *planned) readLine() {
 	if (p.row.act == tool.ActShell || p.row.act == tool.ActInput) && p.line() != "" {
 		p.plan.Facts.Shell = shellfacts.Claim(shellwords.Bash, p.line())

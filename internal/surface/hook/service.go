@@ -181,7 +181,7 @@ func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
 	return known, false, nil
 }
 
-// forgetLocked drops the oldest visits until there is room for another. A later report of a dropped
+// forgetLocked drops the oldest visits until another visit fits. A later report of a dropped
 // visit is looked up in the journal.
 func (s *Service) forgetLocked() {
 	for len(s.order) >= mostVisits {

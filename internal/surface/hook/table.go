@@ -67,7 +67,7 @@ type Agent struct {
 	Seen string
 	rows []row
 	read func(body []byte) (*Message, error)
-	// answer returns the bytes that the hook prints; none if it prints nothing.
+	// answer returns the bytes that the hook prints; none for no output.
 	answer func(m *Message, a Answer) []byte
 	// edits is true for an agent whose hooks can replace the input of a call.
 	edits bool

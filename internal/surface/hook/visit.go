@@ -30,8 +30,8 @@ type visit struct {
 	// mu guards the following fields.
 	mu       sync.Mutex
 	proposal string
-	// digest is the digest of the allowed input: the requested one, or the one that approvers
-	// edited.
+	// digest is the digest of the allowed input: the requested input, or the input as edited by
+	// approvers.
 	digest   string
 	reported bool
 	// announced is the digest of the call that the gateway's own MCP server would receive, before

@@ -131,8 +131,8 @@ func checkable(schema json.RawMessage) (ok bool) {
 	return true
 }
 
-// mark registers with the library the tools of a list whose headers the library must check. It
-// removes the registered tools that are no longer marked.
+// mark registers with the library the tools of a list whose headers the library must check.
+// Registered tools that are no longer marked are removed.
 func (s *served) mark(r *mcp.ListToolsResult) {
 	was := s.marks
 	s.marks = map[string]string{}

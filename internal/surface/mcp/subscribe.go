@@ -103,7 +103,7 @@ func (f *Server) unwatch(key watched, session *mcp.ServerSession) bool {
 	return was
 }
 
-// liveLocked reports whether a subscribed session still exists, and drops the closed ones. The
+// liveLocked reports whether a subscribed session still exists, and drops closed sessions. The
 // caller holds mu.
 func (f *Server) liveLocked(key watched) bool {
 	there := map[*mcp.ServerSession]bool{}

@@ -148,7 +148,7 @@ func (w *watch) waitsFor() *approval.Record {
 	return w.asked
 }
 
-// end ends everything that the request started.
+// end ends the notifications and the requests that the watch started.
 func (w *watch) end() {
 	w.stop()
 	close(w.over)

@@ -285,7 +285,7 @@ func (s *Service) deliverAll(ctx context.Context, t Target) error {
 	}
 }
 
-// idle is the interval at which an empty queue is checked.
+// idle is the interval of the checks of an empty queue.
 const idle = time.Hour
 
 // deliverNext attempts the next delivery, and returns how long to wait before the next step.

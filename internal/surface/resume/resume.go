@@ -323,7 +323,7 @@ func (c *Calls) note(v *heldCall, e call.Event) {
 	}
 }
 
-// wake signals the attached client that there are new events.
+// wake signals new events to the attached client.
 func (v *heldCall) wake() {
 	select {
 	case v.news <- struct{}{}:

@@ -79,8 +79,8 @@ type Keys struct {
 	closed  bool
 }
 
-// New returns the keys of a store. Without a ring nothing can be sealed or opened until Use sets
-// one.
+// New returns the keys of a store. Without a ring, no value can be sealed or opened until Use
+// sets one.
 func New(ring Ring, store Store, now func() time.Time) *Keys {
 	return &Keys{ring: ring, store: store, now: now, ready: make(chan struct{}), secrets: make(map[string]*[keySize]byte)}
 }
@@ -303,7 +303,7 @@ func (k *Keys) OpenKnown(at Place, key string, box []byte) ([]byte, error) {
 	return open(secret, key, at, box)
 }
 
-// Close wipes the keys. Afterwards nothing can be sealed or opened.
+// Close wipes the keys. Afterwards no value can be sealed or opened.
 func (k *Keys) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

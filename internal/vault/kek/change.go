@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Rotate creates a KEK, makes it current and returns its id; the older ones stay readable. If it is
-// interrupted at any point, the current KEK is the old or the new one, and a key that wraps nothing
-// is deleted at the next start.
+// Rotate creates a KEK, makes it current and returns its id; the older KEKs stay readable. If
+// it is interrupted at any point, the current KEK is the old or the new KEK. A KEK that wraps
+// no key is deleted at the next start.
 func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
 	var backend string
 	err = r.inTurn(ctx, func() error {

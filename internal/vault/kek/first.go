@@ -69,9 +69,9 @@ func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte,
 	return r.begin(p, key)
 }
 
-// choose returns the backend for the first key: the configured one, or the best one that works.
-// ids are the keys that the backend already has, from an interrupted first start or from a
-// gateway whose pin is lost. In these cases no further key is created.
+// choose returns the backend for the first key: the configured backend, or the best backend
+// that works. ids are the keys that the backend already has, from an interrupted first start or
+// from a gateway whose pin is lost. In these cases no further key is created.
 func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) {
 	for _, b := range r.o.Backends {
 		h, ok := b.(holder)

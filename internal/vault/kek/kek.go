@@ -5,10 +5,10 @@
 // If the backend does not answer, no new key is created: a new key could not open the stored
 // data and would hide the failure. The pin has a MAC under the key, and the journal records
 // that a key exists, so that a lost pin locks the vault. A key from a keyring is cached for a
-// minute, because a query per call costs milliseconds, and without any query locking the
-// keyring would have no effect. palyrad never prompts for a keyring's password. Replaced keys
-// stay in the pin until they are deleted, so that an interrupted rotation or move leaves no
-// unknown copy.
+// minute, because a query per call costs milliseconds. Without any query, locking the keyring
+// would have no effect. palyrad never prompts for a keyring's password. Replaced keys stay in
+// the pin until they are deleted, so that an interrupted rotation or move leaves no unknown
+// copy.
 package kek
 
 import (
@@ -45,7 +45,7 @@ type Options struct {
 	// Passphrase returns the passphrase of the backend "file", nil for none.
 	Passphrase func() ([]byte, error)
 	// Env returns the environment variables with the location of the session's keyring; nil means
-	// that there is no session.
+	// no session.
 	Env func(string) string
 	// Journal records the existence of a key; nil records nothing.
 	Journal Journal

@@ -49,7 +49,8 @@ type leftover struct {
 }
 
 // errNoPin is returned for a gateway without a pin. It does not wrap fs.ErrNotExist, which a
-// backend may wrap too: a missing keyring socket must not look like a gateway that never had a key.
+// backend may wrap too: a missing keyring socket must not be treated as a gateway that never
+// had a key.
 var errNoPin = errors.New("vault.json does not exist")
 
 // readPin reads the pin of a state directory; the error is errNoPin if the pin does not exist.

@@ -129,7 +129,7 @@ func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 	return r.again(ctx)
 }
 
-// add adds missing keys to a vault as older ones.
+// add adds missing keys to a vault as older keys.
 func (r *Ring) add(ctx context.Context, keys []Exported) error {
 	b, err := r.backend(r.pin.Backend)
 	if err != nil {

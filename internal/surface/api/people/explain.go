@@ -25,7 +25,7 @@ func (s *ReviewService) ExplainAccess(ctx context.Context, req *palyrav1.Explain
 	return r.explain(resolved), nil
 }
 
-// meaning is the permission that a name stands for, with its methods.
+// meaning is the permission that a name identifies, with its methods.
 type meaning struct {
 	permission access.Permission
 	methods    []string

@@ -30,7 +30,7 @@ func forbidding(j policy.Judgement) []policy.Determining {
 }
 
 // againstForbids returns the next step for a permission that policies forbid. No other policy
-// overrides the built-in ones.
+// overrides a built-in policy.
 func (r *review) againstForbids(forbids []policy.Determining, p access.Permission, able []string) string {
 	if lifted := r.ceilingRemedy(); lifted != "" {
 		return lifted

@@ -1,7 +1,7 @@
 // Package presenceproof implements the PresenceService: presence keys of devices, passkeys of
 // members, and the proofs that make a vote count as present. It also receives signed votes that
-// webhook receivers forward: only the member's proof in the vote counts, the endpoint's secret
-// authorizes nothing. Package presence defines the signed statements.
+// webhook receivers forward. Only the member's proof in the vote counts; the endpoint's secret
+// grants no authority. Package presence defines the signed statements.
 package presenceproof
 
 import (

@@ -1,7 +1,7 @@
 // Package certificate provides the certificates of a console that other machines can reach:
-// configured ones, or certificates of a CA that is constrained to the console's names. The CA
-// of devices never signs these certificates: browsers would have to trust that CA for every
-// name.
+// configured certificates, or certificates of a CA that is constrained to the console's names.
+// The CA of devices never signs these certificates: browsers would have to trust that CA for
+// every name.
 package certificate
 
 import (

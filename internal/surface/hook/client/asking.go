@@ -1,6 +1,6 @@
-// Package client is the agent's end of a hook. It passes the agent's JSON from standard input to
-// palyrad, over the Unix socket in its state directory, and acts on the answer: no output and exit
-// 0, or a denial and exit 2.
+// Package client is the agent's end of a hook. It passes the agent's JSON from standard input
+// to palyrad, over the Unix socket in palyrad's state directory. Its result is either no output
+// and exit 0, or a denial and exit 2.
 //
 // Every failure is a denial: agents run a call whose hook fails in any other way. The program
 // starts before every call of an agent, so it is small and shares nothing with the gateway except
