@@ -39,7 +39,8 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 	own := r.Prompt.Runs.Executable.Path
 	r.Prompt.Runs = withoutProgram(r.Prompt.Runs)
 	r.Binding.Executable = r.Prompt.Runs.Executable
-	r.Prompt.Scopes = nil // they contain the program's location and the call's digest
+	// Scopes contain the program's location and the call's digest, and belong to answers of others.
+	r.Prompt.Scopes = nil
 	if !seen {
 		r = restrict(r)
 	}

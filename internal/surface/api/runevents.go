@@ -56,9 +56,9 @@ type tapeReader struct {
 }
 
 // begin returns the sequence number after which the tape must be read: the number before the
-// tape event with the client's last number. The tape stores a large result as one event. The
-// result is sent in parts with a number each, and the client may have received only some of
-// them.
+// journal event to which the client's last number belongs. The tape stores a large result as one
+// event. The result is sent in parts with a number each, and the client may have received only
+// some of them.
 func (t *tapeReader) begin() int64 { return max(0, t.seen/run.PerEvent*run.PerEvent-1) }
 
 func (t *tapeReader) observe(e run.Event) error {

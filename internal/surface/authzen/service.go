@@ -8,11 +8,11 @@
 // unknown member, and a call that can never be allowed. An evaluation creates no approval. An
 // approval or a use of a grant that allows the call is consumed, as by a call that runs here.
 //
-// The configuration lists the members. Tokens cannot list them, because the owner of an agent
-// creates its tokens. Policy cannot list them, because it would need an entity for pairs of
-// members. A use of a grant counts, because a grant for three calls would otherwise allow any
-// number of calls. Calls elsewhere have their own digests and grants: a grant for a sandboxed
-// call does not cover a program with an open network.
+// The configuration lists the members. Tokens do not, because the owner of an agent creates its
+// tokens. Policy does not, because it would need an entity for pairs of members. A use of a
+// grant counts, because a grant for three calls would otherwise allow any number of calls.
+// Calls elsewhere have their own digests and grants: a grant for a sandboxed call does not
+// cover a program with an open network.
 package authzen
 
 import (

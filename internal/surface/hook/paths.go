@@ -14,7 +14,7 @@ type place struct {
 	// workspace and rel are "" outside of the declared workspaces.
 	workspace, rel string
 	// linked is true for a file in a git worktree outside of its repository's workspace. rel is
-	// then the file's path in the worktree.
+	// then the corresponding path in that workspace.
 	linked bool
 	// abs is the absolute path without links, or the path as written if it cannot be resolved.
 	abs string

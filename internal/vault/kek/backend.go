@@ -59,8 +59,8 @@ func spoken(name string) string {
 	return name
 }
 
-// unasked converts an error of a backend to an error that means that the backend is not
-// available now. The remedy is kept.
+// unasked converts an error of a backend to an error that reports the backend as not available
+// now. The remedy is kept.
 func unasked(err error) error {
 	var known *reason.Error
 	if !errors.As(err, &known) {

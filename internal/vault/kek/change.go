@@ -68,8 +68,9 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// Drop deletes older KEKs. The caller must have wrapped all their data keys again. Missing KEKs
-// are not an error. After an error, a KEK may still exist even if it is no longer in use.
+// Drop deletes older KEKs. The caller must have wrapped all data keys that they wrap again with
+// the current KEK. Missing KEKs are not an error. After an error, a KEK may still exist even if
+// it is no longer in use.
 func (r *Ring) Drop(ctx context.Context, ids ...string) error {
 	return r.inTurn(ctx, func() error {
 		if err := r.again(ctx); err != nil {

@@ -36,7 +36,8 @@ var table = map[string]Row{
 	// The method requires the host's own device and grants no permission. A compromised key must
 	// be replaced at once.
 	palyrav1connect.KeyServiceRotateKeyProcedure: {Alone: "only the gateway's own host replaces its keys, and a compromised key must be replaced at once"},
-	// Both methods require the host's uid. Removing a key grants no permission.
+	// ConfirmMembers acts for the gateway's host. ResetPresenceKey requires the host's uid, and
+	// only removes a key.
 	palyrav1connect.PresenceServiceConfirmMembersProcedure:   {Alone: "it acts for the gateway's host, which dual control trusts to name independent people, and every owner is notified"},
 	palyrav1connect.PresenceServiceResetPresenceKeyProcedure: {Alone: "only the gateway's own host removes a presence key, and all members are notified"},
 	palyrav1connect.IdentityServiceAddDeviceProcedure:        {Kind: change.AddDevice},
