@@ -21,8 +21,8 @@ import (
 // mostResult bounds the text of one result for the model, in bytes.
 const mostResult = 256 << 10
 
-// answerCalls makes the calls of a turn in parallel and passes their results to the model in the
-// order of the calls, with the user's messages since.
+// answerCalls makes the calls of a turn in parallel and passes their results to the model in
+// the order of the calls, with the user's messages that arrived meanwhile.
 func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
 	results := make([]model.Result, len(t.Calls))
 	ends := make([]*ending, len(t.Calls))
@@ -88,7 +88,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call, why string) 
 			u.Calls++
 		}
 	})
-	// The journal contains the first call beyond the budget, but not how many more the turn had.
+	// The journal contains the first call beyond the budget, but not the turn's further calls.
 	if over {
 		return model.Result{}, outOfCalls(record.Budget)
 	}

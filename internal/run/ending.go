@@ -8,12 +8,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ending is how a run ends. As the cause of a context it is why the run's work was stopped.
+// ending describes the end of a run. As the cause of a context, it is the reason why the run's
+// work was stopped.
 type ending struct {
 	state State
 	// why is nil for a completed run.
 	why *reason.Error
-	// by is who cancelled the run.
+	// by is the principal that cancelled the run.
 	by access.Principal
 	// cause is the underlying error of the reason INTERNAL, for the log.
 	cause error
@@ -43,9 +44,9 @@ func (e *ending) Error() string {
 	return e.why.Message
 }
 
-// Unwrap returns the reason. For an interrupted run it is SHUTTING_DOWN, not
-// RUN_INTERRUPTED: the ending is the cause of the calls' contexts, and an approval
-// stays pending only when the cause is SHUTTING_DOWN.
+// Unwrap returns the reason. For an interrupted run it is SHUTTING_DOWN, not RUN_INTERRUPTED.
+// The ending is the cause of the calls' contexts, and an approval stays pending only when that
+// cause is SHUTTING_DOWN.
 func (e *ending) Unwrap() error {
 	switch {
 	case e.state == Interrupted:

@@ -25,9 +25,9 @@ type mailbox struct {
 
 	mu    sync.Mutex
 	queue []string
-	// attached counts the open inboxes, lost those whose clients disconnected.
+	// attached counts the open inboxes. lost counts the open inboxes whose clients disconnected.
 	attached, lost int
-	// once serializes messages with keys; said are the accepted ones.
+	// once serializes messages with keys. said has the keys of the accepted messages.
 	once sync.Mutex
 	said map[saidKey]bool
 	// changed has room for one wake-up of the run.
@@ -44,7 +44,7 @@ func newMailbox(keep func(context.Context, access.Caller, string) error) *mailbo
 	return &mailbox{keep: keep, said: map[saidKey]bool{}, changed: make(chan struct{}, 1)}
 }
 
-// attach returns another inbox, which replaces the lost ones.
+// attach returns another inbox, which replaces the lost inboxes.
 func (b *mailbox) attach(by access.Caller) *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,8 +88,8 @@ func (b *mailbox) accept(ctx context.Context, by access.Caller, content string) 
 	return b.keep(ctx, by, content)
 }
 
-// post accepts a message of a client without an inbox. The run then stays open as after a
-// disconnected client; after the last message it does not.
+// post accepts a message of a client without an inbox. Unless the message is the last, the run
+// then stays open as after a disconnect.
 func (b *mailbox) post(ctx context.Context, by access.Caller, p Post) error {
 	b.ending.RLock()
 	defer b.ending.RUnlock()
@@ -193,7 +193,8 @@ type stopwatch struct {
 
 func newStopwatch(limit time.Duration) *stopwatch { return &stopwatch{limit: limit} }
 
-// runWhile starts the watch if lasts is true and it is not running, or stops it.
+// runWhile starts the watch if lasts is true and the watch is not running. If lasts is false,
+// it stops the watch.
 func (s *stopwatch) runWhile(lasts bool) {
 	switch {
 	case !lasts:
@@ -236,8 +237,8 @@ type inbox struct {
 // Say queues a message of the user.
 func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, i.by, text) }
 
-// Close ends the messages of this client and of the disconnected ones: an interactive run that no
-// other client holds open then ends with the model's turn.
+// Close ends the messages of this client and of disconnected clients. An interactive run that
+// no other client holds open then ends with the model's turn.
 func (i *inbox) Close() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()
@@ -248,8 +249,9 @@ func (i *inbox) Close() {
 	})
 }
 
-// Leave marks the client as disconnected without Close. The run stays open until a client attaches
-// or calls Close. If it waits for a message meanwhile, it ends after Limits.AbandonedAfter.
+// Leave marks the client as disconnected without Close. The run stays open until a client
+// attaches or calls Close. If the run waits for a message meanwhile, it ends after
+// Limits.AbandonedAfter.
 func (i *inbox) Leave() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()

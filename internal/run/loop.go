@@ -26,7 +26,7 @@ const (
 // ends with all.
 func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	defer r.stop(nil)
-	// Measured from now: the journal's time may be ahead of a clock that was set back.
+	// The budget starts now, because the journal's time may be ahead of a clock that was set back.
 	budget := r.snapshot().Budget
 	clock := time.AfterFunc(budget.WallClock, func() { r.stop(outOfTime(budget)) })
 	defer clock.Stop()
@@ -120,7 +120,7 @@ func (e *ending) apply(r Record) Record {
 	return r
 }
 
-// conversation is a run from the model's view.
+// conversation is the exchange of a run with its model.
 type conversation struct {
 	*Manager
 	run      *active

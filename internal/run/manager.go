@@ -119,8 +119,8 @@ func New(cfg Config) (*Manager, error) {
 	}, nil
 }
 
-// Run admits runs until ctx ends, and then waits for the active ones, which end as interrupted:
-// requests to models end at once, calls after drain.
+// Run admits runs until ctx ends, and then waits for the active runs, which end as interrupted.
+// Requests to models end at once, and calls end after drain.
 func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	<-ctx.Done()
 	for _, r := range m.close() {
@@ -136,7 +136,7 @@ func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	return nil
 }
 
-// close stops admitting runs and returns the active ones.
+// close stops admitting runs and returns the active runs.
 func (m *Manager) close() []*active {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,9 +228,9 @@ func (m *Manager) Attach(ctx context.Context, by access.Caller, id string) (Inbo
 	return r.mailbox.attach(by), nil
 }
 
-// Say sends a message of by to an active run, which the model receives at its next turn, and
-// returns the run. An interactive run then waits for the next message as after a disconnected
-// client, unless this one is the last. It returns the errors of Attach.
+// Say sends a message of by to an active run, and returns the run. The model receives the
+// message at its next turn. Unless the message is the last, an interactive run then waits for
+// the next message as after a disconnect. Say returns the errors of Attach.
 func (m *Manager) Say(ctx context.Context, by access.Caller, id string, p Post) (Record, error) {
 	r, err := m.underWay(ctx, id)
 	if err != nil {

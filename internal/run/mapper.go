@@ -18,10 +18,11 @@ import (
 // The tape's events of the journal's event 7 have numbers from 7*PerEvent to 8*PerEvent-1.
 const PerEvent = 1 << placeBits
 
-// The layout of the PerEvent numbers of one journal event. The journal's event 7 yields at most 8
-// events of the tape, with the numbers 7<<20, 7<<20 + 1<<12, 7<<20 + 2<<12 and so on. The 1<<12
-// numbers of each are for the parts of a result that is larger than an API message. Unjournaled
-// events after event 7, such as output, have the numbers from 7<<20 + firstProvisional on.
+// The layout of the PerEvent numbers of one journal event. The journal's event 7 yields at most
+// 8 events of the tape, with the numbers 7<<20, 7<<20 + 1<<12, 7<<20 + 2<<12 and so on. The
+// 1<<12 numbers of each event are for the parts of a result that is larger than an API message.
+// Unjournaled events after event 7, such as output, have the numbers from 7<<20 +
+// firstProvisional on.
 const (
 	placeBits        = 20
 	partBits         = 12
@@ -258,8 +259,8 @@ func (m *mapper) asked(e journal.Event) ([]*entry, error) {
 	return []*entry{en}, nil
 }
 
-// resolved adds the answer of an approval that a call waited for, if any. A call may wait again for
-// an edit that it received.
+// resolved adds the answer of an approval that a call waited for, if any. A call may wait again
+// after an edit.
 func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, grant string) []*entry {
 	if c.pendingApproval == "" {
 		return nil
@@ -269,7 +270,7 @@ func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, g
 	return []*entry{callEntry(e.Subject, c, Event{Resolved: &Resolved{ApprovalID: id, State: state, GrantID: grant}})}
 }
 
-// answered returns how an approval was answered, from the reason of the decision.
+// answered returns the state of an answered approval, from the reason of the decision.
 func answered(why reason.Code) approval.State {
 	switch why {
 	case reason.ApprovalDenied:

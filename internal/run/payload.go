@@ -17,10 +17,10 @@ import (
 // names by digest.
 const inlineText = 16 << 10
 
-// longestName bounds the journaled name of a tool, because a model may write anything there.
+// longestName bounds the journaled name of a tool, because a model may write any text there.
 const longestName = 128
 
-// rowMessage bounds the task in the row of a run; its event has all of it.
+// rowMessage bounds the task in the row of a run, in bytes; the event has the whole task.
 const rowMessage = 4 << 10
 
 // StartedPayload is the payload of event.RunStarted.
@@ -52,8 +52,8 @@ type MessagePayload struct {
 	TextBlob string `json:"text_blob,omitempty"`
 }
 
-// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs; older
-// gateways wrote small ones into the event.
+// TurnPayload is the payload of event.ModelTurn. Text and the inputs of calls are blobs; events
+// of older gateways contain small texts themselves.
 type TurnPayload struct {
 	Turn         int               `json:"turn"`
 	Text         string            `json:"text,omitempty"`
@@ -166,9 +166,9 @@ func finishedWrite(r Record) (w Write, err error) {
 	})
 }
 
-// redactInput returns the model's input without secrets. A tool's SecretPaths can be applied only
-// to valid JSON. Other input is withheld if the tool has any, and so is the input of an unknown
-// tool.
+// redactInput returns the model's input without secrets. A tool's SecretPaths can be applied
+// only to valid JSON. Other input is withheld if the tool has SecretPaths. The input of an
+// unknown tool is always withheld.
 func redactInput(c model.Call, tools []tool.Descriptor) string {
 	input, err := canonical.JSON(c.Input)
 	for _, d := range tools {

@@ -73,7 +73,7 @@ type Record struct {
 	State      State
 	Principal  access.Principal
 	OnBehalfOf access.Principal
-	// Device is the id of the device that started it.
+	// Device is the id of the device that started the run.
 	Device string
 	// Session is the full id, device and name.
 	Session     string
@@ -82,7 +82,7 @@ type Record struct {
 	Message     string
 	Interactive bool
 	StartedAt   time.Time
-	// EndedAt is zero while it runs.
+	// EndedAt is zero while the run is active.
 	EndedAt time.Time
 	Budget  Budget
 	Usage   Usage
@@ -90,7 +90,7 @@ type Record struct {
 	Reason reason.Code
 	Detail string
 	Remedy string
-	// CancelledBy is zero unless a principal cancelled it.
+	// CancelledBy is zero unless a principal cancelled the run.
 	CancelledBy access.Principal
 }
 
@@ -110,9 +110,9 @@ type Filter struct {
 
 // Event is one event of a tape; exactly one field after the first four is set.
 type Event struct {
-	// Sequence increases along the tape, with gaps, and never changes: it is the journal's sequence
-	// number times 2^20, plus an offset for events that share one journal event or follow it
-	// without being journaled.
+	// Sequence increases along the tape, with gaps, and never changes. It is the journal's
+	// sequence number times 2^20, plus an offset. The offset distinguishes events that share one
+	// journal event, and events that follow it without being journaled.
 	Sequence int64
 	At       time.Time
 	// ProposalID and CallID are set for events of a call.

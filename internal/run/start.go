@@ -18,8 +18,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Start starts a run, which is durable when it returns, and returns an inbox of it. A retry with
-// the same idempotency key returns the run of the first request.
+// Start starts a run, and returns its record and an inbox. The run is durable when Start
+// returns. A retry with the same idempotency key returns the run of the first request.
 func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Record, Inbox, error) {
 	s, err := m.check(s)
 	if err != nil {
@@ -162,8 +162,8 @@ func overBudget(field string, most int64) error {
 		WithRemedy("Use a smaller value, or ask an operator to raise the limit.")
 }
 
-// beginning returns the record of a new run. If the client names no session, the run has its own
-// one with its id, so that approvals for the session apply to this run alone.
+// beginning returns the record of a new run. If the client names no session, the run has its
+// own session, named by its id. Approvals for the session then apply to this run alone.
 func beginning(caller access.Caller, s Start) (Beginning, error) {
 	digest, err := startDigest(s)
 	if err != nil {

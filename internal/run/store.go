@@ -21,8 +21,8 @@ type Store interface {
 	// Blob returns the blob with a digest.
 	Blob(ctx context.Context, digest string) ([]byte, error)
 
-	// Started returns the run with the principal's key; found is false without one. A key with
-	// another digest is IDEMPOTENCY_MISMATCH.
+	// Started returns the run with the principal's key; found is false if the key has no run. The
+	// error for a key with another digest is IDEMPOTENCY_MISMATCH.
 	Started(ctx context.Context, b Beginning) (r Record, found bool, err error)
 	// Begin stores the row of a new run, which starts at the time of its event. If the principal's
 	// key already has a run, that run is returned as by Started, and nothing is written.

@@ -27,8 +27,8 @@ type tape struct {
 
 	mu     sync.Mutex
 	mapper *mapper
-	// scanned is the journal's sequence number read last, last the one of the run's newest event,
-	// and offset the next offset after it.
+	// scanned is the journal's sequence number that was read last. last is the sequence number of
+	// the run's newest event, and offset the next free offset after it.
 	scanned int64
 	last    int64
 	offset  int64
@@ -42,7 +42,7 @@ type tape struct {
 	results map[string]json.RawMessage
 	// texts are the texts of writes in progress, by the digests of their blobs.
 	texts map[string]string
-	// changed is closed and replaced when there are new events.
+	// changed is closed and replaced when the tape gets new events.
 	changed chan struct{}
 	// ended is set with the run's last event in items. lost makes clients read the journal instead.
 	ended bool
@@ -77,7 +77,7 @@ func (t *tape) pullLocked(ctx context.Context) error {
 	return nil
 }
 
-// addAll adds the events of the run. An unreadable event loses the tape.
+// addAll adds the events of the run. After an unreadable event the tape is lost.
 func (t *tape) addAll(events []journal.Event) error {
 	for _, e := range events {
 		if e.Run == t.run && !t.mapper.finished {
@@ -132,8 +132,9 @@ func (en *entry) take(texts map[string]string) {
 	}
 }
 
-// expect provides the texts of a write that is about to become durable, so that they need not be
-// read. forget must be called when its events are on the tape, or will not be.
+// expect provides the texts of a write that is about to become durable. The tape then need not
+// read them. forget must be called when the events of the write are on the tape, or when the
+// write has failed.
 func (t *tape) expect(w Write) (forget func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +236,8 @@ func (t *tape) loseLocked() {
 	t.wakeLocked()
 }
 
-// finish ends the tape with the events that write makes durable. The tape is locked meanwhile, so
-// that a watcher that receives the end of a run finds it ended everywhere.
+// finish ends the tape with the events that write makes durable. The tape is locked meanwhile.
+// A watcher that receives the end of a run therefore finds the run ended everywhere.
 func (t *tape) finish(ctx context.Context, write func() error) error {
 	defer t.cache.trim()
 	t.mu.Lock()
@@ -355,7 +356,7 @@ func (t *tape) completeLocked(proposal string, result json.RawMessage) {
 // view is a watcher's snapshot of a tape.
 type view struct {
 	items []*entry
-	// floor is the sequence number up to which the memory has nothing.
+	// floor is the sequence number up to which the memory has no entries.
 	floor   int64
 	changed <-chan struct{}
 	ended   bool

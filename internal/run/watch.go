@@ -17,10 +17,10 @@ import (
 // replayPage is how many journal events a replay reads at once.
 const replayPage = 256
 
-// Watch calls fn with every event of a run's tape after a sequence number, in order, including new
-// ones. It returns nil after the last event of an ended run, or the error of fn or ctx. It calls
-// idle before it waits for more. A slow fn does not delay the run. It may miss deltas, retries and
-// output, which are dropped when memory is full, but no durable event.
+// Watch calls fn with every event of a run's tape after a sequence number, in order, including
+// new events. It returns nil after the last event of an ended run, or the error of fn or ctx.
+// It calls idle before it waits for more. A slow fn does not delay the run. It may miss deltas,
+// retries and output, which are dropped when memory is full. It misses no durable event.
 func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error, idle func()) error {
 	record, err := m.Store.Get(ctx, id)
 	if err != nil {
@@ -185,7 +185,7 @@ func (w *watcher) whole(ctx context.Context, en *entry) (Event, error) {
 	return w.wholeInputs(ctx, en, e)
 }
 
-// expired replaces content on a tape whose retention has ended.
+// expired replaces content whose retention has ended.
 const expired = "[expired: only its digest is kept]"
 
 // text reads a text of the model or the user.

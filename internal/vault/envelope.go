@@ -56,7 +56,7 @@ type Record struct {
 	// Versions are ordered by number; lists contain only the newest.
 	Versions []Version
 	// HeldBy is the holder of a secret whose sealed metadata lacks one: the holder at the upgrade
-	// to the release that introduced it.
+	// to the release that introduced holders.
 	HeldBy string
 	// Last is the newest journaled state of the secret.
 	Last LastEvent
@@ -64,7 +64,7 @@ type Record struct {
 
 // LastEvent is the newest event that put, ended or removed a secret.
 type LastEvent struct {
-	// Code is "" if there is no event.
+	// Code is "" if no such event exists.
 	Code event.Code
 	// Payload is nil once it was erased.
 	Payload []byte
@@ -229,8 +229,8 @@ func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
 	return opened{m, r}, nil
 }
 
-// asTold refuses a record that does not match the newest journaled state: a complete older state is
-// authentic by itself.
+// asTold refuses a record that does not match the newest journaled state: a complete older
+// state passes all other checks.
 func (r Record) asTold() error {
 	var put struct {
 		Version int    `json:"version"`
@@ -239,7 +239,7 @@ func (r Record) asTold() error {
 	switch {
 	case r.Last.Code == "":
 		return errors.New("the journal has no event of it")
-	case r.Last.Code == event.SecretEnded: // it must not be used, regardless of the record's content
+	case r.Last.Code == event.SecretEnded: // the secret must not be used in any case
 		return nil
 	case r.Last.Code != event.SecretPut:
 		return errors.New("the journal records its removal, but it exists")

@@ -17,8 +17,8 @@ func draft(ctx context.Context, code event.Code, actor access.Principal, ref Ref
 	return e.By(access.DeviceOf(ctx))
 }
 
-// The payloads of this package's events; docs/reference/events.md describes them. They contain no value, and
-// nothing that reveals one.
+// The payloads of this package's events; docs/reference/events.md describes them. They contain
+// no value, and no data that reveals one.
 type (
 	putEvent struct {
 		Scope   string `json:"scope"`

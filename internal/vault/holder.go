@@ -39,8 +39,8 @@ func (s *Service) holder(ref Ref) (string, error) {
 		WithRemedy("Add the agent first: `palyra members add %s --role agent --owner USER`.", id)
 }
 
-// ended returns why a secret must not be lent, or nil. last is the newest event that put or ended
-// it.
+// ended returns why a secret must not be lent, or nil. last is the newest event that put or
+// ended the secret.
 func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	kind, id, is := held(ref)
 	if !is {

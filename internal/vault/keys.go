@@ -16,7 +16,7 @@ type Keys interface {
 	Current(ctx context.Context) (id string, err error)
 	// IDs returns all keys, including the current one.
 	IDs(ctx context.Context) ([]string, error)
-	// Rotate creates another key and makes it current; the old ones still unwrap.
+	// Rotate creates another key and makes it current; the old keys still unwrap.
 	Rotate(ctx context.Context) (id string, err error)
 	// Drop deletes keys permanently; the current one is refused.
 	Drop(ctx context.Context, ids ...string) error
@@ -50,7 +50,8 @@ type Wrapper struct {
 	keys  Keys
 	kinds []Boxes
 	// rotating is held shared from wrapping a key until it is stored, and exclusively while the
-	// current key changes: no box is then stored under an old key once StaleBoxes was called.
+	// current key changes. After StaleBoxes was called, no box is therefore stored under an old
+	// key.
 	rotating sync.RWMutex
 	// rekeying allows one rekey at a time.
 	rekeying sync.Mutex

@@ -32,7 +32,7 @@ type Lease struct {
 	Version int
 	// Holder is the caller.
 	Holder access.Principal
-	// Call or Run ends the lease with its end, at the latest at Until.
+	// Call or Run is the call or run with which the lease ends, at the latest at Until.
 	Call, Run string
 	At, Until time.Time
 	// Uses is how often the value was read.
@@ -76,7 +76,7 @@ type Handle struct {
 	mu    sync.Mutex
 	lease Lease
 	value []byte
-	// told contains the purposes for which a use was journaled.
+	// told contains the purposes whose use was journaled.
 	told map[string]bool
 	over func()
 }
@@ -220,8 +220,9 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 	return errors.Join(errs...)
 }
 
-// EndOf ends the leases of a caller's calls and runs, when it lost permissions or a credential, or
-// got another owner. Its active calls must request new leases.
+// EndOf ends the leases of a caller's calls and runs. It is called when the caller has lost
+// permissions or a credential, or has another owner. The caller's active calls must request new
+// leases.
 func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
 	if holder.Kind == access.KindAgent {
 		s.placed.changedIn(holder.String())

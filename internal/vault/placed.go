@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// placed is a cache of the secrets that have hosts, each verified once: verifying them all for each
-// call would be slow. Only this Service changes the store, and it reports each changed secret. A
-// direct change of the file is detected when the secret itself is read: a lease verifies the record
-// again, and the cached entry was authentic when it was read.
+// placed is a cache of the secrets that have hosts, each verified once: verifying them all for
+// each call would be slow. Only this Service changes the store, and it reports each changed
+// secret. A direct change of the file is detected when the secret itself is read, because a
+// lease verifies the record again. The cached entry was authentic when it was read.
 type placed struct {
 	// mu is held while known is updated.
 	mu sync.Mutex
@@ -21,7 +21,8 @@ type placed struct {
 	known []Placeholder
 
 	changing sync.Mutex
-	// stale were changed since they were read, staleScopes are scopes of which all were.
+	// stale has the secrets that changed since they were read, staleScopes the scopes of which all
+	// did.
 	stale       map[Ref]bool
 	staleScopes map[string]bool
 }
@@ -63,7 +64,8 @@ func (p *placed) taken() map[Ref]bool {
 	return stale
 }
 
-// list returns all of them, narrower scopes first. While the vault is locked it returns an error.
+// list returns all secrets that have hosts, narrower scopes first. While the vault is locked it
+// returns an error.
 func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

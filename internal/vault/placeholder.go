@@ -15,24 +15,24 @@ type Placeholder struct {
 	// Version is the newest version.
 	Version int
 	Hosts   []string
-	// Header is the only header in which it is sent; Env the variable with the placeholder for
-	// programs, "" for none.
+	// Header is the only header in which the secret is sent; Env the variable with the placeholder
+	// for programs, "" for none.
 	Header, Env string
 	Note        string
 
-	// expires is zero for one that does not expire.
+	// expires is zero for a secret that does not expire.
 	expires time.Time
-	// breadth is the breadth of its scope.
+	// breadth is the breadth of the secret's scope.
 	breadth int
-	// holder is the secret's holder, and ended is true if it had ended when it was read.
+	// holder is the secret's holder, and ended is true if the secret had ended when it was read.
 	holder string
 	ended  bool
 }
 
-// Placeholders returns the secrets that a caller's calls may send: first an agent's, then
-// its user's, then the gateway's. Ended, expired and unreadable ones are omitted. Policy is
-// evaluated only for those that wanted selects; at most limit are returned, and more is true if
-// there are others.
+// Placeholders returns the secrets that a caller's calls may send: first an agent's, then its
+// user's, then the gateway's. Ended, expired and unreadable secrets are omitted. Policy is
+// evaluated only for secrets that wanted selects. At most limit secrets are returned; more is
+// true if there are others.
 func (s *Service) Placeholders(ctx context.Context, b Borrower, limit int, wanted func(Placeholder) bool) (list []Placeholder, more bool, err error) {
 	if b.Principal.IsZero() {
 		return nil, false, s.mayBorrow(b, access.PermSecretLease, Ref{})
@@ -84,7 +84,7 @@ func (s *Service) Injectable(ctx context.Context, b Borrower, ref Ref) (Secret, 
 	return o.Secret, nil
 }
 
-// Injectables returns all secrets that Injectable accepts for a caller. Unreadable ones are
+// Injectables returns all secrets that Injectable accepts for a caller. Unreadable secrets are
 // omitted.
 func (s *Service) Injectables(ctx context.Context, b Borrower) ([]Secret, error) {
 	if b.Principal.IsZero() {

@@ -34,7 +34,7 @@ var (
 	fileForm = lazyregexp.New(`^[A-Za-z0-9._-]{1,128}$`)
 )
 
-// Ref is the scope and the key of a secret. The zero value is no secret.
+// Ref is the scope and the key of a secret. The zero value means no secret.
 type Ref struct {
 	// Scope is "global", or a kind and an id such as "user:ann".
 	Scope string
@@ -126,8 +126,8 @@ func (r Ref) Principal() access.Principal {
 // its refresh token is sent.
 const loginPrefix = "mcp-login."
 
-// LoginRef returns the reference of the gateway's login at an upstream server: of a member, or the
-// shared one for the zero Principal.
+// LoginRef returns the reference of the gateway's login at an upstream server: of a member, or
+// the shared login for the zero Principal.
 func LoginRef(server string, member access.Principal) (Ref, error) {
 	r := Ref{Scope: string(Global), Key: loginPrefix + server}
 	if !member.IsZero() {

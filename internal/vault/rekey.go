@@ -16,13 +16,13 @@ const batch = 256
 
 // Rekeyed is the result of a rekey.
 type Rekeyed struct {
-	// Key is the id of the current key, Dropped are the permanently deleted ones.
+	// Key is the id of the current key, Dropped are the ids of the permanently deleted keys.
 	Key     string
 	Dropped []string
 	// Rewrapped is the number of data keys that were wrapped again.
 	Rewrapped int
-	// Unreadable are the data keys that could not be unwrapped, by About. While there are any, no
-	// key is dropped, because the damage may be repaired.
+	// Unreadable are the data keys that could not be unwrapped, by About. While it is not empty,
+	// no key is dropped, because the damage may be repaired.
 	Unreadable []string
 }
 
@@ -60,8 +60,8 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	return s.finish(ctx, caller.Principal)
 }
 
-// Resume completes an interrupted rekey; without one it does nothing. It acts as the gateway
-// itself.
+// Resume completes an interrupted rekey. It has no effect if none was interrupted. It acts as
+// the gateway itself.
 func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 	s.keys.rekeying.Lock()
 	defer s.keys.rekeying.Unlock()
@@ -75,8 +75,8 @@ func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
 // itself is the gateway's own principal.
 var itself = access.Principal{Kind: access.KindService, Name: "palyrad"}
 
-// finish wraps everything with the current key, and drops the others once that is journaled. The
-// caller holds rekeying.
+// finish wraps all data keys with the current key, and drops the other keys once the rekey is
+// journaled. The caller holds rekeying.
 func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
 	w := s.keys
 	old, current, err := w.old(ctx)

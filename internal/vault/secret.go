@@ -41,11 +41,11 @@ type Secret struct {
 	// Version is the newest version, counted from 1.
 	Version              int
 	CreatedAt, UpdatedAt time.Time
-	// LastUsed is zero before the first use, ExpiresAt for one that does not expire.
+	// LastUsed is zero before the first use, ExpiresAt for a secret that does not expire.
 	LastUsed, ExpiresAt time.Time
 	Note                string
 	// Hosts are host rules with a port, the only hosts that may receive the value, in Header.
-	// Without hosts it is sent nowhere.
+	// Without hosts, the value is sent nowhere.
 	Hosts  []string
 	Header string
 	// Env is the variable that gives a program the placeholder of a secret with hosts. A secret
@@ -54,17 +54,18 @@ type Secret struct {
 	Env, File string
 	// Versions are the stored versions, oldest first.
 	Versions []Past
-	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at
-	// the time of the last put; "" for every other scope.
+	// Holder is the owner of the agent, or the id of the publisher's key of the skill, at the time
+	// of the last put. It is "" for every other scope.
 	Holder string
-	// Ended is why the secret must not be lent, or nil. Lists omit the metadata of an ended secret.
+	// Ended is the reason why the secret must not be lent, or nil. Lists omit the metadata of an
+	// ended secret.
 	Ended *reason.Error
-	// Unreadable is why the secret cannot be decrypted, in lists; nil otherwise. Only Ref is then
-	// known.
+	// Unreadable is, in lists, the reason why the secret cannot be decrypted; nil otherwise. If it
+	// is set, only Ref is known.
 	Unreadable *reason.Error
 }
 
-// Expired reports whether the secret ended before a time.
+// Expired reports whether the secret has expired at a time.
 func (s Secret) Expired(now time.Time) bool { return !s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt) }
 
 // Metadata contains the metadata to set; nil members are unchanged.

@@ -1,5 +1,5 @@
-// Package vault stores secrets. Each version of a secret is sealed with its own data key, which the
-// key-encryption key wraps; its metadata are authenticated with the same data key.
+// Package vault stores secrets. Each version of a secret is sealed with its own data key, which
+// the key-encryption key wraps. Its metadata are authenticated with the same data key.
 // docs/format/vault.md describes the formats.
 //
 // Every operation has a caller. Checking policy, journaling and returning the result are one
@@ -23,8 +23,8 @@ type Judge interface {
 	Permit(b Borrower, p access.Permission, ref Ref) error
 }
 
-// Config holds the dependencies of a Service. All members but Gateway, Holders, Own and Now are
-// required.
+// Config holds the dependencies of a Service. All fields except Gateway, Holders, Own and Now
+// are required.
 type Config struct {
 	Store Store
 	Keys  *Wrapper
@@ -94,10 +94,10 @@ func (s *Service) mayBorrow(b Borrower, p access.Permission, ref Ref) error {
 // Gateway returns the caller for the gateway's own use. No member or credential can act as it.
 func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
 
-// mayItself allows the gateway to lease the secrets that its configuration names for its own use,
-// and to store its logins at upstream servers, and nothing else. Policy is not evaluated: the
-// author of the configuration decides here, and for logins the member that logs in. A call that
-// uses a login still needs permission.
+// mayItself allows the gateway to lease the secrets that its configuration names for its own
+// use, and to store, list and delete its logins at upstream servers. All other requests are
+// refused. Policy is not evaluated: the author of the configuration decides here, and for
+// logins the member that logs in. A call that uses a login still needs permission.
 func (s *Service) mayItself(p access.Permission, ref Ref) error {
 	if ref.login() && slices.Contains([]access.Permission{access.PermVaultPut, access.PermVaultList, access.PermVaultDelete}, p) {
 		return nil
@@ -283,7 +283,7 @@ func (s *Service) Reveal(ctx context.Context, caller access.Caller, ref Ref, ver
 	})
 }
 
-// read decrypts a value and journals its release. Values are released only by it.
+// read decrypts a value and journals its release. No other function releases values.
 func (s *Service) read(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) (value []byte, m Secret, err error) {
 	err = again(ref, func() (err error) {
 		value, m, err = s.readOnce(ctx, ref, version, says)
@@ -374,8 +374,8 @@ type Page struct {
 	Limit int
 }
 
-// List returns the secrets that the caller may see, by scope and key. An unreadable one is listed
-// by its name with the problem; while the vault is locked List returns an error.
+// List returns the secrets that the caller may see, by scope and key. An unreadable secret is
+// listed by its name with the problem. While the vault is locked, List returns an error.
 func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Secret, error) {
 	if p.Scope != "" {
 		if _, _, err := ParseScope(p.Scope); err != nil {

@@ -15,18 +15,18 @@ var ErrChanged = errors.New("the secret changed meanwhile")
 // it returns nil, and neither is otherwise.
 type Store interface {
 	Boxes
-	// Record returns a secret with all its versions; its error has the reason NotFound if there is
-	// none.
+	// Record returns a secret with all its versions. The error has the reason NotFound if the
+	// secret does not exist.
 	Record(ctx context.Context, ref Ref) (Record, error)
 	// Records returns at most limit secrets by scope and key, with only the newest version and
 	// without its box.
 	Records(ctx context.Context, q Query) ([]Record, error)
-	// PutRecord replaces the record with the seal old, nil for none. The box of a version without
-	// one is kept, and versions that r lacks are dropped.
+	// PutRecord replaces the record with the seal old, nil for none. For a version without a box,
+	// the stored box is kept. Versions that r lacks are dropped.
 	PutRecord(ctx context.Context, r Record, old []byte, e event.Draft) error
 	// UseRecord records a use. The error is ErrChanged unless the secret still has the seal.
 	UseRecord(ctx context.Context, ref Ref, seal []byte, e event.Draft) error
-	// RemoveRecord deletes a secret with its versions; NotFound without one.
+	// RemoveRecord deletes a secret with its versions. The error is NotFound as for Record.
 	RemoveRecord(ctx context.Context, ref Ref, e event.Draft) error
 	// KeepExport records an export of keys, and Exports returns the records.
 	KeepExport(ctx context.Context, keks []string, e event.Draft) error

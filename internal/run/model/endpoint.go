@@ -23,8 +23,8 @@ type Endpoint struct {
 	BaseURL string
 	// Key may be zero for a server without authentication.
 	Key Key
-	// Lend, if set, returns the key of each turn instead of Key, for the run and the provider's
-	// host; done ends the loan with the turn.
+	// Lend, if set, returns the key of each turn instead of Key. It receives the run and the
+	// provider's host. done ends the loan at the end of the turn.
 	Lend func(ctx context.Context, run, host string) (key Key, done func(), err error) `json:"-"`
 	// MaxOutputTokens bounds a turn; 0 leaves it to the provider, or to a default if the API
 	// requires a bound.
@@ -80,7 +80,7 @@ func (e Endpoint) host() string {
 	return u.Host
 }
 
-// Generate makes attempts at the turn of r. Ask makes one attempt, with a key that may be zero;
+// Generate makes attempts at the turn of r. ask makes one attempt, with a key that may be zero.
 // inStream returns the JSON of an error event in the stream, nil for other errors.
 func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context, Key) (Turn, error), inStream func(error) []byte) (Turn, error) {
 	key := e.Key

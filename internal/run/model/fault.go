@@ -39,8 +39,8 @@ func Unavailable(format string, args ...any) *Transient {
 }
 
 // Failure classifies the error of an attempt, from HTTPClient or an SDK that uses it: CANCELLED
-// when ctx has ended, Transient if a retry may help, or the reason why not. Messages of a provider
-// are repeated without the key.
+// when ctx has ended, a Transient if a retry may help, and otherwise the reason of the failure.
+// Messages of a provider are repeated without the key.
 func Failure(ctx context.Context, key Key, err error) error {
 	var (
 		known  *reason.Error

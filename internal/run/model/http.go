@@ -16,8 +16,8 @@ import (
 const (
 	// MaxEvent bounds one event of a stream, and with it one line, in bytes.
 	MaxEvent = 8 << 20
-	// MaxStream bounds the whole answer, in bytes: far above any turn with its events, so that an
-	// answer of discarded events ends as well.
+	// MaxStream bounds the whole answer, in bytes. It is far above any turn with its events, and
+	// also ends an answer of discarded events.
 	MaxStream = 512 << 20
 	// maxErrorBody bounds the read part of a response that is not a stream, in bytes.
 	maxErrorBody = 64 << 10
@@ -57,9 +57,9 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard converts every response that is not a stream to an error before the SDKs read it: they read
-// error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects are such
-// errors, too, so that http.Client follows none.
+// guard converts every response that is not a stream to an error before the SDKs read it. The
+// SDKs read error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects
+// are such errors, too, so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration
@@ -103,7 +103,7 @@ func refused(res *http.Response, body io.Reader) error {
 // without the time between reads, and the size of each event.
 type stream struct {
 	rest io.ReadCloser
-	// cause returns what ended the request, and cancel ends it.
+	// cause returns the reason for the end of the request, and cancel ends the request.
 	cause  func() error
 	cancel context.CancelCauseFunc
 	watch  *time.Timer

@@ -41,7 +41,7 @@ func (k Key) Reveal() string {
 	return *k.text
 }
 
-// IsZero reports whether there is no key.
+// IsZero reports whether the key is missing.
 func (k Key) IsZero() bool { return k.text == nil }
 
 // String returns "redacted".

@@ -86,7 +86,7 @@ type Tool struct {
 	InputSchema json.RawMessage
 }
 
-// Stop is why the model ended its turn.
+// Stop is the reason why the model ended its turn.
 type Stop string
 
 // The stops.
@@ -110,8 +110,8 @@ type Usage struct {
 // Turn is one complete answer.
 type Turn struct {
 	Text string
-	// Calls are complete: a call truncated by MaxTokens is omitted, and a Refusal has none. Without
-	// MaxTokens, there are calls exactly when Stop is ToolUse.
+	// Calls are complete: a call truncated by MaxTokens is omitted, and a Refusal has none.
+	// Without MaxTokens, Calls is non-empty exactly when Stop is ToolUse.
 	Calls []Call
 	Stop  Stop
 	Usage Usage

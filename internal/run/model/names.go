@@ -41,8 +41,8 @@ func (n Names) Ours(written string) string {
 	return written
 }
 
-// assign returns the name of a tool: the plain one, or one with a digest suffix if the plain one is
-// used.
+// assign returns the name of a tool: the plain name, or a name with a digest suffix if the
+// plain name is taken.
 func (n Names) assign(tool string) string {
 	if name, ok := n.wire[tool]; ok {
 		return name

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// MaxTurn bounds the text and the inputs of one turn, in bytes. A turn is one message of the API,
-// whose limit is twice that.
+// MaxTurn bounds the text and the inputs of one turn, in bytes. A turn is one message of the
+// API; the limit of a message is twice this size.
 const MaxTurn = 2 << 20
 
 // Meter measures a turn while it is received. The zero Meter is ready to use.
@@ -92,8 +92,8 @@ const maxWritten = 256
 
 func short(name string) string { return strings.ToValidUTF8(text.Clip(name, maxWritten), "") }
 
-// identify makes the ids of calls unique within the conversation and fit to be sent back: some
-// servers send none, or the same in every turn.
+// identify makes the ids of calls unique within the conversation and valid for later requests.
+// Some servers send no ids, or the same ids in every turn.
 func identify(conversation []Message, calls []Call) {
 	earlier := 0
 	for _, m := range conversation {
@@ -169,7 +169,7 @@ func tokens(bytes, each int) int64 { return int64((bytes + each - 1) / each) }
 func Text(sent string) string { return strings.ToValidUTF8(sent, "\uFFFD") }
 
 // InputObject returns the input of an earlier call as a JSON object, because providers accept
-// nothing else back. Other text becomes the string in {"INVALID_JSON": "..."}, so that the model
+// only objects. Other text becomes the string in {"INVALID_JSON": "..."}, so that the model
 // receives its own text.
 func InputObject(input []byte) json.RawMessage {
 	if text := bytes.TrimSpace(input); utf8.Valid(text) && json.Valid(text) && bytes.HasPrefix(text, []byte("{")) {

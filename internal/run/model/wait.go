@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// waitAsked returns the delay that a provider requests before the next attempt, 0 if unspecified.
-// It reads retry-after-ms, Retry-After (RFC 9110, 10.2.3) and, with status 429, the reset times of
-// the rate limits (anthropic-ratelimit-*-reset is a time of RFC 3339, x-ratelimit-reset-* a
-// duration such as 6m0s). If the provider sends a Date, times are compared with it instead of this
-// machine's clock.
+// waitAsked returns the delay that a provider requests before the next attempt, 0 if
+// unspecified. It reads retry-after-ms, Retry-After (RFC 9110, 10.2.3) and, with status 429,
+// the reset times of the rate limits. anthropic-ratelimit-*-reset is a time of RFC 3339,
+// x-ratelimit-reset-* a duration such as 6m0s. If the provider sends a Date, times are compared
+// with it instead of this machine's clock.
 func waitAsked(h http.Header, status int, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date

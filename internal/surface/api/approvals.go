@@ -109,9 +109,9 @@ func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.A
 	return s
 }
 
-// visibleTypes filters the requested subject types to the visible ones: none means all. A caller
-// that policy lets see no calls sees changes of the gateway alone, because policy does not hide
-// those from their approvers.
+// visibleTypes returns the requested subject types that the caller may see; an empty list means
+// all. some is false if none is visible. A caller that may not read approvals sees only changes
+// of the gateway, because policy does not hide these from their approvers.
 func (a *approvals) visibleTypes(ctx context.Context, wanted []approval.SubjectType) (types []approval.SubjectType, some bool) {
 	if may(a.engine, callerOf(ctx), access.PermApprovalRead) {
 		return wanted, true
@@ -151,8 +151,8 @@ func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRe
 	return &palyrav1.GetApprovalResponse{Approval: m}, nil
 }
 
-// WatchApprovals streams changes. Without a cursor it starts with the open approvals; the cursor is
-// the revision of the record that it came with.
+// WatchApprovals streams changes. Without a cursor it starts with the open approvals; a cursor
+// is the revision of the record in the same message.
 func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchApprovalsRequest, stream *connect.ServerStream[palyrav1.WatchApprovalsResponse]) error {
 	var after int64
 	if cursor := req.GetCursor(); cursor != "" {
@@ -275,7 +275,7 @@ func (a *approvals) Version(ctx context.Context, id string) (int64, error) {
 	return res.GetApproval().GetVersion(), err
 }
 
-// Said returns the statement that a passkey of the caller signs for its vote.
+// Said returns the statement that a passkey of the caller signs for the caller's vote.
 func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) (passkey.Vote, error) {
 	return a.desk.Said(caller, gateway, req.GetApprovalId(), ballotOf(req, proof))
 }
@@ -285,8 +285,8 @@ func (a *approvals) MayRead(caller access.Caller) error {
 	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
 }
 
-// CancelApproval withdraws a pending approval, or revokes one that was allowed and not used. Its
-// requester may lack permission to read why policy requires it.
+// CancelApproval withdraws a pending approval, or revokes an approval that was allowed and not
+// used. The response omits why policy requires approval if the caller may not read policy.
 func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
 	caller := callerOf(ctx)
 	r, err := a.takeBack(ctx, caller, req.GetApprovalId(), req.GetReason())

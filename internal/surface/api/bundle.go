@@ -18,8 +18,8 @@ var bundled = map[string]bool{
 
 type bundlerKey struct{}
 
-// bundle lets the handlers of such streams send several messages with one write: the library would
-// flush each message, and wake the client for it.
+// bundle makes the handlers of these streams able to send several messages with one write. The
+// library alone would flush each message, and wake the client for it.
 func bundle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bundled[r.URL.Path] {
@@ -53,7 +53,7 @@ func (b *bundler) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// Flush sends the written messages, unless more follow at once.
+// Flush sends the written messages unless they are held back.
 func (b *bundler) Flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,8 +110,8 @@ func hold(ctx context.Context, on bool) {
 	}
 }
 
-// holdAWhile schedules the release of held messages, unless hold is called before. Until then the
-// response must not be used.
+// holdAWhile schedules the release of held messages, unless hold is called before. Until hold is
+// called, the response must not be used.
 func holdAWhile(ctx context.Context) {
 	if b := bundlerOf(ctx); b != nil {
 		b.holdAWhile()

@@ -23,8 +23,8 @@ const resultPart = 1 << 20
 
 // reader is the recipient of a call's events.
 type reader struct {
-	// explain is true for callers that may read policy, attested for those that may read the
-	// journal, which contains the digests of calls.
+	// explain is true for a reader that may read policy. attested is true for a reader that may
+	// read the journal, which contains the digests of calls.
 	explain, attested bool
 	// view returns an approval as the reader may see it.
 	view func(approval.Record) *palyrav1.Approval
@@ -53,7 +53,8 @@ func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 	return &palyrav1.ApprovalRequested{Approval: m}
 }
 
-// decision omits the digest of the call where that is restricted.
+// decision omits the digest of the call if it is restricted and the reader may not read the
+// journal.
 func (r reader) decision(d decision.Record, restricted func() bool) *palyrav1.ToolDecision {
 	m := &palyrav1.ToolDecision{
 		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
@@ -118,7 +119,8 @@ func (r reader) edited(e *tool.Edited) *palyrav1.ExecutedAsEdited {
 	return m
 }
 
-// attestation omits the statement, which contains digests of files, where that is restricted.
+// attestation omits the statement if it is restricted and the reader may not read the journal.
+// The statement contains digests of files.
 func (r reader) attestation(a call.Attestation, restricted func() bool) *palyrav1.ToolAttestation {
 	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, JournalSeq: a.Seq}
 	if r.attested || !restricted() {

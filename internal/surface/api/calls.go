@@ -47,7 +47,7 @@ func (g *gateway) ListCalls(ctx context.Context, req *palyrav1.ListCallsRequest)
 }
 
 // findCall returns a call of the caller, or any call if the caller has the permission others. A
-// call that the caller may not see yields the same error as one that does not exist.
+// call that the caller may not see yields the same error as an unknown call.
 func (g *gateway) findCall(ctx context.Context, id string, others access.Permission) (call.PastCall, error) {
 	past, err := g.pipeline.PastCall(ctx, id)
 	caller := callerOf(ctx)
@@ -103,7 +103,7 @@ func (g *gateway) CancelCall(ctx context.Context, req *palyrav1.CancelCallReques
 const (
 	endDenied    = "denied"
 	endAmbiguous = "ambiguous"
-	// endUngoverned is for a call that an agent reports to have run without permission.
+	// endUngoverned is the outcome of a call that ran without permission, as an agent reported.
 	endUngoverned = "ungoverned"
 )
 
@@ -142,8 +142,8 @@ func stateOfCall(c *call.PastCall) palyrav1.CallState {
 	return palyrav1.CallState_CALL_STATE_PROPOSED
 }
 
-// endOfCall sets how and when a call ended, and why. A call that has no recorded end and is not
-// active was interrupted by a stop of the gateway.
+// endOfCall sets the outcome of a call, its reason, and the time of the end. A call that has no
+// recorded end and is not active was interrupted by a stop of the gateway.
 func endOfCall(m *palyrav1.Call, c *call.PastCall) {
 	switch d := c.Decided; {
 	case c.Attested != nil:

@@ -60,8 +60,8 @@ func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (re
 	return res, made, err
 }
 
-// WaitingChange returns the pending approval of a change that the bundle's device requested, once
-// there is one, or nil when ctx ends first.
+// WaitingChange waits for the pending approval of a change that the bundle's device requested,
+// and returns it. It returns nil when ctx ends first.
 func WaitingChange(ctx context.Context, as identity.Bundle, every time.Duration) *palyrav1.Approval {
 	c, at := channel(as)
 	defer c.CloseIdleConnections()

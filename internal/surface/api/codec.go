@@ -12,9 +12,10 @@ import (
 )
 
 // codecs returns the codecs for protobuf and JSON requests. The protocol library decodes the
-// request of a unary method before it calls any interceptor, and its error for a malformed one has
-// no reason code. These codecs therefore never fail: they mark a malformed message, and the guard
-// refuses it, with a reason, after it has checked credential, rate limit and permission.
+// request of a unary method before it calls any interceptor, and its error for a malformed
+// request has no reason code. These codecs therefore never fail: they mark a malformed message,
+// and the guard refuses it, with a reason, after it has checked credential, rate limit and
+// permission.
 func codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(wireForm{}),
@@ -26,7 +27,7 @@ func codecs() connect.HandlerOption {
 // drop or refuse unknown fields.
 const markField = protowire.Number(1<<29 - 1)
 
-// mark clears a message that did not decode and stores why.
+// mark clears a message that did not decode, and stores the reason in it.
 func mark(m proto.Message, why error) {
 	proto.Reset(m)
 	text := strings.TrimSpace(strings.TrimPrefix(why.Error(), "proto:"))
@@ -34,7 +35,7 @@ func mark(m proto.Message, why error) {
 	m.ProtoReflect().SetUnknown(protowire.AppendBytes(field, []byte(text)))
 }
 
-// unreadableMark returns why a message did not decode.
+// unreadableMark returns the reason why a message did not decode.
 func unreadableMark(m proto.Message) (why string, marked bool) {
 	field := m.ProtoReflect().GetUnknown()
 	number, kind, n := protowire.ConsumeTag(field)

@@ -31,7 +31,7 @@ func word(prefix, name string) string {
 	return w
 }
 
-// wordsOf converts a list of enum values, without the unspecified ones.
+// wordsOf converts a list of enum values, without unspecified values.
 func wordsOf[T ~string, E fmt.Stringer](prefix string, list []E) []T {
 	var out []T
 	for _, e := range list {

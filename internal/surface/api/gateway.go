@@ -118,9 +118,9 @@ func (s *callSender) send(m *palyrav1.CallToolResponse) {
 	}
 }
 
-// ListTools lists the tools that policy could allow the caller to call. Callers that may explain
-// policy also receive the other tools; from others they are hidden. A call that names a hidden tool
-// is proposed, denied and journaled like any other, with the reason and remedy of the policy: a
+// ListTools lists the tools that policy could allow the caller to call. Callers that may
+// explain policy also receive the other tools, as hidden tools. A call of a hidden tool is
+// proposed, denied and journaled like any other, with the reason and remedy of the policy. A
 // refusal without a record would hide the attempt.
 func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (*palyrav1.ListToolsResponse, error) {
 	caller, set := callerOf(ctx), g.engine.Current()
@@ -240,8 +240,8 @@ func secretEvaluation(s call.SecretEvaluation, explained bool) *palyrav1.SecretE
 	return out
 }
 
-// EndSession ends a session of the caller, its runs first: without the session's grants their calls
-// would request approval again.
+// EndSession ends a session of the caller. The runs end first: without the grants of the
+// session, their calls would request approval again.
 func (g *gateway) EndSession(ctx context.Context, req *palyrav1.EndSessionRequest) (*palyrav1.EndSessionResponse, error) {
 	caller := callerOf(ctx)
 	session := call.SessionID(caller, req.GetSession())

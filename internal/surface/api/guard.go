@@ -23,19 +23,19 @@ import (
 // Authenticator maps verified client certificates to callers.
 type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
-	// AuthenticateExpired is for a certificate that has expired and may be renewed.
+	// AuthenticateExpired returns the caller of a certificate that has expired and may be renewed.
 	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
-	// AuthenticateHost is for a peer that the operating system identifies as the operator of this
-	// host.
+	// AuthenticateHost returns the caller for a peer that the operating system identifies as the
+	// operator of this host.
 	AuthenticateHost() (access.Caller, error)
-	// AuthenticateAgent is for the hook of an agent whose process the operating system attributes
-	// to that operator.
+	// AuthenticateAgent returns the caller for the hook of an agent. The operating system
+	// attributes the hook's process to that operator.
 	AuthenticateAgent(name string) (access.Caller, error)
 	// NoteUse records that a request came with a certificate, from an address.
 	NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error
 }
 
-// Limiter takes one request of a class from the buckets of all keys, or of none.
+// Limiter takes one request of a class from the buckets of all keys, or from none of them.
 type Limiter interface {
 	Allow(class limit.Class, keys ...string) (ok bool, retryAfter time.Duration)
 	// AllowStranger is Allow for a caller without a credential.
@@ -102,7 +102,7 @@ type guard struct {
 	rules   *check.Rules
 	log     *slog.Logger
 	streams openStreams
-	// standing is the check of the pipeline.
+	// standing returns an error if a caller may no longer act. It is the pipeline's check.
 	standing func(access.Caller) error
 }
 
@@ -135,7 +135,7 @@ func (g *guard) noteDenial(ctx context.Context, procedure string, err error) {
 	}
 }
 
-// cause returns the gateway's own reason for ending a request in preference to the resulting error.
+// cause returns the gateway's own reason for ending a request, or else err.
 func cause(ctx context.Context, err error) error {
 	if why := cut(ctx); err != nil && why != nil {
 		return why
@@ -172,8 +172,8 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	}
 }
 
-// watched returns the context of a stream, which ends when policy withdraws the permission from its
-// caller; leave must be called when the stream ended.
+// watched returns the context of a stream, which ends when policy withdraws the permission from
+// its caller; leave must be called when the stream has ended.
 func (g *guard) watched(ctx context.Context, procedure string, p access.Permission) (watched context.Context, leave func()) {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known {
@@ -181,7 +181,7 @@ func (g *guard) watched(ctx context.Context, procedure string, p access.Permissi
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	leaveList := g.streams.enter(func() {
-		// Policy does not contain a member who may not act, so its standing gives the better
+		// Policy does not contain a member who may not act, so the standing check returns the better
 		// reason.
 		err := g.standing(who.caller)
 		if err == nil {
@@ -204,9 +204,9 @@ type checkedConn struct {
 	cut func() error
 }
 
-// Receive reads a message and checks its field rules. For a message that violates them, the error
-// is a *reason.Error, and the next message can still be read; any other error is one of the
-// connection.
+// Receive reads a message and checks its field rules. For a message that violates the rules,
+// the error is a *reason.Error, and the next message can still be read. Any other error is an
+// error of the connection.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return unreadable(err)
@@ -214,7 +214,7 @@ func (c *checkedConn) Receive(message any) error {
 	return c.guard.validate(message)
 }
 
-// Send sends nothing more to a device that was revoked.
+// Send sends a message, unless the gateway itself has ended the stream.
 func (c *checkedConn) Send(message any) error {
 	if why := c.cut(); why != nil {
 		return why
@@ -238,8 +238,8 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 	return g.admitPeer(ctx, who, procedure, method)
 }
 
-// admitMessage checks a message on an open stream like a separate request: it consumes a rate-limit
-// token, and the caller needs the permission now and on the surface of the stream.
+// admitMessage checks a message on an open stream like a separate request: it consumes a
+// rate-limit token. The caller needs the permission now, on the surface of the stream.
 func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedure string, method Method) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	who.caller = caller
@@ -260,7 +260,7 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 		return g.refuse(ctx, who, procedure, who.lacks())
 	}
 	if method.Needs == NeedsHost && who.root {
-		return nil // root is no member, whose permissions policy would know
+		return nil // root is not a member, so policy has no permissions for root
 	}
 	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {
 		return err

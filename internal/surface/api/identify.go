@@ -266,8 +266,8 @@ func (p *peer) authenticate(credential func() (access.Caller, time.Time, error))
 	p.known, p.expired = p.err == nil, reason.Of(p.err) == reason.CertificateExpired
 }
 
-// certificate returns the caller of a certificate. For an expired one that may be renewed it
-// returns the caller and an error whose reason is CertificateExpired.
+// certificate returns the caller of a certificate. For an expired certificate that may be
+// renewed, it returns the caller and an error whose reason is CertificateExpired.
 func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, time.Time, error) {
 	end := chain[0].NotAfter
 	caller, err := auth.Authenticate(chain)
@@ -321,16 +321,16 @@ func host(addr string) string {
 	return addr
 }
 
-// authenticated reports whether the peer presented a member's credential, including one that has
-// expired and may be renewed.
+// authenticated reports whether the peer presented a member's credential, including an expired
+// certificate that may be renewed.
 func (p peer) authenticated() bool { return p.known || p.expired }
 
-// keys returns the rate limit buckets of the peer: its principal and its address, or its network
-// for IPv6. Many devices of one principal, or many principals at one address, therefore share one
-// limit. A caller without a credential has only the bucket of its address. An authenticated caller
-// on the gateway's own host has only the bucket of its principal: an operator and an agent there
-// have the same address, and the agent could exhaust the requests that the operator needs to stop
-// it.
+// keys returns the rate limit buckets of the peer: its principal and its address, or its
+// network for IPv6. Many devices of one principal, or many principals at one address, therefore
+// share one limit. A caller without a credential has only the bucket of its address. An
+// authenticated caller on the gateway's own host has only the bucket of its principal. An
+// operator and an agent there have the same address, and the agent could otherwise exhaust the
+// requests that the operator needs to stop it.
 func (p peer) keys() []string {
 	if !p.authenticated() {
 		return []string{limit.Address(p.address)}
@@ -342,9 +342,10 @@ func (p peer) keys() []string {
 	return keys
 }
 
-// refuseStrangers refuses requests without the credential that their method needs before their body
-// is read. The guard alone would be too late: the library receives, inflates and decodes a message
-// before it calls an interceptor, and unauthenticated clients must not cause that work.
+// refuseStrangers refuses requests without the credential that their method needs before their
+// body is read. The guard alone would be too late, because the library receives, inflates and
+// decodes a message before it calls an interceptor. Unauthenticated clients must not cause that
+// work.
 func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	answers := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

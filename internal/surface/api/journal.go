@@ -23,7 +23,7 @@ import (
 type Evidence interface {
 	// Snapshot returns the content behind a policy snapshot digest.
 	Snapshot(ctx context.Context, digest string) ([]byte, error)
-	// Attestation finds an attestation by its own id or by its proposal's.
+	// Attestation finds an attestation by its own id or by the id of its proposal.
 	Attestation(ctx context.Context, id string) (attest.Listed, error)
 	// Attestations returns one page, newest first.
 	Attestations(ctx context.Context, size int, token string) (list []attest.Listed, next string, err error)

@@ -28,8 +28,8 @@ type liveRequest struct {
 	vouched access.Principal
 }
 
-// enter registers a request of a device with a key; cancel ends the request. leave must be called
-// after it.
+// enter registers a request of a device with a key; cancel ends the request. leave must be
+// called when the request has ended.
 func (l *liveRequests) enter(cancel context.CancelCauseFunc, device, key string, vouched access.Principal) (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +109,9 @@ type openStreams struct {
 	total   int
 }
 
-// last counts a long-lived stream; leave must be called when it ended. At the bound of the gateway
-// a principal without a stream still gets one, so that no principal can lock out others.
+// last counts a long-lived stream; leave must be called when the stream has ended. At the bound
+// of the gateway a principal without a stream still gets one, so that no principal can lock out
+// others.
 func (o *openStreams) last(of access.Principal) (leave func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,8 +135,8 @@ func (o *openStreams) last(of access.Principal) (leave func(), err error) {
 	}, nil
 }
 
-// enter registers a stream; leave must be called when it ended. A stream is registered before its
-// permission is first checked, so that a change in between is not missed.
+// enter registers a stream; leave must be called when the stream has ended. A stream is
+// registered before its permission is first checked, so that a change in between is not missed.
 func (o *openStreams) enter(look func()) (leave func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,8 +163,9 @@ func (o *openStreams) look() {
 	}
 }
 
-// until cancels a request when its credential expires, with the error that why returns, so that no
-// stream outlives its credential. stop must be called when the request ended.
+// until cancels a request when its credential expires, so that no stream outlives its
+// credential. The cause is the error that why returns. stop must be called when the request has
+// ended.
 func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (stop func()) {
 	if end.IsZero() {
 		return func() {}
@@ -176,8 +178,8 @@ func until(cancel context.CancelCauseFunc, end time.Time, why func() error) (sto
 // operator's key ends the socket's access, and palyrad receives no notification of it.
 const socketLook = 5 * time.Second
 
-// whileGood cancels a request once its credential is refused; stop must be called when the request
-// ended.
+// whileGood cancels a request once its credential is refused; stop must be called when the
+// request has ended.
 func whileGood(ctx context.Context, cancel context.CancelCauseFunc, look func() error) (stop func()) {
 	done := make(chan struct{})
 	go func() {

@@ -186,7 +186,7 @@ func (m *members) DisableMember(ctx context.Context, req *palyrav1.DisableMember
 	return &palyrav1.DisableMemberResponse{Member: memberMessage(after)}, nil
 }
 
-// EnableMember lets a disabled member act again.
+// EnableMember enables a disabled member.
 func (m *members) EnableMember(ctx context.Context, req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
 	after, err := m.stand(ctx, req, m.admin.EnableMember)
 	if err != nil {
@@ -204,7 +204,8 @@ func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMember
 	return &palyrav1.ConfirmMemberResponse{Member: memberMessage(after)}, nil
 }
 
-// ConsentToAgent lets an agent act in the caller's name, or withdraws that.
+// ConsentToAgent gives or withdraws the caller's consent to an agent that acts in the caller's
+// name.
 func (m *members) ConsentToAgent(ctx context.Context, req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
 	after, err := m.admin.ConsentToAgent(ctx, callerOf(ctx), identity.Consent{Agent: req.GetAgent(), Withdraw: req.GetWithdraw()})
 	if err != nil {
@@ -245,8 +246,8 @@ func (m *members) stand(ctx context.Context, req standing, change func(context.C
 	return change(ctx, caller.Principal, identity.Standing{Member: req.GetMember(), Reason: req.GetReason(), AcceptLoss: req.GetAcceptLoss()})
 }
 
-// mayTouch checks policy before a change of a member who can change members, before or after the
-// change. Package identity checks the roles again while the change is locked.
+// mayTouch checks policy before a change of a member that has, or will have, a role that can
+// change members. Package identity checks the roles again while the change is locked.
 func (m *members) mayTouch(caller access.Caller, name string, owner access.Principal, given []access.Role) error {
 	roles := slices.Clone(given)
 	for _, known := range m.admin.List() {

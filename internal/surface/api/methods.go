@@ -124,7 +124,7 @@ var methods = map[string]Method{
 	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	// Also for a user's message on an open stream.
+	// This row also applies to a user's message on an open stream.
 	palyrav1connect.GatewayServiceSendRunMessageProcedure: {access.PermRunStart, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.GatewayServiceCancelRunProcedure:      {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
@@ -138,7 +138,7 @@ var methods = map[string]Method{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
 	palyrav1connect.ApprovalsServiceEditApprovalProcedure:   {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
-	// Requesters and approvers all may call tools; the desk decides who may withdraw an approval.
+	// All requesters and approvers may call tools; the desk decides who may withdraw an approval.
 	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, NeedsDevice},
 	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, NeedsDevice},
@@ -242,9 +242,9 @@ var methods = map[string]Method{
 	palyrav1connect.SkillServiceDistrustPublisherProcedure: {access.PermSkillWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone. The handler decides which sessions of other callers are
-	// readable and can be ended. They have no permissions of their own: new actions would change
-	// the policy schema and the digest of every snapshot, and earlier decisions could not be
-	// explained under it.
+	// readable and can be ended. They have no permissions of their own, because new actions would
+	// change the policy schema and the digest of every snapshot. Earlier decisions could then not
+	// be explained.
 	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
@@ -293,7 +293,7 @@ var methods = map[string]Method{
 	palyrav1connect.PairingServiceCreatePairingCodeProcedure: {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PairingServiceListPairingsProcedure:      {access.PermDevicePair, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.PairingServiceCancelPairingProcedure:     {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},
-	// The steps of a machine that has no credential yet. They return no data of members.
+	// These steps are for a machine that has no credential yet. They return no data of members.
 	palyrav1connect.PairingServiceBeginPairingProcedure:   {"", AuditNone, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceProvePairingProcedure:   {"", AuditRoom, LimitPairing, NeedsNothing},
 	palyrav1connect.PairingServiceConfirmPairingProcedure: {"", AuditRoom, LimitPairing, NeedsNothing},
@@ -330,7 +330,7 @@ func reflectionProcedure(version string) string {
 type Route struct {
 	// Listener is the configuration key of the listener that serves the route.
 	Listener string
-	// Description says what the route returns.
+	// Description is a short text about the route's response.
 	Description string
 	// Guard is the access row, as for a method. A route without one is public to all who can reach
 	// the listener: it must not return restricted data.
@@ -359,7 +359,7 @@ var routes = map[string]Route{
 	"GET " + resource.MetadataPath:                    {everywhere, "metadata of the issuers of access tokens for this gateway", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 	"GET " + resource.MetadataPath + resource.MCPPath: {everywhere, "the same, at the path that MCP clients use", &Method{"", AuditNone, LimitRead, NeedsNothing}},
 
-	// The handler checks by the configuration about whom a caller may ask.
+	// The handler checks in the configuration which members a caller may ask about.
 	"POST /access/v1/evaluation":             {everywhere, "whether a member may make a call that runs elsewhere (AuthZEN)", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
 	"POST /access/v1/evaluations":            {everywhere, "the same for several calls; each counts", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},
 	"POST /access/v1/requests":               {everywhere, "request approval of a denied call", &Method{access.PermAccessEvaluateFor, AuditRoom, LimitToolCall, NeedsDevice}},

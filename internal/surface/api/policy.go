@@ -32,10 +32,10 @@ type Policies interface {
 	Version(ctx context.Context, version string) (policyadmin.Version, error)
 	// Versions lists one page, newest first.
 	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
-	// Build builds a policy set from sources, in addition to those in force or (replace) instead of
-	// them. The set does not come into force.
+	// Build builds a policy set from sources. The set also has the sources in force, unless
+	// replace is true. It does not come into force.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
-	// Test runs test files against sources; none selects those in force.
+	// Test runs test files against sources, or against the sources in force if sources is empty.
 	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)
 	// Past finds a decided call by the id of its proposal or decision. A call of another caller is
 	// found only with the permission to read the journal.

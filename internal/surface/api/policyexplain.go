@@ -14,7 +14,7 @@ import (
 	"palyra/internal/surface/api/export"
 )
 
-// ExplainPolicy explains a call that was decided, or one that is described.
+// ExplainPolicy explains a decided call, or a call that the request describes.
 func (p *policies) ExplainPolicy(ctx context.Context, req *palyrav1.ExplainPolicyRequest) (*palyrav1.ExplainPolicyResponse, error) {
 	if id := req.GetDecisionId(); id != "" {
 		return p.explainPast(ctx, id)

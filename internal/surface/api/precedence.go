@@ -41,10 +41,10 @@ func urgently(ctx context.Context) context.Context {
 	return access.Precede(ctx, access.PrecedenceUrgent)
 }
 
-// callPrecedence returns the precedence of a call by CallTool: PrecedenceOperator for a user who
-// may freeze the gateway, outside of a run, if the client identifies as the command line; otherwise
-// none. The client's identification is not proven; a false one can use a part of the reserve, but
-// not the part for votes and freezes.
+// callPrecedence returns the precedence of a call by CallTool. It is PrecedenceOperator for a
+// user who may freeze the gateway, outside of a run, if the client identifies as the command
+// line. Otherwise it is PrecedenceNone. The client's identification is not verified: a false
+// identification can use a part of the reserve, but not the part for votes and freezes.
 func callPrecedence(ctx context.Context, engine *policy.Engine, run string) access.Precedence {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known || who.caller.Principal.Kind != access.KindUser || who.caller.Surface != access.SurfaceGRPC ||

@@ -39,7 +39,8 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 	own := r.Prompt.Runs.Executable.Path
 	r.Prompt.Runs = withoutProgram(r.Prompt.Runs)
 	r.Binding.Executable = r.Prompt.Runs.Executable
-	r.Prompt.Scopes = nil // they contain the location of the program and the digest of the call, and belong to answers of others
+	// Scopes contain the program's location and the call's digest, and belong to answers of others.
+	r.Prompt.Scopes = nil
 	if !seen {
 		r = restrict(r)
 	}
@@ -74,9 +75,9 @@ func subjectOf(r approval.Record) string {
 	return cmp.Or(r.Binding.Tool, r.SubjectID)
 }
 
-// restrict keeps the arguments, the reason for the approval and the required approvers. Other parts
-// of a prompt may reveal sizes, existence or link targets. Digests of files, and of the call, which
-// includes them, could confirm a guess of the content.
+// restrict keeps the arguments, the reason for the approval and the required approvers. Other
+// parts of a prompt may reveal sizes, the existence of files, or link targets. Digests of files
+// could confirm a guess of their content. The digest of the call includes these digests.
 func restrict(r approval.Record) approval.Record {
 	p, b := r.Prompt, r.Binding
 	runs := approval.Execution{Executable: p.Runs.Executable, Argv: p.Runs.Argv, Executor: p.Runs.Executor, Tier: p.Runs.Tier,

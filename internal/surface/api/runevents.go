@@ -55,9 +55,10 @@ type tapeReader struct {
 	send func(*palyrav1.RunEvent) error
 }
 
-// begin is the sequence number after which the tape must be read: the one before the journal event
-// of the client's last number. The tape stores a large result as one event, while it is sent in
-// parts with a number each, of which the client may have received only some.
+// begin returns the sequence number after which the tape must be read: the number before the
+// journal event to which the client's last number belongs. The tape stores a large result as one
+// event. The result is sent in parts with a number each, and the client may have received only
+// some of them.
 func (t *tapeReader) begin() int64 { return max(0, t.seen/run.PerEvent*run.PerEvent-1) }
 
 func (t *tapeReader) observe(e run.Event) error {

@@ -17,8 +17,8 @@ func steers(c access.Caller, r run.Record) bool {
 	return c.Principal == r.Principal || c.Principal == r.OnBehalfOf
 }
 
-// findRun returns a run that the caller may see. For a run of another caller the error is the same
-// as for one that does not exist, so that ids cannot be probed.
+// findRun returns a run that the caller may see. For a run of another caller the error is the
+// same as for an unknown run, so that ids cannot be probed.
 func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
@@ -146,8 +146,8 @@ func (g *gateway) CancelRun(ctx context.Context, req *palyrav1.CancelRunRequest)
 	return &palyrav1.CancelRunResponse{Run: runMessage(r)}, nil
 }
 
-// cancelRun stops a run for callers who may steer it or may stop everything. For others it does not
-// exist.
+// cancelRun stops a run for callers who may steer it or may freeze the gateway. For other
+// callers, the error is the same as for an unknown run.
 func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {

@@ -103,7 +103,8 @@ func (s *runStream) send(m *palyrav1.RunStreamResponse) error {
 	return s.stream.Send(m)
 }
 
-// tell sends an event of the tape, which the next one may follow at once.
+// tell sends an event of the tape. The message is held back, because the next event may follow
+// at once.
 func (s *runStream) tell(ctx context.Context, e *palyrav1.RunEvent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +151,8 @@ func (s *runStream) attach(ctx context.Context, r run.Record) error {
 	return err
 }
 
-// listen processes the client's messages until it closes its side or disconnects. A message without
-// effect is answered, and the stream continues.
+// listen processes the client's messages until the client closes its side or disconnects. A
+// message without effect is answered, and the stream continues.
 func (s *runStream) listen(ctx context.Context) {
 	for {
 		// The stream's own Receive would discard the content of an invalid message.
@@ -173,7 +174,7 @@ func (s *runStream) listen(ctx context.Context) {
 	}
 }
 
-// hangUp releases the inbox, if there is one.
+// hangUp releases the inbox, if any.
 func (s *runStream) hangUp(how func(run.Inbox)) {
 	if s.inbox != nil {
 		how(s.inbox)
@@ -223,7 +224,7 @@ func (s *runStream) cancel(ctx context.Context, m *palyrav1.RunStreamRequest) er
 	return err
 }
 
-// refuse sends why a message had no effect.
+// refuse sends the reason why a message had no effect.
 func (s *runStream) refuse(ctx context.Context, m *palyrav1.RunStreamRequest, err error) error {
 	why := visibleError(ctx, s.gateway.guard.log, palyrav1connect.GatewayServiceRunStreamProcedure, err)
 	return s.send(&palyrav1.RunStreamResponse{Refused: &palyrav1.MessageRefused{
@@ -233,8 +234,8 @@ func (s *runStream) refuse(ctx context.Context, m *palyrav1.RunStreamRequest, er
 
 type stopReadingKey struct{}
 
-// stoppable lets the handler of RunStream end its wait for the client's next message: a read from
-// the connection does not end with a context.
+// stoppable adds the function to the context with which the handler of RunStream ends its wait
+// for the client's next message. A read from the connection does not end with a context.
 func stoppable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == palyrav1connect.GatewayServiceRunStreamProcedure {
@@ -245,8 +246,8 @@ func stoppable(next http.Handler) http.Handler {
 	})
 }
 
-// stopReading ends the wait. A connection without deadlines is already closed, so nothing waits on
-// it.
+// stopReading ends the wait for the client's next message. A connection without deadlines is
+// already closed, so no read waits on it.
 func stopReading(ctx context.Context) {
 	if stop, ok := ctx.Value(stopReadingKey{}).(func() error); ok {
 		_ = stop()

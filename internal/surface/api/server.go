@@ -1,6 +1,6 @@
-// Package api implements the API: handlers for every service of palyra.v1, the access table with
-// the requirements of each method (methods.go), the guard that applies it (guard.go) and the map of
-// errors (errors.go). One handler speaks Connect, gRPC and gRPC-Web.
+// Package api implements the API: handlers for every service of palyra.v1, the access table
+// with the requirements of each method (methods.go), the guard that applies it (guard.go) and
+// the map of errors (errors.go). One handler serves Connect, gRPC and gRPC-Web.
 package api
 
 import (
@@ -40,12 +40,13 @@ import (
 // MaxMessage is the largest request message in bytes.
 const MaxMessage = 4 << 20
 
-// compressFrom is the size in bytes from which a message is compressed if the client accepts it.
-// Below, compressing costs more than it saves: most clients are on this machine, and an event of a
-// call has a few hundred bytes.
+// compressFrom is the size in bytes from which a message is compressed if the client accepts
+// it. Below this size, compressing costs more than it saves: most clients are on this machine,
+// and an event of a call has a few hundred bytes.
 const compressFrom = 16 << 10
 
-// Config holds the dependencies of the API. Every field is required.
+// Config holds the dependencies of the API. Every field is required, unless its comment states
+// a default.
 type Config struct {
 	Auth     Authenticator
 	Tokens   Tokens
@@ -53,7 +54,7 @@ type Config struct {
 	Audit    Auditor
 	Engine   *policy.Engine
 	Pipeline *call.Pipeline
-	// FirstWait is the timeout for the first message of a run's stream. 0 is 10 s.
+	// FirstWait is the timeout for the first message of a run's stream. 0 means 10 s.
 	FirstWait time.Duration
 	Router    *dispatch.Router
 	Desk      *approval.Desk
@@ -93,7 +94,7 @@ type Config struct {
 	// Notify delivers notifications, and ChatUsers maps chat users to members.
 	Notify    *notify.Service
 	ChatUsers things.Users
-	// Workspaces are the declared ones and their change sets.
+	// Workspaces are the declared workspaces and their change sets.
 	Workspaces Workspaces
 	// Surfaces are the handlers of guarded routes by their patterns (Routes). Hosts reports whether
 	// clients may reach the gateway by a name, in addition to loopback names.

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// sessions lists and ends the sessions that call limits count by. Agents have no access: they must
-// not inspect or reset their own limits.
+// sessions lists and ends the sessions by which limits count calls. Agents have no access: they
+// must not inspect or reset their own limits.
 type sessions struct {
 	pipeline *call.Pipeline
 	engine   *policy.Engine
@@ -55,8 +55,8 @@ func (s *sessions) ListSessions(ctx context.Context, req *palyrav1.ListSessionsR
 	return res, nil
 }
 
-// find returns a session of the caller, or any session if the caller has the permission others. A
-// session that the caller may not see yields the same error as one that does not exist.
+// find returns a session of the caller, or any session if the caller has the permission others.
+// A session that the caller may not see yields the same error as an unknown session.
 func (s *sessions) find(ctx context.Context, id string, others access.Permission) (session.Past, error) {
 	caller := callerOf(ctx)
 	if err := person(caller); err != nil {

@@ -48,8 +48,8 @@ func (b *plainBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// prefixSize is a byte of flags and four of length, before each message of
-// gRPC, gRPC-Web and streaming Connect.
+// prefixSize is the size of the prefix of a message in gRPC, gRPC-Web and streaming Connect: a
+// byte of flags and four bytes of length.
 const prefixSize = 5
 
 // framedBody is a sequence of messages, each behind its prefix.

@@ -26,7 +26,7 @@ import (
 
 // Gateway is the daemon as a whole.
 type Gateway interface {
-	// Problems returns why the gateway is not ready; none if it is.
+	// Problems returns the reasons why the gateway is not ready; none if it is ready.
 	Problems(ctx context.Context) []string
 	Status(ctx context.Context) (Status, error)
 	// Freeze stops dispatch and returns how many calls it stopped.
@@ -54,7 +54,7 @@ type Status struct {
 	// Degraded lists the functions that fail while everything else is served. The gateway stays
 	// ready, because votes, the journal and other tools work, and a manager must not restart it.
 	Degraded []string
-	// Prepared is how many sandboxes are built in advance.
+	// Prepared is the number of sandboxes that are built in advance.
 	Prepared int
 	Models   []model.Status
 	Notices  []string
@@ -88,9 +88,9 @@ type status struct {
 	engine   *policy.Engine
 }
 
-// GetStatus returns the state of the gateway and the identity of the caller. For callers that may
-// not read workspaces, such as agents, it leaves out the paths of the gateway's host and the
-// texts that may contain some.
+// GetStatus returns the state of the gateway and the identity of the caller. For callers that
+// may not read workspaces, such as agents, it leaves out the paths of the gateway's host and
+// the texts that may contain such paths.
 func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
 	st, err := s.gateway.Status(ctx)
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 
 type countKey struct{}
 
-// CountAgain counts a guarded request once more against its limits: for one of several items in it,
-// or for a NeedsSignature request without a valid signature. Its error is reason.RateLimited.
+// CountAgain counts a guarded request once more against its limits: for one of several items in
+// the request, or for a NeedsSignature request without a valid signature. Its error is
+// reason.RateLimited.
 func CountAgain(ctx context.Context) error {
 	if count, ok := ctx.Value(countKey{}).(func() error); ok {
 		return count()
@@ -134,7 +135,7 @@ func (s *surfaces) refuse(w http.ResponseWriter, r *http.Request, pattern string
 }
 
 // Origin returns the scheme and authority by which the client of a guarded route reaches the
-// gateway. The Host of the request was checked to be a name of the gateway.
+// gateway. The guard of the route has verified that Host is a name of the gateway.
 func Origin(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -168,8 +169,8 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, route 
 	}
 }
 
-// plainly returns the request as a Connect unary request, in whose format other protocols receive
-// errors.
+// plainly returns the request as a Connect unary request. Clients of other protocols receive
+// errors in the format of such requests.
 func plainly(r *http.Request) *http.Request {
 	plain := r.Clone(r.Context())
 	plain.Method = http.MethodPost

@@ -22,8 +22,8 @@ type Workspaces interface {
 	Declared() []config.Workspace
 	ChangeSets(workspace string) ([]overlay.Summary, error)
 	ChangeSet(workspace, id string) (overlay.Detail, error)
-	// Undo reverts a change set and journals that. It returns the change set of the revert, also if
-	// it happened before.
+	// Undo reverts a change set and journals the revert. It returns the change set of the revert,
+	// also if the revert was made earlier.
 	Undo(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
 }
 
@@ -94,7 +94,7 @@ func (w *workspaces) GetChangeSet(ctx context.Context, req *palyrav1.GetChangeSe
 	return res, nil
 }
 
-// countHidden returns how many of the files the caller may not read.
+// countHidden returns the number of changed files that the caller may not read.
 func countHidden(d overlay.Detail, mayRead func(path string) bool) (n int32) {
 	for _, c := range d.Changes {
 		if !mayRead(c.Path) {
@@ -112,9 +112,9 @@ func diffFor(d overlay.Detail, mayRead func(path string) bool, hidden int32) str
 	return unified.Filter(d.Diff, func(c unified.Change) bool { return mayRead(c.OldPath) && mayRead(c.NewPath) })
 }
 
-// readerOf returns whether the caller may read a file of a workspace; it is true for the path "" of
-// an absent file. The result is false for a path that the diff may have escaped, because policy
-// cannot be evaluated for it.
+// readerOf returns a function that reports whether the caller may read a file of a workspace.
+// The function returns true for the path "" of an absent file. It returns false for a path that
+// the diff may have escaped, because policy cannot be evaluated for such a path.
 func (w *workspaces) readerOf(ctx context.Context, workspace string) func(path string) bool {
 	answers := map[string]bool{"": true}
 	return func(path string) bool {
@@ -127,7 +127,7 @@ func (w *workspaces) readerOf(ctx context.Context, workspace string) func(path s
 	}
 }
 
-// restrictChange keeps the fact that a file changed, without its content.
+// restrictChange removes the content of a change: digests, link targets and sizes.
 func restrictChange(m *palyrav1.WorkspaceChange) {
 	for _, s := range []*palyrav1.FileState{m.GetWas(), m.GetIs()} {
 		if s != nil {

@@ -22,9 +22,9 @@ import (
 // requestableFor is how long an approval can be requested after a denial.
 const requestableFor = 10 * time.Minute
 
-// bindingHash is the digest of the subject of an evaluation (draft profile, Denial Binding Claims):
-// subject without its actor, resource, action, and the named members of the context, in the form of
-// RFC 8785, as base64url of its SHA-256.
+// bindingHash is the base64url of the SHA-256 of an evaluation in the form of RFC 8785 (draft
+// profile, Denial Binding Claims). It covers the subject without its actor, the resource, the
+// action, and the named members of the context.
 func bindingHash(e evaluation, members []string) (string, error) {
 	bound := object{}
 	for _, name := range members {
@@ -40,7 +40,8 @@ func bindingHash(e evaluation, members []string) (string, error) {
 	return encode(sum[:]), nil
 }
 
-// withoutActor returns a subject without properties.act, which may be sent elsewhere.
+// withoutActor returns a subject without properties.act, because a request may send the actor
+// elsewhere.
 func withoutActor(subject object) object {
 	var properties object
 	if json.Unmarshal(subject["properties"], &properties) != nil || properties == nil {
@@ -107,7 +108,7 @@ type bound struct {
 	DenialExpires string   `json:"denial_expires_at"`
 	Members       []string `json:"binding_context_members"`
 	Hash          string   `json:"binding_hash"`
-	// Caller is the caller that was denied: only it can request an approval.
+	// Caller is the denied caller: only this caller can request an approval.
 	Caller access.Principal `json:"palyra_caller"`
 }
 
@@ -152,7 +153,7 @@ func (s *signer) open(token string) (b bound, err error) {
 	return b, nil
 }
 
-// offer adds to a denial how an approval can be requested (draft profile, Requestable Denial
+// offer adds to a denial the data for an approval request (draft profile, Requestable Denial
 // Context).
 func (s *Service) offer(r *http.Request, by access.Caller, e evaluation, into map[string]any) error {
 	now := s.Now().UTC()

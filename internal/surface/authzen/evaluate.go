@@ -204,8 +204,8 @@ func again(t *task, e evaluation, out call.Elsewhere) (why, next string) {
 	return "out_of_scope", "request"
 }
 
-// wrongCall returns the error if it means that the call is invalid, nil if the gateway has no
-// answer.
+// wrongCall returns the error if it means that the call is invalid. It returns nil if the
+// gateway could not decide the call.
 func wrongCall(err error) *reason.Error {
 	switch known := reason.Known(err, reason.Internal); known.Code {
 	case reason.Internal, reason.JournalUnavailable, reason.ShuttingDown, reason.Cancelled, reason.PolicyError, reason.RateLimited, reason.VaultLocked:

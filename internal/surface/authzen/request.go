@@ -178,8 +178,8 @@ func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, t, http.StatusOK, http.StatusOK)
 }
 
-// mine returns a task of the caller whose member it may still ask about. Other tasks yield the
-// error of an unknown one.
+// mine returns a task of the caller. The error is errNoTask for an unknown task, for a task of
+// another caller, and if the caller may no longer ask about the task's member.
 func (s *Service) mine(r *http.Request) (*task, error) {
 	by := s.Caller(r.Context())
 	t := s.find(r.PathValue("task"))
@@ -192,7 +192,7 @@ func (s *Service) mine(r *http.Request) (*task, error) {
 	return t, nil
 }
 
-// show writes a task handle and, if it was approved, the next step: evaluate again.
+// show writes a task handle and, if the task was approved, the next step: evaluate again.
 func (s *Service) show(w http.ResponseWriter, r *http.Request, t *task, waits, over int) {
 	state, expires := t.state()
 	status := over

@@ -1,18 +1,18 @@
-// Package authzen answers other gateways about their members' calls: decisions by the OpenID
-// AuthZEN Authorization API 1.0 (single and batch evaluation), and approvals by the draft AuthZEN
-// Access Request and Approval Profile (Draft 1). The call then runs elsewhere; it is decided and
-// journaled here.
+// Package authzen answers other gateways about their members' calls. It implements decisions by
+// the OpenID AuthZEN Authorization API 1.0 (single and batch evaluation), and approvals by the
+// draft AuthZEN Access Request and Approval Profile (Draft 1). The call then runs elsewhere; it
+// is decided and journaled here.
 //
-// A caller needs the permission access.evaluate_for, and the configuration lists the members that
-// it may ask about. The answer is the same for a member that it may not ask about, an unknown
-// member, and a call that can never be allowed. An evaluation creates nothing; an approval or a use
-// of a grant that allows a call is consumed as by a call that runs here.
+// A caller needs the permission access.evaluate_for, and the configuration lists the members
+// that it may ask about. The answer is the same for a member that it may not ask about, an
+// unknown member, and a call that can never be allowed. An evaluation creates no approval. An
+// approval or a use of a grant that allows the call is consumed, as by a call that runs here.
 //
-// The configuration lists the members, and not a token or policy: the owner of an agent creates its
-// tokens, and policy would need an entity for pairs of members. A use of a grant counts, because a
-// grant for three calls would otherwise allow any number of them. Calls elsewhere have a digest and
-// grants of their own, since a grant for a sandboxed call does not cover a program with an open
-// network.
+// The configuration lists the members. Tokens do not, because the owner of an agent creates its
+// tokens. Policy does not, because it would need an entity for pairs of members. A use of a
+// grant counts, because a grant for three calls would otherwise allow any number of calls.
+// Calls elsewhere have their own digests and grants: a grant for a sandboxed call does not
+// cover a program with an open network.
 package authzen
 
 import (
@@ -30,23 +30,23 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Pipeline decides calls that run elsewhere. It is implemented by call.Pipeline.
+// Pipeline decides calls that run elsewhere. call.Pipeline implements it.
 type Pipeline interface {
 	MayElsewhere(ctx context.Context, s call.Submission, answer approval.Answer, note call.Note) (call.Elsewhere, error)
 	AskElsewhere(ctx context.Context, s call.Submission, description string, observe func(*approval.Record)) (approval.Answer, error)
 }
 
-// Members are the known members. It is implemented by access.Registry.
+// Members is the set of known members. access.Registry implements it.
 type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 }
 
-// Journal stores events that do not pass through the pipeline. It is implemented by journal.Log.
+// Journal stores events that do not pass through the pipeline. journal.Log implements it.
 type Journal interface {
 	Record(ctx context.Context, code event.Code, actor, subject string, payload any) error
 }
 
-// Config holds the dependencies of a Service. All but Now are required.
+// Config holds the dependencies of a Service. All fields except Now are required.
 type Config struct {
 	Pipeline Pipeline
 	Engine   *policy.Engine
@@ -56,9 +56,9 @@ type Config struct {
 	Gateway string
 	// Subjects are the members that each caller may ask about.
 	Subjects map[access.Principal][]access.Principal
-	// Caller returns the caller of a request, Origin the address by which its client reaches the
-	// gateway. Count counts one more evaluation of a request against the limits, and Refuse writes
-	// an error.
+	// Caller returns the caller of a request. Origin returns the address at which the client
+	// reaches the gateway. Count counts one more evaluation of a request against the limits.
+	// Refuse writes an error.
 	Caller func(ctx context.Context) access.Caller
 	Origin func(r *http.Request) string
 	Count  func(ctx context.Context) error
@@ -133,8 +133,8 @@ func (s *Service) keys(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, set)
 }
 
-// subject returns the caller that a member would be if it made the call through another gateway;
-// false for a member that the caller may not ask about or that may not act.
+// subject returns the caller for a member's call through another gateway. It returns false for
+// a member that the caller may not ask about, or that is not active.
 func (s *Service) subject(by access.Caller, p access.Principal) (access.Caller, bool) {
 	m, active := s.Members.Active(p)
 	if !slices.Contains(s.Subjects[by.Principal], p) || !active {

@@ -17,7 +17,7 @@ import (
 const (
 	// keptFor is how long a task can be read after its end: longer than its denial could be reused.
 	keptFor = time.Hour
-	// mostTasks bounds the stored tasks, and mostOfOne the ones of a caller.
+	// mostTasks bounds the stored tasks, and mostOfOne the stored tasks of one caller.
 	mostTasks = 2000
 	mostOfOne = 200
 )
@@ -32,8 +32,8 @@ const (
 	failed    = "failed"
 )
 
-// task is an approval request made by another gateway. It is kept in memory: the approval belongs
-// to the desk and outlives it.
+// task is an approval request made by another gateway. A task is kept in memory: its approval
+// belongs to the desk and outlives the task.
 type task struct {
 	id, approvalRef string
 	by              access.Principal
@@ -41,12 +41,14 @@ type task struct {
 	binding         bound
 	submission      call.Submission
 	description     string
-	// opened is closed once there is an approval, or there will be none; done is closed at the end.
+	// opened is closed once the approval is pending or the request has ended. done is closed at
+	// the end.
 	opened, done chan struct{}
 	showOnce     sync.Once
 
 	mu sync.Mutex
-	// end cancels the request, nil before it started; ending is why it must end.
+	// end cancels the request; it is nil before the request starts. ending is the reason to end
+	// it.
 	end     context.CancelCauseFunc
 	ending  error
 	record  approval.Record
@@ -172,7 +174,7 @@ func (t *task) given() approval.Answer {
 	return t.answer
 }
 
-// state returns the state of the task and when it expires.
+// state returns the state of the task and its expiry time.
 func (t *task) state() (state string, expires time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,7 +251,7 @@ func (s *Service) approved(by access.Caller, ref string) *task {
 	return s.first(func(t *task) bool { return t.by == by.Principal && t.approvalRef == ref })
 }
 
-// seen reports whether a task was created from a denial before.
+// seen reports whether a task was already created from a denial.
 func (s *Service) seen(jti string) bool {
 	return s.first(func(t *task) bool { return t.binding.ID == jti }) != nil
 }

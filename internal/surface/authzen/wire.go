@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxBody is the longest request in bytes, maxAtOnce the largest number of evaluations in one, and
-// maxText how much of an external text is repeated.
+// maxBody is the longest request in bytes, maxAtOnce the largest number of evaluations in one
+// request, and maxText the longest part of an external text that is repeated.
 const (
 	maxBody   = 1 << 20
 	maxAtOnce = 50
@@ -78,8 +78,9 @@ func invalid(format string, args ...any) *reason.Error {
 		WithRemedy("docs/authzen.md has an example.")
 }
 
-// principal returns the member that a subject names: type "user" or "agent" with its name, or any
-// other type with "user:NAME" or "agent:NAME", such as type "identity" of the profile for MCP.
+// principal returns the member that a subject names. A subject of type "user" or "agent" has
+// its name. A subject of any other type, such as "identity" of the profile for MCP, has
+// "user:NAME" or "agent:NAME".
 func (e evaluation) principal() (access.Principal, bool) {
 	kind, id := e.Subject.text("type"), e.Subject.text("id")
 	if kind == string(access.KindUser) || kind == string(access.KindAgent) {
@@ -95,8 +96,8 @@ func (e evaluation) tool() (string, bool) {
 	return e.Resource.text("id"), (action == "tools/call" || action == "tool.call") && e.Resource.text("type") == "tool"
 }
 
-// relevant are the members of the context that affect the decision, in addition to subject, action
-// and resource. An absent member differs from one that is null.
+// relevant are the members of the context that affect the decision, in addition to subject,
+// action and resource. An absent member differs from a null member.
 var relevant = []string{"arguments", "channel", "requester_reason", "session"}
 
 // submission returns the call of a member.
@@ -106,7 +107,8 @@ func (e evaluation) submission(c access.Caller, tool string) (call.Submission, e
 	return s, call.CheckClientName("session", s.Session)
 }
 
-// approvalID returns the approval that a re-evaluation refers to, "" for others.
+// approvalID returns the id of the approval that a re-evaluation refers to. refers is true if
+// the evaluation has a reference, even if its id is missing.
 func (e evaluation) approvalID() (id string, refers bool) {
 	raw, there := e.Context["approval"]
 	var o object
@@ -116,7 +118,8 @@ func (e evaluation) approvalID() (id string, refers bool) {
 	return o.text("id"), true
 }
 
-// keys are the members that are read from an evaluation, in addition to a batch's.
+// keys are the members that the gateway reads from an evaluation, in addition to the fields of
+// the type that read decodes into.
 type keys struct {
 	Subject  entityKeys `json:"subject"`
 	Action   entityKeys `json:"action"`

@@ -7,9 +7,10 @@
 // page stores the secret, in storage of one origin, and sends it in a header. Neither half is valid
 // alone, and both are stored here as digests.
 //
-// Sessions exist in memory only. Over plain HTTP a stored session would be usable by a process that
-// takes palyrad's port, and a new login is one command. A login at an identity provider uses
-// package login with a key that lives for the login, so that one package judges providers.
+// Sessions exist in memory only. Over plain HTTP a stored session would be usable by a process
+// that takes palyrad's port, and a new login is one command. A login at an identity provider
+// uses package login with a key that lives for the login, so that only one package verifies
+// providers.
 package console
 
 import (
@@ -24,15 +25,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Members returns the current caller of a session's member. It is implemented by identity.Service.
+// Members returns the current caller of a session's member. identity.Service implements it.
 type Members interface {
 	// SessionCaller returns the caller of a device's member, without a key of the device. Its
 	// errors have the reason Unauthenticated.
 	SessionCaller(device string, over access.Transport) (access.Caller, error)
 }
 
-// Config holds the dependencies of a Console. All but Hosts, Provider, LogOut and Now are required
-// unless Origin is "", which disables the console.
+// Config holds the dependencies of a Console. An empty Origin disables the console; otherwise
+// all fields except Hosts, Provider, LogOut and Now are required.
 type Config struct {
 	// Origin is the canonical origin of the console, as browsers write it.
 	Origin string
@@ -63,7 +64,7 @@ type Console struct {
 
 	mu     sync.Mutex
 	logins map[digest]*waiting
-	// gone are the browsers at the identity provider, by their cookie.
+	// gone has the browsers that are at the identity provider, by their cookie.
 	gone map[digest]*away
 	// byCookie are the active sessions.
 	byCookie map[digest]*session

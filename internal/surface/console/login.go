@@ -43,7 +43,7 @@ type linked struct {
 }
 
 // Link creates a link for a caller with a device certificate or on the socket of the local
-// operator. Other callers are refused, and sessions cannot create further ones.
+// operator. Other callers are refused, and a session of the console cannot create a link.
 func (c *Console) Link(ctx context.Context, by access.Caller) (Link, error) {
 	if err := c.off(); err != nil {
 		return Link{}, err

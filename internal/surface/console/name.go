@@ -16,7 +16,8 @@ import (
 
 // Kept is the stored state of the console in the state directory.
 type Kept struct {
-	// Name is the first label of a host name on this machine that no other gateway has.
+	// Name is the first label of the console's host name on this machine. It is unique to this
+	// gateway.
 	Name string `json:"name"`
 	// Origin is the origin at the last start. Passkeys belong to its name.
 	Origin string `json:"origin"`
@@ -33,7 +34,8 @@ func ReadKept(path string) (k Kept, err error) {
 	return k, err
 }
 
-// OriginOf returns the origin of a console with a configured origin, at an address.
+// OriginOf returns the origin of the console that listens at an address: the configured origin,
+// or by default a name below localhost with the address's port.
 func (k Kept) OriginOf(configured string, at net.Addr) (Origin, error) {
 	if configured != "" {
 		return ParseOrigin(configured)
@@ -45,8 +47,8 @@ func (k Kept) OriginOf(configured string, at net.Addr) (Origin, error) {
 	return ParseOrigin("http://" + k.Name + ".localhost:" + port)
 }
 
-// Keep returns the origin of the console that listens at an address. It stores the origin in the
-// file at path, with the name of this gateway, which it creates once.
+// Keep returns the origin of the console that listens at an address. It stores the origin and
+// the name of this gateway in the file at path. The name is created once.
 func Keep(path, configured string, at net.Addr, log *slog.Logger) (string, error) {
 	was, err := ReadKept(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -47,7 +47,7 @@ func (o Origin) String() string {
 	return o.Scheme + "://" + host
 }
 
-// Name is the host name without port: the RP ID of passkeys.
+// Name returns the host name without the port, which is the RP ID of passkeys.
 func (o Origin) Name() string { return o.name }
 
 // host returns the Host header of browsers.
@@ -56,8 +56,8 @@ func (c *Console) host() string {
 	return host
 }
 
-// ownName reports whether a request was sent to another name of the gateway than the canonical one:
-// an address of this machine, localhost, or a name of its certificate.
+// ownName reports whether a request was sent to a name of the gateway that is not canonical: an
+// address of this machine, localhost, or a name of its certificate.
 func (c *Console) ownName(r *http.Request) bool {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(r.Host); err == nil {
@@ -67,8 +67,8 @@ func (c *Console) ownName(r *http.Request) bool {
 	return dnsname.Loopback(name) || c.Hosts != nil && c.Hosts(name)
 }
 
-// fromHere refuses requests that a page of another origin caused. Browsers send Origin, or
-// Sec-Fetch-Site instead.
+// fromHere refuses requests that a page of another origin caused. Browsers send the header
+// Origin, or else Sec-Fetch-Site.
 func (c *Console) fromHere(r *http.Request) error {
 	origins := r.Header.Values("Origin")
 	switch {

@@ -18,7 +18,7 @@ type Files = fs.FS
 // indexPage is served for every path of the console: the browser renders its pages.
 const indexPage = "index.html"
 
-// pages are the files, in memory and compressed once.
+// pages holds the files in memory, compressed once.
 type pages struct{ byName map[string]*file }
 
 type file struct {
@@ -121,8 +121,8 @@ func isFile(name string) bool {
 	return folder == "assets" || folder == "console" || strings.HasPrefix(name, ".") || !below && path.Ext(name) != ""
 }
 
-// worker reports whether a file is the script of a Worker that compiles WebAssembly, which its own
-// policy allows.
+// worker reports whether a file is the script of a Worker that compiles WebAssembly. Such a
+// script has its own policy, which allows the compilation.
 func worker(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, "wasm-worker") && path.Ext(base) == ".js"

@@ -31,21 +31,21 @@ const (
 	mostAway = 1024
 )
 
-// Provider authenticates users at the identity provider. It is implemented by login.Service.
+// Provider authenticates users at the identity provider. login.Service implements it.
 type Provider interface {
 	Begin(ctx context.Context, r login.Request) (login.Begun, error)
 	Complete(ctx context.Context, a login.Answer) (identity.LoggedIn, error)
 }
 
-// away is a browser at the identity provider. The key is for this login alone: it proves that the
-// callback belongs to it, and signs nothing afterwards.
+// away is a browser at the identity provider. The key is for this login alone: a signature with
+// it proves that the callback belongs to the login.
 type away struct {
 	login string
 	key   crypto.Signer
 	ends  time.Time
 }
 
-// about tells a page without a session how users log in.
+// about returns whether users can log in at an identity provider. It needs no session.
 func (c *Console) about(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]bool{"oidc": c.Provider != nil})
 }
@@ -108,7 +108,7 @@ func (c *Console) keepAway(id digest, a *away) error {
 	return nil
 }
 
-// callback receives the browser from the provider. It then gets a link like any other.
+// callback completes a login at the provider, and redirects the browser to a link.
 func (c *Console) callback(w http.ResponseWriter, r *http.Request) {
 	link, err := c.comeBack(r)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// mostOfOne is how many sessions a member can have; another one ends the oldest.
+	// mostOfOne bounds the sessions of a member: a further session ends the oldest.
 	mostOfOne = 20
 	// maxAgent bounds the stored name of a browser, in bytes.
 	maxAgent = 200
@@ -33,7 +33,7 @@ type digest [sha256.Size]byte
 // fresh returns 256 random bits as text, and their digest.
 func fresh() (string, digest) {
 	raw := make([]byte, 32)
-	// It never fails (crypto/rand).
+	// crypto/rand.Read never fails.
 	_, _ = rand.Read(raw)
 	text := base64.RawURLEncoding.EncodeToString(raw)
 	return text, digestOf(text)
@@ -41,16 +41,16 @@ func fresh() (string, digest) {
 
 func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
-// is compares in constant time.
+// is reports whether d is the digest of a text. It compares in constant time.
 func (d digest) is(text string) bool {
 	other := digestOf(text)
 	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
 }
 
-// Way is how a session's member authenticated.
+// Way describes how a session's member authenticated.
 type Way struct {
 	Principal access.Principal
-	// Device is the device that made the login; the session ends with it.
+	// Device is the device that made the login; the session ends with the device.
 	Device string
 	// Paired is true if the device presented its certificate.
 	Paired bool
@@ -65,7 +65,7 @@ type Way struct {
 type Session struct {
 	ID string
 	Way
-	// Login is the id of the link that started it.
+	// Login is the id of the link that started the session.
 	Login              string
 	CreatedAt, UsedAt  time.Time
 	EndsAt, IdleAt     time.Time
@@ -77,7 +77,7 @@ type session struct {
 	cookie, secret digest
 }
 
-// begun is the payload of event.ConsoleBegun, ended is the payload of event.ConsoleEnded.
+// begun is the payload of event.ConsoleBegun, ended the payload of event.ConsoleEnded.
 type begun struct {
 	SessionID string           `json:"session_id"`
 	Principal access.Principal `json:"principal"`
@@ -97,7 +97,7 @@ type ended struct {
 	Reason    string           `json:"reason"`
 }
 
-// begin starts a session. It is valid once it is journaled.
+// begin starts a session. The session is valid once it is journaled.
 func (c *Console) begin(ctx context.Context, way Way, login, address, agent string) (s Session, cookie, secret string, err error) {
 	now := c.Now().UTC()
 	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
@@ -295,7 +295,7 @@ func (c *Console) sweep(ctx context.Context) {
 	}
 }
 
-// tooOld is why a session ends automatically.
+// tooOld is the reason of a session that ends automatically.
 const tooOld = "the session reached its idle or total limit"
 
 // use records the use of a cookie's session.
@@ -308,7 +308,7 @@ func (c *Console) use(cookie string) {
 	}
 }
 
-// caller returns the current caller of a session, and until when it is valid.
+// caller returns the current caller of a session, and the end time of the session.
 func (c *Console) caller(ctx context.Context, id string) (access.Caller, time.Time, error) {
 	s, known := c.Get(id)
 	if !known {

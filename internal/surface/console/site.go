@@ -20,8 +20,9 @@ const (
 	// BackgroundHeader marks an automatic request of the page: it does not extend an idle session.
 	BackgroundHeader = "Palyra-Console-Background"
 
-	// Browsers accept a cookie with this name from this host alone. A browser that refuses it over
-	// plain HTTP, which shows when it does not return the probe, gets the other name.
+	// cookieName has a prefix with which browsers accept the cookie from this host alone. Some
+	// browsers refuse such a cookie over plain HTTP. A browser that does not return the probe gets
+	// plainCookieName.
 	cookieName, plainCookieName = "__Host-palyra", "palyra-session"
 	probeName                   = "__Host-palyra-probe"
 
@@ -43,7 +44,8 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"worker-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'"
 
-// workerPolicy is for the Workers that verify the journal, and for no document.
+// workerPolicy is the Content-Security-Policy of the Workers that verify the journal. No
+// document has it.
 const workerPolicy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
 
 // headers are set on every response.
@@ -66,8 +68,9 @@ func (c *Console) Handlers() map[string]http.Handler {
 	}
 }
 
-// Site serves the console: its routes by the handler routes, and the API to sessions. Requests
-// under other names than the console's own are refused.
+// Site serves the console: its routes by the handler routes, and the API to sessions. Page
+// requests to other names of the gateway are redirected to the console's origin. All other
+// requests are refused.
 func (c *Console) Site(routes, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {

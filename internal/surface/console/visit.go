@@ -18,7 +18,7 @@ type Visit struct {
 	Look func() (access.Caller, time.Time, error)
 }
 
-// VisitOf returns the visit of a request; ok is false for other listeners.
+// VisitOf returns the visit of a request; ok is false for requests to other listeners.
 func VisitOf(ctx context.Context) (v Visit, ok bool) {
 	v, ok = ctx.Value(visitKey{}).(Visit)
 	return v, ok

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// claudeCode is Claude Code. Its hooks are documented at code.claude.com/docs/en/hooks; names and
-// members were taken from the version in Seen.
+// claudeCode is the table of Claude Code. Its hooks are documented at
+// code.claude.com/docs/en/hooks. The names and members are those in the version in Seen.
 var claudeCode = Agent{
 	Name: "claude-code", Seen: "2.1.330", read: readClaude, answer: answerClaude, edits: true,
 	rows: []row{
@@ -25,9 +25,9 @@ var claudeCode = Agent{
 
 		{hook: []string{"Bash"}, name: "Bash", act: tool.ActShell, caps: executes, line: "command", open: true},
 		{hook: []string{"PowerShell"}, name: "PowerShell", act: tool.ActShell, caps: executes, line: "command", open: true},
-		// It runs a command and wakes the agent with each line of output.
+		// Monitor runs a command and wakes the agent with each line of output.
 		{hook: []string{"Monitor"}, name: "Monitor", act: tool.ActShell, caps: executes, open: true, lasts: longest},
-		// It creates or removes a git worktree, which runs the hooks of the repository.
+		// The worktree tools create or remove a git worktree, which runs the hooks of the repository.
 		{hook: []string{"EnterWorktree"}, name: "EnterWorktree", act: tool.ActShell, caps: executes},
 		{hook: []string{"ExitWorktree"}, name: "ExitWorktree", act: tool.ActShell, caps: executes},
 		{hook: []string{"TaskOutput", "BashOutput", "AgentOutput"}, name: "TaskOutput", act: tool.ActTalk, lasts: longest},
@@ -47,7 +47,7 @@ var claudeCode = Agent{
 		{hook: []string{"CronCreate"}, name: "CronCreate", act: tool.ActAgent},
 		{hook: []string{"CronDelete"}, name: "CronDelete", act: tool.ActAgent},
 		{hook: []string{"CronList"}, name: "CronList", act: tool.ActAgent},
-		// A script that can start dozens of agents.
+		// A workflow is a script that can start dozens of agents.
 		{hook: []string{"Workflow"}, name: "Workflow", act: tool.ActAgent, sensitive: true, lasts: longest},
 		// The text of a skill may contain commands that run while it is loaded, without any hook.
 		{hook: []string{"Skill"}, name: "Skill", act: tool.ActSkill, caps: executes},
@@ -140,7 +140,7 @@ func answered(decision, why string, a Answer) []byte {
 	return text
 }
 
-// answerClaude never returns "ask": automatic modes of the agent answer that themselves.
+// answerClaude never returns "ask": automatic modes of the agent would answer it themselves.
 func answerClaude(m *Message, a Answer) []byte {
 	switch {
 	case m != nil && m.Kind != Before:

@@ -2,9 +2,9 @@ package hook
 
 import "palyra/internal/core/tool"
 
-// codex is Codex. Its hooks send the same messages as Claude Code's; names and members were taken
-// from the version in Seen. It names the shell "Bash" and sends only the command of its calls: not
-// the directory, the shell or the sandbox that the model requested.
+// codex is the table of Codex. Its hooks send the same messages as Claude Code's. The names and
+// members are those in the version in Seen. The hook names the shell "Bash" and sends only the
+// command of its calls: not the directory, the shell or the sandbox that the model requested.
 var codex = Agent{
 	Name: "codex", Seen: "0.169.0", read: readClaude, answer: answerCodex,
 	rows: []row{
@@ -36,8 +36,8 @@ var codex = Agent{
 	},
 }
 
-// answerCodex returns nothing if a call may proceed. Codex treats any output except a denial, even
-// an allow, as a failed hook, after which the call runs.
+// answerCodex returns no output if a call may proceed. Codex treats any output except a denial,
+// even an allow, as a failed hook, after which the call runs.
 func answerCodex(m *Message, a Answer) []byte {
 	if m != nil && m.Kind != Before || a.Allowed {
 		return nil

@@ -44,7 +44,7 @@ func (t *Tools) All() []tool.Runnable {
 	return list
 }
 
-// external is one tool of an agent. To run it means to allow the agent to run it.
+// external is one tool of an agent. Running it means allowing the agent to run it.
 type external struct {
 	*Tools
 	agent *Agent
@@ -61,8 +61,8 @@ func (x external) Limit() time.Duration {
 	return usually
 }
 
-// Plan plans a call that came by a hook. Any other call is refused before an approval is requested,
-// because it would never run.
+// Plan plans a call that came from a hook. Any other call is refused before an approval is
+// requested, because it would never run.
 func (x external) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	visit := visitOf(ctx)
 	if visit == nil || visit.tool != p.Tool.Name {
@@ -135,7 +135,7 @@ func unreported(r *tool.Report, why string) {
 // statement is an agent's report of a call that it ran.
 type statement struct {
 	failed bool
-	// digest is the digest of the reported input, "" if that is not input of the tool.
+	// digest is the digest of the reported input, "" if it is not an input of the tool.
 	digest  string
 	message string
 	// response is the tool's response, of which the digest and the length are stored.

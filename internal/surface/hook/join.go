@@ -15,12 +15,13 @@ import (
 // name proves nothing: any project can give its server the same name.
 const OwnServer = "palyra"
 
-// Arrive returns whether an agent's hook announced a call that arrives at the gateway's own MCP
-// server, with the approvers' answer. callID is the client's id of the call, name the tool's name
-// on the wire. It returns nil for a call that must be decided separately. One announcement is valid
-// for one call of the same agent, with the same id, tool and arguments; the answer counts only for
-// the contents that the named files had then. The server's name is irrelevant, because the arrival
-// of the call proves which server it was.
+// Arrive returns the announcement of a call that arrives at the gateway's own MCP server, with
+// the approvers' answer. The agent's hook made the announcement. callID is the client's id of
+// the call, name the tool's name on the wire. Arrive returns nil for a call that must be
+// decided separately. One announcement is valid for one call of the same agent, with the same
+// id, tool and arguments. The answer counts only for the contents that the named files had at
+// the announcement. The server's name is irrelevant, because the arrival of the call proves
+// that the server is the gateway's own.
 func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte) *call.PriorAnswer {
 	if callID == "" {
 		return nil
@@ -104,7 +105,7 @@ func (v *visit) missed() bool {
 	return !v.arrived && strings.HasPrefix(v.msg.Tool, mcpPrefix+OwnServer+"__")
 }
 
-// unjoined records that another server has the name of the gateway's own.
+// unjoined records that another server has the name of the gateway's own server.
 func (s *Service) unjoined(ctx context.Context, a *Agent, sub call.Submission, said statement, v *visit) {
 	s.mu.Lock()
 	s.counts.Unjoined++

@@ -14,7 +14,7 @@ import (
 // Kind is the kind of a hook's message. Events of other kinds are refused (unknownEvent).
 type Kind int
 
-// The kinds. The zero value is the one that needs a decision.
+// The kinds. The zero value requires a decision.
 const (
 	// Before requests permission to run a tool.
 	Before Kind = iota
@@ -36,7 +36,7 @@ type Message struct {
 	Tool            string
 	Input           json.RawMessage
 	Response        json.RawMessage
-	// Message is why a call failed.
+	// Message is the reason why a call failed.
 	Message        string
 	Cwd            string
 	PermissionMode string
@@ -59,8 +59,8 @@ type Answer struct {
 	Edited json.RawMessage
 }
 
-// place identifies the directory and mode in which the agent works in its session. The same call
-// from elsewhere is another call.
+// place identifies the directory and mode in which the agent works in its session. The same
+// call from another directory or mode is another call.
 func (m *Message) place() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{m.Session, m.Cwd, m.PermissionMode}, "\x00")))
 	return "hook-" + hex.EncodeToString(sum[:8])

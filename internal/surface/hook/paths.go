@@ -13,8 +13,8 @@ import (
 type place struct {
 	// workspace and rel are "" outside of the declared workspaces.
 	workspace, rel string
-	// linked is true in a git worktree outside of its repository's workspace: rel is the path that
-	// the file has there.
+	// linked is true for a file in a git worktree outside of its repository's workspace. rel is
+	// then the corresponding path in that workspace.
 	linked bool
 	// abs is the absolute path without links, or the path as written if it cannot be resolved.
 	abs string
@@ -64,8 +64,9 @@ func (t *Tools) covers(path string) bool {
 	return guarded
 }
 
-// guardedIn returns the guarded paths that a shell command may write to, as far as it names them. A
-// command can hide a path: the check tightens honest calls and proves nothing.
+// guardedIn returns the guarded paths that a shell command may write to, as far as it names
+// them. A command can hide a path: the check can only tighten a decision, and an empty result
+// proves nothing.
 func (t *Tools) guardedIn(line, cwd string) []string {
 	if t.home != "" {
 		line = strings.NewReplacer("${HOME}", t.home, "$HOME", t.home, " ~/", " "+t.home+"/", ">~/", ">"+t.home+"/").Replace(line)

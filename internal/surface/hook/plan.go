@@ -21,7 +21,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// The risk of a call, 0 to 100 (docs/tools.md).
+// risks has the risk of a call by its act, 0 to 100 (docs/tools.md).
 var risks = map[tool.Act]int{
 	tool.ActRead: 5, tool.ActWrite: 30, tool.ActShell: 60, tool.ActInput: 65, tool.ActFetch: 40, tool.ActAgent: 10, tool.ActSkill: 60,
 	tool.ActMCP: 50, tool.ActTalk: 0, tool.ActUnknown: 60,
@@ -122,8 +122,8 @@ func patched(patch string) []string {
 	return list
 }
 
-// findPaths converts the paths of a call to facts: the paths in one workspace are the call's, all
-// others are outside.
+// findPaths converts the paths of a call to facts: the paths in the first workspace are the
+// paths of the call, and all others are outside.
 func (p *planned) findPaths() {
 	external := p.plan.Facts.External
 	for _, name := range p.named() {
@@ -246,8 +246,8 @@ func (p *planned) findHost() {
 	}
 }
 
-// readLine parses the input of a shell, or of a program that may be one. The line and its language
-// are the agent's claim, so nothing that loosens a decision may depend on them.
+// readLine parses the input of a shell, or of a program that may be one. The line and its
+// language are not verified, so they MUST NOT loosen a decision.
 func (p *planned) readLine() {
 	if (p.row.act == tool.ActShell || p.row.act == tool.ActInput) && p.line() != "" {
 		p.plan.Facts.Shell = shellfacts.Claim(shellwords.Bash, p.line())
@@ -289,8 +289,8 @@ func (p *planned) bind() {
 		p.plan.SubjectCovers = fmt.Sprintf("any call by %s of the tool %s of any MCP server named %s", p.agent.Name, of, f.External.Server)
 		p.plan.ExactOnly = "any project can give a server that name"
 	case tool.ActShell:
-		// The exact line, from the exact directory; description and timeout differ between
-		// identical calls.
+		// The subject covers the exact line in the exact directory. Description and timeout can
+		// differ between identical calls.
 		p.plan.Subject = fmt.Sprintf("%s@%s:%s", name, p.msg.Cwd, p.act())
 		p.plan.SubjectCovers = fmt.Sprintf("this very line by %s, in %s", p.agent.Name, p.cwd())
 	case tool.ActAgent, tool.ActTalk:
@@ -304,7 +304,7 @@ func (p *planned) bind() {
 // beside are arguments of shells that do not affect the command.
 var beside = []string{"description", "timeout"}
 
-// act is the digest of the call's effect, without the arguments in beside.
+// act returns the digest of the call's effect, without the arguments in beside.
 func (p *planned) act() string {
 	what := maps.Clone(p.args)
 	maps.DeleteFunc(what, func(name string, _ any) bool { return slices.Contains(beside, name) })

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/exec/program/shellwords"
 )
 
-// maybeWritten returns the words of a shell command that may name a file that it writes to: the
-// targets of redirects, and the arguments of commands that do not only read. It returns the whole
-// line if it cannot be parsed, or if one command may pass a name on to another.
+// maybeWritten returns the words of a shell command that may name a written file: the targets
+// of redirects, and the arguments of commands that do not only read. It returns the whole line
+// if it cannot be parsed, or if one command may pass a name on to another.
 func maybeWritten(line string) []string {
 	whole := []string{line}
 	script, err := shellwords.Parse(shellwords.Bash, line)
@@ -58,7 +58,7 @@ var readers = strings.Fields(`cat ls dir head tail grep egrep fgrep zgrep wc sta
 var gitReaders = strings.Fields(`add commit status diff log show blame grep ls-files ls-tree cat-file rev-parse rev-list
 	describe check-ignore check-attr shortlog show-ref fetch push tag branch remote`)
 
-// writers are the options by which a reading program writes a file or starts another one.
+// writers are the options with which a reading program writes a file or starts another program.
 var writers = map[string][]string{
 	"rg": {"--pre"}, "sort": {"-o", "--o", "--co"}, "tree": {"-o"}, "find": {"-delete", "-exec", "-ok", "-fprint", "-fls"},
 	"sed": {"-i", "--i"}, "git": {"--output", "--ext-diff", "-c", "--exec"},
@@ -109,8 +109,8 @@ func operands(args []string) (count int) {
 	return count
 }
 
-// targets returns the arguments of a command that may name its destination: of cp the last one,
-// unless an option names the target.
+// targets returns the arguments of a command that may name its destination. For cp it returns
+// only the last one, unless an option names the target.
 func targets(words []string) []string {
 	args := words[1:]
 	if path.Base(words[0]) == "cp" && len(args) > 1 && !slices.ContainsFunc(args, func(arg string) bool {

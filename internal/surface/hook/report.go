@@ -58,8 +58,8 @@ func (s *Service) reportedOf(ctx context.Context, a *Agent, sub call.Submission,
 // mostLookedAt bounds the journaled calls that are searched for an earlier one.
 const mostLookedAt = 200
 
-// reportedBefore processes the report of a call that is not in memory: the gateway was restarted,
-// or no question was asked.
+// reportedBefore processes the report of a call that is not in memory: the gateway was
+// restarted, or the agent's hook sent no request.
 func (s *Service) reportedBefore(ctx context.Context, a *Agent, sub call.Submission, report statement) {
 	past, _, err := s.Past.PastCalls(ctx, call.Filter{Principal: sub.Caller.Principal, PageSize: mostLookedAt})
 	if err != nil {
@@ -86,14 +86,14 @@ func (s *Service) reportedBefore(ctx context.Context, a *Agent, sub call.Submiss
 	s.ungoverned(ctx, a, sub, report, "", "", "the agent reported a call that it did not ask about")
 }
 
-// ungoverned records that an agent ran something that was not allowed. of is the call that it asked
-// about, "" for none.
+// ungoverned records that an agent ran a call that was not allowed. of is the id of the call
+// that the agent requested, "" for none.
 func (s *Service) ungoverned(ctx context.Context, a *Agent, sub call.Submission, report statement, of, decided, why string) {
 	if of != "" {
 		why += " (" + of + ")"
 	}
-	// It counts in the caller's session as a separate call, so that the session is tainted
-	// regardless of the outcome of the call that was asked about.
+	// The report counts in the caller's session as a separate call. The session is therefore
+	// tainted regardless of the outcome of the requested call.
 	id, err := s.Past.Sight(ctx, call.Sighting{
 		Submission: sub, Code: event.Ungoverned, Agent: a.Name, Reason: reason.Ungoverned, Message: why, InputSHA256: report.digest, DecidedSHA256: decided,
 	})

@@ -17,8 +17,8 @@ import (
 const Pattern = "POST /hooks/v1/{agent}"
 
 // The headers of the route. LimitHeader is the agent's timeout for its hook in seconds.
-// DecisionHeader tells the hook's program the action, independent of the agent's JSON: allow, deny,
-// or none if the message was a report.
+// DecisionHeader is the action for the hook's program, independent of the agent's JSON: allow,
+// deny, or none if the message was a report.
 const (
 	LimitHeader    = "Palyra-Hook-Limit"
 	DecisionHeader = "Palyra-Decision"

@@ -20,14 +20,14 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// Calls makes calls that a client may leave before they run, and rejoin later. It is implemented
-// by resume.Calls.
+// Calls makes calls that a client may leave before they run, and rejoin later. resume.Calls
+// implements it.
 type Calls interface {
 	CallFor(ctx context.Context, s call.Submission, stay resume.Stay, observe func(call.Event)) (call.Outcome, error)
 }
 
-// Past finds earlier calls, and records calls that agents report to have run. It is implemented by
-// call.Pipeline.
+// Past finds earlier calls, and records calls that agents report to have run. call.Pipeline
+// implements it.
 type Past interface {
 	PastCalls(ctx context.Context, f call.Filter) ([]call.PastCall, string, error)
 	Sight(ctx context.Context, s call.Sighting) (string, error)
@@ -181,7 +181,7 @@ func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
 	return known, false, nil
 }
 
-// forgetLocked drops the oldest visits until there is room for another. A later report of a dropped
+// forgetLocked drops the oldest visits until another visit fits. A later report of a dropped
 // visit is looked up in the journal.
 func (s *Service) forgetLocked() {
 	for len(s.order) >= mostVisits {
@@ -307,7 +307,7 @@ func limitOf(limit time.Duration) time.Duration {
 	return max(limit, margin+time.Second)
 }
 
-// deniedBy returns why the pipeline did not allow a call.
+// deniedBy returns the answer for a call that the pipeline did not allow.
 func (s *Service) deniedBy(ctx context.Context, o outcome) Answer {
 	switch {
 	case o.err != nil:

@@ -14,7 +14,7 @@ import (
 
 // row describes one tool of an agent.
 type row struct {
-	// hook are the names that the agent's hook uses; the first is the one of the version in Seen.
+	// hook are the names that the agent's hook uses; the first is the name in the version in Seen.
 	hook []string
 	// name is the part after "<agent>/".
 	name string
@@ -34,7 +34,7 @@ type row struct {
 	// wrap is true if the input is {"tool", "input"} or {"server", "tool", "input"}, for a tool
 	// that has no row of its own.
 	wrap bool
-	// lasts is how long the agent may take until it reports, 0 for usual.
+	// lasts is how long the agent may take until it reports, 0 means usually.
 	lasts time.Duration
 }
 
@@ -67,7 +67,7 @@ type Agent struct {
 	Seen string
 	rows []row
 	read func(body []byte) (*Message, error)
-	// answer returns the bytes that the hook prints; none if it prints nothing.
+	// answer returns the bytes that the hook prints; none for no output.
 	answer func(m *Message, a Answer) []byte
 	// edits is true for an agent whose hooks can replace the input of a call.
 	edits bool
@@ -145,8 +145,8 @@ func (a *Agent) submitted(m *Message) (r row, toolName string, input json.RawMes
 	return r, a.Name + "/" + r.name, input, nil
 }
 
-// lined converts an input whose shell command is a list of words, as versions of Codex send it, to
-// one with the equivalent line. Any other input is returned unchanged.
+// lined converts an input whose shell command is a list of words, as versions of Codex send it,
+// to an input with the equivalent line. Any other input is returned unchanged.
 func lined(input json.RawMessage, name string) json.RawMessage {
 	if _, err := canonical.JSON(input); err != nil {
 		return input // it is refused later: parsing it here could drop a duplicate member

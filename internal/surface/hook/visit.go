@@ -21,8 +21,8 @@ type visit struct {
 	// reports receives the agent's report, and over is closed when its session ends.
 	reports chan statement
 	over    chan struct{}
-	// began is closed when the call was allowed to run, and ended when no report is awaited. known
-	// is closed when all earlier answers are known.
+	// began is closed when the call is allowed to run. known is closed when all answers before the
+	// decision are known. ended is closed when no report is awaited.
 	began, known, ended chan struct{}
 	once                struct{ began, over, known, ended sync.Once }
 	stopping            <-chan struct{}
@@ -30,8 +30,8 @@ type visit struct {
 	// mu guards the following fields.
 	mu       sync.Mutex
 	proposal string
-	// digest is the digest of the allowed input: the requested one, or the one that approvers
-	// edited.
+	// digest is the digest of the allowed input: the requested input, or the input as edited by
+	// approvers.
 	digest   string
 	reported bool
 	// announced is the digest of the call that the gateway's own MCP server would receive, before

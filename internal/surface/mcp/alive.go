@@ -11,28 +11,31 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// aliveEvery is the longest silence of a stream: proxies and clients close a silent one.
+// aliveEvery is the longest time without data on a stream: proxies and clients close an idle
+// stream.
 const aliveEvery = 15 * time.Second
 
-// alive is the response to a request, which the library writes as an event stream. If nothing is
-// written for a while, it sends a comment, which is not a message. If the only message is the
-// answer to the request, it is sent as plain JSON, which is one write to the client instead of
-// three.
+// alive is the response to a request. The library writes the response as an event stream. After
+// aliveEvery without data, alive sends a comment, which is not a message. If the answer is the
+// only message, alive sends it as plain JSON: one write to the client instead of three.
 type alive struct {
 	w http.ResponseWriter
-	// header is the handler's. It must not be read while the handler may change it.
+	// header is the header of the handler's response. It must not be read while the handler may
+	// change it.
 	header http.Header
 	timer  *time.Timer
-	// answered reports whether later writes are the answer, or came too late to precede it.
+	// answered reports whether the request has an answer. Later writes are the answer, or come too
+	// late to precede it.
 	answered func() bool
 
 	mu sync.Mutex
-	// held is the first event of a request that was already answered when the event was written: it
-	// waits for the end, or for another event. nil is none.
+	// held is the first event that was written after the request had an answer. It is kept until
+	// the end of the response, or until another event. nil means none.
 	held []byte
-	// begun is true once the status was written, commented if a comment came first.
+	// begun is true once the status is written. commented is true if a comment was written first.
+	// over is true once the response has ended.
 	begun, commented, over bool
-	// framed makes the body a message of the stream.
+	// framed is true if the body must be sent as a message of the stream.
 	framed bool
 }
 
@@ -155,7 +158,7 @@ func (a *alive) releaseAlone() (int, error) {
 	}
 	a.header.Set("Content-Type", "application/json")
 	a.header.Set("Content-Length", strconv.Itoa(len(message)))
-	a.header.Del("Connection") // it was for the stream
+	a.header.Del("Connection") // the header applies only to the stream
 	a.begin(http.StatusOK)
 	return a.w.Write(message)
 }
@@ -163,8 +166,8 @@ func (a *alive) releaseAlone() (int, error) {
 // The framing of the library's events.
 const messageEvent, eventEnd = "event: message\ndata: ", "\n\n"
 
-// answerIn returns the answer to a request that an event contains; ok is false for another message,
-// and for other data than a library event.
+// answerIn returns the answer that an event contains. ok is false for an event with another
+// message, and for data that is not an event of the library.
 func answerIn(event []byte) (message []byte, ok bool) {
 	message, begins := bytes.CutPrefix(event, []byte(messageEvent))
 	message, ends := bytes.CutSuffix(message, []byte(eventEnd))

@@ -18,8 +18,8 @@ import (
 // approvalInput is the name of the gateway's own request among the inputs of a call.
 const approvalInput = "palyra.approval"
 
-// questionOf returns the text that a client shows for an approval. It contains no details: the call
-// is shown at the place where it is answered.
+// questionOf returns the text that a client shows for an approval. It contains no details: the
+// terminal or the console shows the call.
 func questionOf(a *approval.Record) string {
 	return fmt.Sprintf("A call of %s is waiting for approval. The link explains how to answer; opening it does not answer.", text.Visible(a.Binding.Tool))
 }
@@ -28,9 +28,8 @@ func questionOf(a *approval.Record) string {
 // credential.
 func (v *httpRequest) linkTo(id string) string { return v.base + ApprovalsPath + id }
 
-// open asks the client to show the link while the call waits. The client's answer has no effect:
-// accepting means that the link was opened, declining that it was not, and the approval stays
-// pending.
+// open asks the client to show the link while the call waits. The client's answer only reports
+// whether the link was opened: it has no effect, and the approval stays pending.
 func (q *request) open(ctx context.Context, id, message, url string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -49,8 +48,8 @@ func (q *request) open(ctx context.Context, id, message, url string) (stop func(
 	}
 }
 
-// runInRounds makes the call for a client that receives requests in the result: it shows the link,
-// and repeats the call with the returned state.
+// runInRounds makes the call for a client that receives requests in the result of the call. The
+// client shows the link, and repeats the call with the returned state.
 func (q *request) runInRounds(ctx context.Context, w *watch, stay resume.Stay, displayed string, asked <-chan *inputs) (mcp.Result, error) {
 	stay.Asks = func(id string) bool { return q.client.takes.URL && id != displayed }
 	outcome, err := q.face.Calls.CallFor(ctx, q.sub, stay, w.observe)
@@ -93,7 +92,7 @@ func (q *request) resumed() (displayed string, still *exchange, err error) {
 	}
 	still, took := q.face.asked.answer(q.owner(), q.digest, st.Question, q.responses)
 	if took || q.state != "" {
-		q.responses = nil // they do not apply to later requests
+		q.responses = nil // the answers do not apply to later requests
 	}
 	return st.Approval, still, nil
 }
@@ -101,9 +100,9 @@ func (q *request) resumed() (displayed string, still *exchange, err error) {
 // ApprovalsPath is the path of approval pages.
 const ApprovalsPath = "/approvals/"
 
-// Page serves the instructions for answering an approval in a terminal and in the console, whose
-// origin console returns ("" for none). It is the same for any id and contains no data of the
-// approval, because its readers are not authenticated.
+// Page serves the instructions for answering an approval in a terminal and in the console.
+// console returns the origin of the console, "" for none. The page is the same for any id and
+// contains no data of the approval, because its readers are not authenticated.
 func Page(console func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { page(w, r, console()) }
 }

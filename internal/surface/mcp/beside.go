@@ -193,7 +193,7 @@ func (f *Server) listResources(ctx context.Context, v *httpRequest, session *mcp
 	return r, nil
 }
 
-// page returns one page of the resources of a server, empty if it is not available.
+// page returns one page of the resources of a server, empty if the server is not available.
 func (f *Server) page(ctx context.Context, v *httpRequest, session *mcp.ServerSession, server, cursor string) (page mcp.ListResourcesResult) {
 	input := map[string]any{}
 	if cursor != "" {
@@ -280,7 +280,7 @@ func unknownPrompt(name string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt: " + clipped(name)}
 }
 
-// unknownResource returns the error that the revision defines.
+// unknownResource returns the error that the client's revision defines for an unknown resource.
 func unknownResource(uri string, sessionless bool) error {
 	data, err := json.Marshal(map[string]string{"uri": uri})
 	if err != nil {

@@ -42,11 +42,11 @@ type request struct {
 	uri    string
 }
 
-// declared is what a client declares about itself.
+// declared holds a client's declaration of its name, revision and capabilities.
 type declared struct {
 	name string
-	// sessionless is true for the revisions without sessions, in which a server asks in its result
-	// (MRTR).
+	// sessionless is true for the revisions without sessions. In these, a server sends its
+	// requests in the result of a call (MRTR).
 	sessionless bool
 	// takes are the requests of servers that the client supports; tasks is true if it supports
 	// tasks.
@@ -87,8 +87,8 @@ func sessionName(id string) string {
 	return "mcp-" + id
 }
 
-// callIDs are the members in which agents send the id of a call that they also send to their hooks.
-// It is a claim.
+// callIDs are the _meta members in which agents send the id of a call. Agents send the same id
+// to their hooks. The id is not verified.
 var callIDs = []string{"claudecode/toolUseId", "callId"}
 
 // reasonKey is the _meta member with the client's reason for a call.
@@ -97,7 +97,7 @@ const reasonKey = "palyra.dev/requester-reason"
 // reasonBy is the remedy that names reasonKey.
 const reasonBy = `Repeat the call with the reason as the string "` + reasonKey + `" in its _meta.`
 
-// longestCallID bounds the length of that id.
+// longestCallID bounds the length of such an id in bytes.
 const longestCallID = 128
 
 func callID(meta mcp.Meta) string {
@@ -162,8 +162,8 @@ func (f *Server) call(ctx context.Context, q *request, params *mcp.CallToolParam
 	return q.run(ctx)
 }
 
-// Announced returns the digest of the call that an agent's hook announces, by the tool's name on
-// the wire; "" if the call is not valid here.
+// Announced returns the digest of the call that an agent's hook announces. wire is the tool's
+// name on the wire. The digest is "" if the call is not valid.
 func (f *Server) Announced(ctx context.Context, caller access.Caller, wire string, input []byte) string {
 	name, named := f.names().Ours(wire)
 	if _, offered := f.Offered(caller, name); !named || !offered {
@@ -171,7 +171,7 @@ func (f *Server) Announced(ctx context.Context, caller access.Caller, wire strin
 	}
 	digest, err := f.Pipeline.CallDigest(ctx, call.Submission{Caller: caller, Tool: name, Input: input})
 	if err != nil {
-		return "" // it is decided when it arrives
+		return "" // the call is decided when it arrives
 	}
 	return digest
 }
@@ -250,8 +250,9 @@ func (q *request) logger(ctx context.Context) func(tool.LogLine) {
 	}
 }
 
-// noticeGone closes gone when the client disconnects without cancelling, which with sessions does
-// not cancel the call. A request that the gateway itself ends is cancelled. stop must be called.
+// noticeGone closes gone when a client with a session disconnects without cancelling; its call
+// continues. It cancels the call of a client without sessions, and any call whose request the
+// gateway itself ends. stop must be called.
 func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct{}, stop func() bool) {
 	left := make(chan struct{})
 	return left, q.whenGone(func() {
@@ -266,7 +267,7 @@ func (q *request) noticeGone(cancel context.CancelCauseFunc) (gone <-chan struct
 	})
 }
 
-// ended returns the result of a call that ended, or whose client's timeout ended.
+// ended returns the result of a call that ended, or that exceeded the client's timeout.
 func (q *request) ended(o call.Outcome, err error) (mcp.Result, error) {
 	switch {
 	case err != nil:

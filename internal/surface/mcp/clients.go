@@ -12,7 +12,8 @@ var Known = map[string]time.Duration{
 	"claude-code": 5 * time.Minute,
 }
 
-// unknownLimit is for unknown clients: the default of the official SDKs for TypeScript and Python.
+// unknownLimit is the timeout of unknown clients: the default of the official SDKs for
+// TypeScript and Python.
 const unknownLimit = time.Minute
 
 // limitOf returns the client's timeout for a call; 0 means none.

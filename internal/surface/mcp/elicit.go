@@ -27,9 +27,10 @@ func newLeaving() *leaving { return &leaving{now: make(chan struct{})} }
 
 func (l *leaving) leave() { l.once.Do(func() { close(l.now) }) }
 
-// asker forwards requests of upstream servers to the client of a request: at once if there is a
-// session, otherwise in the result of the call, which asked receives. It is nil for a client that
-// supports no requests.
+// asker returns the function that forwards requests of upstream servers to the client. With a
+// session, the function sends them immediately. Without sessions, it sends them to asked, and
+// the result of the call contains them. asker returns nil for a client that supports no
+// requests.
 func (q *request) asker(ctx context.Context, l *leaving, asked chan<- *inputs) func(context.Context, map[string]tool.Request) (map[string]json.RawMessage, error) {
 	if !q.client.asks() {
 		return nil
@@ -86,7 +87,8 @@ func inputOf(r tool.Request) (mcp.InputRequest, error) {
 	return p, json.Unmarshal(r.Params, p)
 }
 
-// askAtOnce asks in the session, with the request's context, so that the requests go to its stream.
+// askAtOnce sends the requests in the session. It uses the request's context, so that they go
+// to the request's stream.
 func (q *request) askAtOnce(ctx, call context.Context, params mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,7 +149,7 @@ func (q *request) askInRounds(call context.Context, l *leaving, asked chan<- *in
 	}
 }
 
-// early returns the answers that the call brought without being asked, once.
+// early returns the answers that the call contained in advance, and removes them.
 func (q *request) early() mcp.InputResponseMap {
 	q.once.Lock()
 	defer q.once.Unlock()

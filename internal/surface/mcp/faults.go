@@ -33,13 +33,12 @@ func errorOf(r *result) error {
 // notFoundCode means in the older revisions that the resource does not exist.
 const notFoundCode = -32002
 
-// relayed are the codes of server errors that clients receive unchanged; of the codes that the
-// protocol reserves, only these. The others concern the connection between the gateway and the
-// server.
+// relayed are the reserved codes of server errors that clients receive unchanged. The other
+// codes that the protocol reserves concern the connection between the gateway and the server.
 var relayed = []int64{jsonrpc.CodeInvalidParams, jsonrpc.CodeInternalError, notFoundCode, mcp.CodeMissingRequiredClientCapabilities}
 
-// faultIn returns the error with which a server answered a call, nil if clients do not receive it.
-// uri is the client's URI of the resource, "" for none.
+// faultIn returns the error that a server returned for a call, or nil if clients do not receive
+// it. uri is the client's URI of the resource, "" for none.
 func faultIn(report tool.Report, uri string) error {
 	var decoded struct {
 		Error struct {

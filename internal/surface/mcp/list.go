@@ -47,7 +47,7 @@ func (f *Server) namesNow() wirename.Table {
 	var own, others []string
 	for _, d := range f.Tools.Descriptors() {
 		switch d.Executor {
-		case tool.External: // the agent runs those itself
+		case tool.External: // agents run these tools themselves
 		case tool.MCPUpstream:
 			others = append(others, d.Name)
 		default:
@@ -97,7 +97,7 @@ func toolOf(d tool.Descriptor, name string) *mcp.Tool {
 }
 
 // headerMark makes clients repeat an argument in a header, for gateways that do not read bodies.
-// This gateway reads them, and refuses headers that differ.
+// This gateway reads bodies, and refuses headers that differ.
 const headerMark = "x-mcp-header"
 
 // schemaOf returns a schema for clients. Marks that the library cannot check are removed, so that
@@ -123,16 +123,16 @@ func schemaOf(schema json.RawMessage) json.RawMessage {
 
 func marked(schema json.RawMessage) bool { return bytes.Contains(schema, []byte(headerMark)) }
 
-// checkable reports whether the library accepts the marks of a schema. The library has no function
-// for it, and panics.
+// checkable reports whether the library accepts the marks of a schema. The library has no
+// function for this check: AddTool panics for a schema that it does not accept.
 func checkable(schema json.RawMessage) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	mcp.NewServer(&mcp.Implementation{Name: "check"}, nil).AddTool(&mcp.Tool{Name: "check", InputSchema: schema}, nil)
 	return true
 }
 
-// mark registers with the library the tools of a list whose headers it must check. It reports
-// whether they changed, in which case the library has notified the sessions.
+// mark registers with the library the tools of a list whose headers the library must check.
+// Registered tools that are no longer marked are removed.
 func (s *served) mark(r *mcp.ListToolsResult) {
 	was := s.marks
 	s.marks = map[string]string{}

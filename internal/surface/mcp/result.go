@@ -33,14 +33,14 @@ type callMeta struct {
 	Edited *tool.Edited `json:"executed_as_edited,omitempty"`
 }
 
-// The types of results, for the revisions that have them.
+// Result types, in the revisions that define them.
 const (
 	complete      = "complete"
 	inputRequired = "input_required"
 )
 
-// result is the result of tools/call. The library's own type cannot set its type field in this
-// case.
+// result is the result of tools/call. The library's own type cannot be used, because its result
+// type cannot be set.
 type result struct {
 	mcp.ResultBase
 	ResultType        string              `json:"resultType,omitempty"`
@@ -87,7 +87,7 @@ func resultOf(name string, o call.Outcome) *result {
 	return reported(name, o.Report, m).editedFirst(o.Report.Edited)
 }
 
-// editedFirst puts a notice first that the call ran with other input than proposed.
+// editedFirst prepends a notice that the call ran with other input than the proposed one.
 func (r *result) editedFirst(e *tool.Edited) *result {
 	if e != nil {
 		r.Content = append(textOf(e.Text()), r.Content...)

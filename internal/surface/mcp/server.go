@@ -49,7 +49,7 @@ const (
 	versionHeader, sessionHeader = "MCP-Protocol-Version", "Mcp-Session-Id"
 )
 
-// Tools are the tools of the gateway. It is implemented by *dispatch.Router.
+// Tools is the set of the gateway's tools. *dispatch.Router implements it.
 type Tools interface {
 	Descriptors() []tool.Descriptor
 	// Revision changes whenever Descriptors change.
@@ -58,7 +58,7 @@ type Tools interface {
 	Unusable(name string) error
 }
 
-// Pipeline makes calls and returns past ones. It is implemented by *call.Pipeline.
+// Pipeline makes calls and returns past calls. *call.Pipeline implements it.
 type Pipeline interface {
 	resume.Pipeline
 	PastCall(ctx context.Context, id string) (call.PastCall, error)
@@ -68,7 +68,7 @@ type Pipeline interface {
 	CallDigest(ctx context.Context, s call.Submission) (string, error)
 }
 
-// Config holds the dependencies of a Server. Every field is required but Arrive, Upstreams,
+// Config holds the dependencies of a Server. Every field is required except Arrive, Upstreams,
 // Unsubscribe and Log.
 type Config struct {
 	Tools    Tools
@@ -76,18 +76,18 @@ type Config struct {
 	Calls    *resume.Calls
 	// Catalog lists the tools that policy could ever allow a caller to call.
 	Catalog func(access.Caller) []tool.Descriptor
-	// Offered finds one of them by its name, for every call.
+	// Offered returns a tool of the catalog by its name. It is called for every call.
 	Offered func(access.Caller, string) (tool.Descriptor, bool)
 	// Caller returns the caller of a request.
 	Caller func(context.Context) access.Caller
-	// Upstreams are the upstream servers by name. nil is none.
+	// Upstreams are the upstream servers by name. nil means none.
 	Upstreams func() []declaration.State
 	// Unsubscribe ends the subscription to a resource of an upstream server, unless another session
 	// uses it.
 	Unsubscribe func(ctx context.Context, server string, owner access.Principal, uri string) error
 	// Arrive returns the announcement of a call by an agent's hook, with the approvers' answer. It
-	// gets the client's id of the call and the tool's name on the wire. If nil, no call is
-	// announced.
+	// receives the client's id of the call and the tool's name on the wire. If Arrive is nil, no
+	// call is announced.
 	Arrive func(caller access.Caller, callID, name string, input []byte) *call.PriorAnswer
 	// EndSession ends the call session of an MCP session.
 	EndSession func(ctx context.Context, session string) error
@@ -147,7 +147,7 @@ func New(cfg Config) *Server {
 		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
 		watches: make(map[watched]map[*mcp.ServerSession]bool),
 	}
-	quiet := slog.New(slog.DiscardHandler) // it logs data of clients
+	quiet := slog.New(slog.DiscardHandler) // the library logs data of clients
 	shared := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes: mostBody, SessionTimeout: sessionIdle, Logger: quiet, PropagateRequestCancellation: true,
 		// Host and Origin were checked before, as each listener requires.
@@ -183,8 +183,8 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer end()
 		w = answer
 	}
-	// A session has a revision. The header of a later request is checked, unless it is the one that
-	// the specification makes a server assume by default.
+	// A session has a fixed revision, and the library checks the header of later requests. The
+	// revision that the specification makes a server assume by default is not checked.
 	if r.Header.Get(sessionHeader) != "" && r.Header.Get(versionHeader) == assumed {
 		r.Header.Del(versionHeader)
 	}
@@ -203,7 +203,8 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// untilOver ends a listening request when the gateway stops, so that it does not delay the stop.
+// untilOver ends a listening request when the gateway stops, so that the request does not delay
+// the stop.
 func (f *Server) untilOver(r *http.Request) (_ *http.Request, done func()) {
 	if r.Method != http.MethodGet && r.Header.Get("Mcp-Method") != "subscriptions/listen" {
 		return r, func() {}
@@ -407,7 +408,7 @@ func (f *Server) logNameConflicts(ctx context.Context, previous map[string]strin
 	return now
 }
 
-// listed returns the digests of the lists that need no call.
+// listed returns the digests of the lists that the gateway builds without a call.
 func (f *Server) listed(v *httpRequest, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
 	return [...]string{
 		toolsChanged: digestOf(tools.Tools), promptsChanged: digestOf(f.listPrompts(v).Prompts), resourcesChanged: digestOf(f.listTemplates(v).ResourceTemplates),

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// messageKeys are the keys that are read from a client's message: from every request, and from the
-// answers to requests of upstream servers.
+// messageKeys are the keys that the gateway reads from a client's message: from every request,
+// and from the answers to requests of upstream servers.
 type messageKeys struct {
 	Version any        `json:"jsonrpc"`
 	ID      any        `json:"id"`
@@ -64,9 +64,9 @@ type answerKeys struct {
 	Roots   any `json:"roots"`
 }
 
-// exactly reads a message, and refuses a known key that is duplicated or in another spelling. The
-// library reads exact names and ignores others, while the client, or an inspector of its traffic,
-// may read the other spelling. All other errors are left to the library.
+// exactly reads a message, and refuses a known key that is duplicated or in another spelling.
+// The library reads exact names and ignores others, while the client, or an inspector of its
+// traffic, may read the other spelling. The library reports all other errors.
 func exactly(body io.Reader) (io.Reader, error) {
 	text, err := io.ReadAll(io.LimitReader(body, mostBody+1))
 	if err == nil && len(text) <= mostBody {

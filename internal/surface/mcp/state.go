@@ -13,19 +13,19 @@ import (
 	"palyra/internal/vault/aead"
 )
 
-// inputs are the requests of an answer that the client must fulfil before a call continues.
+// inputs holds the requests that the client must fulfil before a call continues.
 type inputs struct {
 	// approval is the approval that the client is notified of, question the request of an upstream
 	// server.
 	approval, question string
-	// ends is when the state expires.
+	// ends is the expiry time of the state.
 	ends     time.Time
 	requests mcp.InputRequestMap
 }
 
-// state is returned by a client with a repeated call. It is a ticket and grants no authority:
-// without it the same call also joins the waiting one. With it the client is not asked the same
-// again.
+// state is the data that a client returns with a repeated call. It is a ticket and grants no
+// authority: without it, the same call also joins the waiting one. With it, the client does not
+// receive the same request again.
 type state struct {
 	Owner    string    `json:"owner"`
 	Digest   string    `json:"digest"`
@@ -61,7 +61,7 @@ func (s *states) seal(v *httpRequest, digest string, in *inputs) (string, error)
 	return base64.RawURLEncoding.EncodeToString(box), err
 }
 
-// open consumes a state.
+// open decrypts, verifies and consumes a state.
 func (s *states) open(v *httpRequest, digest, sealed string) (state, error) {
 	refused := func(why string) (state, error) {
 		return state{}, reason.Errorf(reason.InvalidInput, "requestState is not valid: %s; make the call without it", why)

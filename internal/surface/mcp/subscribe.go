@@ -103,7 +103,7 @@ func (f *Server) unwatch(key watched, session *mcp.ServerSession) bool {
 	return was
 }
 
-// liveLocked reports whether a subscribed session still exists, and drops the closed ones. The
+// liveLocked reports whether a subscribed session still exists, and drops closed sessions. The
 // caller holds mu.
 func (f *Server) liveLocked(key watched) bool {
 	there := map[*mcp.ServerSession]bool{}
@@ -215,8 +215,8 @@ const (
 	resourcesChanged
 )
 
-// tell makes the library notify the sessions that a list changed. The library does so when an entry
-// is added; its own lists are not used.
+// tell makes the library notify the sessions that a list changed. The library sends the
+// notification when an entry is added. The library's own lists are not used.
 func (s *served) tell(what int) {
 	switch what {
 	case toolsChanged:

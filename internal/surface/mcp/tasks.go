@@ -37,8 +37,8 @@ const (
 	taskCancelled = "cancelled"
 )
 
-// task is a call whose client polls instead of waiting. The client counts as attached, because it
-// cancels the task if it does not want the call any more.
+// task is a call whose client polls instead of waiting. The client counts as attached, because
+// it cancels the task if it no longer needs the call.
 type task struct {
 	id, owner        string
 	created, changed time.Time
@@ -50,7 +50,7 @@ type task struct {
 	done chan struct{}
 }
 
-// tasks are the tasks of this process. Earlier ones are in the journal.
+// tasks holds the tasks of this process. Tasks of earlier processes are in the journal.
 type tasks struct {
 	mu      sync.Mutex
 	byID    map[string]*task
@@ -85,8 +85,8 @@ type taskAck struct {
 	ResultType string `json:"resultType"`
 }
 
-// runAsTask makes the call and answers with a task once approval is pending or the client's timeout
-// is reached. A call that ends before is answered directly.
+// runAsTask makes the call and answers with a task once approval is pending or the client's
+// timeout is reached. A call that ends earlier is answered with its result.
 func (q *request) runAsTask(ctx context.Context, w *watch, stay resume.Stay) (mcp.Result, error) {
 	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	t := &task{owner: q.owner(), created: time.Now().UTC(), cancel: cancel, status: taskWorking, done: make(chan struct{})}

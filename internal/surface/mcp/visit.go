@@ -16,16 +16,17 @@ import (
 // LimitHeader is the client's timeout for a call, as a Go duration such as "11m"; "0" means none.
 const LimitHeader = "Palyra-Call-Limit"
 
-// httpRequest is the state of one HTTP request. The library keeps the context of the request that began a
-// session for all that follow, so the state of each request is passed separately.
+// httpRequest is the state of one HTTP request. The library keeps the context of the first
+// request of a session for all later requests. The state of each request is therefore passed
+// separately.
 type httpRequest struct {
 	caller access.Caller
 	// base is the client's base URL of the gateway: "https://HOST:PORT".
 	base string
 	// limit is the client's timeout for a call, nil if not specified.
 	limit *time.Duration
-	// gone is closed when the request ends; why returns the cause, and whenGone calls a function
-	// then, unless it is stopped.
+	// gone is closed when the request ends. why returns the cause. whenGone calls a function at
+	// the end of the request, unless stop was called before.
 	gone     <-chan struct{}
 	why      func() error
 	whenGone func(do func()) (stop func() bool)
@@ -72,11 +73,12 @@ func visitFrom(ctx context.Context) *httpRequest {
 	return v
 }
 
-// extraVisit is the key of the visit in the library's token.
+// extraVisit is the key of the httpRequest in the library's token.
 const extraVisit = "visit"
 
-// into returns the request for the library: with the visit, and without the credential, which later
-// handlers must not see. The library binds sessions to a token; it receives a placeholder.
+// into returns the request for the library. The request has the httpRequest in its context, and
+// no credential: later handlers must not receive it. The library binds sessions to a token, and
+// receives a placeholder.
 func (v *httpRequest) into(r *http.Request) *http.Request {
 	r = r.Clone(withVisit(r.Context(), v))
 	r.Header.Set("Authorization", "Bearer identified")
@@ -84,8 +86,8 @@ func (v *httpRequest) into(r *http.Request) *http.Request {
 	return r
 }
 
-// verified returns the token of an authenticated request. Its UserID prevents access to a session
-// by others than its creator.
+// verified returns the token of an authenticated request. Its UserID restricts a session to its
+// creator.
 func verified(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 	v := visitFrom(ctx)
 	if v == nil || v.caller.Principal.IsZero() {

@@ -13,10 +13,12 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// everySoOften is the interval of progress notifications. Some clients end a call without them.
+// everySoOften is the interval of progress notifications. Some clients end a call that sends
+// none.
 const everySoOften = 10 * time.Second
 
-// watch reports the progress of a call to its client and asks it, for the duration of one request.
+// watch reports the progress of a call to its client, and asks the client to show a pending
+// approval. It lasts for one request.
 type watch struct {
 	q *request
 	// token is the client's progress token, nil if it has none.
@@ -29,7 +31,7 @@ type watch struct {
 	sent  float64
 	says  string
 	asked *approval.Record
-	// answered ends the request at the client.
+	// answered ends the open request at the client; nil for none.
 	answered func()
 	over     chan struct{}
 	ticking  sync.WaitGroup
@@ -45,7 +47,7 @@ func (q *request) watch(ctx context.Context) *watch {
 	return w
 }
 
-// tick repeats the state of the call.
+// tick reports the state of the call to the client in each interval.
 func (w *watch) tick() {
 	ticker := time.NewTicker(everySoOften)
 	defer ticker.Stop()
@@ -73,8 +75,7 @@ func (w *watch) tell(message string) {
 	w.send(&mcp.ProgressNotificationParams{ProgressToken: w.token, Progress: w.sent, Message: message})
 }
 
-// progress forwards the progress of the tool. Its numbers may be lower than the previous ones, and
-// are then raised.
+// progress forwards the progress of the tool. A number below the previous one is raised to it.
 func (w *watch) progress(p tool.Progress) {
 	if w.token == nil {
 		return
@@ -106,7 +107,8 @@ func (w *watch) observe(e call.Event) {
 	}
 }
 
-// begin reports a pending approval, and opens it at a client that can be asked while it waits.
+// begin reports a pending approval. If the client supports URL requests and has a session,
+// begin asks it to show the link while the call waits.
 func (w *watch) begin(a *approval.Record) {
 	says := fmt.Sprintf("waiting for approval until %s: palyra approve %s", a.ExpiresAt.Format(time.RFC3339), a.ID)
 	w.state(says)
@@ -128,7 +130,7 @@ func (w *watch) state(says string) {
 	w.says = says
 }
 
-// stop ends a request that was answered or moved away from the client.
+// stop ends the open request at the client, if any.
 func (w *watch) stop() {
 	w.mu.Lock()
 	stop := w.answered
@@ -146,7 +148,7 @@ func (w *watch) waitsFor() *approval.Record {
 	return w.asked
 }
 
-// end ends everything that the request started.
+// end ends the notifications and the requests that the watch started.
 func (w *watch) end() {
 	w.stop()
 	close(w.over)

@@ -57,9 +57,9 @@ const (
 	// mostQueued is the highest number of queued deliveries of a target. Further deliveries are
 	// dropped, and the drop is recorded.
 	mostQueued = 1000
-	// mostAsked is the queue length from which notices of approvals, whose number depends on
-	// agents, are dropped. mostOrdinary is the same for other deliveries below critical, so that
-	// the notice of a freeze always has room.
+	// mostAsked is the queue length from which notices of approvals are dropped, because their
+	// number depends on agents. mostOrdinary is the queue length from which other deliveries below
+	// critical are dropped, so that the notice of a freeze always has room.
 	mostAsked, mostOrdinary = 800, 950
 	// tooOld is the age from which an event is no longer delivered.
 	tooOld = 24 * time.Hour
@@ -285,7 +285,7 @@ func (s *Service) deliverAll(ctx context.Context, t Target) error {
 	}
 }
 
-// idle is the interval at which an empty queue is checked.
+// idle is the interval of the checks of an empty queue.
 const idle = time.Hour
 
 // deliverNext attempts the next delivery, and returns how long to wait before the next step.

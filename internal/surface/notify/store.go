@@ -11,7 +11,7 @@ import (
 // State is the state of a delivery.
 type State string
 
-// The states. Queued changes to one of the others.
+// The states of a delivery. Queued changes to one of the others, which are final.
 const (
 	Queued    State = "queued"
 	Delivered State = "delivered"
@@ -23,14 +23,14 @@ const (
 	Dropped State = "dropped"
 )
 
-// States lists all.
+// States lists all states.
 var States = []State{Queued, Delivered, Failed, Superseded, Dropped}
 
 // Delivery is the delivery of one notice to one target.
 type Delivery struct {
 	// Position is the order in which deliveries were queued.
 	Position int64
-	// ID is a ULID. The receiver sees it as the id of the delivery.
+	// ID is a ULID. The receiver gets it as the id of the delivery.
 	ID     string
 	Target string
 	// Seq is the sequence number of the event, 0 for a test.
@@ -64,7 +64,7 @@ type Filter struct {
 
 // ChatUser maps a user of a chat to a member.
 type ChatUser struct {
-	// ID is a ULID. Votes carry it as their device.
+	// ID is a ULID. Votes have it as their device id.
 	ID string
 	// Team and User are Slack's ids, which never change.
 	Team, User string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Include is how much of a call a target receives.
+// Include is the level of detail with which a target receives a call.
 type Include string
 
 // The levels of detail.

@@ -1,8 +1,8 @@
-// Package resume lets a call continue after its client has reached its timeout. Agents limit a tool
-// call to about a minute, and approvals take longer. A call whose client runs out of time continues
-// without a client, and the client receives reason.StillWaiting. A repeated call by the same caller
-// in the same session attaches to the waiting one. A call without a client never starts to execute:
-// an approval is held until a client returns.
+// Package resume lets a call continue after its client has reached its timeout. Agents limit a
+// tool call to about a minute, and approvals take longer. A call whose client runs out of time
+// continues without a client, and the client receives reason.StillWaiting. A repeated call by
+// the same caller in the same session attaches to the waiting call. A call without a client
+// never starts to execute: an approval is held until a client returns.
 package resume
 
 import (
@@ -31,7 +31,7 @@ const margin = 5 * time.Second
 // calls are dropped first.
 const maxDetached = 32
 
-// Pipeline executes calls. It is implemented by *call.Pipeline.
+// Pipeline executes calls. *call.Pipeline implements it.
 type Pipeline interface {
 	Call(ctx context.Context, s call.Submission, observe func(call.Event)) (call.Outcome, error)
 }
@@ -74,8 +74,8 @@ type heldCall struct {
 	// replaced when it leaves.
 	attached   bool
 	attachedCh chan struct{}
-	// immediate selects the events that the client receives at once, nil for all; news is signalled for
-	// such events and when the call has ended.
+	// immediate selects the events that the client receives at once; nil selects all. news is
+	// signalled for such events and when the call has ended.
 	immediate func(call.Event) bool
 	news      chan struct{}
 	// asked is the approval that the call waits for, or nil.
@@ -279,7 +279,7 @@ func (c *Calls) peerOf(v *heldCall) tool.Peer {
 	}
 	if v.peer.Ask != nil {
 		passed.Ask = func(ctx context.Context, requests map[string]tool.Request) (map[string]json.RawMessage, error) {
-			// A client that resumes may bring the answer to an earlier request.
+			// A client that resumes may send the answer to an earlier request.
 			if err := c.hold(ctx, v); err != nil {
 				return nil, err
 			}
@@ -323,7 +323,7 @@ func (c *Calls) note(v *heldCall, e call.Event) {
 	}
 }
 
-// wake signals the attached client that there are new events.
+// wake signals new events to the attached client.
 func (v *heldCall) wake() {
 	select {
 	case v.news <- struct{}{}:

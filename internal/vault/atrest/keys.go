@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Ring wraps and unwraps results keys; it is implemented by the vault. about is authenticated with
-// the key: a box unwraps only with the same text. Its errors have reasons, among them
+// Ring wraps and unwraps results keys; the vault implements it. about is authenticated with the
+// key: a box unwraps only with the same text. Its errors have reasons, among them
 // reason.VaultLocked.
 type Ring interface {
 	// Wrap wraps a key and stores it with keep. The vault's current key does not change before keep
@@ -79,8 +79,8 @@ type Keys struct {
 	closed  bool
 }
 
-// New returns the keys of a store. Without a ring nothing can be sealed or opened until Use sets
-// one.
+// New returns the keys of a store. Without a ring, no value can be sealed or opened until Use
+// sets one.
 func New(ring Ring, store Store, now func() time.Time) *Keys {
 	return &Keys{ring: ring, store: store, now: now, ready: make(chan struct{}), secrets: make(map[string]*[keySize]byte)}
 }
@@ -202,7 +202,7 @@ func (k *Keys) make(ctx context.Context, ring Ring) (err error) {
 	return k.use(w.ID)
 }
 
-// unwrapOnce is unwrap, unless the vault was locked less than a pause ago.
+// unwrapOnce calls unwrap, unless the vault was locked less than a pause ago.
 func (k *Keys) unwrapOnce(ctx context.Context, w Wrapped) error {
 	if err := k.recent(); reason.Of(err) == reason.VaultLocked {
 		return err
@@ -303,7 +303,7 @@ func (k *Keys) OpenKnown(at Place, key string, box []byte) ([]byte, error) {
 	return open(secret, key, at, box)
 }
 
-// Close wipes the keys. Afterwards nothing can be sealed or opened.
+// Close wipes the keys. Afterwards no value can be sealed or opened.
 func (k *Keys) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 // ErrNoKey is returned for a key that a backend does not have, if the backend is available.
 var ErrNoKey = errors.New("the key does not exist")
 
-// Backend stores the keys of one gateway by their ids. An error without a reason means that it is
-// not available now.
+// Backend stores the keys of one gateway by their ids. An error without a reason means that the
+// backend is not available now.
 type Backend interface {
 	// Name is the name in the pin.
 	Name() string
@@ -59,8 +59,8 @@ func spoken(name string) string {
 	return name
 }
 
-// unasked converts an error of a backend to one that means it is not available now. The remedy is
-// kept.
+// unasked converts an error of a backend to an error that reports the backend as not available
+// now. The remedy is kept.
 func unasked(err error) error {
 	var known *reason.Error
 	if !errors.As(err, &known) {

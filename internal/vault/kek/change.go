@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Rotate creates a KEK, makes it current and returns its id; the older ones stay readable. If it is
-// interrupted at any point, the current KEK is the old or the new one, and a key that wraps nothing
-// is deleted at the next start.
+// Rotate creates a KEK, makes it current and returns its id; the older KEKs stay readable. If
+// it is interrupted at any point, the current KEK is the old or the new KEK. A KEK that wraps
+// no key is deleted at the next start.
 func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
 	var backend string
 	err = r.inTurn(ctx, func() error {
@@ -45,7 +45,8 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Listed as left over until it is current, so that its possible location is recorded.
+	// The key is listed as left over until it is current, so that its possible location is
+	// recorded.
 	p := r.pin.clone()
 	p.leave(b.Name(), id)
 	if err := r.adopt(p); err != nil {
@@ -67,8 +68,9 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// Drop deletes older KEKs, after everything that they wrapped was wrapped again. Missing ones are
-// not an error. If it returns an error they are not in use any more, but may not be deleted yet.
+// Drop deletes older KEKs. The caller must have wrapped all data keys that they wrap again with
+// the current KEK. Missing KEKs are not an error. After an error, a KEK may still exist even if
+// it is no longer in use.
 func (r *Ring) Drop(ctx context.Context, ids ...string) error {
 	return r.inTurn(ctx, func() error {
 		if err := r.again(ctx); err != nil {

@@ -57,8 +57,8 @@ type file struct {
 	cover                       cover
 
 	mu sync.Mutex
-	// seen are the cached keys of the text with that digest, because deriving a key from a
-	// passphrase is slow.
+	// seen is the digest of the text whose keys are cached in entries. They are cached because
+	// deriving a key from a passphrase is slow.
 	seen    [sha256.Size]byte
 	entries []entry
 }
@@ -95,7 +95,7 @@ func (f *file) Put(_ context.Context, id string, key []byte) error {
 	return f.write(was, append(without(entries, id), entry{id, bytes.Clone(key)}))
 }
 
-// Delete deletes a key; with the last one it deletes the file.
+// Delete deletes a key; with the last key it deletes the file.
 func (f *file) Delete(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// first creates the first key of a gateway and writes the pin. If it is interrupted before the pin,
-// the next start uses the key in a file; a key in a keyring stays there unused.
+// first creates the first key of a gateway and writes the pin. After an interruption before the
+// pin, the next start uses a key that is in a file. A key in a keyring stays there unused.
 func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
 	b, ids, err := r.choose(ctx)
 	if err != nil {
@@ -69,9 +69,9 @@ func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte,
 	return r.begin(p, key)
 }
 
-// choose returns the backend for the first key: the configured one, or the best one that works. ids
-// are the keys that it already has, from an interrupted first start, or of a gateway whose pin is
-// lost: no further key is then created.
+// choose returns the backend for the first key: the configured backend, or the best backend
+// that works. ids are the keys that the backend already has, from an interrupted first start or
+// from a gateway whose pin is lost. In these cases no further key is created.
 func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) {
 	for _, b := range r.o.Backends {
 		h, ok := b.(holder)

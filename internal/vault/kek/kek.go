@@ -2,12 +2,13 @@
 // of results at rest. They are in a file, in the keyring of the user's session, or under DPAPI.
 // Their location is pinned, and no other location is accepted.
 //
-// If the backend does not answer, no new key is created: it could not open the stored data and
-// would hide the failure. The pin has a MAC under the key, and the journal records that a key
-// exists, so that a lost pin locks the vault. A key from a keyring is cached for a minute, because
-// a query per call costs milliseconds, and without any query locking the keyring would have no
-// effect. palyrad never prompts for a keyring's password. Replaced keys stay in the pin until they
-// are deleted, so that an interrupted rotation or move leaves no unknown copy.
+// If the backend does not answer, no new key is created: a new key could not open the stored
+// data and would hide the failure. The pin has a MAC under the key, and the journal records
+// that a key exists, so that a lost pin locks the vault. A key from a keyring is cached for a
+// minute, because a query per call costs milliseconds. Without any query, locking the keyring
+// would have no effect. palyrad never prompts for a keyring's password. Replaced keys stay in
+// the pin until they are deleted, so that an interrupted rotation or move leaves no unknown
+// copy.
 package kek
 
 import (
@@ -44,7 +45,7 @@ type Options struct {
 	// Passphrase returns the passphrase of the backend "file", nil for none.
 	Passphrase func() ([]byte, error)
 	// Env returns the environment variables with the location of the session's keyring; nil means
-	// that there is no session.
+	// no session.
 	Env func(string) string
 	// Journal records the existence of a key; nil records nothing.
 	Journal Journal
@@ -57,8 +58,8 @@ type Options struct {
 	reached func(step string)
 }
 
-// Journal records the keys of a gateway, so that no new key is created if the pin of the old one is
-// lost.
+// Journal records the keys of a gateway, so that no new key is created if the pin of the
+// existing key is lost.
 type Journal interface {
 	// Known reports whether a key was ever pinned.
 	Known(ctx context.Context) (bool, error)
@@ -73,8 +74,8 @@ func (forgetful) Known(context.Context) (bool, error) { return false, nil }
 
 func (forgetful) Pinned(context.Context, string, string) error { return nil }
 
-// Ring has the keys of one gateway: the current one, which wraps everything new, and older ones
-// that still wrap something. It is safe for concurrent use, but must not be used within a
+// Ring has the keys of one gateway: the current key, which wraps all new data keys, and older
+// keys that still wrap data keys. It is safe for concurrent use, but must not be used within a
 // transaction of the store that its journal writes to.
 type Ring struct {
 	o Options
@@ -84,17 +85,18 @@ type Ring struct {
 	// The pin and the fetched keys; nil while they are not available.
 	pin  *pin
 	keys map[string][]byte
-	// asked is when the backend was last queried, failed why that failed.
+	// asked is the time of the last query of the backend, failed the error of that query.
 	asked  time.Time
 	failed error
-	// since is when the state last changed.
+	// since is the time of the last change of the state.
 	since time.Time
 	// recorded is true if the journal has a record of a key.
 	recorded bool
 }
 
-// Open returns the keys of a gateway. It does not query a backend: the keys are fetched, and on the
-// first start created, on first use. The error is a setting that contradicts the pin.
+// Open returns the keys of a gateway. It does not query a backend: the first use fetches the
+// keys, or creates them on the first start. The error reports a setting that contradicts the
+// pin.
 func Open(o Options) (*Ring, error) {
 	r := newRing(o)
 	// A faulty pin is reported when the keys are needed.
@@ -154,7 +156,7 @@ func (r *Ring) Wrap(ctx context.Context, about string, key []byte) (id string, b
 	return id, box, nil
 }
 
-// Unwrap returns the key in a box, by the KEK of that id.
+// Unwrap returns the key in a box that was wrapped by the KEK with the id.
 func (r *Ring) Unwrap(ctx context.Context, about, id string, box []byte) (key []byte, err error) {
 	err = r.inTurn(ctx, func() error {
 		if err := r.load(ctx); err != nil {

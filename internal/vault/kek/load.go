@@ -60,8 +60,8 @@ func (r *Ring) forget() {
 	r.pin, r.keys = nil, nil
 }
 
-// ask fetches the current key from its pinned backend. Without a pin this is the first start of the
-// gateway, and it creates a key.
+// ask fetches the current key from its pinned backend. Without a pin, which means the first
+// start of the gateway, ask creates a key.
 func (r *Ring) ask(ctx context.Context) error {
 	p, key, err := r.look(ctx)
 	if errors.Is(err, errNoPin) {
@@ -78,7 +78,7 @@ func (r *Ring) ask(ctx context.Context) error {
 	return nil
 }
 
-// look returns the pin with its current key, which authenticates it.
+// look returns the pin and its current key, after verifying the pin with the key.
 func (r *Ring) look(ctx context.Context) (*pin, []byte, error) {
 	p, err := readPin(r.o.Dir, r.o.Gateway)
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 // Target is the destination of a move.
 type Target struct {
 	Backend string
-	// Passphrase returns the passphrase of the backend "file", nil for none. It replaces the one in
-	// the options.
+	// Passphrase returns the passphrase of the backend "file", nil for none. It replaces the
+	// passphrase in the options.
 	Passphrase func() ([]byte, error)
 }
 
-// Move moves all keys of a gateway to another backend, or encrypts the keys in a file with another
-// passphrase. A running palyrad MUST NOT use them meanwhile. If it is interrupted at any point, the
-// keys are readable in the pinned backend, and copies elsewhere are deleted at the next start. If
-// it returns an error and a Status, the keys were moved, but a later step failed.
+// Move moves all keys of a gateway to another backend, or encrypts the keys in a file with
+// another passphrase. A running palyrad MUST NOT use the keys meanwhile. If Move is interrupted
+// at any point, the keys are readable in the pinned backend, and copies elsewhere are deleted
+// at the next start. If Move returns an error and a Status, the keys were moved, but a later
+// step failed.
 func Move(ctx context.Context, o Options, to Target) (s Status, err error) {
 	r := newRing(o)
 	err = r.inTurn(ctx, func() error {

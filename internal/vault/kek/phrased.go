@@ -14,7 +14,8 @@ import (
 type phrased struct {
 	// configured returns the passphrase of the configuration, nil for none.
 	configured func() ([]byte, error)
-	// given is the passphrase of Unlock, known the one that last opened or encrypted the file.
+	// given is the passphrase of Unlock, known the passphrase that last opened or encrypted the
+	// file.
 	given, known []byte
 }
 

@@ -49,11 +49,12 @@ type leftover struct {
 }
 
 // errNoPin is returned for a gateway without a pin. It does not wrap fs.ErrNotExist, which a
-// backend may wrap too: a missing keyring socket must not look like a gateway that never had a key.
+// backend may wrap too: a missing keyring socket must not be treated as a gateway that never
+// had a key.
 var errNoPin = errors.New("vault.json does not exist")
 
-// readPin reads the pin of a state directory; the error is errNoPin without one. The pin is
-// not verified before its key is available.
+// readPin reads the pin of a state directory; the error is errNoPin if the pin does not exist.
+// The pin is not verified before its key is available.
 func readPin(stateDir, gateway string) (*pin, error) {
 	path := statedir.VaultPin(stateDir)
 	text, err := keyfile.ReadOwn(path)
@@ -136,7 +137,7 @@ func (k pinned) is(key []byte) bool {
 	return err == nil && hmac.Equal([]byte(other.Check), []byte(k.Check))
 }
 
-// current returns the key that wraps everything new.
+// current returns the key that wraps all new data keys.
 func (p *pin) current() pinned { return p.Keys[len(p.Keys)-1] }
 
 // find returns the entry with an id.
@@ -155,7 +156,7 @@ func (p *pin) clone() *pin {
 	return &c
 }
 
-// leave moves a key to the left-over list.
+// leave adds a key to the left-over list.
 func (p *pin) leave(backend, id string) {
 	if l := (leftover{backend, id}); !slices.Contains(p.Leftover, l) {
 		p.Leftover = append(p.Leftover, l)
@@ -167,7 +168,7 @@ func (p *pin) settle(backend, id string) {
 	p.Leftover = slices.DeleteFunc(p.Leftover, func(l leftover) bool { return l == leftover{backend, id} })
 }
 
-// allows reports whether a setting matches the pinned backend.
+// allows returns an error unless a setting matches the pinned backend.
 func (p *pin) allows(setting string) error {
 	if setting == Auto || setting == p.Backend {
 		return nil

@@ -13,14 +13,14 @@ import (
 // Portable contains the files of a state directory that stores the keys of a gateway itself,
 // independent of their current backend. The caller clears Key.
 type Portable struct {
-	// Backend is where the keys are now.
+	// Backend is the current backend of the keys.
 	Backend string
 	// Pin is vault.json, and Key is vault.kek without a passphrase.
 	Pin, Key []byte
 }
 
-// Carry returns a portable copy of the keys of a gateway, and changes nothing. It is nil if there
-// are none, or if the state directory already contains them.
+// Carry returns a portable copy of the keys of a gateway, and changes nothing. The copy is nil
+// if the gateway has no keys, or if the state directory already contains them.
 func Carry(ctx context.Context, o Options) (*Portable, error) {
 	r := newRing(o)
 	p, current, err := r.look(ctx)

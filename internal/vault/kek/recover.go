@@ -54,9 +54,9 @@ func (r *Ring) Export(ctx context.Context) (keys []Exported, err error) {
 	return keys, err
 }
 
-// Recover restores exported keys to the pinned backend, or without a pin to the configured backend
-// or the best one that works. A working vault receives the missing ones as older keys. Keys that do
-// not match an existing pin are refused.
+// Recover restores exported keys to the pinned backend. Without a pin, it restores them to the
+// configured backend, or to the best backend that works. A working vault receives its missing
+// keys as older keys. Keys that do not match an existing pin are refused.
 func (r *Ring) Recover(ctx context.Context, keys []Exported) error {
 	if len(keys) == 0 {
 		return reason.Errorf(reason.InvalidInput, "no key needs recovery")
@@ -129,7 +129,7 @@ func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 	return r.again(ctx)
 }
 
-// add adds missing keys to a vault as older ones.
+// add adds missing keys to a vault as older keys.
 func (r *Ring) add(ctx context.Context, keys []Exported) error {
 	b, err := r.backend(r.pin.Backend)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/vault/keyring"
 )
 
-// askTime is the timeout for the session's keyring. It never prompts a user, so it need not allow
-// for one.
+// askTime is the timeout for the session's keyring. The keyring never prompts a user for
+// palyrad, so the timeout need not allow for an answer.
 const askTime = 5 * time.Second
 
 // session is a backend in the keyring of the user's session: one item for each key, labeled with

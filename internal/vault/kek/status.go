@@ -15,7 +15,7 @@ type Status struct {
 	// not available.
 	Backend string
 	ID      string
-	// Older is how many older keys may wrap something.
+	// Older is the number of older keys that may still wrap data keys.
 	Older int
 	// Locked is true if the keys are not available. Reason, Why and Remedy explain it.
 	Locked bool
@@ -24,7 +24,7 @@ type Status struct {
 	Remedy string
 	// Leftover is how many unused keys could not be deleted yet.
 	Leftover int
-	// Since is when the state last changed, as far as this palyrad has observed it.
+	// Since is the time of the last change of the state that this palyrad has observed.
 	Since time.Time
 }
 
@@ -64,7 +64,7 @@ func Examine(ctx context.Context, o Options) (s Status) {
 	return s.of(err)
 }
 
-// of adds why the keys are not available.
+// of adds the reason why the keys are not available.
 func (s Status) of(err error) Status {
 	if err != nil {
 		why := reason.Known(err, reason.VaultLocked)

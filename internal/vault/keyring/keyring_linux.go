@@ -160,7 +160,7 @@ func (o open) keyring(ctx context.Context) (dbus.ObjectPath, error) {
 	return at, o.unlock(ctx, at, collection)
 }
 
-// unlock unlocks a collection or an item, as kind says.
+// unlock unlocks a collection or an item; kind is the D-Bus interface of the object.
 func (o open) unlock(ctx context.Context, at dbus.ObjectPath, kind string) error {
 	if o.gateway != "" {
 		return o.unlocked(ctx, at, kind)

@@ -1,8 +1,7 @@
 // Package passphrase seals small texts with a passphrase: the key by Argon2id (RFC 9106), the text
 // by XChaCha20-Poly1305.
 //
-// age was rejected: it is another module and format, and its scrypt needs as much memory for less
-// protection.
+// The format of age is not used here: its scrypt needs as much memory for less protection.
 package passphrase
 
 import (

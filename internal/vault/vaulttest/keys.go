@@ -156,8 +156,8 @@ func (k *Keys) Drop(_ context.Context, ids ...string) error {
 // Judge allows principals the listed permissions, and nothing else.
 type Judge map[access.Principal][]access.Permission
 
-// Permit implements vault.Judge. Scopes of users are for that user alone, those of skills for their
-// guests.
+// Permit implements vault.Judge. Scopes of users are for that user alone, and scopes of skills
+// for their guests.
 func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) error {
 	owner := ref.Principal()
 	if of, is := strings.CutPrefix(ref.Scope, string(vault.Skill)+":"); is && p == access.PermSecretLease && of != b.Skill {

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/vault"
 )
 
-// RunStore is the conformance suite of vault.Store. Journaled counts the events of this package's
-// codes.
+// RunStore is the conformance suite of vault.Store. journaled counts the events of this
+// package's codes.
 func RunStore(t *testing.T, s vault.Store, journaled func() int) {
 	t.Helper()
 	t.Run("records", func(t *testing.T) { testRecords(t, s, journaled) })

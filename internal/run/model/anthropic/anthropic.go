@@ -38,8 +38,8 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 		option.WithMaxRetries(0),
 		option.WithoutOpenTelemetry(),
 	}
-	// The service alone, because the SDK's client reads environment variables and files in the home
-	// directory.
+	// Only the service is used, because the SDK's client reads environment variables and files in
+	// the home directory.
 	return &Provider{endpoint: endpoint, messages: sdk.NewMessageService(options...)}, nil
 }
 

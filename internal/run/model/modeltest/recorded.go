@@ -17,9 +17,10 @@ type Recorded struct {
 	API string
 	// Read reads a stream to its end.
 	Read func(text string) (model.Turn, error)
-	// End returns where a stream ends the turn, negative if it does not.
+	// End returns the offset at which a stream ends the turn, negative if it does not end the
+	// turn.
 	End func(text string) int
-	// Ends occurs in every stream that ends.
+	// Ends is a text that occurs in every complete stream.
 	Ends string
 }
 

@@ -46,14 +46,14 @@ type world struct {
 	open  Opener
 }
 
-// Heard is what a provider reported to its observer.
+// Heard has the events that a provider reported to its observer.
 type Heard struct {
 	// Text is the text without the deltas that retries discarded.
 	Text    string
 	Retries []model.Retry
 }
 
-// Observe is for Provider.Generate.
+// Observe records one event. It is an observer for Provider.Generate.
 func (h *Heard) Observe(e model.Event) {
 	if e.Retry != nil {
 		h.Text = ""
@@ -149,7 +149,7 @@ func (w world) turns(t *testing.T) {
 	}
 }
 
-// retries are failures after which the turn succeeds.
+// retries checks failures after which the turn succeeds.
 func (w world) retries(t *testing.T) {
 	for name, failure := range map[string]Fixture{
 		"408":               Status(408, ""),
@@ -193,7 +193,8 @@ func (w world) retries(t *testing.T) {
 	})
 }
 
-// rejections are not retried, and repeat the provider's message.
+// rejections checks that rejected requests are not retried, and that errors repeat the
+// provider's message.
 func (w world) rejections(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 413, 422} {
 		_, heard, server, err := w.ask(t, Status(status, `{"error":{"type":"some_error","message":"the provider\u001b[31m says\nno"}}`))
@@ -216,7 +217,7 @@ func (w world) rejections(t *testing.T) {
 	}
 }
 
-// invalid streams are not retried, because a retry would not help.
+// invalid checks that invalid streams are not retried, because a retry would not help.
 func (w world) invalid(t *testing.T) {
 	for name, fixture := range map[string]Fixture{
 		"malformed":    File("malformed"),
@@ -423,8 +424,8 @@ func (w world) environment(t *testing.T) {
 	}
 }
 
-// proxied requests a turn from an unused address, which the proxy of the environment would apply
-// to, because it is not written as a loopback address.
+// proxied requests a turn from an unused address. The proxy of the environment would apply to
+// the address, because it is not written as a loopback address.
 func (w world) proxied(t *testing.T) {
 	p := must.Get(w.open(model.Endpoint{Model: "m", BaseURL: "http://0.0.0.0:1/v1", Retries: model.Retries{Attempts: 1}}))(t)
 	if _, err := p.Generate(t.Context(), Conversation(), func(model.Event) {}); reason.Of(err) != reason.ModelUnavailable {

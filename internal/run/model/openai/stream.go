@@ -29,7 +29,7 @@ func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model
 type assembly struct {
 	model.Draft
 	refused bool
-	// calls are in the order of their start; open has the latest of each index.
+	// calls are in the order of their start; open has the latest call of each index.
 	calls []*call
 	open  map[int64]*call
 }
@@ -102,11 +102,11 @@ func (a *assembly) extendCall(part part) error {
 	return nil
 }
 
-// begins reports whether a part starts a new call, although it has the index of the existing call
-// c. The API gives each call its own index, but some servers that send each call in one part give
-// all of them index 0. There a new call has another id or, without ids, a name after arguments that
-// came in one part and are valid JSON. Only one part is checked: parsing the arguments again after
-// each part would take quadratic time.
+// begins reports whether a part starts a new call, although it has the index of the existing
+// call c. The API gives each call its own index, but some servers that send each call in one
+// part give all of them index 0. On such a server, a new call has another id. Without ids, it
+// has a name after arguments that came in one part and are valid JSON. Only one part is
+// checked: parsing the arguments again after each part would take quadratic time.
 func begins(c *call, part part) bool {
 	switch {
 	case c == nil:

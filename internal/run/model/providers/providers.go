@@ -15,19 +15,19 @@ import (
 
 // Set contains the models that runs may use.
 type Set struct {
-	// ByName has every configured model. Generate of an unusable one returns the reason.
+	// ByName has every configured model. Generate of an unusable model returns the reason.
 	ByName map[string]model.Provider
 	// Status is in the order of the configuration.
 	Status []model.Status
 }
 
-// Secrets lends the secret in api_key_secret to the gateway itself. It is implemented by lend.Desk.
+// Secrets lends the secret in api_key_secret to the gateway itself. lend.Desk implements it.
 type Secrets interface {
 	Own(ctx context.Context, ref, run, purpose string) (value []byte, end func(), err error)
 }
 
-// OpenAll builds the providers. If one cannot be built, the gateway still starts, because it does
-// more than run models.
+// OpenAll builds the providers. If a provider cannot be built, the gateway still starts,
+// because its other functions need no model.
 func OpenAll(ctx context.Context, list []config.Model, secrets Secrets, log *slog.Logger) Set {
 	out := Set{ByName: make(map[string]model.Provider, len(list))}
 	for _, m := range list {
@@ -67,8 +67,8 @@ func Open(m config.Model, secrets Secrets) (model.Provider, error) {
 	return openai.New(endpoint)
 }
 
-// lender returns a function that lends a model's key for each turn, so that a new value applies at
-// once and none is stored.
+// lender returns a function that lends a model's key for each turn, so that a new value applies
+// at once and no value is stored.
 func lender(m config.Model, secrets Secrets) func(ctx context.Context, run, host string) (model.Key, func(), error) {
 	return func(ctx context.Context, run, host string) (model.Key, func(), error) {
 		value, end, err := secrets.Own(ctx, m.APIKeySecret, run, "model "+m.Name+" at "+host)

@@ -19,8 +19,8 @@ type Row struct {
 	Alone string
 }
 
-// Guarded are the permissions whose methods must all have a row: they could disable dual control
-// itself, or revoke what two people allowed.
+// Guarded are the permissions whose methods must all have a row: they could disable dual
+// control itself, or reverse a change that two people approved.
 var Guarded = []access.Permission{
 	access.PermAccessWrite, access.PermAccessWriteOwner, access.PermPolicyActivate, access.PermGatewayThaw, access.PermUpstreamWrite,
 	access.PermSkillWrite, access.PermNotifyWrite, access.PermWorkspaceUndo,
@@ -33,17 +33,18 @@ var table = map[string]Row{
 	palyrav1connect.AccessServiceEnableMemberProcedure:  {Kind: change.EnableMember},
 	palyrav1connect.AccessServiceRemoveMemberProcedure:  {Kind: change.RemoveMember},
 	palyrav1connect.AccessServiceConfirmMemberProcedure: {Kind: change.ConfirmMember},
-	// It requires the host's own device, grants no power, and a compromised key must be replaced at
-	// once.
+	// The method requires the host's own device and grants no permission. A compromised key must
+	// be replaced at once.
 	palyrav1connect.KeyServiceRotateKeyProcedure: {Alone: "only the gateway's own host replaces its keys, and a compromised key must be replaced at once"},
-	// It requires the host's uid, and only removes power.
+	// ConfirmMembers acts for the gateway's host. ResetPresenceKey requires the host's uid, and
+	// only removes a key.
 	palyrav1connect.PresenceServiceConfirmMembersProcedure:   {Alone: "it acts for the gateway's host, which dual control trusts to name independent people, and every owner is notified"},
 	palyrav1connect.PresenceServiceResetPresenceKeyProcedure: {Alone: "only the gateway's own host removes a presence key, and all members are notified"},
 	palyrav1connect.IdentityServiceAddDeviceProcedure:        {Kind: change.AddDevice},
 	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {Kind: change.ActivatePolicy},
 	palyrav1connect.PolicyServiceReloadPolicyProcedure:       {Kind: change.ReloadPolicy},
 	palyrav1connect.StatusServiceThawProcedure:               {Kind: change.Thaw},
-	// Denying access needs one person alone.
+	// One person is sufficient to deny access.
 	palyrav1connect.AccessReviewServiceSetCeilingProcedure: {Kind: change.LetIn},
 	// Programs that run for calls, and the descriptions that models receive.
 	palyrav1connect.McpServiceAddUpstreamProcedure:     {Kind: change.AddUpstream},
@@ -60,7 +61,8 @@ var table = map[string]Row{
 	palyrav1connect.SkillServiceRemoveSkillProcedure:       {Alone: "it only removes tools"},
 	palyrav1connect.SkillServiceDistrustPublisherProcedure: {Alone: "a compromised key must be distrusted at once"},
 
-	// While the gateway is frozen; otherwise it is a call, with the approvals of calls.
+	// A change set is undone by a change only while the gateway is frozen. Otherwise the undo is a
+	// call, with the approvals of calls.
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure: {Kind: change.UndoChanges},
 
 	palyrav1connect.NotifyServiceMapChatUserProcedure:   {Kind: change.MapChatUser},
@@ -95,9 +97,9 @@ const (
 	AloneHeader    = "Palyra-Alone"
 )
 
-// WaitHeader with the value NoWait makes a request for a change return as soon as its approval is
-// stored, with reason.ChangePending. Without it the response follows when the change was made or
-// the approval ended.
+// WaitHeader with the value NoWait makes a request for a change return as soon as its approval
+// is stored, with reason.ChangePending. Without it, the response follows after the change is
+// made or the approval has ended.
 const (
 	WaitHeader = "Palyra-Wait"
 	NoWait     = "no"

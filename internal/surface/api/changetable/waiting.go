@@ -10,9 +10,9 @@ import (
 	"palyra/internal/call/approval"
 )
 
-// Waiting returns the pending approval of a change that the caller's device requested, for changes
-// of the gateway and of workspaces, once there is one, or nil when ctx ends first. It polls at the
-// given interval, first after one interval.
+// Waiting returns the pending approval of a change of the gateway or of a workspace that the
+// caller's device requested. It polls at the given interval, first after one interval. It
+// returns nil when ctx ends before an approval is found.
 func Waiting(ctx context.Context, every time.Duration, status palyrav1connect.StatusServiceClient, approvals palyrav1connect.ApprovalsServiceClient) *palyrav1.Approval {
 	for {
 		select {

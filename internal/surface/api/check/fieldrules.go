@@ -5,13 +5,13 @@
 // two. That implementation is not used because it would link CEL and the ANTLR runtime into the
 // program.
 //
-// It also keeps secrets out of stored data: a table defines for each text field how a text with the
-// form of a well-known secret key is treated.
+// It also keeps secrets out of stored data. A table defines for each text field the treatment
+// of a text that has the form of a well-known secret key.
 //
-// Names are refused and not redacted, because two redacted names would be equal. Idempotency keys
-// are stored as digests without salt, because a retry must match after a restart, and a text with
-// the form of a key has too many values to guess. The message of a run is not changed, since the
-// model reads it; journal and tape redact it.
+// Names are refused and not redacted, because two redacted names would be equal. Idempotency
+// keys are stored as digests without salt, because a retry must match after a restart. A text
+// with the form of a key has too many possible values to be guessed. The message of a run is
+// not changed, since the model reads it; journal and tape redact it.
 package check
 
 import (

@@ -125,8 +125,8 @@ func treatText(field protoreflect.FieldDescriptor, text string) (string, error) 
 	return "", refusal(string(field.Name()))
 }
 
-// Names applies the rule Refused to names that are entered on the gateway's host and not part of a
-// request. The error uses what to describe the names.
+// Names applies the rule Refused to names that are entered on the gateway's host and not part
+// of a request. The parameter what describes the names in the error.
 func Names(what string, names ...string) error {
 	for _, name := range names {
 		if tool.RedactText(name) != name {

@@ -59,7 +59,8 @@ func onlyKnown(rules proto.Message, known ...protoreflect.Name) error {
 	return err
 }
 
-// within returns the check of a size; message is its error text.
+// within returns the check of a size, or nil if the rule is not set. sentence is the format of
+// its error text.
 func within(size func(protoreflect.Value) int, has bool, limit uint64, breaks func(size, limit uint64) bool, sentence string) []check {
 	if !has {
 		return nil

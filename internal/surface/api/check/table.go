@@ -13,13 +13,13 @@ const (
 	Refused Rule = iota
 	// Redacted: text that users write for users. The rest of the text is stored.
 	Redacted
-	// Digested: idempotency keys, which have to match again.
+	// Digested: idempotency keys, which must match in a retry.
 	Digested
 	// Read: text that is processed but not stored, or that its store redacts.
 	Read
 )
 
-// redacted are sentences: reasons that users give.
+// redacted are sentences, such as the reasons that users give.
 var redacted = []string{
 	"CallToolRequest.requester_reason", "EvaluateToolRequest.requester_reason",
 	"CancelApprovalRequest.reason", "CancelCallRequest.reason", "CancelRun.reason", "CancelRunRequest.reason", "DecideApprovalRequest.reason",

@@ -237,8 +237,8 @@ func powerful(list []access.Role) bool {
 }
 
 // needsOwner reports whether the change requires the permission access.write_owner, by the same
-// rule as the handlers: owners or admins are added or changed, or become the owner of another
-// agent.
+// rule as the handlers. It does if owners or admins are added or changed, or become the owner
+// of another agent.
 func (m Members) needsOwner(d details) bool {
 	return slices.ContainsFunc(d.Members, func(n memberDetail) bool {
 		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(m.member(n.Owner).Roles)

@@ -21,8 +21,8 @@ type Undoer interface {
 	UndoFrozen(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
 }
 
-// Workspaces are workspaces in which, while the gateway is frozen, only owners and admins undo
-// changes, with the approval of a second person.
+// Workspaces are workspaces with special rules while the gateway is frozen: only owners and
+// admins undo changes, with the approval of a second person.
 type Workspaces struct {
 	Undoer
 	Gate   *dualcontrol.Gate

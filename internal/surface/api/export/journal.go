@@ -12,8 +12,8 @@ import (
 type journalWriter struct {
 	lines *Writer
 	out   *bufio.Writer
-	// rest is the incomplete last line, count the number of lines written; last is the newest one,
-	// which is the trailer if none follows.
+	// rest is the incomplete last line. last is the newest complete line, which is the trailer if
+	// no line follows. count is the number of complete lines.
 	rest, last []byte
 	count      int
 }
@@ -49,7 +49,7 @@ func (w *journalWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// line writes the line before this one, whose position is now known.
+// line writes the previous line, whose position is now known, and stores next.
 func (w *journalWriter) line(next []byte) error {
 	err := w.flush((*Writer).Record)
 	w.last = append(w.last[:0], next...)

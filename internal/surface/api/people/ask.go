@@ -25,7 +25,7 @@ type Asker struct {
 
 var _ pairing.Approvals = Asker{}
 
-// pairingDetails is the JSON that people see, and to which their answer is bound.
+// pairingDetails is the JSON that people see. Their answer is bound to it.
 type pairingDetails struct {
 	Code       string           `json:"pairing_id"`
 	Kind       pairing.Kind     `json:"kind"`

@@ -61,7 +61,7 @@ func (s *DeviceService) GetDevice(ctx context.Context, req *palyrav1.GetDeviceRe
 	for _, k := range d.Keys {
 		res.Keys = append(res.Keys, &palyrav1.DeviceKey{Sha256: k.SHA256, NotAfter: moment(k.NotAfter), UsedAt: moment(k.UsedAt), EndsAt: moment(k.EndsAt)})
 	}
-	// The actor of its first certificate is the member who added it.
+	// The actor of a device's first certificate is the member who added the device.
 	first, err := s.Acts.Events(ctx, journal.Filter{Subject: d.ID, Code: string(event.CertificateMade), Limit: 1})
 	if err != nil {
 		return nil, err

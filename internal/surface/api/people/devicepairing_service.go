@@ -95,8 +95,8 @@ func pairedMember(list Members, name string) (access.Member, bool) {
 	return memberNamed(slices.DeleteFunc(slices.Clone(list.List()), access.Member.Removed), name)
 }
 
-// mayGive returns nil if policy allows the caller to create such a device. A device of the caller
-// itself needs no permission beyond the one of the method.
+// mayGive returns nil if policy allows the caller to create such a device. A device of the
+// caller itself needs no permission in addition to the method's own.
 func (s *PairingService) mayGive(caller access.Caller, p identity.Pairing) error {
 	if own(p) {
 		return nil

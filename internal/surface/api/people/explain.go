@@ -25,7 +25,7 @@ func (s *ReviewService) ExplainAccess(ctx context.Context, req *palyrav1.Explain
 	return r.explain(resolved), nil
 }
 
-// meaning is the permission that a name stands for, with its methods.
+// meaning is the permission that a name identifies, with its methods.
 type meaning struct {
 	permission access.Permission
 	methods    []string
@@ -87,7 +87,7 @@ func (s *ReviewService) unknown(name string) error {
 	return e.WithRemedy("Name a permission, such as approval.decide, or a method, such as DecideApproval; docs/reference/access.md lists them.")
 }
 
-// explain returns the answer.
+// explain returns the answer for one permission.
 func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 	res := &palyrav1.ExplainAccessResponse{
 		Principal: r.of.Principal.String(), Permission: string(m.permission), Methods: m.methods, Roles: roleNames(r.of.Roles),

@@ -29,8 +29,8 @@ func forbidding(j policy.Judgement) []policy.Determining {
 	return slices.DeleteFunc(slices.Clone(j.Determining), func(d policy.Determining) bool { return d.Effect != "forbid" })
 }
 
-// againstForbids returns the next step after policies that forbid. No other policy overrides the
-// built-in ones.
+// againstForbids returns the next step for a permission that policies forbid. No other policy
+// overrides a built-in policy.
 func (r *review) againstForbids(forbids []policy.Determining, p access.Permission, able []string) string {
 	if lifted := r.ceilingRemedy(); lifted != "" {
 		return lifted
@@ -56,7 +56,7 @@ func (r *review) againstForbids(forbids []policy.Determining, p access.Permissio
 	return r.askingOthers(able, text+".") + " The maintainer of the policy directory can change the policy."
 }
 
-// ceilingRemedy returns how to admit a principal that a ceiling excludes, or "" if none does.
+// ceilingRemedy returns the step that admits the member, or "" if no ceiling excludes it.
 func (r *review) ceilingRemedy() string {
 	s := r.set.View().Config().Snapshot
 	switch who := r.of.Principal; {
@@ -77,7 +77,8 @@ func (r *review) builtin(id string) bool {
 	return false
 }
 
-// askingOthers adds a reference to the members who may do it, if there are any.
+// askingOthers adds a reference to the other members who have the permission, or a note that no
+// other member has it.
 func (r *review) askingOthers(able []string, text string) string {
 	switch {
 	case len(able) == 0:
@@ -130,12 +131,12 @@ func (r *review) wouldAllow(role access.Role, p access.Permission) bool {
 	return view.TryAccess(&policy.Change{Config: cfg}, policy.AccessRequest{Caller: caller(m), Permission: p})[0].Allowed
 }
 
-// giveRole returns how the member gets a role, and who can assign it.
+// giveRole returns the command that gives the member a role, and the members who can run it.
 func (r *review) giveRole(role access.Role) string {
 	return r.change(fmt.Sprintf("palyra members roles %s --add %s", r.of.Principal, role), "give it the role "+string(role), role)
 }
 
-// reactivation returns how a member that is disabled or removed can act again.
+// reactivation returns the next step for a member whose credentials are refused.
 func (r *review) reactivation() string {
 	off := r.of
 	if !off.Disabled && !off.Removed() {
@@ -152,8 +153,8 @@ func (r *review) reactivation() string {
 	return r.change("palyra members enable "+off.Principal.String(), "enable "+off.Principal.String(), off.Roles...)
 }
 
-// change returns a command that changes members, and who can run it. The gateway's host can always
-// create an owner.
+// change returns a command that changes members, and the members who can run it. The gateway's
+// host can always create an owner.
 func (r *review) change(command, what string, concerns ...access.Role) string {
 	switch may := r.changers(slices.Concat(concerns, r.of.Roles)); {
 	case len(may) == 0:

@@ -93,7 +93,7 @@ func memberNamed(members []access.Member, name string) (access.Member, bool) {
 	return access.Member{}, false
 }
 
-// caller returns the caller that a member is with the certificate of its device.
+// caller returns the caller for a member with the certificate of its device.
 func caller(m access.Member) access.Caller {
 	c := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, Surface: access.SurfaceGRPC, Paired: true}
 	if m.Principal.Kind == access.KindAgent {
@@ -107,7 +107,8 @@ func (r *review) authorize(m access.Member, p access.Permission) policy.Judgemen
 	return r.set.Authorize(policy.AccessRequest{Caller: caller(m), Permission: p})
 }
 
-// may reports whether a member can use a permission now: it is not barred, and policies permit it.
+// may reports whether a member can use a permission now: the member is not barred, and policies
+// permit the use.
 func (r *review) may(m access.Member, p access.Permission) bool {
 	return r.refusedBecause(m) == nil && r.authorize(m, p).Allowed
 }

@@ -38,9 +38,9 @@ type Views struct {
 	order []viewKey
 }
 
-// Of returns an approval as of the event with a sequence number, as seen by a caller. Callers MUST
-// NOT modify it. The first stream of the caller computes it with work. If that fails, each stream
-// computes it itself.
+// Of returns an approval as of the event with a sequence number, as seen by a caller. The
+// result is shared: callers MUST NOT modify it. The first stream of the caller computes it with
+// work. If work fails, each stream calls work itself.
 func (v *Views) Of(set *policy.Set, c access.Caller, seq int64, work func() (*palyrav1.Approval, error)) (*palyrav1.Approval, error) {
 	key := viewKey{seq, c.Principal, c.DeviceID, c.Surface, c.Transport, set}
 	one, first := v.find(key)

@@ -28,7 +28,7 @@ func (s *Service) ConfirmMembers(ctx context.Context, req *palyrav1.ConfirmMembe
 
 // actsForHost checks that the administrator of the gateway's host sent the request. An agent
 // that runs as palyrad's user, or as the user of the local operator's bundle, could send it
-// too: the presence key of the local operator's device tells the two apart.
+// too. The presence key of the local operator's device distinguishes the two.
 func (s *Service) actsForHost(ctx context.Context, req *palyrav1.ConfirmMembersRequest) error {
 	caller := s.caller(ctx)
 	if peer, local := localsocket.PeerOf(ctx); local {

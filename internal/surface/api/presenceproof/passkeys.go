@@ -173,7 +173,7 @@ func (s *Service) challengeVote(ctx context.Context, caller access.Caller, vote 
 // Voting returns the caller with the surface that the vote names.
 func Voting(caller access.Caller, vote *palyrav1.DecideApprovalRequest) access.Caller {
 	// Only programs may name their surface. The console surface belongs to console sessions alone,
-	// and they have no other.
+	// and these have no other surface.
 	if s := vote.GetSurface(); s != "" && caller.Surface == access.SurfaceGRPC {
 		caller.Surface = access.Surface(s)
 	}

@@ -1,7 +1,7 @@
 // Package presenceproof implements the PresenceService: presence keys of devices, passkeys of
 // members, and the proofs that make a vote count as present. It also receives signed votes that
-// webhook receivers forward: only the member's proof in the vote counts, the endpoint's secret
-// authorizes nothing. Package presence defines the signed statements.
+// webhook receivers forward. Only the member's proof in the vote counts; the endpoint's secret
+// grants no authority. Package presence defines the signed statements.
 package presenceproof
 
 import (
@@ -38,7 +38,7 @@ type Service struct {
 	gateway string
 	devices Devices
 	book    *presence.Book
-	// passkeys stores the members' passkeys; votes are the approvals that they sign for.
+	// passkeys stores the members' passkeys. votes has the approvals that members vote on.
 	passkeys Passkeys
 	votes    Votes
 	// ownerRunsAgents reports whether agents may run as palyrad's own user.
@@ -197,9 +197,9 @@ func host(c access.Caller) bool {
 	return c.Transport == access.TransportSocket && c.Surface != access.SurfaceConsole
 }
 
-// device returns the device of a user that authenticated with its certificate. Nothing else can
-// prove presence: the socket presents no key, a token can be copied, and a login session has no
-// lasting key.
+// device returns the device of a user that authenticated with its certificate. No other
+// credential can prove presence: the socket presents no key, a token can be copied, and a login
+// session has no lasting key.
 func (s *Service) device(c access.Caller) (identity.Device, error) {
 	dev, known := s.devices.Device(c.DeviceID)
 	switch {

@@ -97,9 +97,9 @@ func (h Handler) vote(r *http.Request) (approval.Record, error) {
 	})
 }
 
-// verify parses a signed vote and finds its voter. An unauthenticated client can cause this work,
-// which no rate limits: it MUST stay small. The bounds on the body and on the certificate chain
-// limit it.
+// verify parses a signed vote and finds its voter. An unauthenticated client can cause this
+// work before a rate limit applies. The work MUST therefore stay small: the bounds on the body
+// and on the certificate chain limit it.
 func (h Handler) verify(r *http.Request) (signedvote.Vote, access.Caller, error) {
 	refused := func(err error) (signedvote.Vote, access.Caller, error) {
 		return signedvote.Vote{}, access.Caller{}, err

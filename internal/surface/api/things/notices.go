@@ -119,7 +119,7 @@ func (s *NotifyService) MapChatUser(ctx context.Context, req *palyrav1.MapChatUs
 	return &palyrav1.MapChatUserResponse{User: userMessage(u)}, nil
 }
 
-// ConsentToChatUser lets a chat user vote as the caller, or withdraws that.
+// ConsentToChatUser gives or withdraws the caller's consent to the votes of a chat user.
 func (s *NotifyService) ConsentToChatUser(ctx context.Context, req *palyrav1.ConsentToChatUserRequest) (*palyrav1.ConsentToChatUserResponse, error) {
 	u, err := s.Users.Consent(ctx, s.Caller(ctx), req.GetTeam(), req.GetUser(), req.GetWithdraw())
 	if err != nil {

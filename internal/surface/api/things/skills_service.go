@@ -21,7 +21,7 @@ type SkillManager interface {
 	Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error)
 	List() []registry.Installed
 	Get(name, version string) (registry.Installed, error)
-	// Audit inspects a version again; problem is why its tools cannot be called.
+	// Audit inspects a version again; problem is the reason why its tools cannot be called.
 	Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem, err error)
 	SetStatus(ctx context.Context, by access.Caller, name, version string, s registry.Status, why string) (registry.Installed, error)
 	Remove(ctx context.Context, by access.Caller, name, version string) error
@@ -123,8 +123,8 @@ func (s *SkillService) SetSkillStatus(ctx context.Context, req *palyrav1.SetSkil
 	return &palyrav1.SetSkillStatusResponse{Skill: skillMessage(is, true)}, nil
 }
 
-// RemoveSkill removes a version, or all versions. It removes the current one first, so that a
-// failure in between leaves a skill that cannot be called.
+// RemoveSkill removes a version, or all versions. It removes the current version first, so that
+// a failure in between leaves a skill that cannot be called.
 func (s *SkillService) RemoveSkill(ctx context.Context, req *palyrav1.RemoveSkillRequest) (*palyrav1.RemoveSkillResponse, error) {
 	versions := []string{req.GetVersion()}
 	if req.GetVersion() == "" {

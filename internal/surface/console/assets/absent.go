@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// fallback explains how to get the pages.
+// fallback is the page that explains how to get the console.
 //
 //go:embed fallback
 var fallback embed.FS

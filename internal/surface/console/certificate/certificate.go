@@ -1,6 +1,7 @@
 // Package certificate provides the certificates of a console that other machines can reach:
-// configured ones, or certificates of a CA that is constrained to the console's names. The CA of
-// devices never signs one, because browsers would trust it for every name.
+// configured certificates, or certificates of a CA that is constrained to the console's names.
+// The CA of devices never signs these certificates: browsers would have to trust that CA for
+// every name.
 package certificate
 
 import (
@@ -26,8 +27,8 @@ type files struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	// at are the modification times of both files at the last load, looked is when they were
-	// checked.
+	// at has the modification times of both files at the last load. looked is the time of the last
+	// check.
 	at     [2]time.Time
 	looked time.Time
 }

@@ -52,7 +52,7 @@ type own struct {
 // Own returns certificates of a CA in a directory. The CA is created if it does not exist, and
 // replaced if it does not cover the names or is about to expire. made is true in both cases:
 // browsers must then trust the new CA. A critical name constraint (RFC 5280, section 4.2.1.10)
-// limits it to these names.
+// limits the CA to these names.
 func Own(dir string, names []string) (source Source, made bool, err error) {
 	return ownAt(dir, names, time.Now)
 }

@@ -1,6 +1,6 @@
-// Package client is the agent's end of a hook. It passes the agent's JSON from standard input to
-// palyrad, over the Unix socket in its state directory, and acts on the answer: no output and exit
-// 0, or a denial and exit 2.
+// Package client is the agent's end of a hook. It passes the agent's JSON from standard input
+// to palyrad, over the Unix socket in palyrad's state directory. Its result is either no output
+// and exit 0, or a denial and exit 2.
 //
 // Every failure is a denial: agents run a call whose hook fails in any other way. The program
 // starts before every call of an agent, so it is small and shares nothing with the gateway except
@@ -36,8 +36,8 @@ const newToken = "specify the file of a token: palyra hook install writes it for
 const Generic = "generic"
 
 const (
-	// DefaultLimit is the hook timeout of agents that do not specify one; margin is how long before
-	// it the hook answers.
+	// DefaultLimit is the hook timeout of agents that do not specify one. margin is the reserve
+	// between the gateway's answer and that timeout.
 	DefaultLimit = 60 * time.Second
 	margin       = 5 * time.Second
 	// mostInput and mostAnswer bound the message and the response, in bytes.
@@ -67,8 +67,8 @@ type verdict struct {
 	stdout, stderr string
 }
 
-// Run sends the message and returns the exit code. It always returns, exactly once: a panic, a
-// signal and a timeout are denials.
+// Run sends the message and returns the exit code. It always returns: a panic, a signal and a
+// timeout are denials.
 func (h *Hook) Run(stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	if err := h.check(); err != nil {
 		return h.Deny(err, stdout, stderr)
@@ -97,8 +97,8 @@ func (h *Hook) Run(stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	}
 }
 
-// Deny answers with a denial because of an error before the message was sent, and returns its exit
-// code.
+// Deny prints a denial for an error that occurred before the message was sent. It returns the
+// exit code of the denial.
 func (h *Hook) Deny(err error, stdout, stderr io.Writer) (code int) {
 	return say(h.denied(err), stdout, stderr)
 }
@@ -205,9 +205,9 @@ func (h *Hook) ask(stdin io.Reader) verdict {
 	return h.obey(decision, body)
 }
 
-// form is how messages name their event. reports are the events after which nothing can be denied.
-// Every other event is a request, including unknown ones: a misspelt request that counted as a
-// report would let the tool run.
+// form describes the events of messages. event is the member with the name of the event.
+// reports are the events that cannot be denied. Every other event is a request, including
+// unknown ones: a misspelt request that counted as a report would let the tool run.
 type form struct {
 	event   string
 	reports []string
@@ -267,7 +267,7 @@ func (h *Hook) obey(decision string, body []byte) verdict {
 	return h.denied(fmt.Errorf("the gateway answered %q", decision))
 }
 
-// reasonOf returns why a call is denied, for agents that read it from standard error.
+// reasonOf returns the reason of a denial, for agents that read it from standard error.
 func reasonOf(body []byte) string {
 	var out struct {
 		Reason string `json:"reason"`

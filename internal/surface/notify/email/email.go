@@ -39,8 +39,8 @@ type Config struct {
 	TLS    string
 	From   string
 	To     []string
-	// Username and Secret, the name of the password in the vault, log in. An empty Username
-	// disables the login.
+	// Username and Secret are for the login. Secret is the name of the password in the vault. An
+	// empty Username disables the login.
 	Username, Secret string
 	// Lend lends a secret for one delivery (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)

@@ -29,8 +29,8 @@ var permanentErrors = map[string]bool{
 	"cant_update_message": true, "edit_window_closed": true,
 }
 
-// call calls a method of the Web API with a JSON body. It decodes the response into into, which may
-// be nil.
+// call calls a method of the Web API with a JSON body. It decodes the response to into, which
+// may be nil.
 func (s *Channel) call(ctx context.Context, method, token, run string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -77,8 +77,8 @@ const (
 // buttons, because a vote requires that the whole call is displayed.
 const maxText = 10_000
 
-// blocks returns the blocks of a message. The requester wrote part of the text, which is therefore
-// in a preformatted element: Slack does not interpret its characters.
+// blocks returns the blocks of a message. The requester wrote part of the text. The text is
+// therefore in a preformatted element, in which Slack interprets no markup.
 func (s *Channel) blocks(m notify.Message, d notify.Description) []block {
 	link := d.Link
 	d.Link = ""
@@ -150,8 +150,9 @@ func reasonView(value, channel string) view {
 	}
 }
 
-// escape escapes text for fields that Slack interprets as mrkdwn: no mentions, links or markup
-// (Slack's formatting rules). Characters of emphasis are replaced by look-alikes.
+// escape escapes text for fields that Slack interprets as mrkdwn. The result has no mentions,
+// links or markup (Slack's formatting rules). Characters of emphasis are replaced by
+// look-alikes.
 func escape(content string) string {
 	return escaper.Replace(text.Visible(content))
 }

@@ -157,7 +157,7 @@ func (s *Channel) receive(ctx context.Context, conn *websocket.Conn, acts chan<-
 	}
 	select {
 	case acts <- e.Payload:
-	default: // unreachable by clicking; the message still has its buttons
+	default: // clicks cannot fill the queue; the message still has its buttons
 		s.use.Log.WarnContext(ctx, "too many actions in Slack: one action was ignored")
 	}
 	return nil

@@ -42,7 +42,7 @@ const (
 type Config struct {
 	Gateway string
 	URL     string
-	// Secrets are names in the vault: one, or two while the receiver changes to a new one.
+	// Secrets are names in the vault: one, or two while the receiver changes to another secret.
 	Secrets []string
 	// Lend lends a secret for one delivery (lend.Desk).
 	Lend func(ctx context.Context, name, run, purpose string) (value []byte, end func(), err error)

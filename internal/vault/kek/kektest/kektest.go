@@ -72,7 +72,7 @@ func (m *Memory) Change(change func(keys map[string][]byte)) {
 	change(m.keys)
 }
 
-// Name is "memory".
+// Name returns "memory".
 func (m *Memory) Name() string { return "memory" }
 
 // Get returns a key, or kek.ErrNoKey.
@@ -115,8 +115,8 @@ func (m *Memory) asking(do func() error) error {
 }
 
 // RunBackend is the conformance suite of backends. open returns the same backend each time, as
-// another process would; another returns the backend of another gateway at the same location, nil
-// if there cannot be one.
+// another process would. another returns the backend of another gateway at the same location;
+// it is nil if no such backend can exist.
 func RunBackend(t *testing.T, open func() kek.Backend, another func() kek.Backend) {
 	ctx := t.Context()
 	one, two := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
