@@ -44,7 +44,7 @@ func child(word, report *os.File, attempt func(tries) denied) error {
 		return err
 	}
 	if line, err := words.ReadString('\n'); err != nil || line != goWord {
-		return errors.New("palyrad did not let the program start")
+		return errors.New("palyrad refused to start the program")
 	}
 	step, err = o.start()
 	return errors.Join(err, tell(report, finding{Failed: step, Error: err.Error()}))
@@ -90,8 +90,8 @@ func (o order) settle() (step string, err error) {
 	return "", nil
 }
 
-// maxDescriptors is larger than the number of inherited descriptors: two from the daemon, and
-// those of the Go runtime.
+// maxDescriptors is larger than the number of inherited descriptors: two from the daemon, and the
+// descriptors of the Go runtime.
 const maxDescriptors = 1024
 
 // look returns the denied attempts, the limits in force and the open descriptors.
