@@ -22,8 +22,7 @@ type Root struct {
 }
 
 const (
-	// beneath lets the kernel follow symbolic links that stay below the directory, and none of
-	// the links under /proc that have no path.
+	// beneath permits symbolic links that stay below the directory, but no magic links of /proc.
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	// exact follows no link: it is for paths that are already resolved.
 	exact = beneath | unix.RESOLVE_NO_SYMLINKS

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// DefaultName is the workspace of a call that names none when there are several.
+// DefaultName is the workspace of a call that names no workspace if several are declared.
 const DefaultName = "default"
 
 // Declaration is one [[workspaces]] entry of the configuration.

@@ -3,10 +3,10 @@
 // git commits. Its checks give early, clear errors and facts for policies; the security boundary is
 // the sandbox.
 //
-// A program that a link of the workspace leads to is called by its own path, because git and
-// busybox select a command by argv[0]: a link git-push would push under a rule for git status.
-// Interpreters keep the name of a link of their family, because Python finds its virtual
-// environment by it.
+// A program that is named by a link in the workspace is started under its own path, because git
+// and busybox select a command by argv[0]: a link git-push would push under a rule for git
+// status. Interpreters keep the name of a link of their family, because Python finds its
+// virtual environment by it.
 package command
 
 import (

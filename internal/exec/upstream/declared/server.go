@@ -57,7 +57,7 @@ type Server struct {
 
 	// Shared uses one instance for all principals; otherwise each principal has its own.
 	Shared bool `json:"shared,omitempty"`
-	// Trusted honors the annotations of its tools.
+	// Trusted makes the gateway honor the annotations of its tools.
 	Trusted bool `json:"trusted,omitempty"`
 }
 

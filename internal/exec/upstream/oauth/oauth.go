@@ -40,8 +40,8 @@ import (
 )
 
 const (
-	// life is how long a login waits for the user. mostOpen limits the waiting logins, and
-	// mostOfOne bounds the ones of a member.
+	// life is how long a login waits for the user. mostOpen limits the waiting logins of all
+	// members, and mostOfOne the waiting logins of one member.
 	life      = 10 * time.Minute
 	mostOpen  = 256
 	mostOfOne = 8
