@@ -157,7 +157,7 @@ func (s *seen) describe(name, verb string, risk int) {
 	}
 }
 
-// identityOf omits a directory's change time: its entries are checked one by one.
+// identityOf omits the change time of a directory, because its entries are checked one by one.
 func identityOf(info workspace.Info) tool.FileIdentity {
 	id := tool.FileIdentity{Device: info.Identity.Device, Inode: info.Identity.Inode}
 	if info.Kind != workspace.Dir {

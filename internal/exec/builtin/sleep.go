@@ -56,7 +56,7 @@ func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare holds nothing.
+// Prepare holds no resources.
 func (s sleep) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := s.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: s.run}, err
