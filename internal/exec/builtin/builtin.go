@@ -100,7 +100,7 @@ const DefaultConcurrent = 32
 
 // WorkspacePolicy configures how programs write to a workspace.
 type WorkspacePolicy struct {
-	// Direct lets programs write to the workspace itself instead of a copy.
+	// Direct makes programs write to the workspace itself instead of a copy.
 	Direct bool
 	// Protected are additional patterns of protected paths (overlay.Config).
 	Protected []string

@@ -13,8 +13,8 @@ import (
 const sleepName = "sleep"
 
 // sleep waits. It has no effect, but it is not in package pure, whose calls are recorded after
-// they have ended: a call of sleep may last for minutes, and the journal must show it while it
-// runs.
+// they have ended. A call of sleep may last for minutes, and the journal must contain it while
+// it runs.
 type sleep struct {
 	version string
 	most    time.Duration

@@ -121,7 +121,7 @@ type Use string
 const (
 	// Placeholder makes palyrad insert the value into requests: the guest never receives it.
 	Placeholder Use = "placeholder"
-	// Read gives the guest the value.
+	// Read passes the value to the guest.
 	Read Use = "read"
 )
 

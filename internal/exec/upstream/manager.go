@@ -124,7 +124,7 @@ type Config struct {
 	// maximum size of each in bytes, 0 for no limit.
 	State      string
 	StateLimit int64
-	// Empty is the empty directory that programs without a workspace see.
+	// Empty is the empty directory that programs without a workspace get.
 	Empty string
 	// Denied are the hosts that no URL may lead to, regardless of who added it.
 	Denied []egress.Rule

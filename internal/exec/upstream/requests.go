@@ -42,7 +42,7 @@ type question struct {
 	// request, and request the message for the client.
 	tool, name string
 	request    tool.Request
-	// input is the question as policies and approvers see it.
+	// input is the question for policies and approvers.
 	input map[string]any
 	// summary and notes are displayed to the approver; url is the page to open.
 	summary string

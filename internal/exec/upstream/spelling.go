@@ -12,7 +12,7 @@ import (
 )
 
 // messageKeys are the keys of a server message that the gateway reads: of its results, requests
-// and notifications. Nothing is decoded into this type.
+// and notifications. The type is used only for its keys; no message is decoded into it.
 type messageKeys struct {
 	Version any        `json:"jsonrpc"`
 	ID      any        `json:"id"`

@@ -38,7 +38,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkNewName refuses names with characters that a reader cannot see (text.Unseen).
+// checkNewName refuses names with invisible characters (text.Unseen).
 func checkNewName(p string) error {
 	for _, r := range p {
 		if odd(r) {

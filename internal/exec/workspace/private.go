@@ -85,8 +85,8 @@ func (k resolvedPrivate) apart(d Declaration) error {
 	return nil
 }
 
-// refuseBundle refuses a workspace that is a credential bundle: read access to it gives the
-// identity of its owner.
+// refuseBundle refuses a workspace that is a credential bundle: read access to it is sufficient
+// to impersonate its owner.
 func refuseBundle(d Declaration) error {
 	holds := func(name string) bool { return exists(filepath.Join(d.Path, name)) }
 	if !holds("endpoint") || !holds("key.pem") && !holds("cert.pem") && !holds("token") {

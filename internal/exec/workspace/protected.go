@@ -12,10 +12,10 @@ import (
 )
 
 // Protected reports whether other programs take commands from a workspace-relative path
-// implicitly: git's hooks and configuration, the configuration of agents, editors, shells and
-// package managers, the files of continuous integration, and Palyra's own policies and
-// configuration. Names are compared like on the most tolerant file system: ".GIT/Hooks",
-// ".git./hooks" and "GIT~1/hooks" count as ".git/hooks".
+// implicitly. Such paths are git's hooks and configuration, the configuration of agents,
+// editors, shells and package managers, the files of continuous integration, and Palyra's own
+// policies and configuration. Names are compared like on the most tolerant file system:
+// ".GIT/Hooks", ".git./hooks" and "GIT~1/hooks" count as ".git/hooks".
 func Protected(rel string) bool {
 	parts := foldedParts(rel)
 	for i, part := range parts {
@@ -42,8 +42,8 @@ func ProtectedForWriting(rel string) bool {
 }
 
 // worktreeOf reports whether the path below a protected directory is in a git worktree there,
-// as Claude Code creates them. Of its files, only those with names that are protected in every
-// directory can contain commands.
+// as Claude Code creates them. Programs take commands only from its files with names that are
+// protected in every directory.
 func worktreeOf(dir string, rest []string) bool {
 	return dir == ".claude" && len(rest) > 1 && rest[0] == "worktrees"
 }
@@ -138,7 +138,7 @@ var protectedNames = []string{
 var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
 
 // Pattern is a path that is protected in any directory, such as ".git/hooks": names in lower
-// case, in which "*" stands for any part of a name.
+// case, in which "*" matches any part of a name.
 type Pattern struct {
 	Path string
 	// Below is true if everything below the path is protected as well.

@@ -171,9 +171,9 @@ func enter(root, dir, name string) string {
 	return dir + "/" + name
 }
 
-// bareRepository reports whether a path is in the workspace, and whether it or a parent looks
-// like a git repository without the name .git. A link that is only valid in the sandbox counts as
-// one.
+// bareRepository reports whether a path is in the workspace, and whether it or a parent has the
+// form of a git repository without the name .git. A link that is only valid in the sandbox
+// counts as one.
 func bareRepository(root, full string) (inside, bare bool) {
 	resolved, err := filepath.EvalSymlinks(full)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package envsecret gives secrets to programs as plain values: it places the values, scrubs them
-// from the programs' output, and keeps them out of reports and workspaces. Tools that run
+// Package envsecret passes secrets to programs as plain values: it places the values, scrubs
+// them from the programs' output, and keeps them out of reports and workspaces. Tools that run
 // programs share it.
 //
 // Secrets as files are in the home directory of the sandbox, which exists in every sandbox of Tier

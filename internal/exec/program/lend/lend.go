@@ -1,5 +1,5 @@
-// Package lend lets tools use the vault's secrets by placeholder: the usable secrets are offered
-// while a call is planned, and lent to a decided call until it ends.
+// Package lend provides the vault's secrets to tools by placeholder: the usable secrets are
+// offered while a call is planned, and lent to a decided call until it ends.
 package lend
 
 import (
@@ -132,7 +132,8 @@ func (d *Desk) Own(ctx context.Context, name, run, purpose string) (value []byte
 	return value, end, nil
 }
 
-// Lend gives offers a source that leases each secret at its first use. end ends the leases.
+// Lend returns the offers with a source that leases each secret at its first use. end ends the
+// leases.
 func (d *Desk) Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func()) {
 	l := &loan{desk: d, call: c, offers: map[string]egress.Secret{}, used: map[string]*vault.Handle{}}
 	for _, s := range offers {

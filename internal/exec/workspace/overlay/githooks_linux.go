@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// gitNames matches the settings of a git configuration that name files which git executes or
-// obeys: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
+// gitNames matches the settings of a git configuration that name files that git executes or
+// reads for instructions: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
 var gitNames = lazyregexp.New(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
 
 // gitObeys lists the workspace paths that the git configuration of the workspace names, such as
