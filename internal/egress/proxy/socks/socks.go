@@ -60,7 +60,7 @@ func Accept(rw io.ReadWriter) (egress.Target, error) {
 	return target, err
 }
 
-// greet negotiates the method and accepts only a client without authentication.
+// greet negotiates the method. It accepts only the method without authentication.
 func greet(rw io.ReadWriter) error {
 	start, err := read(rw, 2)
 	if err != nil {

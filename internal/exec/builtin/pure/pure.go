@@ -2,7 +2,7 @@
 // calls may be recorded in a batch after they have ended, because a crash in between loses no
 // effect.
 //
-// The imports guarantee this. internal/archtest forbids imports of this package that provide
+// The imports guarantee this. internal/archtest forbids imports into this package that provide
 // access to files, the network, processes or other parts of the gateway. It also forbids all
 // other packages to implement tool.Pure.
 //

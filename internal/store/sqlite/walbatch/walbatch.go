@@ -1,7 +1,7 @@
 // Package walbatch is an SQLite VFS that passes the frames of a transaction to the kernel in
 // one write. SQLite writes each page of the WAL with two system calls, one for the header of
-// its frame and one for the page. A governed call changes one to two dozen pages. Those calls
-// take longer than the sync. (https://sqlite.org/vfs.html,
+// its frame and one for the page. A governed call changes one to two dozen pages. These system
+// calls take longer than the sync. (https://sqlite.org/vfs.html,
 // https://sqlite.org/fileformat2.html#the_write_ahead_log)
 //
 // The buffer never holds the last frame of a commit. SQLite sets the database size only in the
