@@ -65,12 +65,13 @@ var special = func() []block {
 	return all
 }()
 
-// globalUnicast is the one IPv6 block that IANA has given to the internet.
+// globalUnicast is the only IPv6 block that IANA has allocated to the internet.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-// Classify returns the purpose of an address, and its block if the address is not public. An IPv4
-// address embedded in an IPv6 address is classified too: the class is the inner one if the outer
-// address is public, or if no rule could unlock the inner one.
+// Classify returns the purpose of an address, and its block if the address is not public. An
+// IPv4 address embedded in an IPv6 address is classified too. If it is not public, its class
+// applies if the outer address is public, or if a rule could unlock the outer address but not
+// the inner one.
 func Classify(addr netip.Addr) (Class, netip.Prefix) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -102,7 +103,7 @@ func classifyOuter(addr netip.Addr) (Class, netip.Prefix) {
 	return Reserved, single(addr)
 }
 
-// single is the prefix of one address.
+// single returns the prefix that contains only one address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // The forms of IPv6 that hold an IPv4 address.

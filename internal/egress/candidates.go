@@ -145,9 +145,10 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// checkNotOwn objects to a connection that reached this machine itself, although the address was
-// not on an interface when the interfaces were listed: both ends then have the same address. It
-// refuses this for public addresses, and for every address at which the gateway listens.
+// checkNotOwn objects to a connection that reached this machine itself, although the address
+// was not on an interface when the interfaces were listed: both ends then have the same
+// address. It refuses this for public addresses, and for every address on which the gateway
+// listens.
 func (r Rules) checkNotOwn(conn net.Conn, t Target, addr netip.Addr) (objection, bool) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok || local.AddrPort().Addr().Unmap() != addr {

@@ -19,10 +19,11 @@ const (
 )
 
 // ConnectionLog records the connections of one call; docs/egress-ledger.md calls it the ledger.
-// While they fit, connections are listed individually. Beyond the limit it lists the first denied
-// connections and the first other ones, with at least half of the list for each; the rest is summed
-// by target and outcome. Example: a program that is denied 5000 times and then connects once cannot
-// hide that connection. It is listed, and most denials are a sum. It is safe for concurrent use.
+// While they fit, connections are listed individually. Beyond the limit it lists the first
+// denied connections and the first other ones, with at least half of the list for each. The
+// rest is summed by target and outcome. Example: a program that is denied 5000 times and then
+// connects once cannot hide that connection. It is listed, and most denials are a sum. It is
+// safe for concurrent use.
 type ConnectionLog struct {
 	start time.Time
 
@@ -88,7 +89,7 @@ func (l *ConnectionLog) listOf(e *Entry) *entryList {
 	return &l.connections
 }
 
-// settle adds an entry to the sums if it waits for that.
+// settle adds an entry to the sums if it is waiting and has ended.
 func (l *ConnectionLog) settle(e *Entry) {
 	if !l.waiting[e] || e.ended.IsZero() {
 		return
@@ -134,10 +135,11 @@ func severity(verdict string) int {
 	return slices.Index([]string{VerdictAllowed, VerdictFailed, VerdictDenied}, verdict)
 }
 
-// Decide records the outcome of the connection. Of several verdicts the most severe counts, with
-// the details of its first occurrence: denied before failed before allowed. An allowed connection
-// that is broken off is decided again as allowed, with the reason. A zero rule or address keeps the
-// earlier value. If the entry was already summed, a more severe verdict gets an additional entry.
+// Decide records the outcome of the connection. The most severe verdict counts, with the
+// details of its first occurrence: denied before failed before allowed. An allowed connection
+// that is broken off is decided again as allowed, with the reason. A zero rule or address keeps
+// the earlier value. If the entry was already summed, a more severe verdict gets an additional
+// entry.
 func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 	l := e.log
 	l.mu.Lock()

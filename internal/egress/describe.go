@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Canonical returns the rule in its one form: names in lower case and without
-// a trailing dot, an IPv6 address with a port in brackets.
+// Canonical returns the rule in canonical form: names in lower case and without a trailing dot,
+// and an IPv6 address in brackets if it has a port.
 func (r Rule) Canonical() string {
 	pattern := r.host.String()
 	switch {
@@ -29,7 +29,7 @@ func (r Rule) Canonical() string {
 	return pattern + ":" + strconv.Itoa(int(r.port))
 }
 
-// Hosts are the allow rules in canonical form, sorted and without repeats.
+// Hosts returns the allow rules in canonical form, sorted and without duplicates.
 func (g Reach) Hosts() []string { return canonicals(g.Rules.Allow) }
 
 // Lines describes all decisions in a stable order, reachable hosts first: reaches with equal lines
@@ -67,7 +67,7 @@ func (i Inspection) line() string {
 	return fmt.Sprintf("inspect %s methods=%s paths=%s", i.Host.Canonical(), listed(slices.Sorted(slices.Values(i.Methods))), listed(paths))
 }
 
-// Reach are the targets that get the value, in canonical form.
+// Reach returns the targets that may receive the value, in canonical form.
 func (s Secret) Reach() []string { return canonicals(s.Hosts) }
 
 func (s Secret) line() string {

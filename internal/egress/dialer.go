@@ -22,9 +22,9 @@ type Dialer struct {
 	OpenByDefault bool
 	// Log receives the records of DialContext; Connect takes an entry as its argument.
 	Log *ConnectionLog
-	// Resolver is net.DefaultResolver when nil.
+	// Resolver resolves names; nil selects net.DefaultResolver.
 	Resolver Resolver
-	// Dial connects to an address; it is a net.Dialer's when nil.
+	// Dial connects to an address; nil selects a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Interfaces lists the machine's own addresses; nil selects net.InterfaceAddrs.
 	Interfaces func() ([]netip.Addr, error)
@@ -68,9 +68,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return &countedConn{Conn: conn, entry: entry}, nil
 }
 
-// Connect connects to a target by TCP and decides its entry; the caller counts the bytes and ends
-// the entry. It returns the plain connection, so that relays can let the kernel copy. Errors carry
-// reason.EgressDenied or reason.FetchFailed.
+// Connect connects to a target by TCP and decides its entry; the caller counts the bytes and
+// ends the entry. It returns the plain connection, so that relays can copy in the kernel.
+// Errors carry reason.EgressDenied or reason.FetchFailed.
 func (d *Dialer) Connect(ctx context.Context, t Target, e *Entry) (net.Conn, error) {
 	return d.connect(ctx, "tcp", t, e)
 }

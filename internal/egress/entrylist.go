@@ -6,12 +6,12 @@ import "slices"
 type entryList struct {
 	size     int
 	listed   []*Entry
-	refusals int // how many of listed are denied
+	refusals int // number of denied entries in listed
 }
 
-// add adds an entry and returns the entry it displaces, or nil. If the list is full and the other
-// kind holds more than its half, that is the newest entry of the other kind; otherwise it is the
-// new entry itself.
+// add adds an entry and returns the entry it displaces, or nil. If the list is full and the
+// other kind holds more than its half, the newest entry of the other kind is displaced;
+// otherwise the new entry itself is.
 func (l *entryList) add(e *Entry) *Entry {
 	var out *Entry
 	if len(l.listed) == l.size {

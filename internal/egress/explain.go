@@ -95,7 +95,7 @@ func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 	return sentences
 }
 
-// Named lists hosts for a sentence, the first of them by name.
+// Named lists hosts for a sentence: the first mostNamed by name, and the number of the others.
 func Named(hosts []string) string {
 	if len(hosts) <= mostNamed {
 		return strings.Join(hosts, ", ")
@@ -108,7 +108,7 @@ func Alarming(reason string) bool {
 	return reason == ReasonSecretMisplaced || reason == ReasonSecretUnverified
 }
 
-// Explain is Explain for the connection's outcome so far.
+// Explain returns the sentence of the function Explain for the connection's current outcome.
 func (e *Entry) Explain(hosts []string) string {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()

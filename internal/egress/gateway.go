@@ -15,8 +15,8 @@ type Gateway struct {
 	at []netip.AddrPort
 }
 
-// Listen notes an open listener. Listeners of another kind than TCP, such as the
-// socket of the local operator, have no address that egress could reach.
+// Listen adds the address of an open listener. It ignores listeners other than TCP, such as the
+// socket of the local operator, because egress cannot reach them.
 func (g *Gateway) Listen(at net.Addr) {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok {

@@ -157,9 +157,9 @@ func (h Host) IsZero() bool { return h == Host{} }
 // Addr returns the address if the host is an address.
 func (h Host) Addr() (netip.Addr, bool) { return h.addr, h.addr.IsValid() }
 
-// Domain returns the registrable domain by the Public Suffix List: "example.org"
-// for "www.example.org". A name that is itself a public suffix, or has no
-// suffix, is returned whole; an address has none.
+// Domain returns the registrable domain by the Public Suffix List: "example.org" for
+// "www.example.org". A name that is itself a public suffix, or has no suffix, is returned
+// whole. An address has no domain.
 func (h Host) Domain() string {
 	if h.name == "" {
 		return ""

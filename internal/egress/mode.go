@@ -17,7 +17,7 @@ const (
 	// Preflight checks the named hosts before the start and enforces nothing
 	// afterwards.
 	Preflight
-	// Unrestricted gives access to the host's network and requires an explicit policy permit.
+	// Unrestricted permits access to the host's network and requires an explicit policy permit.
 	Unrestricted
 )
 

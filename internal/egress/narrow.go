@@ -69,7 +69,7 @@ func (r Rule) only(t Target) Rule {
 	return rule
 }
 
-// unlocked are the rules that may unlock special addresses.
+// unlocked returns the rules that may unlock special addresses.
 func (r Rules) unlocked() []Rule {
 	if r.unlocking != nil {
 		return r.unlocking

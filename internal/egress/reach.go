@@ -73,7 +73,7 @@ func (g Reach) Check() error {
 // MaxPorts limits the different ports that one call may reach: a sandbox listens on each.
 const MaxPorts = 64
 
-// Ports are the ports of the allow rules, sorted and without repeats.
+// Ports returns the ports of the allow rules, sorted and without duplicates.
 func (g Reach) Ports() []uint16 {
 	var ports []uint16
 	for _, rule := range g.Rules.Allow {
@@ -133,8 +133,9 @@ func (s Secret) For(t Target) bool {
 	return slices.ContainsFunc(s.Hosts, func(r Rule) bool { return r.matches(t.Host, t.Port) })
 }
 
-// Bound is the name of the secret in an approval: "secret:github@current", or
-// "secret:global/github@3" for version 3 of a vault secret: another version makes another call.
+// Bound returns the name of the secret in an approval: "secret:github@current", or
+// "secret:global/github@3" for version 3 of a vault secret. An approval for one version does
+// not cover another.
 func (s Secret) Bound() string {
 	version := "current"
 	if s.Version > 0 {

@@ -19,7 +19,7 @@ type Resolver interface {
 const (
 	// lookupTime is how long the resolver may take for one name.
 	lookupTime = 10 * time.Second
-	// lookupPause is how long a lookup that failed is not repeated.
+	// lookupPause is the minimum time before a failed lookup is repeated.
 	lookupPause = time.Second
 	// maxAddresses is the maximum number of addresses of a name that are considered.
 	maxAddresses = 32
@@ -112,8 +112,8 @@ func (d *Dialer) ask(ctx context.Context, host Host, l *lookup) {
 	}
 }
 
-// withoutServer removes the address of the machine's name server from an error: callers must not
-// learn it.
+// withoutServer removes the address of the machine's name server from an error, because callers
+// must not receive it.
 func withoutServer(err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Rule names hosts and, when it has one, a port. Its forms:
+// Rule matches hosts and, optionally, one port. Its forms:
 //
 //	example.org          this host
 //	*.example.org        every host below it, not itself

@@ -34,10 +34,10 @@ func (a amount) compare(b amount) int {
 	return cmp.Or(cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in))
 }
 
-// sums are amounts by kind for at most mostSums targets, those with the most bytes sent. Example:
-// with mostSums 2, a.org has 9 bytes, b.org 5, and c.org now gets 7. b.org is evicted, and its 5
-// bytes are added to the sum without a target with the same verdict and reason: a.org 9, c.org 7,
-// elsewhere 5. The numbers of legs, verdicts and reasons are small, so the sums are bounded.
+// sums holds amounts by kind for the mostSums targets with the most bytes sent. Example: with
+// mostSums 2, a.org has 9 bytes, b.org 5, and c.org now gets 7. b.org is evicted, and its 5
+// bytes are added to the sum without a target with the same verdict and reason: a.org 9, c.org
+// 7, elsewhere 5. The numbers of legs, verdicts and reasons are small, so the sums are bounded.
 type sums struct {
 	of map[kind]amount
 	// targets is the number of kinds with a target.

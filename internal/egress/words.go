@@ -9,7 +9,7 @@ const (
 	LegConnect     = "connect" // HTTP CONNECT
 	LegForward     = "forward" // an HTTP request in absolute form
 	LegSOCKS       = "socks"
-	LegName        = "name" // a question to the name service
+	LegName        = "name" // a query to the name service
 )
 
 // The verdicts of a connection in the record of a call.
@@ -23,7 +23,7 @@ const (
 const (
 	ReasonUnlisted         = "unlisted"           // no rule names the host and port
 	ReasonDeniedRule       = "denied_rule"        // a deny rule names the host, or its address
-	ReasonAddressNotPublic = "address_not_public" // and no allow rule names the address itself
+	ReasonAddressNotPublic = "address_not_public" // not public, and no allow rule names it
 	ReasonGateway          = "gateway"            // the gateway itself listens there
 	ReasonUnresolved       = "unresolved"         // the name has no address, or no server answered
 	ReasonUnreachable      = "unreachable"        // no address of the host could be connected to
@@ -46,7 +46,7 @@ const (
 
 	ReasonSlow      = "slow"       // the program did not send its request in time
 	ReasonBadSOCKS  = "bad_socks"  // not SOCKS5, or more than CONNECT without authentication
-	ReasonQueryType = "query_type" // a question other than for an address
+	ReasonQueryType = "query_type" // a query other than for an address
 
 	ReasonBudgetConnections = "budget_connections"
 	ReasonBudgetConcurrent  = "budget_concurrent"
@@ -54,5 +54,5 @@ const (
 	ReasonBudgetBytesIn     = "budget_bytes_in"
 	ReasonBudgetRequests    = "budget_requests"
 	ReasonBudgetTime        = "budget_time"
-	ReasonBudgetNames       = "budget_names" // more names than a program may learn addresses of
+	ReasonBudgetNames       = "budget_names" // more names than a program may resolve
 )

@@ -15,7 +15,7 @@ type Zone struct {
 	asked map[dnsmessage.Question]int
 }
 
-// NewZone has some names, each with lists as Set takes them.
+// NewZone returns a zone with the given names, each with the lists for Set.
 func NewZone(names map[string][]string) *Zone {
 	z := &Zone{lists: map[string][]string{}, asked: map[dnsmessage.Question]int{}}
 	for name, lists := range names {
@@ -32,8 +32,8 @@ func (z *Zone) Set(name string, lists ...string) {
 	z.lists[name] = lists
 }
 
-// Repeated are the questions that were answered more than once, as "A name."
-// One lookup is a question for A and one for AAAA.
+// Repeated returns the questions that were answered more than once, in the form "A
+// example.org.". A lookup sends one question for A and one for AAAA.
 func (z *Zone) Repeated() []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -46,7 +46,7 @@ func (z *Zone) Repeated() []string {
 	return list
 }
 
-// Answer is the reply to a query, for NewNameServer.
+// Answer returns the reply to a query. It is a function for NewNameServer.
 func (z *Zone) Answer(query []byte) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(query) != nil || len(m.Questions) != 1 {

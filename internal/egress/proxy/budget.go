@@ -56,7 +56,7 @@ func (a *allowance) giveBack(n int64) { a.left.Add(n) }
 // spent reports whether the allowance is used up.
 func (a *allowance) spent() bool { return a.left.Load() <= 0 }
 
-// semaphore limits concurrency. It holds an element for each place taken.
+// semaphore limits concurrency. It holds one element for each acquired place.
 type semaphore chan struct{}
 
 // acquire takes a place, and waits up to wait for one.

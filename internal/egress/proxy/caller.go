@@ -82,8 +82,8 @@ func sooner(t, limit time.Time) time.Time {
 	return t
 }
 
-// destination returns the address that the program connected to: a sandbox accepts every address
-// locally, so it is the local one.
+// destination returns the address that the program connected to: a sandbox accepts every
+// address locally, so the destination is the connection's local address.
 func (c *caller) destination() netip.AddrPort {
 	tcp, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {

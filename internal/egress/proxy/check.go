@@ -23,11 +23,11 @@ func readHello(c *caller, t egress.Target) error {
 	return tooSlow(err)
 }
 
-// checkName compares the server name with the target. TLS to an address must not have a name: with
-// one, the program could choose the host behind the address freely. An encrypted hello passes if
-// its outer name is the target's; the inner name is not visible. Refusing every encrypted hello was
-// rejected: clients send it without meaning (GREASE). HTTPS records get an empty answer, so that
-// clients find no key.
+// checkName compares the server name with the target. TLS to an address must not have a name:
+// with one, the program could choose the host behind the address freely. An encrypted hello
+// passes if its outer name is the target's; the inner name is not visible. Encrypted hellos are
+// not refused in general, because clients also send them without meaning (GREASE). HTTPS
+// records get an empty answer, so that clients find no key.
 func checkName(h hello.Hello, t egress.Target) error {
 	host, err := egress.CanonicalHost(h.ServerName)
 	_, address := t.Host.Addr()

@@ -71,7 +71,8 @@ func readConnect(c *caller) (egress.Target, error) {
 	return egress.ParseTarget(r.RequestURI)
 }
 
-// headReader keeps the read error: package http treats the bytes before it as a complete line.
+// headReader keeps the read error, because package http treats the bytes before it as a
+// complete line.
 type headReader struct {
 	io.LimitedReader
 	err error
@@ -83,7 +84,7 @@ func (h *headReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// established is the answer to a CONNECT request that a tunnel came of.
+// established is the answer to a successful CONNECT request.
 var established = []byte("HTTP/1.1 200 Connection established\r\n\r\n")
 
 // answer sends the client of the HTTP proxy the result of its CONNECT request.

@@ -36,7 +36,7 @@ func (v *service) named(t egress.Target) egress.Target {
 	return t
 }
 
-// captured serves a transparent connection. A denied program sees a reset.
+// captured serves a transparent connection. A denied program receives a reset.
 func (v *service) captured(ctx context.Context, c *caller) {
 	switch c.destination() {
 	case namesAt:
@@ -97,7 +97,8 @@ func (v *service) begun(c *caller) error {
 }
 
 // refuseUnnamed records a proxy client that did not name a target because it was too slow or
-// malformed, with the word for the latter. A client that only disconnected is not recorded.
+// its request was malformed. word is the reason for a malformed request. A client that only
+// disconnected is not recorded.
 func (v *service) refuseUnnamed(c *caller, leg string, err error, word string) {
 	var e *reason.Error
 	switch {

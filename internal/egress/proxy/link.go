@@ -67,10 +67,10 @@ func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *c
 		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.release),
 	}
 	if !v.open.add(conn) {
-		_ = host.Close() // it is, already
+		_ = host.Close() // it is already closed
 		return nil, reason.Errorf(reason.Cancelled, "the program has ended")
 	}
-	_ = host.SetDeadline(c.until) // if that fails, reading does, too
+	_ = host.SetDeadline(c.until) // if this fails, reading fails as well
 	return host, nil
 }
 
@@ -102,7 +102,7 @@ func (l *link) breakOff(err error) {
 	reset(l.caller.Conn)
 }
 
-// carry checks the first data of the program, and passes it on with all that follows.
+// carry checks the first data of the program, and passes it on with all following data.
 func (l *link) carry(ctx context.Context) error {
 	_, inspected := l.allowed.Inspected(l.target)
 	switch {
@@ -154,8 +154,8 @@ func (l *link) notTLS() string {
 	return egress.ReasonBadTLS
 }
 
-// either relays a connection on which the host may send first. Its data is passed on at once; the
-// program's data after its protocol is recognised.
+// either relays a connection on which the host may send first. The host's data is passed on at
+// once, and the program's data as soon as its protocol is recognised.
 func (l *link) either(ctx context.Context) error {
 	up := l.up()
 	down, answers := l.down(up.clock)
@@ -227,7 +227,8 @@ func (l *link) listen(up *flow) (guess, error) {
 	}
 }
 
-// say runs the flow from the program. Data already passed on is kept at the end of the proxy.
+// say runs the flow from the program. When all data is passed on, it marks the host's
+// connection, so that the end of the proxy does not abort it.
 func (l *link) say(up *flow) error {
 	defer l.caller.said()
 	err := up.run()

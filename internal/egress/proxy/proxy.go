@@ -2,21 +2,22 @@
 // accepts on listeners that were created inside the sandbox and passed out, so that no proxy code
 // runs inside.
 //
-// A connection arrives on one of four legs: transparent, where the program connects directly and
-// the sandbox accepts every address; CONNECT and requests in absolute form to an HTTP proxy; and
-// SOCKS 5. The remaining path is the same: the target is checked and connected to from outside, and
-// the program's data is checked before it is passed on. TLS must request the checked name, HTTP the
-// checked host. Other protocols, on ports other than 80 and 443, are passed on unchanged.
+// A connection arrives on one of four legs. On the transparent leg the program connects
+// directly, and the sandbox accepts every address. The others are CONNECT and requests in
+// absolute form to an HTTP proxy, and SOCKS 5. The remaining path is the same: the target is
+// checked and connected to from outside, and the program's data is checked before it is passed
+// on. TLS must request the checked name, HTTP the checked host. Other protocols, on ports other
+// than 80 and 443, are passed on unchanged.
 //
 // Every rule of a strict run needs a port: the sandbox listens on each port of a rule, and the
-// kernel refuses the others at once. All ports would need 65,535 listeners, or a filter that
-// prevents programs from serving on their own loopback. A connection to another port is not
-// recorded, because it reaches no code of the gateway and no data leaves.
+// kernel refuses the others at once. Listening on all ports would need 65,535 listeners, or a
+// filter that prevents programs from serving on their own loopback. A connection to another
+// port is not recorded, because it reaches no code of the gateway and no data leaves.
 //
 // The proxy connects to the host before the program sends data, since servers of SSH, SMTP and
-// databases send first, and CONNECT and SOCKS must answer. The host learns only of a connection.
-// Bytes are counted on the connection to the host: every leg has bytes there, and the budget
-// concerns data that leaves the machine.
+// databases send first, and CONNECT and SOCKS must answer. Until then the host receives only a
+// connection without data. Bytes are counted on the connection to the host: every leg has bytes
+// there, and the budget concerns data that leaves the machine.
 //
 // A proxy belongs to one sandbox, is created with it and serves one program, because its ports,
 // authority and placeholders are inside the sandbox. Times and budgets count from the start of the
@@ -72,7 +73,7 @@ type Proxy struct {
 	allowed egress.Reach
 	outward Outward
 	secrets *secret.Exchange
-	// authority issues certificates for inspected hosts; nil without any.
+	// authority issues certificates for inspected hosts; nil if no host is inspected.
 	authority *web.Authority
 	waits     waits
 	// log is nil until Serve begins.
@@ -155,5 +156,5 @@ func (p *Proxy) Connections() (list []tool.Connection, missed int) {
 	return nil, 0
 }
 
-// Close wipes the secrets. Serve has returned, or was never called.
+// Close wipes the secrets. It must not be called while Serve runs.
 func (p *Proxy) Close() { p.secrets.Close() }

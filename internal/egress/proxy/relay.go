@@ -150,8 +150,8 @@ func (f *flow) hurry(buffer []byte) ([]byte, error) {
 	return buffer, nil
 }
 
-// splice lets the kernel copy as long as the stream is fast. It returns io.EOF at the end of the
-// stream.
+// splice makes the kernel copy the data as long as the stream is fast. It returns io.EOF at the
+// end of the stream.
 func (f *flow) splice() error {
 	for {
 		n := f.left.takeSome(mostInChunk)

@@ -18,7 +18,7 @@ type retry struct {
 	target egress.Target
 	// taken is true when no other hello can follow.
 	taken atomic.Bool
-	// answer is the beginning of the host's answer, until that is decided.
+	// answer is the beginning of the host's answer, until the answer is evaluated.
 	answer []byte
 	told   bool
 }
@@ -31,7 +31,7 @@ const (
 	recordHandshake = 22
 	recordData      = 23
 	serverHello     = 2
-	// The random of a server's hello that has a separate record.
+	// randomStart and randomEnd delimit the random of a server's hello at the start of a record.
 	randomStart = recordHeader + 4 + 2
 	randomEnd   = randomStart + 32
 )

@@ -46,11 +46,11 @@ type service struct {
 	closing             atomic.Bool
 }
 
-// handler serves one connection. It need not close it.
+// handler serves one connection, and need not close it.
 type handler func(context.Context, *caller)
 
-// ErrEnded is the cause of the end of Serve's context when the program has exited by itself. Its
-// remaining data is passed on, if that takes at most a second.
+// ErrEnded is the cause of the end of Serve's context when the program has exited by itself.
+// The program's remaining data is then passed on, for at most a second.
 var ErrEnded = errors.New("the program has ended")
 
 // Serve carries connections until ctx ends; it then closes the listeners, aborts the remaining
@@ -110,7 +110,7 @@ func (v *service) drain(ctx context.Context, l Listeners) {
 	defer cancel()
 	for _, one := range l.streams() {
 		for waiting(one) && ctx.Err() == nil {
-			pause(ctx, 100*time.Microsecond) // lets the accepting goroutines run
+			pause(ctx, 100*time.Microsecond) // yields to the accepting goroutines
 		}
 	}
 	v.close(l)
@@ -224,11 +224,11 @@ func (v *service) admit(ctx context.Context, crowded bool) bool {
 	return v.callers.acquire(ctx, closingTime)
 }
 
-// serveConn serves a connection concurrently with others. Its place is already taken.
+// serveConn serves a connection concurrently with others. The caller has acquired its place.
 func (v *service) serveConn(ctx context.Context, conn net.Conn, serve handler) {
 	v.speaking.Add(1)
 	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time), said: sync.OnceFunc(v.speaking.Done)}
-	_ = c.SetDeadline(c.until) // if that fails, reading does, too
+	_ = c.SetDeadline(c.until) // if this fails, reading fails as well
 	v.work.Go(func() error {
 		defer v.callers.release()
 		defer c.said()

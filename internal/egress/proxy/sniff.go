@@ -75,8 +75,9 @@ func likeRequest(line []byte) bool {
 	return target[0] == '/' || target[0] == '*' || bytes.HasPrefix(target, []byte("http"))
 }
 
-// firstLine searches for an HTTP version in the first line of a stream: some servers accept any
-// such line as a request, with any method, any white space in between, and empty lines before it.
+// firstLine searches for an HTTP version in the first line of a stream. Some servers accept any
+// such line as a request, with any method, any white space in between, and empty lines before
+// it.
 type firstLine struct {
 	empty, begun, over bool
 	// seen counts bytes.

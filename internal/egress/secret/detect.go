@@ -82,8 +82,8 @@ type Watcher struct {
 	before []byte
 }
 
-// Next returns a piece of a text, or an error if a placeholder ends in it; last means that another
-// text follows.
+// Next returns a piece of a text, or an error if a placeholder ends in it; last marks the last
+// piece of the text.
 func (w *Watcher) Next(piece []byte, last bool) ([]byte, error) {
 	if w.see(piece) {
 		return nil, misplaced("what is sent")

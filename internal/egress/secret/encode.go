@@ -23,17 +23,17 @@ const (
 	quotable   = component + ";/?:@&+$,# \"%<>[\\]^`{|}" // RFC 2045 section 6.7
 )
 
-// No form searched for is longer: twelve bytes for each byte of a value. Encoders write at most
-// six, such as "\u0041", and nine if it is escaped again.
+// longestForm is the maximum length of a searched form: twelve bytes for each byte of a value.
+// Encoders write at most six bytes, such as "\u0041", and nine if the escape is escaped again.
 const longestForm = 12 * maxValue
 
 // formByte reports whether a form of some value may contain a byte: UTF-16 contains NUL, and all
 // other forms consist of printable bytes. A line end may also occur; see wraps.
 func formByte(c byte) bool { return c == 0 || ' ' <= c && c != 0x7f }
 
-// encodings returns the forms in which a value may occur, the plain value first. Of base64 it is
-// the part that does not depend on the surrounding text, for each of the three positions in a
-// group; up to four bits at either end share a character with the neighbours.
+// encodings returns the forms in which a value may occur, the plain value first. For base64 it
+// returns the part that does not depend on the surrounding text, for each of the three
+// positions in a group. Up to four bits at either end share a character with the neighbours.
 func encodings(value []byte) [][]byte {
 	plain, digits := string(value), hex.EncodeToString(value)
 	forms := []string{
@@ -64,7 +64,7 @@ func lists(value []byte) (forms []string) {
 	return append(forms, escape(value, "", `\%03o`))
 }
 
-// wideForms are UTF-16 in both orders.
+// wideForms returns the value in UTF-16, in both byte orders.
 func wideForms(value []byte) (forms []string) {
 	units := utf16.Encode([]rune(string(value)))
 	little, big := make([]byte, 0, 2*len(units)), make([]byte, 0, 2*len(units))
@@ -120,7 +120,7 @@ func jsonForms(value []byte) []string {
 		for _, c := range "<>&'+" {
 			pairs = append(pairs, string(c), fmt.Sprintf(format, c))
 		}
-		// Most escape three of the characters, some five.
+		// Most encoders escape three of the characters, some five.
 		forms = append(forms, strings.NewReplacer(pairs[:6]...).Replace(forms[0]), strings.NewReplacer(pairs...).Replace(forms[0]))
 	}
 	return forms

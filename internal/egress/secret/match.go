@@ -15,11 +15,12 @@ type needle struct {
 }
 
 // matcher searches for many needles at once, in a time that does not depend on whether a text
-// begins like a needle: the speed of a stream of guesses would otherwise reveal the values. Each
-// byte costs the same. It enters a hash for each window that ends with it, from which older bytes
-// are shifted out. Needles are compared when a hash equals the hash of the end of a needle, over
-// the largest window that fits into the needle. That requires the last characters of a value, about
-// ten at once, or five for a needle shorter than eleven.
+// begins like a needle. Otherwise the speed of a stream of guesses would reveal the values.
+// Each byte takes the same time: it is added to one hash for each window length, from which
+// older bytes are shifted out. A needle is compared only if a hash equals the hash of its end,
+// over the largest window that fits into the needle. A guess causes a comparison only if it
+// contains the last characters of a value: about ten at once, or five for a needle shorter than
+// eleven.
 type matcher struct {
 	needles []needle
 	// most is the length of the longest needle.
@@ -41,8 +42,8 @@ const (
 // bits.
 var windows = [...]int{8, 16, 32, 64}
 
-// newMatcher takes needles of at least eight bytes. Of needles with the same text the first
-// applies.
+// newMatcher returns a matcher for needles of at least eight bytes. If several needles have the
+// same text, the first applies.
 func newMatcher(needles []needle) *matcher {
 	m := &matcher{}
 	slices.SortStableFunc(needles, func(a, b needle) int { return bytes.Compare(a.text, b.text) })

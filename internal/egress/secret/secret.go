@@ -1,13 +1,14 @@
-// Package secret lets a program or a tool use a secret without access to it. The program holds a
-// placeholder. In outgoing requests the value replaces it in the one header that the operator
-// declared, for the declared hosts and by verified TLS only. A placeholder anywhere else is
-// refused. In answers the value, plain or encoded, is replaced by the placeholder.
+// Package secret enables a program or a tool to use a secret without access to its value. The
+// program holds a placeholder. In outgoing requests the value replaces it in the one header
+// that the operator declared, for the declared hosts and by verified TLS only. A placeholder
+// anywhere else is refused. In answers the value, plain or encoded, is replaced by the
+// placeholder.
 //
 // A text that only resembles a placeholder is refused like a misplaced one: its sender made a
 // mistake, or tests the replacement. Only an exact placeholder of this session is replaced.
 //
-// Replaced values are not remembered for later searches. They would stay in memory without use and
-// be lost at a restart; a credential is revoked when it is replaced.
+// Earlier values of a rotated secret are not searched for. They would stay in memory without
+// use and be lost at a restart, and a credential is revoked when it is rotated.
 package secret
 
 import (
@@ -40,7 +41,7 @@ type Exchange struct {
 	id      string
 	secrets []egress.Secret
 
-	// first makes the values be read once, before the first search.
+	// first ensures that the values are read once, before the first search.
 	first  sync.Once
 	mu     sync.Mutex
 	values map[string][]byte
@@ -123,7 +124,7 @@ func (x *Exchange) Close() {
 	clear(x.values)
 }
 
-// of returns the secret whose placeholder the text is.
+// of returns the secret with the given placeholder.
 func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
 	for _, s := range x.secrets {
 		if placeholder == x.Placeholder(s.Name) {

@@ -11,13 +11,14 @@ import (
 
 // Scrub returns r with every value replaced, in all its encodings and across chunk borders.
 //
-// The buffering and its timing never depend on the values. Otherwise a program could make a host
-// send guesses with a pause after each, and a delayed guess would reveal the beginning of a value.
-// The buffer holds the bytes after the last byte that occurs in no form of any value, at most twice
-// the longest form of the longest value. All control characters except NUL end it, including DEL,
-// so lines are passed on as they arrive. A line end does not end it if the form may continue in the
-// next line, since base64 is broken into lines. At the end and at an error everything is passed on.
-// The lengths of the values are not observable.
+// The buffering and its timing never depend on the values. Otherwise a program could make a
+// host send guesses with a pause after each, and a delayed guess would reveal the beginning of
+// a value. The buffer holds the bytes after the last byte that occurs in no form of any value,
+// at most twice the longest form of the longest value. Every control character except NUL,
+// including DEL, ends a form, so lines are passed on as they arrive. A line end does not end a
+// form that may continue in the next line, because base64 is broken into lines. At the end of
+// the stream and at an error everything is passed on. The lengths of the values are not
+// observable.
 func (v *Values) Scrub(r io.Reader) io.Reader {
 	if v == nil {
 		return r
@@ -58,9 +59,9 @@ type Scrubber struct {
 // Scrubber returns a Scrubber without any text.
 func (v *Values) Scrubber() *Scrubber { return &Scrubber{known: func() *Values { return v }} }
 
-// Next takes the next piece of a text and returns the bytes that can be passed on, or all remaining
-// ones for the last piece. They are valid until the next call. The error is always nil; it exists
-// for a Watcher.
+// Next takes the next piece of a text and returns the bytes that can be passed on, or all
+// remaining ones for the last piece. They are valid until the next call. The error is always
+// nil; it exists because Watcher has the same method.
 func (s *Scrubber) Next(piece []byte, last bool) ([]byte, error) {
 	had := len(s.raw)
 	s.raw = append(s.raw, piece...)

@@ -27,7 +27,7 @@ func (e Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := e.exchange(out)
 	if err != nil {
 		if out.Body != nil {
-			_ = out.Body.Close() // as http.RoundTripper has to; the error is known
+			_ = out.Body.Close() // as http.RoundTripper requires; the error is known
 		}
 		return nil, e.scrubbed(err)
 	}
@@ -36,8 +36,8 @@ func (e Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// exchange sends a request of its own. Next verifies every certificate, so that https
-// is enough.
+// exchange sends out, which it may modify. Next verifies every certificate, so a request by
+// https counts as verified.
 func (e Transport) exchange(out *http.Request) (*http.Response, error) {
 	target, err := targetOf(out.URL)
 	if err != nil {

@@ -18,20 +18,22 @@ type Value struct {
 // Values finds given values in texts, in all their encodings, and replaces them. A nil Values has
 // none.
 //
-// It finds the forms listed by encodings; any mixture of the escapes of URLs, JSON, string literals
-// and HTML, up to three levels deep; base64, base32 and hexadecimal, with or without line breaks,
-// alone or within a longer text, nested or in escapes; a value in base64 or hexadecimal with
-// separators that are neither letters nor digits; and hexadecimal dumps with offsets. It does not
-// find forms that a program creates to hide the value: compressed, encrypted, reversed, split, or
-// in a rarer encoding such as ascii85 or base58.
+// It finds the forms listed by encodings, and any mixture of the escapes of URLs, JSON, string
+// literals and HTML, up to three levels deep. It finds base64, base32 and hexadecimal, with or
+// without line breaks, alone or within a longer text, nested or in escapes. It also finds a
+// value in base64 or hexadecimal with separators that are neither letters nor digits, and
+// hexadecimal dumps with offsets. It does not find forms that a program creates to hide the
+// value: compressed, encrypted, reversed, split, or in a rarer encoding such as ascii85 or
+// base58.
 type Values struct {
 	*matcher
 	replacements [][]byte
 }
 
-// NewValues takes values of at least 8 bytes. A value of several lines is searched line by line,
-// for lines of at least 8 bytes: line ends change in transit. A value of more than 4,096 bytes is
-// searched in parts of that length. The error does not contain the value.
+// NewValues returns Values for a list of values of at least 8 bytes. A value of several lines
+// is searched line by line, for lines of at least 8 bytes: line ends change in transit. A value
+// of more than 4,096 bytes is searched in parts of that length. The error does not contain the
+// value.
 func NewValues(list ...Value) (*Values, error) {
 	for _, v := range list {
 		if len(parts(v.Secret)) == 0 {
@@ -71,7 +73,7 @@ func parts(value []byte) (list [][]byte) {
 	return list
 }
 
-// Wipe wipes the values. Nothing is scrubbed afterwards.
+// Wipe wipes the values. Texts are not scrubbed afterwards.
 func (v *Values) Wipe() {
 	if v == nil {
 		return
@@ -81,9 +83,9 @@ func (v *Values) Wipe() {
 	}
 }
 
-// The number of levels at which escapes are decoded, and the number of levels at which base64,
-// base32 and hexadecimal are decoded. Escapes in decoded base64, base32 or hexadecimal are decoded
-// once.
+// escapeRounds is the number of levels at which escapes are decoded, and digitRounds the number
+// of levels at which base64, base32 and hexadecimal are decoded. Escapes in decoded base64,
+// base32 or hexadecimal are decoded once.
 const (
 	escapeRounds = 3
 	digitRounds  = 2

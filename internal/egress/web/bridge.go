@@ -197,7 +197,7 @@ func (s *scrubbed) WriteHeader(status int) {
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (s *scrubbed) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // alarmed reports a placeholder in the body of a request, even if the answer has already been

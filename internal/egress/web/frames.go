@@ -51,7 +51,7 @@ func newFrames(from io.Reader, secrets *secret.Exchange, masked bool) *frames {
 	return f
 }
 
-// Of the first byte of a frame.
+// Bits and opcodes in the first byte of a frame.
 const (
 	finBit       = 0x80
 	reservedBits = 0x70
@@ -61,14 +61,14 @@ const (
 	binaryOpcode = 2
 )
 
-// Of the second byte, and of lengths.
+// The mask bit of the second byte, and lengths.
 const (
 	maskBit     = 0x80
 	length16    = 126
 	length64    = 127
 	mostControl = 125
 	mostLength  = 1<<63 - 1
-	mostPayload = 16 << 10 // of a frame that is handed out
+	mostPayload = 16 << 10 // of an outgoing frame
 )
 
 var errFrame = errors.New("the received data is not a frame of a WebSocket without extensions")

@@ -42,8 +42,8 @@ func (b *bridge) defaultPort() uint16 {
 	return 80
 }
 
-// authority is the Host of requests to a target, as most clients write it:
-// without the port that the scheme implies.
+// authority returns the Host of requests to a target, as most clients write it: without the
+// port that the scheme implies.
 func (b *bridge) authority(t egress.Target) string {
 	if t.Port != b.defaultPort() {
 		return t.String()

@@ -8,12 +8,12 @@ import (
 )
 
 // pathProblem returns the defect of a path to which path rules apply, or "". A rule matches the
-// unescaped path, so every server must derive the same path from it. Refused are empty segments,
-// "." and ".."; backslashes and semicolons, plain or escaped (some servers treat a semicolon as the
-// start of parameters and drop them); and escapes that are not required: of a slash or a percent
-// sign, which some servers decode twice or not at all, of control characters, and of the unreserved
-// characters of RFC 3986 section 2.3. Invalid UTF-8 is refused because some servers decode a dot or
-// a slash from it.
+// unescaped path, so every server must derive the same path from it. It refuses empty segments,
+// "." and ".."; backslashes and semicolons, plain or escaped; and escapes of control
+// characters, of a slash or a percent sign, and of the unreserved characters of RFC 3986
+// section 2.3. Some servers treat a semicolon as the start of parameters and drop them. Some
+// decode the escape of a slash or a percent sign twice or not at all. Invalid UTF-8 is refused
+// because some servers decode a dot or a slash from it.
 func pathProblem(u *url.URL) string {
 	sent := u.EscapedPath()
 	for i := range len(sent) {

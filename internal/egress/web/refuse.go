@@ -125,8 +125,8 @@ func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 	_, _ = io.WriteString(w, no.text+"\n") // the client may have disconnected
 }
 
-// drainBody lets an HTTP/2 client read a refusal while it is still sending: a client may drop the
-// answer if its stream is reset with unread data.
+// drainBody gives an HTTP/2 client that is still sending time to read a refusal. A client may
+// drop the answer if its stream is reset with unread data.
 func (b *bridge) drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 2 {
 		return // with HTTP/1, tap does the same

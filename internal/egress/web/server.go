@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// server returns a server for one connection, and a channel that is closed
-// when it has left the connection.
+// server returns a server for one connection, and a channel that is closed when the server has
+// released the connection.
 func (b *bridge) server(ctx context.Context) (*http.Server, <-chan struct{}) {
 	over := make(chan struct{})
 	leave := sync.OnceFunc(func() { close(over) })
@@ -28,14 +28,14 @@ func (b *bridge) server(ctx context.Context) (*http.Server, <-chan struct{}) {
 	}, over
 }
 
-// serveOne has a server serve one connection until it is over with it.
+// serveOne makes a server serve one connection, and returns when over is closed.
 func serveOne(server *http.Server, conn net.Conn, over <-chan struct{}) {
 	single := &listener{conn: make(chan net.Conn, 1), over: over, addr: conn.LocalAddr()}
 	single.conn <- conn
 	_ = server.Serve(single) // it ends with net.ErrClosed, from the listener
 }
 
-// listener accepts one connection and ends when that is over.
+// listener returns one connection, and net.ErrClosed when over is closed.
 type listener struct {
 	conn chan net.Conn
 	over <-chan struct{}

@@ -122,8 +122,8 @@ func (t *tap) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close first lets the client read a refusal to its end. Closing a connection with unread data
-// resets it, and the client may see the reset first.
+// Close first gives the client time to read a refusal. Closing a connection with unread data
+// resets it, and the client may receive the reset first.
 func (t *tap) Close() error {
 	t.mu.Lock()
 	refused := t.refused

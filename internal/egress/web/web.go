@@ -1,7 +1,8 @@
-// Package web carries the HTTP of one client's connection to the hosts that the client may reach:
-// plain HTTP to one host, requests in absolute form to a proxy, and HTTP inside TLS terminated by
-// the gateway. Every request is checked separately. The outgoing request is generated from the
-// parsed one, so that the gateway and the host cannot interpret the same bytes differently.
+// Package web carries the HTTP of one client's connection to the hosts that the client may
+// reach. It supports plain HTTP to one host, requests in absolute form to a proxy, and HTTP
+// inside TLS terminated by the gateway. Every request is checked separately. The outgoing
+// request is generated from the parsed one, so that the gateway and the host cannot interpret
+// the same bytes differently.
 package web
 
 import (
@@ -56,9 +57,9 @@ type Front struct {
 }
 
 // Serve carries the requests of a client until either side closes or ctx ends, and closes the
-// connection. When conn is a *tls.Conn created with Authority.Config for the host of the target,
-// requests are sent by TLS verified for the target; otherwise they are sent in the clear, as
-// received.
+// connection. When conn is a *tls.Conn created with Authority.Config for the host of the
+// target, requests are sent by TLS verified for the target. Otherwise they are sent in the
+// clear, as received.
 func Serve(ctx context.Context, conn net.Conn, f Front) {
 	raw := conn
 	secure, isTLS := conn.(*tls.Conn)
@@ -73,7 +74,7 @@ func Serve(ctx context.Context, conn net.Conn, f Front) {
 	b := &bridge{front: f, secure: isTLS, out: newUpstream(ctx, f)}
 	b.proxy = b.reverseProxy()
 	defer b.out.close()
-	defer cancel() // of connections that are only coming about
+	defer cancel() // ends dials in progress
 	defer b.close()
 	if !isTLS {
 		b.serve1(ctx, conn)

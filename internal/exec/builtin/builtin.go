@@ -1,7 +1,7 @@
 // Package builtin implements the daemon's own tools: files of a workspace, HTTP, programs and
 // shell lines in the sandbox, and two without effect (echo and sleep). They are part of palyrad
-// and, like any other tool, run only by a permit. Each tool plans a call without effect and then
-// runs exactly that plan.
+// and, like any other tool, run only with a permit. Each tool plans a call without effect and
+// then runs exactly that plan.
 package builtin
 
 import (
@@ -56,12 +56,11 @@ type ProcessPolicy struct {
 	// AllowedExecutables are base names, which refer to programs of SearchPath, or absolute
 	// paths. An empty list allows every program that is not denied.
 	AllowedExecutables []string
-	// AllowInterpreters allows (true) or refuses (false) interpreters that run files. If it is nil,
-	// policy decides on interpreters and shells in a sandbox of Tier C; in other tiers they are
-	// refused. In Tier C a shell is treated like a compiler, and a person must approve the call. A
-	// value that is set keeps its earlier meaning: true still refuses shells and inline code.
-	// Programs that start others (env, timeout, sudo) are always refused, because rules would not
-	// see the started program.
+	// AllowInterpreters allows (true) or refuses (false) interpreters that run files. If it is
+	// nil, policy decides on interpreters and shells in a sandbox of Tier C; in other tiers they
+	// are refused. In Tier C a shell is treated like a compiler, and a person must approve the
+	// call. With true, shells and inline code are still refused. Programs that start others (env,
+	// timeout, sudo) are always refused, because rules could not match the started program.
 	AllowInterpreters *bool
 	Limits            sandbox.Limits
 	// SearchPath lists absolute directories for looking up names; an empty list selects the
@@ -101,7 +100,7 @@ const DefaultConcurrent = 32
 
 // WorkspacePolicy configures how programs write to a workspace.
 type WorkspacePolicy struct {
-	// Direct lets programs write to the workspace itself instead of a copy.
+	// Direct makes programs write to the workspace itself instead of a copy.
 	Direct bool
 	// Protected are additional patterns of protected paths (overlay.Config).
 	Protected []string

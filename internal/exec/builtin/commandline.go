@@ -39,9 +39,9 @@ func (c programCall) variables() []string {
 	return slices.Compact(names)
 }
 
-// starts returns the commands that the arguments make the program start. It includes the commands
-// that git may run because of a repository of the workspace, also in a shell line. For a call as
-// its arguments give it (process.named), repositories are not searched for.
+// starts returns the commands that the arguments make the program start. It includes the
+// commands that git may run because of a repository of the workspace, also in a shell line. It
+// does not search for repositories for a call from process.named, which has no root.
 func (c programCall) starts() []string {
 	starts := command.Starts(c.program.Names(), c.in.Argv)
 	var programs []command.Started

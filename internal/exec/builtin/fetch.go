@@ -41,9 +41,9 @@ type fetch struct {
 	lender  Lender
 	version string
 	most    time.Duration
-	// headers are the headers that a call may set without a placeholder. credentials are those of
-	// them that are redacted in the record and are not sent to another host on a redirect. Both
-	// are in lower case.
+	// headers are the headers that a call may set without a placeholder. credentials are the
+	// subset of headers that is redacted in the record and is not sent to another host on a
+	// redirect. Both are in lower case.
 	headers, credentials []string
 	// within are the hosts to which the call is restricted in addition to the rules. It is empty
 	// for calls that were decided with their own target.
@@ -90,12 +90,12 @@ var requestHeaders = []string{
 // credentialHeaders are the request headers that carry credentials.
 var credentialHeaders = []string{"authorization", "x-api-key"}
 
-// headerForm matches a header name in lower case. Which headers a call may set depends on the
-// caller, so the plan checks it.
+// headerForm matches a header name in lower case. The headers that a call may set depend on the
+// caller, so the plan checks them.
 const headerForm = "^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$"
 
-// secretPaths are all headers except the ones without credentials. Which other headers
-// carry a secret depends on the caller.
+// secretPaths returns all headers except the known headers without credentials. The other
+// headers that carry a secret depend on the caller.
 func (t fetch) secretPaths() []string {
 	paths := []string{"/headers/*"}
 	for _, name := range t.headers {
@@ -275,7 +275,7 @@ func texts(rules []egress.Rule) (list []string) {
 }
 
 // maySend returns the maximum number of bytes that the request can send. Each redirect may send
-// it again.
+// the request again.
 func (r request) maySend() int64 {
 	const handshake = 16 << 10 // the overhead of a connection, with a margin
 	size := len(r.url.String()) + len(r.body)
@@ -293,7 +293,7 @@ func (t fetch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return t.plan(r), nil
 }
 
-// Prepare holds nothing: a name's addresses are checked when they are dialed.
+// Prepare holds no resources: a name's addresses are checked when they are dialed.
 func (t fetch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	r, err := t.check(ctx, p)
 	if err != nil {

@@ -104,8 +104,8 @@ func (r request) asked() (list []string) {
 	return list
 }
 
-// lent returns the secrets that a decided request may send and whose values are removed from its
-// response: the secrets of the configuration, and the requested ones of the vault.
+// lent returns the secrets that a decided request may send and whose values are removed from
+// its response: the secrets of the configuration, and the requested secrets of the vault.
 func (t fetch) lent(c tool.Call, r request) ([]egress.Secret, func()) {
 	var asked []egress.Secret
 	for _, u := range r.secrets {

@@ -122,7 +122,7 @@ func isContentError(err error) bool {
 }
 
 // find opens the file. A path that does not exist has facts as well: a rule about its name
-// decides before the caller learns that the file does not exist.
+// decides before the caller is informed that the file does not exist.
 func (s *seen) find(name string) error {
 	var err error
 	if s.handle, err = s.root.Open(name); err == nil {
@@ -157,7 +157,7 @@ func (s *seen) describe(name, verb string, risk int) {
 	}
 }
 
-// identityOf omits a directory's change time: its entries are checked one by one.
+// identityOf omits the change time of a directory, because its entries are checked one by one.
 func identityOf(info workspace.Info) tool.FileIdentity {
 	id := tool.FileIdentity{Device: info.Identity.Device, Inode: info.Identity.Inode}
 	if info.Kind != workspace.Dir {

@@ -40,7 +40,7 @@ func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare computes the changes again; Run makes these.
+// Prepare computes the changes again; Run makes exactly these changes.
 func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }

@@ -44,7 +44,7 @@ func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare computes the change again; Run makes this one.
+// Prepare computes the change again; Run makes exactly this change.
 func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }

@@ -13,14 +13,14 @@ import (
 // Lender provides secrets that depend on the caller, such as secrets of a vault.
 type Lender interface {
 	// Offers returns secrets, without their values, that the proposal's caller may use by
-	// placeholder. It returns at most limit of them; more reports that there are others. wanted
-	// is called for every existing secret and selects the relevant ones.
+	// placeholder. It returns at most limit of them; more reports that further such secrets exist.
+	// wanted is called for every existing secret and selects the relevant ones.
 	Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (list []egress.Secret, more bool, err error)
 	// Lend provides the values of offers for one decided call. After end, the values are no
 	// longer available.
 	Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func())
 	// Injectable returns the variable or file in which a program receives the secret that the
-	// caller names. Injectables returns all of them. Their files are names.
+	// caller names. Injectables returns all such secrets. Files are given by name, not by path.
 	Injectable(ctx context.Context, p tool.Proposal, name string) (tool.Injection, error)
 	Injectables(ctx context.Context, p tool.Proposal) ([]tool.Injection, error)
 	// Inject leases secrets to one decided call until end is called, also after an error.

@@ -67,7 +67,7 @@ func (l listSecrets) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare holds nothing.
+// Prepare holds no resources.
 func (l listSecrets) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := l.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: l.run}, err

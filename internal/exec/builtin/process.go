@@ -47,7 +47,7 @@ type process struct {
 	version  string
 	most     time.Duration
 	resolver *command.Resolver
-	// turns has a place for each program that may run.
+	// turns limits the number of programs that run at once.
 	turns *limit.Queue
 }
 
@@ -164,9 +164,9 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return t.plan(c)
 }
 
-// Prepare checks the call again: the program, its working directory and the named files are the
-// ones that start. The sandbox checks the program once more when it opens it, and pins the files
-// if the workspace is a copy.
+// Prepare checks the call again, so that the run uses the program, the working directory and
+// the named files that were decided on. The sandbox checks the program once more when it opens
+// it, and pins the files if the workspace is a copy.
 func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	t = t.asMeasured()
 	c, err := t.check(ctx, p)
@@ -240,8 +240,8 @@ func (t process) summary(c programCall) string {
 }
 
 // anyCall describes the scope of a grant for the program. The grant covers all arguments and
-// hosts, so it includes everything that the operator's rules let the program reach, even if this
-// call asks for less.
+// hosts, so it includes everything that the operator's rules permit the program to reach, even
+// if this call requests less.
 func (t process) anyCall(c programCall) string {
 	text := fmt.Sprintf("any %s programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
 	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {

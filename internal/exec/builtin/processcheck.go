@@ -259,8 +259,8 @@ func (t process) namedFacts(c programCall, facts tool.Facts) *tool.Facts {
 	return &named
 }
 
-// mostContents limits the number of file names for which policy decides whether the caller may
-// learn about the files.
+// mostContents limits the number of file names for which policy decides whether facts about the
+// files may be disclosed to the caller.
 const mostContents = 64
 
 // given returns argv as the call gives it.

@@ -42,11 +42,12 @@ const mostInterpreters = 4
 // renamed reports whether the workspace has another path in the sandbox than on the machine.
 const renamed = runtime.GOOS == "linux"
 
-// find resolves a program of the workspace, including one with an absolute path. Two kinds of files
-// represent another program, whose rules then apply: a link to a program outside, and a script that
-// names its interpreter by the workspace's path on this machine, as in Python virtual environments.
-// Most sandboxes have no file at that path (sandbox.Spec.HostPath), so the interpreter is started
-// with the script as its argument, as execve(2) does.
+// find resolves a program of the workspace, including one with an absolute path. Two kinds of
+// files represent another program, whose rules then apply. One is a link to a program outside.
+// The other is a script that names its interpreter by the workspace's path on this machine, as
+// in Python virtual environments. Most sandboxes have no file at that path
+// (sandbox.Spec.HostPath), so the interpreter is started with the script as its argument, as
+// execve(2) does.
 func (t process) find(c *programCall, root *workspace.Root) error {
 	for range mostInterpreters + 1 {
 		if err := t.locate(c, root); err != nil {

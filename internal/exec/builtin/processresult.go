@@ -78,7 +78,8 @@ func violationNotes(ran sandbox.Report) []string {
 	return notes
 }
 
-// quarantineNotes lists the protected files that a direct run created and that were moved out of the workspace.
+// quarantineNotes lists the protected files that a direct run created. The sandbox moved them
+// out of the workspace.
 func quarantineNotes(ran sandbox.Report) []string {
 	if len(ran.Quarantined) == 0 {
 		return nil

@@ -91,8 +91,8 @@ func (t process) spec(cmd programCall, c tool.Call) sandbox.Spec {
 }
 
 // changedOperands returns the operands whose bytes differ from the decided ones. In mode
-// CopyOnWrite it checks only the unpinned ones: of the others the program saw the approved bytes
-// in its copy, regardless of later changes.
+// CopyOnWrite it checks only unpinned operands: the program's copy contained the approved bytes
+// of the pinned ones, regardless of later changes.
 func (c programCall) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
 	if c.mode == sandbox.CopyOnWrite {
 		operands = slices.DeleteFunc(slices.Clone(operands), func(o tool.Operand) bool { return !slices.Contains(ran.Unpinned, o.Path) })

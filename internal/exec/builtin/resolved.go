@@ -15,8 +15,8 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// changeAct is the act of all tools that set file contents: a change refused as a write is not
-// asked again as a patch.
+// changeAct is the act of all tools that set file contents, so that a change refused as a write
+// is not requested again as a patch.
 const changeAct = "change"
 
 // resolved returns the resolved form of a call about one path.
@@ -87,7 +87,7 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 	return tool.Resolved{Act: changeAct, Places: slices.Sorted(maps.Keys(what)), What: what}, nil
 }
 
-// Resolve returns the request. It includes only the headers Content-Type and those with
+// Resolve returns the request. It includes only the header Content-Type and the headers with
 // credentials: a different Accept or User-Agent does not make it another request.
 func (t fetch) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	r, err := t.check(ctx, p)

@@ -13,8 +13,8 @@ import (
 const sleepName = "sleep"
 
 // sleep waits. It has no effect, but it is not in package pure, whose calls are recorded after
-// they have ended: a call of sleep may last for minutes, and the journal must show it while it
-// runs.
+// they have ended. A call of sleep may last for minutes, and the journal must contain it while
+// it runs.
 type sleep struct {
 	version string
 	most    time.Duration
@@ -56,7 +56,7 @@ func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare holds nothing.
+// Prepare holds no resources.
 func (s sleep) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := s.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: s.run}, err

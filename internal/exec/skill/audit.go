@@ -109,8 +109,8 @@ func (a *audit) failed(code, about string, err error) {
 
 func (a *audit) compatibility() {
 	least, is := a.p.Manifest.Compatibility.Palyra, a.limits.Palyra
-	// The suffix of a development build counts from the previous release. Semantic versioning
-	// would order such a build before that release.
+	// A development build has the version of the previous release with a suffix. Semantic
+	// versioning would order such a build before that release.
 	is = strings.TrimSuffix(strings.TrimSuffix(is, semver.Build(is)), semver.Prerelease(is))
 	if least != "" && semver.IsValid(is) && semver.Compare(is, "v"+least) < 0 {
 		a.say(Error, CodeCompatibility, ManifestEntry, "Install a newer palyrad, or an older version of the skill.",

@@ -2,7 +2,7 @@
 // of materials, a provenance and their publisher's signature. It reads, signs, verifies and
 // audits packages. It runs no code and makes no trust decision.
 //
-// docs/format/skill.md is the format.
+// docs/format/skill.md defines the format.
 package skill
 
 import (
@@ -16,7 +16,7 @@ const Format = "palyra-skill/v1"
 const (
 	// DefaultFuel is the fuel of one call.
 	DefaultFuel = 10_000_000
-	// DefaultRisk is the risk that policy sees, of 100.
+	// DefaultRisk is the risk for policies, on a scale from 1 to 100.
 	DefaultRisk = 50
 )
 
@@ -121,7 +121,7 @@ type Use string
 const (
 	// Placeholder makes palyrad insert the value into requests: the guest never receives it.
 	Placeholder Use = "placeholder"
-	// Read gives the guest the value.
+	// Read passes the value to the guest.
 	Read Use = "read"
 )
 

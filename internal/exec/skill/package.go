@@ -56,11 +56,11 @@ type Package struct {
 	checked *checked
 }
 
-// Open reads a package. The file has exactly one valid form for its content: sorted entries, stored
-// without compression, with no bytes before, between or after them. Any other form is refused
-// before an entry is read. Two readers therefore see the same content, and no byte can change
-// without the signature. A zip file otherwise has many forms (times, extra fields, orders, deflate
-// streams). Stored entries also need no limit of a compression ratio.
+// Open reads a package. The file has exactly one valid form for its content: sorted entries,
+// stored without compression, with no bytes before, between or after them. Any other form is
+// refused before an entry is read. Two readers therefore see the same content, and a change of
+// any byte requires a new signature. A zip file otherwise has many forms (times, extra fields,
+// orders, deflate streams). Stored entries also need no limit of a compression ratio.
 func Open(data []byte) (*Package, error) {
 	files, err := listed(data)
 	if err != nil {

@@ -34,8 +34,8 @@ type claims struct {
 }
 
 // Signer is the signer of a package. The trust store decides whether the key belongs to the
-// publisher. The package contains its signing key, so that `palyra skills verify` needs no gateway,
-// and approvers of a first package see the key that would be pinned.
+// publisher. The package contains its signing key, so that `palyra skills verify` needs no
+// gateway, and the key that would be pinned can be displayed to approvers of a first package.
 type Signer struct {
 	Publisher string
 	// KeyID is the OpenSSH fingerprint of PublicKey.

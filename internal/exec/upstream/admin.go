@@ -213,8 +213,8 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 	return m.rebuild(ctx, by, s.Name)
 }
 
-// withInstance starts an instance for one inspection; leave ends it. For a server that receives secrets
-// it uses the instance that already runs for the same principal.
+// withInstance starts an instance for one inspection; leave ends it. For a server that receives
+// secrets, withInstance uses the instance that already runs for the same principal.
 func (m *Manager) withInstance(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
 	if len(l.injections) == 0 {
 		if in, err = m.start(ctx, l, lent); err != nil {

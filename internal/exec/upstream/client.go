@@ -22,8 +22,7 @@ func (m *Manager) client(in *instance) *mcp.Client {
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
 			Sampling:    &mcp.SamplingCapabilities{}, RootsV2: &mcp.RootCapabilities{},
 		},
-		// Of its request handlers, the library calls only this one, for errors that require opening
-		// a URL.
+		// The library calls only this request handler, for errors that require opening a URL.
 		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			answer, err := m.asked(ctx, in, r.Params)
 			elicited, _ := answer.(*mcp.ElicitResult)

@@ -74,7 +74,8 @@ func (s *sighting) add(kind declared.Kind, name string, content any) bool {
 	return false
 }
 
-// fold maps names to one key that a person, or their form on the wire, could confuse.
+// fold returns the same key for all names that a person, or their form on the wire, could
+// confuse.
 func fold(name string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name))
 }

@@ -11,9 +11,10 @@ import (
 // lingerTime is the default of Config.LingerTime.
 const lingerTime = 100 * time.Millisecond
 
-// lingering lets a response reach its end. The library cancels the request's context when it has
-// the message that it waits for. That would close the connection just before the end of the
-// stream, and each call would need a new connection.
+// lingering delays the cancellation of an answered request, so that its response can reach its
+// end. The library cancels the request's context when it has received the expected message.
+// Without the delay, the connection would close just before the end of the stream, and each
+// call would need a new connection.
 type lingering struct {
 	next http.RoundTripper
 	time time.Duration

@@ -3,12 +3,13 @@
 // of a server are claims: they never loosen a policy unless an operator marked the server as
 // trusted.
 //
-// A server that wrote to its workspace is ended before its changes are judged. It could be frozen,
-// but a mounted overlay must not change below it, so it could not get a new layer.
+// A server that wrote to its workspace is ended before its changes are judged. Freezing it
+// would not be sufficient: the directory below a mounted overlay must not change, so the server
+// could not get a new layer.
 //
-// The state directory of a server is not its HOME. Node and Python load code from a home directory,
-// so that a server that was misled once would run that code at each start. Each principal has a
-// state directory and a process of its own.
+// The state directory of a server is not its HOME. Node and Python load code from a home
+// directory, so code that a compromised server wrote there would run at each start. Each
+// principal has a state directory and a process of its own.
 //
 // A shared server outlives the caller whose call started it: it has no credentials of that caller,
 // and ending it would fail the calls of others.
@@ -93,7 +94,7 @@ type Prefixes interface {
 // Config configures a Manager.
 type Config struct {
 	Store Store
-	// Guard permits changes that take two people; nil permits none of them.
+	// Guard permits changes that require two people; nil permits none of them.
 	Guard    change.Guard
 	Router   Router
 	Policies Policies
@@ -123,14 +124,15 @@ type Config struct {
 	// maximum size of each in bytes, 0 for no limit.
 	State      string
 	StateLimit int64
-	// Empty is the empty directory that programs without a workspace see.
+	// Empty is the empty directory that programs without a workspace get.
 	Empty string
 	// Denied are the hosts that no URL may lead to, regardless of who added it.
 	Denied []egress.Rule
-	// OwnHosts are names and addresses of the gateway. Pages that servers open must not lead
-	// there.
+	// OwnHosts are names and addresses of the gateway. Pages that servers ask users to open must
+	// not be there.
 	OwnHosts []string
-	// Gateway is the listener of the gateway. Servers must neither be it nor reach it.
+	// Gateway is the listener of the gateway. A server must not be this listener, and must not
+	// reach it.
 	Gateway *egress.Gateway
 	// Roots, Resolver and Interfaces default to the system's.
 	Roots      *x509.CertPool
@@ -450,8 +452,8 @@ func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Prop
 	return offers, nil
 }
 
-// Run ends idle instances until ctx ends, and then all instances. At that point no call may be in
-// progress.
+// Run ends idle instances until ctx ends, and then all instances. No call may be in progress
+// when ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := time.NewTicker(m.use.Idle / 4)
 	defer ticker.Stop()

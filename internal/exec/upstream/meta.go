@@ -13,10 +13,11 @@ var toolArguments = []string{"tool", "toolname", "toolid", "tools", "toolnames",
 // callers are parts of the names of tools that call other tools, folded.
 var callers = []string{"calltool", "runtool", "executetool", "invoketool", "usetool", "toolcall", "toolexec", "batchcall", "multitool"}
 
-// metaArguments returns JSON Pointers of the arguments that name other tools, for tools that call
-// other tools ("meta tools"). It returns nil for all other tools. An argument with such a name is
-// sufficient. A tool name with such a part is sufficient as well: then every text argument may
-// name a tool. False positives are intended: they cause a question and hide nothing.
+// metaArguments returns JSON Pointers of the arguments that name other tools, for tools that
+// call other tools ("meta tools"). It returns nil for all other tools. A tool is a meta tool if
+// one of its arguments has a name in toolArguments, or if its own name contains one of callers.
+// In the second case every argument may name a tool. False positives are acceptable: they raise
+// the risk of a call and hide nothing.
 func metaArguments(name string, schema any) []string {
 	object, _ := schema.(map[string]any)
 	properties, _ := object["properties"].(map[string]any)

@@ -3,10 +3,10 @@ package upstream
 // everyKey matches all keys, for a _meta that is not forwarded.
 func everyKey(string) bool { return true }
 
-// strip removes keys from every _meta of a result or an answer. From a server's result it removes
-// the reserved keys: a server must not speak for the gateway, or for the protocol to a client of
-// another revision. From a client's answer it removes all keys, because the approver of the
-// question has not seen them.
+// strip removes keys from every _meta of a result or an answer. From a server's result it
+// removes the reserved keys: a server must not impersonate the gateway, or send protocol keys
+// to a client of another revision. From a client's answer it removes all keys, because the
+// approver of the question has not seen them.
 func strip(v any, drop func(key string) bool) {
 	switch v := v.(type) {
 	case []any:

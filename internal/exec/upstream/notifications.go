@@ -19,10 +19,10 @@ import (
 
 // Notifications of a call are forwarded where they are read, not by the library. The library
 // completes a call as soon as it reads the answer, even while earlier notifications are still
-// queued. Those would then have no recipient.
+// queued. Queued notifications would then have no recipient.
 
-// forwardNotification forwards a notification to its call. It reports whether the notification belongs to a
-// call.
+// forwardNotification forwards a notification to its call. It reports whether the notification
+// is of a kind that belongs to a call.
 func (in *instance) forwardNotification(ctx context.Context, method string, params json.RawMessage) bool {
 	switch method {
 	case "notifications/progress":

@@ -51,7 +51,7 @@ func (in *instance) speaksOld(ctx context.Context, transport *mcp.StreamableClie
 		return false
 	}
 	defer response.Body.Close()
-	// The transport (overheard) detects the event while it is read.
+	// The transport (inspectedStream) detects the event while the response is read.
 	for lines := bufio.NewScanner(io.LimitReader(response.Body, 4<<10)); !in.oldTransport.Load() && lines.Scan(); {
 	}
 	return in.oldTransport.Load()

@@ -42,7 +42,7 @@ type question struct {
 	// request, and request the message for the client.
 	tool, name string
 	request    tool.Request
-	// input is the question as policies and approvers see it.
+	// input is the question for policies and approvers.
 	input map[string]any
 	// summary and notes are displayed to the approver; url is the page to open.
 	summary string
@@ -149,11 +149,11 @@ func faultOf(err error) error {
 const refusedCode = -1
 
 // ask forwards server requests to the client of a call. Each request is a separate call of
-// <server>/mcp.elicit, mcp.sample or mcp.list_roots and is decided under the action of that name.
-// By default it requires approval, and it is forwarded only after that. If the client did not
-// declare the capability, the request fails with the error that such a client would send. A refused
-// elicitation is declined. A server cannot continue without a model or roots, so refusing those is
-// an error.
+// <server>/mcp.elicit, mcp.sample or mcp.list_roots and is decided under the action of that
+// name. By default a request requires approval before it is forwarded. If the client did not
+// declare the capability, the request fails with the error that such a client would send. A
+// refused elicitation is declined. A server cannot continue without a model or roots, so a
+// refusal of such a request is an error.
 func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	r := &round{left: len(requests), requests: map[string]tool.Request{}, known: make(chan struct{}), done: make(chan struct{})}
 	var questions []*question

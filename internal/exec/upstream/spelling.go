@@ -12,7 +12,7 @@ import (
 )
 
 // messageKeys are the keys of a server message that the gateway reads: of its results, requests
-// and notifications. Nothing is decoded into this type.
+// and notifications. The type is used only for its keys; no message is decoded into it.
 type messageKeys struct {
 	Version any        `json:"jsonrpc"`
 	ID      any        `json:"id"`
@@ -92,8 +92,8 @@ type contentKeys struct {
 }
 
 // exactly returns an error for a message that has a key twice or in a second spelling. The
-// library reads exact names and drops others, while a person may read the other one. The library
-// detects all other errors.
+// library reads exact names and drops other spellings, while a person may read the dropped
+// value. The library detects all other errors.
 func exactly(message []byte) error {
 	err := canonical.Names(message, messageKeys{})
 	if errors.Is(err, canonical.ErrSpelling) || errors.Is(err, canonical.ErrDuplicateKey) {

@@ -230,7 +230,7 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 					WithRemedy("If the new URL is correct, have an operator add the server again with that URL.")
 			},
 		},
-		// A server may close the stream of a call and let the client resume it.
+		// A server may close the stream of a call, and the client then resumes it.
 		MaxRetries: mostResumed, DisableStandaloneSSE: true,
 	}, nil
 }

@@ -21,9 +21,9 @@ const stateMount = sandbox.CacheMount + "/" + stateName
 
 const stateName = "state"
 
-// stateEnv are the variables that name the state directory: the variables of systemd and the XDG
-// base directories, and the variables of server-memory and similar servers, which otherwise write
-// next to their program. Variables that the server declares take precedence.
+// stateEnv are the variables that name the state directory. They include the variables of
+// systemd, of the XDG base directories, and of server-memory and similar servers, which
+// otherwise write next to their program. Variables that the server declares take precedence.
 var stateEnv = []string{
 	"STATE_DIRECTORY=" + stateMount,
 	"XDG_STATE_HOME=" + stateMount + "/.local/state", "XDG_DATA_HOME=" + stateMount + "/.local/share", "XDG_CACHE_HOME=" + stateMount + "/.cache",

@@ -14,8 +14,9 @@ const mostStray = 200
 const logRemedy = "Configure the server to write its log to standard error, and only messages to standard output. A variable, an argument or its stdio mode often selects that. Then run `palyra mcp refresh %s`."
 
 // isStray reports whether a line that is not a message is a log line, in plain text or in JSON.
-// The conversation continues after such a line. It ends after a line that may be a broken message
-// or may contain one after other text, because the call with that answer would wait forever.
+// The conversation continues after such a line. It ends after a line that may be a broken
+// message, or may contain a message after other text: the call that expects this answer would
+// wait forever.
 func isStray(line []byte) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(line, &members) != nil {

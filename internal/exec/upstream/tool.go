@@ -268,7 +268,7 @@ func names(l launch) (list []string) {
 }
 
 // checkMeta refuses a call that reaches a tool of the same server through another tool, because
-// policy and approvers would not see the inner call.
+// policy and approvers would not receive the inner call.
 func (t proxied) checkMeta(input json.RawMessage) error {
 	for _, pointer := range t.naming {
 		for _, named := range at(input, pointer) {

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Watcher tracks the resource subscriptions of clients (mcp.Server). A zero owner stands for
-// all principals: the instance is shared.
+// Watcher tracks the resource subscriptions of clients (mcp.Server). A zero owner means all
+// principals: the instance is shared.
 type Watcher interface {
 	// ResourceUpdated reports a changed resource. The other methods report a changed list.
 	ResourceUpdated(server string, owner access.Principal, uri string)

@@ -13,8 +13,8 @@ import (
 
 // Change is one file to write, create or delete.
 type Change struct {
-	// Path is relative to the workspace, as resolved by Target. If a link has since changed where
-	// it leads, Apply refuses the change.
+	// Path is relative to the workspace, as resolved by Target. If a link on the path now leads
+	// elsewhere, Apply refuses the change.
 	Path string
 	// Was is the digest, "sha256:<hex>", that the file must currently have, "" if it must not
 	// exist.

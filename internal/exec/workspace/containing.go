@@ -9,9 +9,9 @@ import (
 )
 
 // Containing returns the workspace that contains an absolute path of this machine, and the path
-// within it, with forward slashes and resolved symbolic links; "" for none. real is the absolute
-// path without links. A path that does not exist is resolved from its last existing directory. Of
-// nested workspaces it returns the innermost.
+// within it, with forward slashes and resolved symbolic links; "" for none. real is the
+// absolute path without links. A path that does not exist is resolved from its last existing
+// directory. It returns the innermost of nested workspaces.
 func (s *Set) Containing(abs string) (workspace, rel, real string, err error) {
 	if real, err = realPath(filepath.Clean(abs)); err != nil {
 		return "", "", "", err

@@ -38,7 +38,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkNewName refuses names with characters that a reader cannot see (text.Unseen).
+// checkNewName refuses names with invisible characters (text.Unseen).
 func checkNewName(p string) error {
 	for _, r := range p {
 		if odd(r) {
@@ -54,8 +54,9 @@ func checkNewName(p string) error {
 
 func odd(r rune) bool { return r == utf8.RuneError || text.Unseen(r) }
 
-// Plain reports whether a path is displayed unambiguously: it is valid UTF-8 without characters
-// that are invisible, look like a space, or look like an ASCII letter of the same word. Names that begin with TemporaryPrefix are not plain.
+// Plain reports whether a path is displayed unambiguously. Such a path is valid UTF-8 and has
+// no characters that are invisible, look like a space, or look like an ASCII letter of the same
+// word. Names that begin with TemporaryPrefix are not plain.
 func Plain(p string) bool {
 	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && text.Lookalikes(p) == nil && !strings.HasPrefix(path.Base(p), TemporaryPrefix)
 }

@@ -17,7 +17,7 @@ type Private struct {
 	Path string
 }
 
-// resolvedPrivate is a Private with every place that determines its path.
+// resolvedPrivate is a Private with all paths that determine its target.
 type resolvedPrivate struct {
 	Private
 	paths []string
@@ -41,7 +41,7 @@ func (p Private) paths() ([]string, error) {
 		info, err := os.Lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// A missing end keeps its place.
+			// The missing end of the path is kept unchanged.
 			return append(places, filepath.Join(append([]string{next}, rest...)...)), nil
 		case err != nil:
 			return nil, bad("%s %q cannot be checked: %w", p.Name, p.Path, err)
@@ -85,8 +85,8 @@ func (k resolvedPrivate) apart(d Declaration) error {
 	return nil
 }
 
-// refuseBundle refuses a workspace that is a credential bundle: read access to it gives the
-// identity of its owner.
+// refuseBundle refuses a workspace that is a credential bundle: read access to it is sufficient
+// to impersonate its owner.
 func refuseBundle(d Declaration) error {
 	holds := func(name string) bool { return exists(filepath.Join(d.Path, name)) }
 	if !holds("endpoint") || !holds("key.pem") && !holds("cert.pem") && !holds("token") {

@@ -12,10 +12,10 @@ import (
 )
 
 // Protected reports whether other programs take commands from a workspace-relative path
-// implicitly: git's hooks and configuration, the configuration of agents, editors, shells and
-// package managers, the files of continuous integration, and Palyra's own policies and
-// configuration. Names are compared like on the most tolerant file system: ".GIT/Hooks",
-// ".git./hooks" and "GIT~1/hooks" count as ".git/hooks".
+// implicitly. Such paths are git's hooks and configuration, the configuration of agents,
+// editors, shells and package managers, the files of continuous integration, and Palyra's own
+// policies and configuration. Names are compared like on the most tolerant file system:
+// ".GIT/Hooks", ".git./hooks" and "GIT~1/hooks" count as ".git/hooks".
 func Protected(rel string) bool {
 	parts := foldedParts(rel)
 	for i, part := range parts {
@@ -33,22 +33,22 @@ func Protected(rel string) bool {
 	return len(parts) > 0 && protectedName(parts[len(parts)-1])
 }
 
-// ProtectedForWriting is Protected, and true for a file HEAD in any directory as well: a
-// directory with HEAD and a few more files is a git repository, whose configuration git obeys.
-// Reading such a file is harmless.
+// ProtectedForWriting reports whether a path is Protected or is named HEAD in any directory. A
+// directory with HEAD and a few other files is a git repository, and git runs commands from its
+// configuration. Reading such a file is harmless.
 func ProtectedForWriting(rel string) bool {
 	parts := foldedParts(rel)
 	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
 }
 
-// worktreeOf reports whether the path below a protected directory is in a git worktree there, as
-// Claude Code creates them. Programs take commands from it only by the names that are checked in
-// every directory.
+// worktreeOf reports whether the path below a protected directory is in a git worktree there,
+// as Claude Code creates them. Programs take commands only from its files with names that are
+// protected in every directory.
 func worktreeOf(dir string, rest []string) bool {
 	return dir == ".claude" && len(rest) > 1 && rest[0] == "worktrees"
 }
 
-// gitEntries are the entries that git obeys in a repository, a submodule or a worktree.
+// gitEntries are the entries that configure git in a repository, a submodule or a worktree.
 var gitEntries = []string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}
 
 // protectedGit checks the path below a directory named .git. Objects, refs, the index and logs
@@ -71,7 +71,8 @@ func protectedGit(rest []string) bool {
 	return false
 }
 
-// protectedDirs are protected with all their content, at any place.
+// protectedDirs are names of directories that are protected with all their content, at any
+// depth.
 var protectedDirs = []string{
 	// Agents and editors.
 	".claude", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".amazonq", ".junie", ".opencode",
@@ -109,7 +110,7 @@ func protectedBelow(dir string, rest []string) bool {
 	})
 }
 
-// protectedNames are protected files, at any place.
+// protectedNames are names of files that are protected in any directory.
 var protectedNames = []string{
 	// Git.
 	".gitconfig", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", "lefthook-local.yml",
@@ -137,7 +138,7 @@ var protectedNames = []string{
 var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
 
 // Pattern is a path that is protected in any directory, such as ".git/hooks": names in lower
-// case, in which "*" stands for any part of a name.
+// case, in which "*" matches any part of a name.
 type Pattern struct {
 	Path string
 	// Below is true if everything below the path is protected as well.

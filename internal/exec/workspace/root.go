@@ -143,10 +143,10 @@ var ErrSkipDir = errors.New("skip this directory")
 // ErrStop makes Walk end without an error.
 var ErrStop = errors.New("stop walking")
 
-// Walk visits everything below name, sorted by name, parents before children, and does not follow
-// symbolic links. A directory that cannot be read is visited, and its entries are skipped. name
-// must be resolved, like Info.Path. If it now contains a link, Walk fails, because it is no
-// longer the checked directory.
+// Walk visits everything below name, sorted by name, parents before children, and does not
+// follow symbolic links. A directory that cannot be read is visited, and its entries are
+// skipped. name must be resolved, like Info.Path. If the path now contains a link, Walk fails,
+// because it no longer leads to the checked directory.
 func (r *Root) Walk(ctx context.Context, name string, visit func(Info) error) error {
 	real, err := r.Resolve(name)
 	if err != nil {

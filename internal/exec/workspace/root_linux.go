@@ -22,8 +22,7 @@ type Root struct {
 }
 
 const (
-	// beneath lets the kernel follow symbolic links that stay below the directory, and none of
-	// the links under /proc that have no path.
+	// beneath permits symbolic links that stay below the directory, but no magic links of /proc.
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	// exact follows no link: it is for paths that are already resolved.
 	exact = beneath | unix.RESOLVE_NO_SYMLINKS
@@ -249,9 +248,9 @@ func orDot(name string) string {
 	return name
 }
 
-// escapes reports whether an error of openat2(2) means that a path leads out of the directory:
-// EXDEV for that itself, ELOOP for links that must not be followed or form a loop, EAGAIN if
-// concurrent renames prevented the check.
+// escapes reports whether an error of openat2(2) means that a path leads out of the directory
+// (EXDEV), has links that must not be followed or form a loop (ELOOP), or could not be checked
+// because of concurrent renames (EAGAIN).
 func escapes(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EAGAIN)
 }

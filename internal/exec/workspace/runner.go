@@ -75,7 +75,8 @@ var runnerData = []string{
 // its working directory; nil for any other program.
 func RunnerReads(family string) []string { return runnerReads[family] }
 
-// runnerOrders are the folded names of the remaining files that Protected does not include.
+// runnerOrders is the set of folded names of the runners' files that can contain commands and
+// that Protected does not include.
 var runnerOrders = sync.OnceValue(func() map[string]bool {
 	orders := map[string]bool{}
 	for _, files := range runnerReads {
@@ -88,6 +89,6 @@ var runnerOrders = sync.OnceValue(func() map[string]bool {
 	return orders
 })
 
-// RunnerOrders reports whether a known runner takes commands from a file of that name, compared
-// like on the most tolerant file system. Files that are Protected do not count.
+// RunnerOrders reports whether a known runner takes commands from a file of that name. Names
+// are compared as on the most tolerant file system. Files that are Protected do not count.
 func RunnerOrders(name string) bool { return runnerOrders()[Fold(name)] }

@@ -1,8 +1,8 @@
-// Package workspace gives access to the directories that the operator declared, and only to
-// these. Every look-up is relative to an open directory and resolved by the kernel: symbolic
-// links that stay inside are followed, and paths that leave the workspace are refused, even while
-// another process changes the tree. A file is replaced as a whole, and only if its content still
-// has the digest that the caller expects.
+// Package workspace provides access to the directories that the operator declared, and to no
+// others. Every look-up is relative to an open directory and resolved by the kernel. Symbolic
+// links that stay inside are followed, and paths that leave the workspace are refused, even
+// while another process changes the tree. A file is replaced as a whole, and only if its
+// content still has the digest that the caller expects.
 package workspace
 
 import (
@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// DefaultName is the workspace of a call that names none when there are several.
+// DefaultName is the workspace of a call that names no workspace if several are declared.
 const DefaultName = "default"
 
 // Declaration is one [[workspaces]] entry of the configuration.
@@ -107,8 +107,8 @@ func unusable(d Declaration, err error) error {
 		WithRemedy("Create the directory, or correct the path under [[workspaces]] in palyra.toml.")
 }
 
-// inside reports whether path is dir or below it: by name, or because a parent of path is the
-// same file as dir (device and inode), as with bind mounts and file systems that fold case.
+// inside reports whether path is dir or below it. It compares names, and the parents of path
+// with dir by device and inode, because of bind mounts and file systems that fold case.
 func inside(dir, path string) bool {
 	if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return true

@@ -11,9 +11,10 @@ import (
 // mostGitFile is the maximum size of the files in which git writes the path of a directory.
 const mostGitFile = 4 << 10
 
-// Worktree returns the workspace of the repository whose linked worktree (git-worktree(1))
-// contains an absolute path without links, and the path in that repository; "" for none. A
-// worktree and its repository must name each other: a one-sided claim does not count.
+// Worktree maps an absolute path without links inside a linked worktree (git-worktree(1)) to
+// the main repository. It returns the workspace that contains the corresponding path there, and
+// that path relative to the workspace; "" for none. The worktree and its repository must name
+// each other: a one-sided reference does not count.
 func (s *Set) Worktree(real string) (workspace, rel string) {
 	for dir := real; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
 		dotGit := filepath.Join(dir, ".git")
@@ -41,8 +42,9 @@ func (s *Set) Worktree(real string) (workspace, rel string) {
 	return "", ""
 }
 
-// Repository returns the directory of the repository whose linked worktree is the workspace with
-// the given root, and the workspace that contains it, if that is another one; "" for none.
+// Repository returns the git directory of the main repository if the workspace at root is a
+// linked worktree. workspace contains this directory, and rel is its path there. All results
+// are "" if root is not a linked worktree, or if no other workspace contains the git directory.
 func (s *Set) Repository(root string) (dir, workspace, rel string) {
 	project := projectOf(filepath.Join(root, ".git"))
 	if project == "" {
@@ -56,8 +58,9 @@ func (s *Set) Repository(root string) (dir, workspace, rel string) {
 	return dir, workspace, rel
 }
 
-// HasWorktrees reports whether git, started in a directory below root, works in a linked worktree
-// or in a repository with linked worktrees. Their files contain paths of this machine.
+// HasWorktrees reports whether git, started in a directory below root, works in a linked
+// worktree or in a repository with linked worktrees. Git files there contain absolute paths of
+// this machine.
 func HasWorktrees(root, cwd string) bool {
 	for dir := filepath.Join(root, cwd); ; dir = filepath.Dir(dir) {
 		dotGit := filepath.Join(dir, ".git")

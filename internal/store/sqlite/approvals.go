@@ -21,7 +21,7 @@ func NewApprovals(db *DB) *Approvals { return &Approvals{db: db} }
 
 // Update runs fn as one unit of the writer.
 func (a *Approvals) Update(ctx context.Context, fn func(approval.Tx) error) error {
-	// A locked key refuses only the new record; the rest proceeds.
+	// If the key is locked, only the insertion of a new record fails.
 	_ = a.db.keys.Ready(ctx)
 	_, err := a.db.Commit(ctx, Unit{Check: func(tx *Tx) error { return fn(approvalTx{tx, a.db}) }})
 	return err
@@ -72,7 +72,7 @@ func (a *Approvals) Grants(ctx context.Context, f approval.GrantFilter) (page []
 	return page, next, err
 }
 
-// Changes returns records by revision.
+// Changes returns at most limit records with a higher revision than after, by revision.
 func (a *Approvals) Changes(ctx context.Context, after int64, limit int) (list []approval.Record, err error) {
 	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
@@ -331,7 +331,7 @@ type approvalTx struct {
 	db *DB
 }
 
-// Record returns the record as the unit sees it.
+// Record returns the record, including changes of this unit.
 func (t approvalTx) Record(id string) (approval.Record, error) {
 	s, err := t.storedApproval(id)
 	if err != nil {
@@ -340,10 +340,10 @@ func (t approvalTx) Record(id string) (approval.Record, error) {
 	return s.record(t.db.keys.OpenKnown)
 }
 
-// Grant returns the grant as the unit sees it.
+// Grant returns the grant, including changes of this unit.
 func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id) }
 
-// Freeze returns the freeze row as the unit sees it.
+// Freeze returns the freeze row, including changes of this unit.
 func (t approvalTx) Freeze() (*approval.FreezeState, error) { return t.freeze() }
 
 // form returns the stored form of r. The text displayed to people is sealed and stored apart from
@@ -392,7 +392,7 @@ func (t approvalTx) ReplaceRecord(r *approval.Record, state approval.State, vers
 	})
 }
 
-// RewriteRecord stores all of r in place of that state and version.
+// RewriteRecord is ReplaceRecord for all of r, including its sealed part.
 func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, version int64) error {
 	encode, sealed, err := t.form(r)
 	if err != nil {
@@ -408,7 +408,7 @@ func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, vers
 	})
 }
 
-// numbered gives r the next revision, and stores it with write.
+// numbered assigns the next revision to r, and stores r with write.
 func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([]byte, error), write func(revision int64, body []byte) (int, error)) error {
 	revision, err := t.approvalRevision()
 	if err != nil {
@@ -427,7 +427,7 @@ func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([
 	return nil
 }
 
-// InsertGrant stores a new grant; approval.ErrStale when the id is taken.
+// InsertGrant stores a new grant. It returns approval.ErrStale when the id is taken.
 func (t approvalTx) InsertGrant(g approval.Grant) error {
 	body, err := approval.EncodeGrant(g)
 	if err != nil {
@@ -438,7 +438,7 @@ func (t approvalTx) InsertGrant(g approval.Grant) error {
 		g.ID, g.Version, g.Principal.String(), g.OnBehalfOf.String(), g.Session, g.Open(), body))
 }
 
-// ReplaceGrant stores g in place of that version.
+// ReplaceGrant replaces the grant that has the given version with g.
 func (t approvalTx) ReplaceGrant(g approval.Grant, version int64) error {
 	body, err := approval.EncodeGrant(g)
 	if err != nil {

@@ -36,8 +36,8 @@ func holdsEnvelope(payload, envelope []byte) bool {
 	return at >= 0 && len(envelope) > 0 && bytes.HasPrefix(payload[at+len(member):], envelope)
 }
 
-// putAttestation stores an attestation inside a unit that also emits its event. A call has one
-// attestation: for a second one, or a repeated id, it returns reason.AlreadyExists.
+// putAttestation stores an attestation inside a unit that also emits its event. It returns
+// reason.AlreadyExists for a second attestation of a call, or a repeated id.
 func putAttestation(tx *Tx, a *attest.Stored) error {
 	n, err := tx.Exec(`INSERT INTO attestations (id, proposal_id, call_digest, sha256, created_at, envelope)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
@@ -108,8 +108,8 @@ func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest
 // maxAttestations is the longest page of Attestations.
 const maxAttestations = 500
 
-// Attestations returns a page of at most limit attestations before the position, newest first; 0
-// starts at the newest. The next page starts at the Position of the last one.
+// Attestations returns a page of at most limit attestations before the position, newest first;
+// 0 starts at the newest. The next page starts at the Position of the last attestation.
 func (db *DB) Attestations(ctx context.Context, before int64, limit int) ([]attest.Stored, error) {
 	if limit <= 0 || limit > maxAttestations {
 		limit = maxAttestations

@@ -32,8 +32,8 @@ type sealedBlob struct {
 	box    []byte
 }
 
-// sealBlobs seals blobs, before the unit that stores them, so that no other unit
-// waits for that. reason.VaultLocked means that they cannot be kept.
+// sealBlobs seals blobs before the unit that stores them, so that no other unit waits for the
+// encryption. reason.VaultLocked means that blobs cannot be stored.
 func (db *DB) sealBlobs(ctx context.Context, blobs [][]byte) (list []sealedBlob, err error) {
 	if len(blobs) == 0 {
 		return nil, nil

@@ -104,7 +104,7 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 // Ready reports whether results of calls can be stored.
 func (s *Calls) Ready(ctx context.Context) error { return s.db.keys.Ready(ctx) }
 
-// Head is the newest durable event, from memory.
+// Head returns the number and the hash of the newest durable event, from memory.
 func (s *Calls) Head() (size int64, hash [32]byte) {
 	head := s.db.Head()
 	return head.Seq, head.Hash

@@ -11,7 +11,7 @@ import (
 	zs "zombiezen.com/go/sqlite"
 )
 
-// Conn is a connection inside a read transaction, which sees one snapshot.
+// Conn is a connection inside a read transaction, which reads one snapshot.
 type Conn struct {
 	c *zs.Conn
 	// broken is the first error that means that the storage itself failed.
@@ -136,7 +136,8 @@ type Tx struct {
 	joined int
 }
 
-// Now is the time of the batch, in UTC with microseconds. It is never before the last event.
+// Now returns the time of the batch, in UTC with microseconds. It is never before the last
+// event.
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // Emit adds events to the unit. They are appended if the check passes.

@@ -41,8 +41,8 @@ const (
 	busyTimeout = 5 * time.Second
 )
 
-// Options configure Open. The zero value is usable for a new file; one that holds
-// checkpoints needs Verifiers.
+// Options configure Open. The zero value is usable for a new file; a file with checkpoints
+// requires Verifiers.
 type Options struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -224,8 +224,8 @@ func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	return db.writer.commit(ctx, u)
 }
 
-// Read calls fn with a read-only connection that sees one snapshot. It waits
-// for a free connection; readers never block the writer.
+// Read calls fn with a read-only connection that reads one snapshot. It waits for a free
+// connection; readers never block the writer.
 func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
 	db.reading.Add(1)
 	defer db.reading.Add(-1)
@@ -281,9 +281,9 @@ func (db *DB) Probe() error {
 	return db.writer.recover()
 }
 
-// Close waits for the units under way, refuses later ones with
-// reason.ShuttingDown, interrupts readers and closes the file. When ctx ends
-// before the writer is idle it returns ctx's error and can be called again.
+// Close waits for the units in progress, refuses later units with reason.ShuttingDown,
+// interrupts readers and closes the file. When ctx ends before the writer is idle it returns
+// ctx's error and can be called again.
 func (db *DB) Close(ctx context.Context) error {
 	if db.writer != nil {
 		if err := db.writer.drain(ctx); err != nil {

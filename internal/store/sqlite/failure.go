@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// probeSize is how much a probe writes, in bytes: enough that a disk with a
-// page to spare does not count as mended.
+// probeSize is the number of bytes that a probe writes. It is large enough that a disk with
+// only a few free pages does not count as recovered.
 const probeSize = 256 << 10
 
 func (w *writer) healthy() error {
@@ -100,7 +100,7 @@ func (w *writer) probe() error {
 	return nil
 }
 
-// drain refuses new units and waits for those under way.
+// drain refuses new units and waits for the units in progress.
 func (w *writer) drain(ctx context.Context) error {
 	w.refuseMore()
 	select {
@@ -137,8 +137,8 @@ func (w *writer) refuseMore() {
 	}
 }
 
-// mostOpened is how many files one statement of SQLite's opens at once: the database,
-// the WAL, its index and a directory.
+// mostOpened is the maximum number of files that one SQLite statement opens at once: the
+// database, the WAL, its index and a directory.
 const mostOpened = 4
 
 // withFiles adds the limit of open files to an SQLite error that reports only that a file cannot be

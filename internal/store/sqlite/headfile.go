@@ -16,15 +16,15 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// headFile is a small file next to the store that names the newest durable event. SQLite drops the
-// end of a damaged or shortened WAL without an error, so a journal that ends before the event in
-// this file has lost events. The file is written after each commit and not synced, which costs no
-// wait for the disk. After a crash the journal may therefore be ahead of it.
+// headFile is a small file next to the store that names the newest durable event. SQLite drops
+// the end of a damaged or shortened WAL without an error, so a journal that ends before the
+// event in this file has lost events. The file is written after each commit but not synced, so
+// it adds no wait for the disk. After a crash the journal may therefore be ahead of it.
 type headFile struct{ file *os.File }
 
 const headFormat = "palyra-head v1 %020d %s\n"
 
-// headPath is the head file of the store at path.
+// headPath returns the path of the head file of the store at path.
 func headPath(path string) string { return path + "-head" }
 
 func openHeadFile(path string) (*headFile, error) {
@@ -45,7 +45,7 @@ func (h *headFile) write(head journal.Head) error {
 	return nil
 }
 
-// close syncs it, so that after a stop in order it is exact.
+// close syncs the file, so that it is exact after an orderly shutdown.
 func (h *headFile) close() error { return errors.Join(h.file.Sync(), h.file.Close()) }
 
 // readHeadFile returns the content of the head file. If the file is missing, or empty after a power

@@ -124,7 +124,7 @@ func scanBinding(r *Row) (identity.Binding, error) {
 	return b, b.Member.UnmarshalText(r.Bytes(2))
 }
 
-// insertBinding never gives a member to another person.
+// insertBinding returns reason.AlreadyExists if the person or the member is already bound.
 func insertBinding(tx *Tx, b identity.Binding) error {
 	n, err := tx.Exec("INSERT INTO logins (issuer, subject, member, made_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
 		b.Issuer, b.Subject, b.Member.String(), b.MadeAt)

@@ -20,7 +20,7 @@ func (db *DB) Installed() InstalledStore { return InstalledStore{db} }
 
 const installationColumns = `id, agent, scope, transport, entries, registered_by, registered_at`
 
-// Installations returns all of them by their ids.
+// Installations returns all installations, by id.
 func (s InstalledStore) Installations(ctx context.Context) ([]watch.Installation, error) {
 	return list(ctx, s.db, "reading installations", scanInstallation, "SELECT "+installationColumns+" FROM installations ORDER BY id")
 }
@@ -47,7 +47,7 @@ func (s InstalledStore) PutInstallation(ctx context.Context, i watch.Installatio
 	return err
 }
 
-// DropInstallation removes one, with its event.
+// DropInstallation removes an installation and stores its event.
 func (s InstalledStore) DropInstallation(ctx context.Context, id string, e event.Draft) error {
 	_, err := s.db.Commit(ctx, Unit{Events: []event.Draft{e}, Check: func(tx *Tx) error {
 		n, err := tx.Exec("DELETE FROM installations WHERE id = ?1", id)

@@ -27,8 +27,7 @@ func checkDrafts(drafts []event.Draft) error {
 	return nil
 }
 
-// noteClock appends an event when the clock stepped back behind the chain,
-// once per step.
+// noteClock appends an event when the clock is behind the last event, once for each step back.
 func (w *writer) noteClock(now time.Time) error {
 	behind := now.Before(w.head.At)
 	say := behind && !w.stepped
@@ -70,7 +69,8 @@ func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce, unit []
 	return e, nil
 }
 
-// insert binds by hand: it is the hottest statement of the gateway.
+// insert binds its parameters directly, because it is the most frequent statement of the
+// gateway.
 func (w *writer) insert(e *journal.Event) error {
 	stmt, err := w.conn.Prepare(insertEvent)
 	if err != nil {

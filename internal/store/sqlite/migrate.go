@@ -22,8 +22,8 @@ import (
 var migrations embed.FS
 
 const (
-	// lastOlder is the schema of the palyrad of the commit lastUpgrader. That palyrad upgrades every
-	// older store to it, and its stores become a baseline store by finishOlder.
+	// lastOlder is the schema of the palyrad of the commit lastUpgrader. That palyrad upgrades
+	// every older store to lastOlder, and finishOlder converts such a store to the baseline.
 	lastOlder    = 36
 	lastUpgrader = "06503a469f9cb061864afb5531506b538c10550d"
 	// finishOlder drops the tables of the earlier upgrades, which are empty (see unfinished), and
@@ -117,7 +117,7 @@ func CheckSchema(path string) error {
 }
 
 // schemaVersion returns the schema version of a file, 0 for an empty one. It refuses a file of
-// another program, of a newer palyrad, and one that needs an older palyrad first.
+// another program or of a newer palyrad, and a file that an older palyrad must upgrade first.
 func schemaVersion(conn *zs.Conn, newest int) (int, error) {
 	id, err := pragma(conn, "PRAGMA application_id")
 	if err != nil {

@@ -97,9 +97,9 @@ func storedVersion(path string) (int, error) {
 	return version, errors.Join(err, conn.Close())
 }
 
-// openUnchanged opens the file at path for reading. SQLite creates more files for a database in WAL
-// mode also for a reader; a file that no process has open and that needs no recovery is opened as
-// immutable, so that nothing is created.
+// openUnchanged opens the file at path for reading. SQLite creates additional files for a
+// database in WAL mode, even for a reader. A file that no process has open and that needs no
+// recovery is therefore opened as immutable.
 func openUnchanged(path string) (*zs.Conn, error) {
 	for _, beside := range []string{"-wal", "-journal"} {
 		if _, err := os.Stat(path + beside); err == nil {

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// indexEvent updates the tables that are derived from an event, in the same
-// transaction. SQL triggers could do that, but a trigger on events makes SQLite
-// open a statement journal for every insert, which doubles the cost of an append.
+// indexEvent updates the tables that are derived from an event, in the same transaction. SQL
+// triggers are not used: a trigger on events makes SQLite open a statement journal for every
+// insert, which doubles the cost of an append.
 func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 // sessionRun is a run and the session it belongs to.
 type sessionRun struct{ session, run string }
 
-// maxKnownRuns bounds the writer's memory of pairs that are stored already.
+// maxKnownRuns bounds the writer's cache of pairs that are already stored.
 const maxKnownRuns = 4096
 
 // noteRun stores the runs of a session, once per run. Events of a session are found through the
@@ -63,7 +63,7 @@ func (w *writer) noteRun(e *journal.Event) error {
 	return c.Query("INSERT INTO session_runs (session, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING", nil, pair.session, pair.run)
 }
 
-// maxKnownCounts bounds the writer's memory of the oldest calls that are counted.
+// maxKnownCounts bounds the writer's cache of the oldest counted calls.
 const maxKnownCounts = 1024
 
 // cutEvery is the number of recorded calls between two removals of rows beyond the counting limit.

@@ -207,15 +207,15 @@ func (c *Conn) eventAt(seq int64, f journal.Filter) (e journal.Event, err error)
 	return e, nil
 }
 
-// placedSource verifies a store. In addition to the scanned events it checks the places of their
-// tiles: a missing entry would hide events from filters by code or actor, and no query would reveal
-// it.
+// placedSource verifies a store. In addition to the scanned events it checks the places of
+// their tiles. A missing entry would hide events from filters by code or actor, and no query
+// would reveal it.
 type placedSource struct {
 	*DB
 	covered int64
 }
 
-// Scan implements journal.Source. Stretches consist of whole tiles.
+// Scan implements journal.Source. The scanned ranges consist of whole tiles.
 func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Event) error) error {
 	return s.Read(ctx, func(c *Conn) error {
 		tiles := make(map[int64]map[codeActor][]byte)

@@ -61,12 +61,12 @@ type ReserveState struct {
 // Low reports whether the disk is nearly full.
 func (s ReserveState) Low() bool { return s.Size > 0 && s.Free < s.Margin }
 
-// reserve is a preallocated file next to the store, whose blocks other programs cannot use. If an
-// urgent write finds the disk full, the file is first shortened by one step to provide the space.
-// New work is refused by an estimate with an error towards more, because SQLite cannot report the
-// size of a transaction before it runs, and a failed one fails its whole batch. The margin above
-// the reserve is for the end of started work: an attestation that cannot be written is a call
-// without an outcome.
+// reserve is a preallocated file next to the store, whose blocks other programs cannot use. If
+// an urgent write finds the disk full, the file is first shortened by one step to provide the
+// space. New work is refused by an estimate that errs on the high side. SQLite cannot report
+// the size of a transaction before it runs, and a failed transaction fails its whole batch. The
+// margin above the reserve is for completing started work: if an attestation cannot be written,
+// its call has no recorded outcome.
 type reserve struct {
 	path    string
 	store   string
@@ -84,7 +84,8 @@ type reserve struct {
 	// debt is the number of bytes that a checkpoint still has to write from the WAL into the file.
 	// The file grows by it, so it counts as already written.
 	debt atomic.Int64
-	// settled is when a refusal last triggered a checkpoint. The writer's connMu guards it.
+	// settled is the time when a refusal last triggered a checkpoint. The writer's connMu guards
+	// it.
 	settled time.Time
 	// reported is the last state passed to changed.
 	reported ReserveState
@@ -182,8 +183,8 @@ func (r *reserve) state() ReserveState {
 	return ReserveState{Size: r.size, Held: r.held.Load(), Free: r.free.Load(), Margin: r.margin}
 }
 
-// look measures the disk and subtracts the debt to a checkpoint. If the measurement fails, the disk
-// counts as roomy: a write will then report the error.
+// look measures the disk and subtracts the debt to a checkpoint. If the measurement fails, the
+// disk counts as having enough space: a write will then report the error.
 func (r *reserve) look() int64 {
 	free, _, err := r.space(r.store)
 	if err != nil {
@@ -252,8 +253,8 @@ func (n *ration) take(u *Unit) error {
 	return nil
 }
 
-// makeRoom releases steps of the reserve until at least want bytes are free or at most keep bytes
-// remain reserved. It returns the number of bytes released.
+// makeRoom releases steps of the reserve until it has released at least want bytes, or until
+// another step would leave less than keep bytes. It returns the number of bytes released.
 func (r *reserve) makeRoom(want, keep int64) (gave int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

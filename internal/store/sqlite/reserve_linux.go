@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskSpace returns how many bytes this process may still write on the disk of a
-// file, and how large that disk is. Blocks that a file system keeps for root count
-// as free only for root.
+// diskSpace returns the number of bytes that this process may still write to the disk of a
+// file, and the size of that disk. Blocks that a file system reserves for root count as free
+// only for root.
 func diskSpace(path string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -24,7 +24,8 @@ func diskSpace(path string) (free, total int64, err error) {
 	return int64(blocks) * s.Bsize, int64(s.Blocks) * s.Bsize, nil
 }
 
-// allocated is how much of the disk the file has, from its beginning.
+// allocated returns the number of bytes that are allocated to the file on disk, from its
+// beginning.
 func allocated(f *os.File) (int64, error) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {
@@ -33,7 +34,7 @@ func allocated(f *os.File) (int64, error) {
 	return min(s.Size, s.Blocks*512), nil
 }
 
-// allocate gives the file the blocks from an offset on.
+// allocate allocates blocks for n bytes of the file from an offset on.
 func allocate(f *os.File, from, n int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, from, n)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -57,7 +58,7 @@ func preallocate(path string, n int64) {
 	}
 }
 
-// fillByWriting serves file systems that cannot preallocate blocks.
+// fillByWriting implements allocate for file systems that cannot preallocate blocks.
 func fillByWriting(f *os.File, from, n int64) error {
 	block := make([]byte, 64<<10)
 	for at := from; at < from+n; at += int64(len(block)) {

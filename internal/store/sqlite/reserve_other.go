@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// This system does not report free space, so the reserve is not supported.
+// diskSpace returns errors.ErrUnsupported, so the reserve is not supported on this system.
 
 func diskSpace(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }
 

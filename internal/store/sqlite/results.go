@@ -61,7 +61,7 @@ func (s ResultsKeys) StaleBoxes(ctx context.Context, current string, after vault
 		current, atrest.IDOf(after.About), limit)
 }
 
-// ReplaceBoxes stores the keys of results as wrapped by another of the vault's keys.
+// ReplaceBoxes stores the keys of results, wrapped by another key of the vault.
 func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
 	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for i, b := range fresh {
@@ -78,8 +78,8 @@ func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) e
 // UseVault sets the key wrapping for results if Options did not.
 func (db *DB) UseVault(ring atrest.Ring) { db.keys.Use(ring) }
 
-// KeepsResults reports whether results of calls can be stored now. ResultsProblem returns the error
-// of the last attempt, or nil if it succeeded.
+// KeepsResults returns nil if results of calls can be stored now. ResultsProblem returns the
+// error of the last attempt, or nil if it succeeded.
 func (db *DB) KeepsResults(ctx context.Context) error { return db.keys.Ready(ctx) }
 
 // ResultsProblem is described at KeepsResults.
@@ -173,7 +173,7 @@ func scanApproval(r *Row) storedApproval {
 	return storedApproval{id: r.Text(0), body: r.Bytes(1), payload: r.Bytes(2), digest: r.Bytes(3), key: r.Text(4), request: r.Bytes(5)}
 }
 
-// opener opens sealed data. A writer's unit, which MUST NOT block, uses a separate one.
+// opener opens sealed data. A writer's unit, which MUST NOT block, uses keys.OpenKnown.
 type opener func(at atrest.Place, key string, box []byte) ([]byte, error)
 
 func (a *Approvals) opener(ctx context.Context) opener {

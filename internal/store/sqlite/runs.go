@@ -21,7 +21,7 @@ var _ run.Store = (*Runs)(nil)
 // NewRuns returns the runs in db.
 func NewRuns(db *DB) *Runs { return &Runs{db: db} }
 
-// Head is the newest durable head of the journal.
+// Head returns the newest durable head of the journal.
 func (s *Runs) Head() journal.Head { return s.db.Head() }
 
 // Recent returns the events after a sequence number from memory.
@@ -137,7 +137,7 @@ func (tx *Tx) insertRun(r run.Record, b run.Beginning) error {
 	return err
 }
 
-// End stores how a run ended.
+// End stores the end of a run.
 func (s *Runs) End(ctx context.Context, r run.Record, w run.Write) (run.Record, error) {
 	blobs, err := s.db.sealBlobs(ctx, w.Blobs)
 	if err != nil {
@@ -231,7 +231,8 @@ func runsQuery(f run.Filter, size int) (query string, args []any) {
 // firstRunAt selects the first run that started at or after a time, or one past the end.
 const firstRunAt = `coalesce((SELECT n FROM runs WHERE started_at >= ? ORDER BY started_at, n LIMIT 1), 9223372036854775807)`
 
-// whereRunsOf selects the runs of a principal: a user acts on behalf of itself.
+// whereRunsOf selects the runs of a principal. Runs of a user are selected by on_behalf_of,
+// because a user acts on behalf of itself.
 func whereRunsOf(where *whereClause, p access.Principal) {
 	switch {
 	case p.Kind == access.KindUser:

@@ -189,7 +189,7 @@ func (s SecretStore) change(ctx context.Context, e event.Draft, write func(*Tx) 
 	return err
 }
 
-// StaleBoxes lists the data keys that are not under the current key-encryption key.
+// StaleBoxes lists the data keys that are not wrapped by the current key-encryption key.
 func (s SecretStore) StaleBoxes(ctx context.Context, current string, after vault.Box, limit int) ([]vault.Box, error) {
 	ref, version := vault.Ref{}, 0
 	if after.About != "" {

@@ -166,11 +166,11 @@ func callsQuery(f call.Filter) (query string, args []any) {
 	return "SELECT proposal_id FROM calls" + where.sql(f.PageSize+1), where.args
 }
 
-// mostSessions bounds a page.
+// mostSessions is the maximum number of sessions on a page.
 const mostSessions = 500
 
-// Sessions returns one page of sessions, newest first. Of Past.Did, only the number
-// of calls and LastAt are set.
+// Sessions returns one page of sessions, newest first. In Past.Did, only the number of calls
+// and LastAt are set.
 func (s *Calls) Sessions(ctx context.Context, f session.Filter) (page []session.Past, next string, err error) {
 	size := min(f.PageSize, mostSessions)
 	if size <= 0 {
@@ -211,7 +211,8 @@ var sessionTotals = callsOfRun("1") + ", " + callsOfRun("0") + `,
   coalesce((SELECT max(s.proposal_id) FROM session_calls s WHERE s.session = sessions.id), ''),
   coalesce((SELECT max(r.proposal_id) FROM newest_calls r WHERE r.session = sessions.id), ''))))`
 
-// callsOfRun counts the calls of a session that are, or are not, of a run of the gateway.
+// callsOfRun counts the calls of a session that belong ("1") or do not belong ("0") to a run of
+// the gateway.
 func callsOfRun(is string) string {
 	return `(SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = ` + is + `) +
  (SELECT count(*) FROM newest_calls r WHERE r.session = sessions.id AND r.of_run = ` + is + `)`

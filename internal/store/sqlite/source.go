@@ -94,8 +94,8 @@ func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error
 }
 
 // ofRun returns two conditions that together select the events of a run: one uses the index of
-// runs, the other the index of subjects, for a call that has only itself as its run. No event meets
-// both. The table name in the query ends with a dot.
+// runs, the other the index of subjects. The latter is for a call whose run is the call itself.
+// No event meets both. The table name in the query ends with a dot.
 func ofRun(table, run string) []string {
 	names := strings.NewReplacer("@", table, "?", run)
 	return []string{
@@ -218,7 +218,7 @@ func (t connTiles) Tile(level int, n int64) (hashes []byte, err error) {
 	return hashes, damagedFrom(firstUnder(level, n), err)
 }
 
-// firstUnder is the sequence number of the first event under a tile.
+// firstUnder returns the sequence number of the first event under a tile.
 func firstUnder(level int, n int64) int64 {
 	for range level + 1 {
 		n *= journal.TileWidth
@@ -335,10 +335,10 @@ func (s *eventScanner) readPayload(r *Row) error {
 	return nil
 }
 
-// grow returns a slice of length n that uses b's room if it has enough.
+// grow returns a slice of length n that reuses b's memory if its capacity is sufficient.
 func grow(b []byte, n int) []byte {
 	if cap(b) < n {
-		return make([]byte, n, n+cap(b)) // exact the first time, roomier after that
+		return make([]byte, n, n+cap(b)) // exact the first time, with spare capacity later
 	}
 	return b[:n]
 }

@@ -73,7 +73,7 @@ func (s TokenStore) AddToken(ctx context.Context, t token.Token, e event.Draft) 
 	})
 }
 
-// ReplaceToken stores a revocation with its event; nothing else of a token changes.
+// ReplaceToken stores a revocation with its event; no other field of a token changes.
 func (s TokenStore) ReplaceToken(ctx context.Context, t token.Token, e event.Draft) error {
 	return s.change(ctx, e, func(tx *Tx) error {
 		n, err := tx.Exec("UPDATE tokens SET revoked_at = ?2, revoked_by = ?3 WHERE id = ?1 AND revoked_at IS NULL",
@@ -93,7 +93,7 @@ func (s TokenStore) change(ctx context.Context, e event.Draft, write func(*Tx) e
 	return err
 }
 
-// UsedTokens notes when tokens were last used.
+// UsedTokens stores when tokens were last used.
 func (s TokenStore) UsedTokens(ctx context.Context, at map[string]time.Time) error {
 	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for id, when := range at {

@@ -46,7 +46,7 @@ func (w *writer) reportWritten(batch []*pending) {
 	}
 }
 
-// sizeOfArgs is how many bytes of text and blobs a statement is given.
+// sizeOfArgs returns the number of bytes of text and blobs in the arguments of a statement.
 func sizeOfArgs(args []any) (n int64) {
 	for _, arg := range args {
 		switch v := arg.(type) {

@@ -13,7 +13,7 @@ type whereClause struct {
 	args       []any
 	// order is the column that orders the listing; "" means id.
 	order string
-	// ascending is the smallest first.
+	// ascending lists the smallest first.
 	ascending bool
 }
 

@@ -29,7 +29,7 @@ type Unit struct {
 	// returned to the unit's caller. Check may run on another caller's goroutine. It MUST NOT call
 	// Commit or block.
 	Check func(tx *Tx) error
-	// Events are appended after Check passed, before those it emitted.
+	// Events are appended after Check passed, before the events that Check emitted.
 	Events []event.Draft
 	// Bytes is the approximate number of bytes that Check writes in addition to the events, such as
 	// blobs. It is used to compute the disk space of the unit.
@@ -306,10 +306,9 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	return nil
 }
 
-// check runs the unit's Check; ok is true if the unit remains in the transaction. Each unit has a
-// SAVEPOINT for its rollback, except the first of a batch. Nothing else is in the transaction at
-// that point, so a rollback of the whole transaction is cheaper than the page copies of a
-// SAVEPOINT.
+// check runs the unit's Check; ok is true if the unit remains in the transaction. Each unit has
+// a SAVEPOINT for its rollback, except the first of a batch. The transaction is otherwise empty
+// at that point, so its rollback is cheaper than the page copies of a SAVEPOINT.
 func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
 	keep, revert := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
 	if first {

@@ -30,8 +30,8 @@ type question struct {
 	ednsVersion uint8
 }
 
-// answer returns the reply to a message, or nil if none is due. The reply always fits into a
-// datagram of any client.
+// answer returns the reply to a message, or nil if the message gets no reply. The reply always
+// fits into a datagram of any client.
 func (s *Service) answer(query []byte) []byte {
 	var p dnsmessage.Parser
 	asked, err := p.Start(query)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// How many questions a program may ask: so many at once, and so many a second
-// after that. No resolver comes near; who floods the service is not to use up
-// the processors of the machine.
+// The rate limit for queries of a program: mostAtOnce in a burst, then perSecond. Ordinary
+// resolvers stay far below it. It prevents a program that floods the service from using up the
+// processors of the machine.
 const (
 	mostAtOnce = 2000
 	perSecond  = 2000
@@ -17,7 +17,7 @@ const (
 // rest is the pause after too many queries. It is long enough for sleeping to cost little.
 const rest = 10 * time.Millisecond
 
-// pace holds those up who ask too much.
+// pace delays queries above the rate limit.
 type pace struct {
 	mu sync.Mutex
 	// paid is the time up to which queries are accounted for. Each query costs a fraction of a
@@ -25,8 +25,8 @@ type pace struct {
 	paid time.Time
 }
 
-// wait returns when one more question may be answered, and false when ctx has
-// ended. It sets no timer as long as there are not too many.
+// wait returns true when one more query may be answered, and false when ctx has ended. It uses
+// a timer only above the rate limit.
 func (p *pace) wait(ctx context.Context) bool {
 	for p.ahead() {
 		timer := time.NewTimer(rest)

@@ -11,10 +11,11 @@ import (
 // mostNames limits the names for which a program can get addresses.
 const mostNames = 4096
 
-// pool permanently assigns every name one address of either family: the same number in
-// 198.18.0.0/15, which is reserved for benchmark tests and not routed (RFC 2544), and in a prefix
-// of fd00::/8 (RFC 4193). The prefix, and the first number in 198.18.0.0/15, are random, so that an
-// address in real use is mistaken for a name only with a small probability.
+// pool permanently assigns every name one address of each family. Both have the same number:
+// one in 198.18.0.0/15, which is reserved for benchmark tests and not routed (RFC 2544), and
+// one in a prefix of fd00::/8 (RFC 4193). The prefix, and the first number in 198.18.0.0/15,
+// are random, so that an address in real use is mistaken for a name only with a small
+// probability.
 type pool struct {
 	// hosts are the assigned names; the number of a host is its index plus one.
 	hosts   []egress.Host
@@ -53,7 +54,8 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 	return n, true
 }
 
-// addresses returns the addresses of a number. In 198.18.0.0/15 the last is followed by the first.
+// addresses returns the addresses of a number. In 198.18.0.0/15 the last address is followed by
+// the first.
 func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
 	a, b := prefix4.Addr().As4(), p.prefix6.Addr().As16()
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|(p.begin+n)&most4)
@@ -61,7 +63,7 @@ func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
 	return netip.AddrFrom4(a), netip.AddrFrom16(b)
 }
 
-// lookup is the reverse.
+// lookup returns the host of an address. It is the inverse of addresses.
 func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
 	addr = addr.Unmap()
 	var n uint32
@@ -99,7 +101,7 @@ func (s *Service) addresses(h egress.Host) (netip.Addr, netip.Addr, bool) {
 	return v4, v6, n != 0
 }
 
-// refusal is why a name was refused.
+// refusal is a refused name with the reason.
 type refusal struct {
 	host   egress.Host
 	reason string

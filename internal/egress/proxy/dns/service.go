@@ -14,7 +14,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// Service answers the questions of one program. It is safe for concurrent use.
+// Service answers the queries of one program. It is safe for concurrent use.
 type Service struct {
 	check func(egress.Host) string
 	log   *egress.ConnectionLog
@@ -36,7 +36,7 @@ const (
 	// mostQuery is the size limit of a query in bytes, with room for options with the longest name.
 	// Larger queries are not answered.
 	mostQuery = 1232
-	// patience is how long a connection may take for one question.
+	// patience is how long a connection may take for one query.
 	patience = 10 * time.Second
 )
 

@@ -72,8 +72,8 @@ type records struct {
 	message []byte
 }
 
-// begin reads enough bytes to recognise TLS. A client that sends fewer, and is unlikely to use TLS,
-// is waiting for an answer.
+// begin reads enough bytes to recognise TLS. It returns ErrNotTLS as early as possible, because
+// a client of another protocol may send fewer bytes and wait for an answer.
 func (in *records) begin() error {
 	const enough = recordHeader + 1
 	if in.most < enough {
@@ -87,7 +87,7 @@ func (in *records) begin() error {
 		case len(in.raw) > 0 && !maybeTLS(in.raw):
 			return ErrNotTLS
 		case n == 0 && len(in.raw) > 0 && errors.Is(err, io.EOF):
-			return ErrNotTLS // nor does it become it
+			return ErrNotTLS // it can no longer become TLS
 		case n == 0 && err != nil:
 			return err
 		}

@@ -68,7 +68,8 @@ func (h *Hello) extend(m message) error {
 	return nil
 }
 
-// serverName reads the one name of the one kind that there is.
+// serverName reads the extension with the server name, which must contain exactly one host
+// name.
 func serverName(m message) (string, error) {
 	list, ok := m.vector(2)
 	kind, ok1 := list.number(1)

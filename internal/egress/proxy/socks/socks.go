@@ -14,7 +14,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// The words of RFC 1928.
+// Constants of RFC 1928.
 const (
 	version        = 5
 	noMethod       = 0xff
@@ -60,7 +60,7 @@ func Accept(rw io.ReadWriter) (egress.Target, error) {
 	return target, err
 }
 
-// greet agrees on no authentication.
+// greet negotiates the method. It accepts only the method without authentication.
 func greet(rw io.ReadWriter) error {
 	start, err := read(rw, 2)
 	if err != nil {

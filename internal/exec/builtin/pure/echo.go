@@ -46,7 +46,7 @@ func (Echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Prepare holds nothing.
+// Prepare holds no resources.
 func (e Echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	plan, err := e.Plan(ctx, p)
 	return tool.Prepared{Plan: plan, Run: e.run}, err

@@ -10,10 +10,11 @@ import (
 	"palyra/internal/core/text"
 )
 
-// WorkspaceMount is the mount point of the workspace inside.
+// WorkspaceMount is the mount point of the workspace inside the sandbox.
 const WorkspaceMount = "/workspace"
 
-// Home is the home directory inside; it is empty at the start and removed after the run.
+// Home is the home directory inside the sandbox; it is empty at the start and removed after the
+// run.
 const Home = "/home/tool"
 
 // steering are variables whose value can make a loader, an interpreter or a well-known tool run

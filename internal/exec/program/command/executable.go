@@ -1,12 +1,12 @@
 // Package command interprets command lines. It determines the program that a name selects, the
-// files and programs that the arguments name, the environment of the program, and the author of its
-// git commits. Its checks give early, clear errors and facts for policies; the security boundary is
-// the sandbox.
+// files and programs that the arguments name, the environment of the program, and the author of
+// its git commits. Its checks provide early, clear errors and facts for policies; the security
+// boundary is the sandbox.
 //
-// A program that a link of the workspace leads to is called by its own path, because git and
-// busybox select a command by argv[0]: a link git-push would push under a rule for git status.
-// Interpreters keep the name of a link of their family, because Python finds its virtual
-// environment by it.
+// A program that is named by a link in the workspace is started under its own path, because git
+// and busybox select a command by argv[0]. Otherwise a link git-push would push under a rule
+// for git status. Interpreters keep the name of a link of their family, because Python finds
+// its virtual environment by it.
 package command
 
 import (
@@ -221,7 +221,7 @@ func find(name string, path []string) (string, error) {
 		return "", reason.Errorf(reason.InvalidInput, "the program %q is not a name or an absolute path", shorten(name))
 	}
 	for _, dir := range path {
-		// A relative directory would let the workspace choose the program.
+		// With a relative directory, the workspace could choose the program.
 		if !filepath.IsAbs(dir) {
 			continue
 		}

@@ -17,8 +17,9 @@ import (
 // config, require, import, loader and script are ignored: ordinary lines contain them, and they
 // name files of the project.
 //
-// A directory for `git -C` is harmless unless it, or a directory of the workspace above it, is a
-// repository that is not called .git: its configuration can come with the files of the project.
+// A directory for `git -C` is harmless unless it, or a directory of the workspace above it, is
+// a repository that is not called .git. The configuration of such a repository can be among the
+// files of the project.
 type Inner struct {
 	// Commands are the command lines that are certain.
 	Commands [][]string

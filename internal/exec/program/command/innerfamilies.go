@@ -18,8 +18,8 @@ type family struct {
 	// starts are the subcommands, of one or two words, that precede a command. It is empty if the
 	// command is the first operand of the program itself.
 	starts commaList
-	// harmless are subcommands that start nothing except what files of the project name. alone
-	// are subcommands that are harmless without an operand.
+	// harmless are subcommands that start only programs that files of the project name. alone are
+	// subcommands that are harmless without an operand.
 	harmless, alone commaList
 	// scripts is true if any other word is itself a script or program to start, unless it is
 	// listed in unknown.

@@ -28,9 +28,9 @@ var gitOptions = map[string]commandOptions{
 	"submodule":  {long: []string{"--upload-pack"}},
 }
 
-// gitHarmless are the subcommands that start nothing except the repository's configuration and
-// hooks. gitStarters are other subcommands of git itself. Any other name may be an alias, or a
-// program of the search path.
+// gitHarmless are the subcommands that start only programs from the repository's configuration
+// and hooks. gitStarters are other subcommands of git itself. Any other name may be an alias,
+// or a program of the search path.
 const (
 	gitHarmless commaList = "add,am,annotate,apply,archive,bisect,blame,branch,bundle,cat-file,check-attr,check-ignore,check-mailmap,check-ref-format,checkout,checkout-index,cherry,cherry-pick,clean,clone,column,commit,commit-graph,commit-tree,config,count-objects," +
 		"describe,diff,diff-files,diff-index,diff-tree,fast-export,fast-import,fetch,fetch-pack,fmt-merge-msg,for-each-ref,format-patch,fsck,gc,get-tar-commit-id,grep,hash-object,help,index-pack,init,init-db,interpret-trailers,lfs,log,ls-files,ls-remote,ls-tree," +
@@ -107,10 +107,10 @@ func choosesRepository(words []string) bool {
 	return false
 }
 
-// ObeysRepository reports whether one of the programs is git and may use a workspace directory as
-// its repository whose configuration is not protected: one with HEAD and objects that is not
-// named .git. Such a directory may be part of a project, and its configuration can name programs.
-// Git finds it from its working directory, from -C, or by an argument.
+// ObeysRepository reports whether one of the programs is git and may use a workspace directory
+// with unprotected configuration as its repository: a directory with HEAD and objects that is
+// not named .git. Such a directory may be part of a project, and its configuration can name
+// programs. Git finds it from its working directory, from -C, or by an argument.
 func ObeysRepository(root, cwd string, started ...Started) bool {
 	const mostDirectories = 16
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
@@ -171,9 +171,9 @@ func enter(root, dir, name string) string {
 	return dir + "/" + name
 }
 
-// bareRepository reports whether a path is in the workspace, and whether it or a parent looks
-// like a git repository without the name .git. A link that is only valid in the sandbox counts as
-// one.
+// bareRepository reports whether a path is in the workspace, and whether it or a parent has the
+// form of a git repository without the name .git. A link that is only valid in the sandbox
+// counts as one.
 func bareRepository(root, full string) (inside, bare bool) {
 	resolved, err := filepath.EvalSymlinks(full)
 	if err != nil {

@@ -270,7 +270,7 @@ func innerOfCMake(args []string) Inner {
 	return inner
 }
 
-// innerOfMaven parses goals of plugins, any of which may follow others.
+// innerOfMaven parses goals of plugins, which may be at any position.
 func innerOfMaven(args []string) Inner {
 	return Inner{Unknown: slices.ContainsFunc(args, func(word string) bool {
 		return operand(word) && strings.Contains(word, ":") && !families["mvn"].harmless.has(word)

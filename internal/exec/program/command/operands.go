@@ -35,10 +35,10 @@ type Named struct {
 	Looked []string
 }
 
-// Operands hashes the workspace files that a call names. For example, `make -f rules/a.mk` in the
-// directory src results in src/rules/a.mk, which an argument names, and in src/Makefile and
-// Makefile if they exist: known runners read such files implicitly, from cwd or a parent
-// directory. Files are opened beneath the workspace and hashed through the descriptor.
+// Operands hashes the workspace files that a call names. For example, `make -f rules/a.mk` in
+// the directory src results in src/rules/a.mk, which an argument names, and in src/Makefile and
+// Makefile if they exist: known runners implicitly read such files of cwd and its parents.
+// Files are opened beneath the workspace and hashed through the descriptor.
 func Operands(root, cwd string, argv []string, basename string) (Named, error) {
 	return OperandsOf(root, cwd, Started{Argv: argv, Basename: basename})
 }
@@ -108,7 +108,7 @@ func runnerNames(cwd, basename string) []string {
 	}
 }
 
-// runnerFiles looks a program up by its called name and without its version, so that pip3.11
+// runnerFiles searches for a program by its called name without the version, so that pip3.11
 // matches pip.
 func runnerFiles(basename string) []string {
 	family := Family(basename)

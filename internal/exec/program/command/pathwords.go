@@ -74,9 +74,10 @@ func inWorkspace(cwd, word string) []string {
 	return names
 }
 
-// fromRoot resolves an absolute path of the sandbox and returns its part in the workspace:
-// "a.txt" for a.txt in the mount of the workspace, also below the link root of a process, and cwd
-// with "a.txt" for a.txt below the link cwd of a process (proc_pid_root(5)).
+// fromRoot resolves an absolute path of the sandbox and returns its part in the workspace. A
+// path a.txt in the mount of the workspace, also below the link root of a process, results in
+// "a.txt". A path a.txt below the link cwd of a process results in cwd with "a.txt"
+// (proc_pid_root(5)).
 func fromRoot(cwd, word string) (string, bool) {
 	var at []string
 	elements := strings.Split(word, "/")

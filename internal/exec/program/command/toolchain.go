@@ -69,7 +69,7 @@ func Shown(toolchains []Toolchain) []string {
 	return list
 }
 
-// From returns p with its origin, which is a toolchain for a file that belongs to one.
+// From returns p with Origin set to tool.OriginToolchain if its file belongs to a toolchain.
 func (p Program) From(toolchains []Toolchain) Program {
 	if slices.ContainsFunc(toolchains, func(t Toolchain) bool { return t.Holds(p.Path) }) {
 		p.Origin = tool.OriginToolchain
@@ -77,9 +77,9 @@ func (p Program) From(toolchains []Toolchain) Program {
 	return p
 }
 
-// Namesakes returns the programs of one name, by their real paths and in the order of the search:
-// the first one runs. Of related toolchains only one counts: rustup installs a cargo that starts
-// another cargo.
+// Namesakes returns the programs of one name, by their real paths and in the order of the
+// search: the first one runs. Only one of several related toolchains counts, because rustup
+// installs a cargo that starts another cargo.
 func Namesakes(name string, path []string, toolchains []Toolchain) []string {
 	var list, seen []string
 	try := func(dir string) bool {

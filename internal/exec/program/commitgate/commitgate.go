@@ -1,5 +1,5 @@
 // Package commitgate passes the changes of a program from its copy of a workspace to the commit
-// gate: it computes the change set, requests the commit, and then commits or discards the
+// gate. It computes the change set, requests the commit, and then commits or discards the
 // changes. Tools that run programs share it.
 package commitgate
 

@@ -1,5 +1,5 @@
-// Package envsecret gives secrets to programs as plain values: it places the values, scrubs them
-// from the programs' output, and keeps them out of reports and workspaces. Tools that run
+// Package envsecret passes secrets to programs as plain values: it places the values, scrubs
+// them from the programs' output, and keeps them out of reports and workspaces. Tools that run
 // programs share it.
 //
 // Secrets as files are in the home directory of the sandbox, which exists in every sandbox of Tier
@@ -34,9 +34,9 @@ func Inside(i tool.Injection) tool.Injection {
 	return i
 }
 
-// Place adds a secret to a program's list, with the path of its file inside the sandbox. It fails
-// if the place is taken by another secret of the list, a variable of env, or the placeholder of a
-// secret.
+// Place adds a secret to a program's list, with the path of its file inside the sandbox. It
+// fails if another secret of the list, a variable of env, or the placeholder of a secret uses
+// the same place.
 func Place(list []tool.Injection, i tool.Injection, env []string, placeholders []egress.Secret) ([]tool.Injection, *reason.Error) {
 	i = Inside(i)
 	other := slices.IndexFunc(list, func(o tool.Injection) bool {
@@ -107,7 +107,7 @@ func (g Secrets) Into(s *sandbox.Spec) {
 	}
 }
 
-// Wipe clears the values. Nothing is scrubbed after that.
+// Wipe clears the values. Output is not scrubbed after that.
 func (g Secrets) Wipe() { g.values.Wipe() }
 
 // Judge refuses changes that contain a secret in a name or in a file, because every later call

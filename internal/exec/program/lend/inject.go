@@ -50,9 +50,9 @@ func (d *Desk) Inject(ctx context.Context, c tool.Call, list []tool.Injection, p
 	return d.inject(ctx, &loan{desk: d, call: c}, list, program)
 }
 
-// InjectUntil is Inject for a program that outlives the call that started it. over is called,
-// possibly several times, after a lease has ended: the program must not keep the value. It must
-// not block.
+// InjectUntil is Inject for a program that outlives the call that started it. over is called
+// after a lease has ended, possibly several times; it must not block. The program must not keep
+// the value after that.
 func (d *Desk) InjectUntil(ctx context.Context, c tool.Call, list []tool.Injection, program string, until time.Time, over func()) (values [][]byte, end func(), err error) {
 	return d.inject(ctx, &loan{desk: d, call: c, until: until, ended: over}, list, program)
 }

@@ -1,5 +1,5 @@
-// Package lend lets tools use the vault's secrets by placeholder: the usable secrets are offered
-// while a call is planned, and lent to a decided call until it ends.
+// Package lend provides the vault's secrets to tools by placeholder: the usable secrets are
+// offered while a call is planned, and lent to a decided call until it ends.
 package lend
 
 import (
@@ -25,7 +25,7 @@ type Vault interface {
 	Lease(ctx context.Context, b vault.Borrower, q vault.LeaseRequest) (*vault.Handle, error)
 }
 
-// Desk lends the secrets of a vault. It has none until Serve.
+// Desk lends the secrets of a vault. It has no vault until Serve is called.
 type Desk struct {
 	vault Vault
 	// longest is the maximum duration of a call.
@@ -47,9 +47,9 @@ func borrower(p tool.Proposal) vault.Borrower {
 	return vault.Borrower{Caller: p.Caller, Skill: p.Tool.Skill}
 }
 
-// Offers returns the secrets that policy lets the proposal's caller lease, that have hosts, and
-// that wanted selects: at most limit; more reports that there are others. Secrets of an agent
-// precede secrets of its user, and these precede secrets of the gateway.
+// Offers returns at most limit secrets that have hosts, that policy permits the proposal's
+// caller to lease, and that wanted selects. more reports that further such secrets exist.
+// Secrets of an agent precede secrets of its user, and these precede secrets of the gateway.
 func (d *Desk) Offers(ctx context.Context, p tool.Proposal, limit int, wanted func(egress.Secret) bool) (offers []egress.Secret, more bool, err error) {
 	if d.vault == nil {
 		return nil, false, nil
@@ -132,7 +132,8 @@ func (d *Desk) Own(ctx context.Context, name, run, purpose string) (value []byte
 	return value, end, nil
 }
 
-// Lend gives offers a source that leases each secret at its first use. end ends the leases.
+// Lend returns the offers with a source that leases each secret at its first use. end ends the
+// leases.
 func (d *Desk) Lend(c tool.Call, offers []egress.Secret) (lent []egress.Secret, end func()) {
 	l := &loan{desk: d, call: c, offers: map[string]egress.Secret{}, used: map[string]*vault.Handle{}}
 	for _, s := range offers {

@@ -206,7 +206,7 @@ func parse(variant syntax.LangVariant, text string) (file *syntax.File, form str
 	return file, printed.String(), err
 }
 
-// tooDeep reports whether parsing a text could take a deep recursion. It ignores quotes and
+// tooDeep reports whether parsing a text could require deep recursion. It ignores quotes and
 // comments. A closing bracket may be a quoted one, so the number of brackets and reserved words
 // that open a construct is limited as well.
 func tooDeep(text string) bool {

@@ -55,7 +55,7 @@ type grants struct {
 }
 
 // grants determines the resources that a call may use. If the guest requests to read a secret
-// that is not available, the call is refused, as for programs: policy and approvers decide on
+// that is not available, the call is refused, as for programs. Policy and approvers decide on
 // this exact secret before the guest runs.
 func (t Tool) grants(ctx context.Context, p tool.Proposal, wall string) (grants, error) {
 	asked := t.is.Capabilities

@@ -56,7 +56,7 @@ type host struct {
 	// connections are the connections of the guest's requests.
 	connections []tool.Connection
 	missed      int
-	// values are the secrets that the guest has read, by name; ends return them.
+	// values are the secrets that the guest has read, by name; ends end their leases.
 	values map[string][]byte
 	ends   []func()
 }
@@ -65,7 +65,7 @@ func newHost(t Tool, c tool.Call, g grants) *host {
 	return &host{use: t.use, tool: t, call: c, grants: g, space: spaceOf(t.skill.ID, c.Proposal.Caller), values: map[string][]byte{}}
 }
 
-// close returns everything that was lent.
+// close clears the secret values and ends their leases.
 func (h *host) close() {
 	for _, value := range h.values {
 		clear(value)
@@ -117,8 +117,8 @@ func plain(value int32) guest.Answer { return guest.Answer{Value: value} }
 
 func sized(text []byte) guest.Answer { return guest.Answer{Value: int32(len(text)), Result: text} }
 
-// A handle is the position of a grant in the list, counted from 1. It is valid only in its own
-// call, because each call has its own list.
+// open returns the handle of a grant: its position in the list, counted from 1. A handle is
+// valid only in its own call, because each call has its own list.
 
 func (h *host) open(kind int32, name string) int32 {
 	word, there := kinds[kind]

@@ -100,7 +100,7 @@ const (
 // Config configures a Registry.
 type Config struct {
 	Store Store
-	// Guard permits changes that take two people; nil permits none of them.
+	// Guard permits changes that require two people; nil permits none of them.
 	Guard change.Guard
 	// Dir is the directory of the packages. Only palyrad writes to it.
 	Dir string
@@ -297,7 +297,7 @@ func (r *Registry) keep(ctx context.Context, c Change) error {
 	return nil
 }
 
-// tell notifies Changed about a stored change. An error does not undo the change: Load refuses
+// tell calls Changed after a change is stored. An error does not undo the change: Load refuses
 // versions that must not run.
 func (r *Registry) tell(ctx context.Context) error {
 	if r.c.Changed == nil {

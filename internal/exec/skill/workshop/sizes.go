@@ -16,7 +16,7 @@ type ImportSize struct {
 	// Path is the imported package.
 	Path string
 	// Bytes is the size of the code that only this import needs: of the package and its exclusive
-	// dependencies. Data add about the same size again.
+	// dependencies. Their data adds about the same size again.
 	Bytes int
 }
 

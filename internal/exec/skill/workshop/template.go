@@ -12,7 +12,8 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// The template files end in .txt, because the go command would treat them as its own sources.
+// The template files end in .txt, because the go command would otherwise treat them as Go
+// sources.
 //
 //go:embed template
 var templates embed.FS

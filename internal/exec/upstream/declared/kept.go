@@ -7,8 +7,8 @@ type Kept struct {
 	Server  Server
 	AddedBy string
 	AddedAt time.Time
-	// Approved holds the definitions of its tools, and Seen as of the last inspection. Both are
-	// zero until the first successful connection.
+	// Approved holds the approved definitions, and Seen the definitions of the last inspection.
+	// Both are zero until the first successful connection.
 	Approved Sight
 	Seen     Sight
 	// SeenAt is the time of the last inspection, zero if the server was never inspected.

@@ -38,7 +38,7 @@ type Server struct {
 	// Hosts are egress rules, with ports, for the hosts that the program may reach.
 	Hosts []string `json:"hosts,omitempty"`
 	// Secrets are vault secrets ("global/github") that the program may use for those hosts. The
-	// program sees a placeholder of each. The secrets are lent to it during the calls of
+	// program receives a placeholder of each. The secrets are lent to it during the calls of
 	// principals that may use them.
 	Secrets []string `json:"secrets,omitempty"`
 	// Inject are vault secrets that the program receives as plain values, in the variable or file
@@ -57,7 +57,7 @@ type Server struct {
 
 	// Shared uses one instance for all principals; otherwise each principal has its own.
 	Shared bool `json:"shared,omitempty"`
-	// Trusted honors the annotations of its tools.
+	// Trusted makes the gateway honor the annotations of its tools.
 	Trusted bool `json:"trusted,omitempty"`
 }
 

@@ -1,8 +1,9 @@
-// Package oauth logs the gateway in at the authorization servers of upstream MCP servers, as the
-// authorization chapter of MCP requires: discovery by RFC 9728 and RFC 8414, a code flow with
-// PKCE (RFC 7636) that redirects to the user's own machine (RFC 8252), tokens for one resource
-// (RFC 8707), and a check of the issuer of each answer (RFC 9207). The tokens stay in the vault.
-// The credentials that clients present to the gateway are separate and are never forwarded.
+// Package oauth logs the gateway in at the authorization servers of upstream MCP servers, as
+// the authorization chapter of MCP requires. Discovery follows RFC 9728 and RFC 8414. The code
+// flow uses PKCE (RFC 7636) and redirects to the user's own machine (RFC 8252). Tokens are for
+// one resource (RFC 8707), and the issuer of each answer is checked (RFC 9207). The tokens stay
+// in the vault. The credentials that clients present to the gateway are separate and are never
+// forwarded.
 //
 // It shares the HTTP client and the check of redirects with package login, which discards tokens,
 // while this package keeps them. The OAuth client of the MCP SDK is not used: it keeps tokens in
@@ -40,8 +41,8 @@ import (
 )
 
 const (
-	// life is how long a login waits for the user. mostOpen limits the waiting logins, and
-	// mostOfOne bounds the ones of a member.
+	// life is how long a login waits for the user. mostOpen limits the waiting logins of all
+	// members, and mostOfOne the waiting logins of one member.
 	life      = 10 * time.Minute
 	mostOpen  = 256
 	mostOfOne = 8

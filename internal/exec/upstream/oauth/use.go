@@ -143,7 +143,7 @@ func (l *Login) Secret(ctx context.Context, _ string) ([]byte, error) {
 	return []byte(g.Access), nil
 }
 
-// End returns the login.
+// End ends the lease of the login.
 func (l *Login) End(ctx context.Context) error { return l.handle.End(context.WithoutCancel(ctx)) }
 
 // turn waits until no other goroutine reads or renews a login.
@@ -206,7 +206,8 @@ func (s *Service) renew(ctx context.Context, c access.Caller, server declared.Se
 	return s.keep(ctx, ref, g)
 }
 
-// secret returns the gateway's client secret there, "" for a public client.
+// secret returns the gateway's client secret at the authorization server, "" for a public
+// client.
 func (s *Service) secret(ctx context.Context, c access.Caller, g grant, call string) (string, error) {
 	if g.SecretRef == "" {
 		return g.ClientSecret, nil

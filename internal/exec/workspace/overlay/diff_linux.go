@@ -132,8 +132,8 @@ func joinClasses(classes []Class) string {
 	return strings.Join(words, ", ")
 }
 
-// Look passes the current content of a file in the set to look. It does nothing for other entries
-// and missing files.
+// Look passes the current content of a file of the set to the function look. It does nothing
+// for other entries and missing files.
 func (s Set) Look(c Change, look func(io.Reader) error) error {
 	if c.Is.Type != File {
 		return nil

@@ -40,9 +40,9 @@ func (v *view) git(c *Change) (inside, protected bool) {
 	return inside, false
 }
 
-// deeper reports whether a path below the repository at parts[:i] is in another repository that
-// git keeps inside it and that existed before the program ran: a submodule (.git/modules) or a
-// worktree (.git/worktrees). The inner repository is then classified instead.
+// deeper reports whether a path below the repository at parts[:i] is in an inner repository: a
+// submodule (.git/modules) or a worktree (.git/worktrees). The inner repository must have
+// existed before the program ran. That repository is then classified instead.
 func (v *view) deeper(parts, names []string, i int) bool {
 	if names[i] != "modules" && names[i] != "worktrees" {
 		return false

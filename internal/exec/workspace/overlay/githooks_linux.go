@@ -12,12 +12,12 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// gitNames matches the settings of a git configuration that name files which git executes or
-// obeys: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
+// gitNames matches the settings of a git configuration that name files that git executes or
+// reads for instructions: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
 var gitNames = lazyregexp.New(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
 
-// gitObeys lists the workspace paths that the configuration of its own repository names: a hook
-// is a hook at any path.
+// gitObeys lists the workspace paths that the git configuration of the workspace names, such as
+// a directory of hooks outside of .git.
 func (v *view) gitObeys(root string) []string {
 	fd, err := open(v.root, ".git/config", readFile, 0)
 	if err != nil {

@@ -68,11 +68,11 @@ func (l *Layer) make() error {
 	return l.Begin()
 }
 
-// Begin records that the program starts now. Changes of the workspace before this time are visible
-// to the program; a file changed later and by the program as well is a conflict. The kernel takes
-// ctime from a coarse clock that may be a tick (4 ms) late, so a change within the first 4 ms can
-// look older. Comparing files at the time of the commit would let a second run overwrite the
-// changes that a first one committed meanwhile.
+// Begin records that the program starts now. Changes of the workspace before this time are
+// visible to the program; a file changed later and by the program as well is a conflict. The
+// kernel takes ctime from a coarse clock that may be a tick (4 ms) late, so a change within the
+// first 4 ms can look older. If files were compared only at the time of the commit, a second
+// run could overwrite the changes that a first run committed meanwhile.
 func (l *Layer) Begin() error { return unix.ClockGettime(unix.CLOCK_REALTIME, &l.since) }
 
 // Touched reports whether anything was written. It may be called while the program runs.

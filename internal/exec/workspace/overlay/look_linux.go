@@ -206,8 +206,8 @@ func forEachMark(fd int, do func(name string) error) error {
 	return nil
 }
 
-// attributes lists the extended attributes of an open file, each ended by a NUL. No other process
-// writes to the layer by then, so the size does not change.
+// attributes lists the extended attributes of an open file, each terminated by a NUL. The
+// program has ended, so the size does not change between the two system calls.
 func attributes(fd int) (string, error) {
 	n, err := unix.Flistxattr(fd, nil)
 	if err != nil || n == 0 {

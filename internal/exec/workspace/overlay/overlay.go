@@ -8,8 +8,8 @@
 // environments) stay as they are: they have no closed list of forms, and a guess would change
 // intended bytes.
 //
-// A file with other hard links is protected: a commit replaces files by rename, so the other name
-// keeps the old bytes, and the author of the link may have meant one file.
+// A file with other hard links is protected. A commit replaces files by rename, so the other
+// names keep the old bytes, which the author of the links may not expect.
 package overlay
 
 import (

@@ -153,8 +153,8 @@ func (t *transaction) removeNew(r *replacement, dir int) error {
 	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; the changed file is kept as %s", quote(string(r.Path)), quote(r.Temp))
 }
 
-// verify checks that the replaced entries are identical to those that the change set was made
-// from.
+// verify checks that the replaced entries are identical to the entries from which the change
+// set was made.
 func (t *transaction) verify(ctx context.Context, r *replacement) error {
 	if r.Was == None {
 		return nil

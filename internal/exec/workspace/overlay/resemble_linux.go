@@ -13,9 +13,9 @@ import (
 // maxCompared limits the names of one directory that a new name is compared with.
 const maxCompared = 1 << 16
 
-// resembles reports whether a change adds a name with characters outside of ASCII that looks like
-// another name of its directory after the commit (UTS 39). A directory that cannot be read, or that
-// has more than maxCompared names, counts as one with such a name.
+// resembles reports whether a change adds a name with characters outside of ASCII that looks
+// like another name of its directory after the commit (UTS 39). A directory that cannot be
+// read, or that has more than maxCompared names, counts as a match.
 func (v *view) resembles(c *Change) bool {
 	dir, base := split(c.Path)
 	if c.Was.Type != None || c.Is.Type == None || strings.IndexFunc(base, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {

@@ -97,7 +97,7 @@ func (h History) Undo(ctx context.Context, root, workspace, id string, o Options
 }
 
 // Reversal returns the change set that would undo another one. Its Diff is empty. Its changes
-// have both the classes of the undone changes and those of the restored entries, by the
+// have the classes of the undone changes and the classes of the restored entries, by the
 // operator's current patterns.
 func (h History) Reversal(workspace, id string, protected []string) (Set, error) {
 	_, set, err := h.reversal(workspace, id, protected)

@@ -45,7 +45,7 @@ func (l *Layer) Changes(ctx context.Context) (Set, error) {
 }
 
 // walker compares an upper layer with the workspace below it. Descriptors of the current
-// directory are arguments; -1 stands for a missing directory.
+// directory are arguments; -1 means a missing directory.
 type walker struct {
 	config  Config
 	since   unix.Timespec
@@ -274,8 +274,8 @@ func after(a, b unix.Timespec) bool {
 	return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec
 }
 
-// upper returns the state of a name in the layer. It reports a whiteout, which stands for a
-// deleted name.
+// upper returns the state of a name in the layer. It reports a whiteout, which marks a deleted
+// name.
 func (w *walker) upper(ctx context.Context, p dirPair, name string, st unix.Stat_t, state *State) (white bool, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
 		return true, nil
@@ -321,7 +321,7 @@ func (w *walker) look(ctx context.Context, dir int, name string, st unix.Stat_t)
 }
 
 // file digests an open file, and verifies that it is the file of st and was not written in the
-// meantime. The mode is taken from st, because the file's own mode may be widened while it is
+// meantime. The mode is copied from st, because the file's own mode may be widened while it is
 // open.
 func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error) {
 	before, err := fstat(fd)

@@ -14,11 +14,11 @@ import (
 const mostGitLink = 4 << 10
 
 // portGitLink rewrites a file of the layer in which git names a workspace directory by its
-// sandbox path, so that git finds it outside of the sandbox as well: the .git of a linked
-// worktree (git-worktree(1)) or of a separate git directory, and the gitdir of a worktree in its
-// repository. The change set is computed from the new bytes, so people, policy and attestations
-// see the committed content. A file with any other content, or with additional hard links, is not
-// changed.
+// sandbox path, so that git finds the directory outside of the sandbox as well. Such files are
+// the .git of a linked worktree (git-worktree(1)) or of a separate git directory, and the
+// gitdir of a worktree in its repository. The change set is computed from the new bytes, so
+// approvals, policy and attestations refer to the committed content. A file with any other
+// content, or with additional hard links, is not changed.
 func (w *walker) portGitLink(p dirPair, name string, st unix.Stat_t) (changed bool, err error) {
 	if w.config.Mount == "" || name != ".git" && name != "gitdir" || typeOf(st.Mode) != File || st.Nlink != 1 || st.Size > mostGitLink {
 		return false, nil

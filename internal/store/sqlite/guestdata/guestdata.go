@@ -24,8 +24,8 @@ var _ catalog.Storage = Store{}
 // New returns the storage of guests in a database.
 func New(db *sqlite.DB) Store { return Store{db} }
 
-// place returns the only place at which a value opens: the place of another user or skill does not
-// open it.
+// place returns the place to which a value is sealed. The value cannot be opened at the place
+// of another user or skill.
 func place(s catalog.Space, key string, digest [sha256.Size]byte) atrest.Place {
 	return atrest.Place{Table: "skill_storage", Row: fmt.Sprintf("%q %q %q", s.Skill, s.User, key), Digest: digest}
 }

@@ -12,8 +12,8 @@ import (
 
 // Store is the store to maintain.
 type Store interface {
-	// KeepsResults is nil when values can be sealed, and ResultsOpened is closed once
-	// that is so.
+	// KeepsResults returns nil if values can be sealed. The channel of ResultsOpened is closed
+	// once they can be sealed.
 	KeepsResults(ctx context.Context) error
 	ResultsOpened() <-chan struct{}
 	// ExpireResults processes a small part of the work and reports whether more may remain.
@@ -37,10 +37,10 @@ const (
 	// failure.
 	interval = time.Hour
 	retry    = time.Minute
-	// scrubRetry is after a reader was in the way.
+	// scrubRetry is the delay after a reader prevented a scrub.
 	scrubRetry = time.Second
-	// After each part the background rests so many times as long as it took, and at
-	// least shortestRest, so that callers have the disk for themselves mostly.
+	// rests is the pause after each part as a multiple of the part's duration, and shortestRest is
+	// the shortest pause. The pauses leave most of the disk's time to callers.
 	rests        = 4
 	shortestRest = 5 * time.Millisecond
 )
@@ -83,7 +83,7 @@ func (c *Config) open(ctx context.Context) {
 	}
 }
 
-// insist does something until it is done.
+// insist calls do until it succeeds or ctx ends, and logs each failure.
 func (c *Config) insist(ctx context.Context, what string, do func() error) {
 	for ctx.Err() == nil {
 		err := do()

@@ -9,7 +9,8 @@ import (
 const (
 	// memoryDir is a file system in memory on most systems.
 	memoryDir = "/dev/shm"
-	// memoryRoom is how many bytes it must have free: containers often have 64 MiB.
+	// memoryRoom is the free space that memoryDir must have, in bytes: containers often have 64
+	// MiB.
 	memoryRoom = 1 << 30
 )
 

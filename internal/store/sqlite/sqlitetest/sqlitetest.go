@@ -32,8 +32,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Open returns an empty store in Dir that is closed when the test ends. The store is a copy
-// of one whose schema is current; a test of the migrations calls sqlite.Open.
+// Open returns an empty store in Dir that is closed when the test ends. The store is a copy of
+// an empty store with the current schema; a test of the migrations calls sqlite.Open.
 func Open(t testing.TB) *sqlite.DB {
 	t.Helper()
 	return OpenMigrated(t, filepath.Join(Dir(t), "palyra.db"), sqlite.Options{})

@@ -2,8 +2,8 @@ package walbatch
 
 import "unsafe"
 
-// SQLite is C that was translated to Go: pointers are numbers, and a pointer to a
-// function is the number of Go's own value of a function.
+// SQLite is C code that was translated to Go. Its pointers are uintptr values, and a function
+// pointer is the representation of a Go function value as uintptr.
 
 // at returns the value at an address.
 func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }

@@ -1,7 +1,7 @@
-// Package walbatch is an SQLite VFS that passes the frames of a transaction to the kernel in one
-// write. SQLite writes each page of the WAL with two system calls, one for the header of its frame
-// and one for the page, and a governed call changes one to two dozen pages. Those calls took longer
-// than the sync. (https://sqlite.org/vfs.html,
+// Package walbatch is an SQLite VFS that passes the frames of a transaction to the kernel in
+// one write. SQLite writes each page of the WAL with two system calls, one for the header of
+// its frame and one for the page. A governed call changes one to two dozen pages. These system
+// calls take longer than the sync. (https://sqlite.org/vfs.html,
 // https://sqlite.org/fileformat2.html#the_write_ahead_log)
 //
 // The buffer never holds the last frame of a commit. SQLite sets the database size only in the
@@ -32,7 +32,8 @@ const (
 	frameHeader     = 24
 	sizeAfterCommit = 4
 	// gathered is the maximum number of buffered bytes: SQLite's Unix VFS accepts no more in one
-	// write. A governed call writes half of that; SQLite writes one page (at most 64 KiB).
+	// write. A governed call writes half of that; SQLite writes one page (at most 64 KiB) at a
+	// time.
 	gathered = 128<<10 - 1
 )
 
@@ -42,7 +43,7 @@ var (
 	// system is the VFS of the system.
 	system uintptr
 
-	// wals are the open WAL files, by the address that SQLite has of them.
+	// wals are the open WAL files, by the address of SQLite's file object.
 	wals sync.Map // of *wal
 )
 
@@ -93,7 +94,7 @@ func open(tls *libc.TLS, _, path, file uintptr, flags int32, outFlags uintptr) i
 	}
 	memory := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})+gathered))
 	if memory == 0 {
-		return rc // and each page is written by itself
+		return rc // each page is then written separately
 	}
 	opened := at[lib.Tsqlite3_file](file)
 	w := &wal{file: file, system: *at[lib.Tsqlite3_io_methods](opened.FpMethods), methods: memory, buffer: memory + unsafe.Sizeof(lib.Tsqlite3_io_methods{})}

@@ -89,7 +89,7 @@ func (r *Registry) Asked() []string {
 	return slices.Clone(r.asked)
 }
 
-// Host is host:port.
+// Host returns the host and port of the registry.
 func (r *Registry) Host() string { return r.URL[strings.Index(r.URL, "//")+2:] }
 
 // PutNPM publishes a version of a package. manifest holds the fields of package.json other than
