@@ -178,7 +178,8 @@ func transport(c *tls.Config) *http.Transport {
 // before it receives the refusal, and then may see a broken connection instead of the alert.
 type telling struct{ *http.Transport }
 
-// refusalWithin is the timeout for repeating the refusal of a certificate.
+// refusalWithin is the timeout of the second connection, which repeats the refusal of a
+// certificate.
 const refusalWithin = time.Second
 
 // RoundTrip implements http.RoundTripper.

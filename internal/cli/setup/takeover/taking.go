@@ -184,7 +184,7 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 	return plan, t.edit(rec, plan, project)
 }
 
-// otherwise returns the reason an equal server earlier in the plan stays in its file, "" if it was
+// otherwise returns why an equal server earlier in the plan stays in its file, "" if it was
 // moved.
 func (t *Taker) otherwise(before []Server, s Server) string {
 	for _, o := range before {
