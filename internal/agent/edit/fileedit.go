@@ -158,7 +158,7 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 		err = temporary.Sync()
 	}
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		// Checked again at the end, so that only the rename itself can race.
+		// The file is checked again at the end, so that only the rename itself can race.
 		if err = f.unchanged(); err == nil {
 			err = os.Rename(temporary.Name(), f.Path)
 		}

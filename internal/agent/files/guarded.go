@@ -26,7 +26,7 @@ const (
 // Guarded is a path that no tool of a hooked agent may write: a file, or a directory with
 // everything below it.
 type Guarded struct {
-	// Path is absolute; with Anywhere it is a relative part, in any directory.
+	// Path is absolute; with Anywhere it is a relative path in any directory.
 	Path     string
 	Anywhere bool
 	// Except are names in the directory that are not guarded.
